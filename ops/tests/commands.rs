@@ -5,9 +5,10 @@ mod log;
 
 use chronova::commands::{Exit, audit, inspect, rebuild};
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::EventStore;
 use chronova_events::store::memory::MemoryStore;
-use chronova_projections::checkpoint;
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
 use chronova_projections::runner::catch_up;
 use chronova_projections::views::Views;
 use std::sync::Arc;
@@ -150,25 +151,25 @@ async fn inspect_tells_what_could_be_told_then() {
     assert!(inspected_then(&store, "web-1", "2999-01-01").await.unwrap_err().contains("in the future"));
 }
 
-async fn rebuilt(store: &Arc<MemoryStore>, folder: &std::path::Path, replace: bool) -> (Exit, String) {
+async fn rebuilt(store: &Arc<MemoryStore>, checkpoints: &Checkpoints, replace: bool) -> (Exit, String) {
     let mut out = Vec::new();
-    let exit = rebuild::run(&rebuild::Args { replace, limit: 5 }, &**store, folder, &mut out).await.unwrap();
-    (exit, String::from_utf8(out).unwrap().replace(folder.to_str().unwrap(), "FOLDER"))
+    let exit = rebuild::run(&rebuild::Args { replace, limit: 5 }, &**store, checkpoints, &mut out).await.unwrap();
+    (exit, String::from_utf8(out).unwrap().replace(checkpoints.folder().to_str().unwrap(), "FOLDER"))
 }
 
 #[tokio::test]
 async fn rebuild_compares_with_the_checkpoint() {
     let store = filled().await;
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
-    let (exit, text) = rebuilt(&store, path, false).await;
+    let kept = &Checkpoints::new(folder.path(), CheckpointOptions::default(), KeyRing::in_memory().unwrap());
+    let (exit, text) = rebuilt(&store, kept, false).await;
     assert_eq!((exit, text.as_str()), (Exit::Yes, "no checkpoint in FOLDER: nothing to compare\n"));
 
     let views = Views::new();
     catch_up(&*store, &views).await.unwrap();
-    checkpoint::save(&views, path).unwrap();
+    kept.save(&views).unwrap();
     log::add_one(&store).await;
-    let (exit, text) = rebuilt(&store, path, false).await;
+    let (exit, text) = rebuilt(&store, kept, false).await;
     assert_eq!(exit, Exit::Yes);
     assert!(text.starts_with("equal: ") && text.contains(&format!("at position {}", views.position())), "{text}");
 
@@ -176,22 +177,22 @@ async fn rebuild_compares_with_the_checkpoint() {
     let (wrong, all) = (Views::new(), store.read_all(Position::START, 1_000).await.unwrap());
     let but_one: Vec<_> = all.into_iter().filter(|event| &*event.kind != "instance.build_succeeded").collect();
     wrong.apply(&but_one).unwrap();
-    let file = checkpoint::save(&wrong, path).unwrap().path;
-    let (exit, text) = rebuilt(&store, path, false).await;
+    let file = kept.save(&wrong).unwrap().path;
+    let (exit, text) = rebuilt(&store, kept, false).await;
     assert_eq!(exit, Exit::No);
     assert!(text.contains("different at position") && text.contains("  servers/by_id/"), "{text}");
 
     let whole = std::fs::read(&file).unwrap();
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
-    let (exit, text) = rebuilt(&store, path, false).await;
+    let (exit, text) = rebuilt(&store, kept, false).await;
     assert_eq!(exit, Exit::No);
     assert!(text.contains("is not used: it is damaged or cut short"), "{text}");
 
-    assert_eq!(rebuilt(&store, path, true).await.0, Exit::Yes);
-    assert!(rebuilt(&store, path, false).await.1.starts_with("equal: "));
+    assert_eq!(rebuilt(&store, kept, true).await.0, Exit::Yes);
+    assert!(rebuilt(&store, kept, false).await.1.starts_with("equal: "));
 
     // A log that lost its end: the checkpoint knows more than the log.
-    let (exit, text) = rebuilt(&MemoryStore::new(), path, false).await;
+    let (exit, text) = rebuilt(&MemoryStore::new(), kept, false).await;
     assert_eq!(exit, Exit::No);
     assert!(text.contains("the log ends at 0"), "{text}");
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use chronova_events::sealed::keys::KeyRing;
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints, Found, relabel};
 use cloud::{Client, Cloud, Furniture, pause};
 use serde_json::{Value, json};
@@ -66,6 +67,122 @@ fn the_data_folder_is_its_owners_alone_and_an_open_one_is_closed_at_the_start() 
     cloud.stop();
 }
 
+/// Words of a tenant, by where they are said. No word of it is anywhere else.
+const SAID: [(&str, &str); 5] = [
+    ("name", "zanzibar-named"),
+    ("description", "zanzibar-described"),
+    ("user_data", "emFuemliYXItdXNlci1kYXRh"),
+    ("metadata", "zanzibar-metadata"),
+    ("key", "AAAAC3NzaC1lZDI1NTE5AAAAIGsr6i3xIGfN1JhmdCL1ViFV1ZmuQ7XfYk7FJJYCxm1r"),
+];
+
+/// The files of a folder and of those in it.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn nothing_that_a_tenant_said_stands_in_a_file_in_clear() {
+    let mut cloud = Cloud::new("sim://1?vcpus=64&memory_mib=65536&disk_gib=1000");
+    cloud.start();
+    let (furniture, client) = (cloud.furnish(), cloud.client());
+    let said = |what: &str| SAID.iter().find(|(name, _)| *name == what).unwrap().1;
+    let key = json!({"keypair": {"name": "k", "type": "ssh", "public_key": format!("ssh-ed25519 {} k", said("key"))}});
+    client.post("/compute/v2.1/os-keypairs", &key).unwrap().expect(201);
+    let server = json!({"server": {
+        "name": said("name"),
+        "description": said("description"),
+        "imageRef": furniture.image,
+        "flavorRef": furniture.flavor,
+        "networks": [{"uuid": furniture.network}],
+        "key_name": "k",
+        "user_data": said("user_data"),
+        "metadata": {"m": said("metadata")},
+        "config_drive": true,
+    }});
+    let id = client.post("/compute/v2.1/servers", &server).unwrap().expect(202).text("/server/id");
+    let path = format!("/compute/v2.1/servers/{id}");
+    cloud.wait("the server runs", |_| client.get(&path).unwrap().expect(200).text("/server/status") == "ACTIVE");
+    let addresses = client.get(&path).unwrap().body["server"]["addresses"].to_string();
+    let address = addresses.split('"').find(|text| text.starts_with("10.0.")).expect("an address").to_owned();
+    cloud.stop();
+    let checkpoint = newest(&cloud);
+    let clear = |path: &Path, text: &str| {
+        std::fs::read(path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+    };
+    for (what, text) in SAID {
+        for file in files(&cloud.data()) {
+            assert!(!clear(&file, text), "the {what} stands in {}", file.display());
+        }
+    }
+    assert!(!clear(&checkpoint, &address), "the address stands in the checkpoint");
+    // Commands write into the data folder, too.
+    let (code, told) = cloud.command(&["audit", "archive", "--before", "20"]);
+    assert_eq!(code, 0, "{told}");
+    assert!(files(&cloud.data().join("archive")).len() >= 2, "{told}");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new());
+    // The next start reads it all the same, and an erasure leaves nothing that could be read.
+    cloud.start();
+    assert_eq!(health(&cloud)["read_models"]["remarks"], json!([]));
+    let shown = cloud.client().get(&path).unwrap().expect(200).body;
+    assert_eq!(shown["server"]["name"], said("name"));
+    let copy = std::fs::read(&checkpoint).unwrap();
+    let erasure = json!({"erasure": {"server": id, "reason": "asked for", "even_alive": true, "dry_run": false}});
+    let erased = cloud.client().post("/chronova/v1/erasures", &erasure).unwrap();
+    assert!(erased.status < 300, "{}", erased.body);
+    assert!(!checkpoint.exists(), "an erasure removes what was kept before");
+    cloud.stop();
+    for file in files(&cloud.data().join("views")) {
+        std::fs::remove_file(file).unwrap();
+    }
+    std::fs::write(&checkpoint, copy).unwrap();
+    let (_, told) = cloud.command(&["rebuild"]);
+    assert!(told.contains("its key was destroyed by an erasure"), "{told}");
+}
+
+#[test]
+fn a_request_that_is_too_large_for_the_log_is_told_so_and_nothing_else_suffers() {
+    let mut cloud = Cloud::new("sim://1?vcpus=64&memory_mib=65536&disk_gib=1000");
+    cloud.configure(
+        "[chronova]\nmax_body_bytes = 16777216\n[quota]\ninjected_files = -1\ninjected_file_content_bytes = -1\n",
+    );
+    cloud.start();
+    let (furniture, client) = (cloud.furnish(), cloud.client());
+    let wish = |contents: &str| {
+        json!({"server": {
+            "name": "large",
+            "imageRef": furniture.image,
+            "flavorRef": furniture.flavor,
+            "networks": [{"uuid": furniture.network}],
+            "personality": [{"path": "/a", "contents": contents}],
+        }})
+    };
+    let send = |contents: &str| client.post_at("/compute/v2.1/servers", "compute 2.1", &wish(contents)).unwrap();
+    let large = "YWJj".repeat(400_000);
+    let beside: Vec<_> = (0..4)
+        .map(|_| {
+            let (client, wish) = (client.clone(), wish("YWJj"));
+            std::thread::spawn(move || {
+                client.post_at("/compute/v2.1/servers", "compute 2.1", &wish).unwrap().expect(202);
+            })
+        })
+        .collect();
+    for _ in 0..4 {
+        let refused = send(&large);
+        assert_eq!(refused.status, 413, "{}", refused.body);
+        assert!(refused.body.to_string().contains("large"), "{}", refused.body);
+    }
+    for thread in beside {
+        thread.join().unwrap();
+    }
+    send("YWJj").expect(202);
+    let all = client.get(LIST).unwrap().expect(200).body;
+    assert_eq!(all["servers"].as_array().unwrap().len(), 5, "what was refused left nothing: {all}");
+    client.get("/healthz").unwrap().expect(200);
+    cloud.stop();
+}
+
 /// A cloud with a few servers that nobody changes any more.
 fn settled() -> (Cloud, Vec<String>) {
     let mut cloud = Cloud::new("sim://2?vcpus=64&memory_mib=65536&disk_gib=1000");
@@ -85,7 +202,7 @@ fn settled() -> (Cloud, Vec<String>) {
 }
 
 fn checkpoints(cloud: &Cloud) -> Vec<Found> {
-    Checkpoints::new(cloud.data().join("views"), CheckpointOptions::default()).list().0
+    Checkpoints::new(cloud.data().join("views"), CheckpointOptions::default(), KeyRing::in_memory().unwrap()).list().0
 }
 
 fn newest(cloud: &Cloud) -> PathBuf {

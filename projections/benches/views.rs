@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use chronova_events::codec::BINCODE_2;
 use chronova_events::envelope::{Meta, Position, Recorded, Revision, Timestamp};
 use chronova_events::ids::EventId;
-use chronova_projections::checkpoint;
+use chronova_events::sealed::keys::KeyRing;
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
 use chronova_projections::lifelike::Lifelike;
 use chronova_projections::views::Views;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -65,12 +66,14 @@ fn benches(c: &mut Criterion) {
     let views = folded(&log);
     group.bench_function("fold", |bench| bench.iter(|| folded(&log)));
     let folder = tempfile::tempdir().unwrap();
-    let found = checkpoint::save(&views, folder.path()).unwrap();
+    let keys = KeyRing::in_memory().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default(), keys);
+    let found = checkpoints.save(&views).unwrap();
     group.throughput(Throughput::Bytes(found.bytes));
     group.bench_function("checkpoint written", |bench| {
-        bench.iter(|| checkpoint::save(&views, folder.path()).unwrap());
+        bench.iter(|| checkpoints.save(&views).unwrap());
     });
-    group.bench_function("checkpoint read", |bench| bench.iter(|| checkpoint::load(folder.path())));
+    group.bench_function("checkpoint read", |bench| bench.iter(|| checkpoints.load(|_| true)));
     group.finish();
 }
 

@@ -14,6 +14,7 @@ use actix_web::test;
 use chronova_events::clock::{Clock, SystemClock};
 use chronova_events::entropy::SplitMix;
 use chronova_events::envelope::Timestamp;
+use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::EventStore;
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
 use chronova_projections::history::{History, HistoryOptions};
@@ -248,7 +249,7 @@ async fn run(seed: u64) {
     let api = Api::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = CheckpointOptions { spacing: 20, ..CheckpointOptions::default() };
-    let checkpoints = Checkpoints::new(folder.path(), options);
+    let checkpoints = Checkpoints::new(folder.path(), options, KeyRing::in_memory().unwrap());
     let (mut servers, mut records) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for _ in 0..REQUESTS_A_ROUND {

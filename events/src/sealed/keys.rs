@@ -374,6 +374,7 @@ fn digest(subject: &Subject) -> [u8; 16] {
     match subject {
         Subject::User(user) => hasher.update(b"user:").update(user.as_str().as_bytes()),
         Subject::Server(server) => hasher.update(b"server:").update(server.0.as_bytes()),
+        Subject::Caches => hasher.update(b"caches"),
     };
     let mut digest = [0; 16];
     digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

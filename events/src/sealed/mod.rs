@@ -18,6 +18,7 @@
 
 pub mod fields;
 pub mod keys;
+pub mod whole;
 
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ pub enum Subject {
     User(UserId),
     /// A server: its names, description, metadata, user data, files, its copy of a public key and what its guest posted.
     Server(InstanceId),
+    /// Everybody: what caches of the log, such as checkpoints of the read models, say of all of them. See [`whole`].
+    Caches,
 }
 
 impl std::fmt::Display for Subject {
@@ -55,6 +58,7 @@ impl std::fmt::Display for Subject {
         match self {
             Self::User(user) => write!(f, "user {user}"),
             Self::Server(server) => write!(f, "server {server}"),
+            Self::Caches => f.write_str("caches of the log"),
         }
     }
 }

@@ -21,9 +21,11 @@ use std::sync::Arc;
 use chronova_events::clock::{Clock, SystemClock};
 use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
+use chronova_events::sealed::SealError;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
 use thiserror::Error;
 
 /// Where things are in the data directory.
@@ -49,6 +51,20 @@ impl DataDir {
     /// The folder of the read models' checkpoint.
     pub fn views(&self) -> PathBuf {
         self.0.join("views")
+    }
+
+    /// The keys of the checkpoints: those of the log, or, where the log has none, a file of their own.
+    pub fn keys_of_views(&self, store: &dyn EventStore) -> Result<Arc<KeyRing>, SealError> {
+        match store.keys() {
+            Some(keys) => Ok(Arc::clone(keys)),
+            None => KeyRing::open(self.0.join("views.keys")),
+        }
+    }
+
+    /// The checkpoints of the read models of the log `store`.
+    pub fn checkpoints(&self, store: &dyn EventStore) -> Result<Arc<Checkpoints>, CommandFailure> {
+        let keys = self.keys_of_views(store).map_err(StoreError::from)?;
+        Ok(Checkpoints::new(self.views(), CheckpointOptions::default(), keys))
     }
 }
 
@@ -152,7 +168,8 @@ async fn execute(command: OperatorCommand, data: &DataDir, out: &mut dyn Write) 
                 )),
                 error => error.into(),
             })?;
-            audit::erase::run(&args, store, data.views(), out).await
+            let checkpoints = data.checkpoints(&*store)?;
+            audit::erase::run(&args, store, checkpoints, out).await
         }
         OperatorCommand::Inspect(args) => inspect::run(&args, &*read(&data.log())?, now, out).await,
         OperatorCommand::Verify(args) => verify::run(&args, data, out).await,
@@ -163,7 +180,7 @@ async fn execute(command: OperatorCommand, data: &DataDir, out: &mut dyn Write) 
         }
         OperatorCommand::Rebuild(args) => {
             let store = if args.replace { lock(&data.log()).await? } else { read(&data.log())? };
-            rebuild::run(&args, &*store, &data.views(), out).await
+            rebuild::run(&args, &*store, &*data.checkpoints(&*store)?, out).await
         }
     }
 }

@@ -5,12 +5,11 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::store::EventStore;
-use chronova_projections::checkpoint::{self, Found, Opened};
+use chronova_projections::checkpoint::{self, Checkpoints, Found, Opened};
 use chronova_projections::views::Views;
 
 use super::log_pages::walk;
@@ -26,28 +25,28 @@ pub struct Args {
     pub limit: usize,
 }
 
-/// Compares the checkpoint in `folder` with the log.
+/// Compares the newest of `checkpoints` with the log.
 pub async fn run(
     args: &Args,
     store: &dyn EventStore,
-    folder: &Path,
+    checkpoints: &Checkpoints,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let opened = checkpoint::load(folder);
+    let opened = checkpoints.load(|_| true);
     for remark in opened.remarks() {
         writeln!(out, "{remark}")?;
     }
     let exit = match &opened.from {
         Some(found) => compare(args, store, &opened, found, out).await?,
         None => {
-            writeln!(out, "no checkpoint in {}: nothing to compare", folder.display())?;
+            writeln!(out, "no checkpoint in {}: nothing to compare", checkpoints.folder().display())?;
             Exit::Yes
         }
     };
     let exit = if opened.refused.is_empty() { exit } else { Exit::No };
     if args.replace {
         let whole = fold(store, Position(u64::MAX)).await?;
-        checkpoint::save(&whole, folder).map_err(|error| CommandFailure::Usage(format!("{error}")))?;
+        checkpoints.save(&whole).map_err(|error| CommandFailure::Usage(format!("{error}")))?;
         writeln!(out, "replaced by the read models as of position {}", whole.position())?;
         return Ok(Exit::Yes);
     }

@@ -134,7 +134,7 @@ async fn compare_views(data: &DataDir) -> Result<Views, CommandFailure> {
     let store = ReadOnlyLog::open(data.log())?;
     let args = rebuild::Args { replace: false, limit: 20 };
     let mut text = Vec::new();
-    let exit = rebuild::run(&args, &*store, &data.views(), &mut text).await?;
+    let exit = rebuild::run(&args, &*store, &*data.checkpoints(&*store)?, &mut text).await?;
     Ok(Views { equal: exit == Exit::Yes, told: String::from_utf8_lossy(&text).trim_end().to_owned() })
 }
 

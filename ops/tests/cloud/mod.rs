@@ -55,6 +55,14 @@ impl Cloud {
         std::fs::write(path, config + more).unwrap();
     }
 
+    /// Changes the configuration of the next start.
+    pub fn replace(&self, old: &str, new: &str) {
+        let path = self.folder.path().join("chronova.conf");
+        let config = std::fs::read_to_string(&path).unwrap();
+        assert!(config.contains(old), "{config}");
+        std::fs::write(path, config.replace(old, new)).unwrap();
+    }
+
     /// Starts the control plane and waits until it answers.
     pub fn start(&mut self) {
         self.launch();
@@ -230,6 +238,12 @@ impl Client {
     pub fn post(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {
         let request = self.agent.post(format!("{}{path}", self.base));
         read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).send_json(body))
+    }
+
+    /// As `post`, at other versions.
+    pub fn post_at(&self, path: &str, versions: &str, body: &Value) -> Result<Answer, ureq::Error> {
+        let request = self.agent.post(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");
+        read(request.header("OpenStack-API-Version", versions).send_json(body))
     }
 
     pub fn put(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {

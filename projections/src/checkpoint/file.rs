@@ -1,12 +1,17 @@
 //! One checkpoint as one file.
 //!
 //! ```text
-//! "CHRVIEWS" | format, u32 | the read models' bytes, one after the other | table | length of the table, u32 | CRC-32, u32 | "SWEIVRHC"
+//! "CHRVIEWS" | format, u32 | seal, 40 bytes | the read models' bytes, one after the other | table | length of the table, u32 | CRC-32, u32 | "SWEIVRHC"
 //! ```
 //!
-//! The table names the read models with version, length and CRC-32 each, and the mark; its CRC-32 is over the file's first
-//! twelve bytes and itself. Lengths must add up to the length of the file, so no byte is outside of a checksum. Numbers
-//! are little-endian; read models and table are in the codec of snapshots, which is compact.
+//! The read models are sealed, each as a part of its own ([`chronova_events::sealed::whole`]), because they repeat personal
+//! fields and password hashes. The table stands in clear: it names the read models with version, length and CRC-32 each, and the
+//! mark; its CRC-32 is over all that precedes the read models and itself. Checksums are of the sealed bytes: they tell damage from
+//! a missing key. Lengths must add up to the length of the file, so no byte is outside of a checksum. Numbers are
+//! little-endian; read models and table are in the codec of snapshots, which is compact.
+//!
+//! Format 1 had no seal and its read models in clear. It is still read, so that the first start of this version need not fold the
+//! whole log; the next checkpoint replaces every such file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -15,6 +20,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use chronova_events::codec;
+use chronova_events::sealed::keys::KeyRing;
+use chronova_events::sealed::whole::{SealMark, WholeSeal};
 use serde::{Deserialize, Serialize};
 
 use super::CheckpointError;
@@ -23,7 +30,10 @@ use crate::views::{Mark, View, Views, Visitor};
 
 const MAGIC: &[u8; 8] = b"CHRVIEWS";
 const END: &[u8; 8] = b"SWEIVRHC";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Without a seal.
+const CLEAR: u32 = 1;
+/// Magic and format.
 const HEAD: usize = 12;
 const TAIL: usize = 16;
 /// A table lists a handful of names; more is damage.
@@ -59,42 +69,76 @@ pub(super) struct Table {
 
 impl Table {
     /// Where each read model's bytes are.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = (&Section, Range<usize>)> {
-        self.sections.iter().scan(HEAD, |at, section| {
+    pub(super) fn ranges(&self, head: usize) -> impl Iterator<Item = (&Section, Range<usize>)> {
+        self.sections.iter().scan(head, |at, section| {
             let begin = *at;
             *at = begin.saturating_add(usize::try_from(section.length).unwrap_or(usize::MAX));
             Some((section, begin..*at))
         })
     }
 
-    fn end(&self) -> usize {
-        self.ranges().last().map_or(HEAD, |(_, range)| range.end)
+    fn end(&self, head: usize) -> usize {
+        self.ranges(head).last().map_or(head, |(_, range)| range.end)
     }
+}
+
+/// A file whose head and table were checked.
+#[derive(Debug)]
+pub(super) struct Outline {
+    pub table: Table,
+    /// Bytes of the whole file.
+    pub length: u64,
+    /// `None`: the read models are in clear.
+    pub seal: Option<SealMark>,
+    /// All that precedes the read models.
+    head: Vec<u8>,
+}
+
+impl Outline {
+    /// Where each read model's bytes are.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (&Section, Range<usize>)> {
+        self.table.ranges(self.head.len())
+    }
+
+    /// Bytes that are authenticated with a read model: it cannot be put into another file, nor under another name or mark.
+    pub(super) fn bound(&self, name: &str) -> Result<Vec<u8>, CheckpointError> {
+        bound(&self.head, &self.table.mark, name)
+    }
+}
+
+fn bound(head: &[u8], mark: &Mark, name: &str) -> Result<Vec<u8>, CheckpointError> {
+    let mark = codec::encode_snapshot(mark).map_err(|error| CheckpointError::Encode(error.to_string()))?;
+    Ok([head, &mark, name.as_bytes()].concat())
 }
 
 /// Writes the whole file; returns its length.
 pub(super) fn write(
     views: &Views,
     path: &Path,
+    keys: &KeyRing,
     before: &mut dyn FnMut(Step) -> io::Result<()>,
 ) -> Result<u64, CheckpointError> {
     before(Step::Create)?;
+    let seal = WholeSeal::begin(keys)?;
+    let head = [&MAGIC[..], &FORMAT.to_le_bytes(), &seal.mark().to_bytes()].concat();
     let temporary = path.with_extension("tmp");
     let mut writing = Writing {
         out: Summed { out: BufWriter::with_capacity(1 << 20, create(&temporary)?), length: 0, sum: Sum::new() },
         sections: Vec::new(),
+        seal: &seal,
+        head: &head,
+        mark: views.marked(),
         before,
         failure: None,
     };
-    let head: Vec<u8> = MAGIC.iter().copied().chain(FORMAT.to_le_bytes()).collect();
     writing.out.write_all(&head)?;
     views.each(views, &mut writing);
-    let Writing { mut out, sections, before, failure } = writing;
+    let Writing { mut out, sections, mark, before, failure, .. } = writing;
     if let Some(failure) = failure {
         return Err(failure);
     }
     before(Step::Table)?;
-    let table = Table { mark: views.marked(), sections };
+    let table = Table { mark, sections };
     let table = codec::encode_snapshot(&table).map_err(|error| CheckpointError::Encode(error.to_string()))?;
     out.write_all(&tail(&head, &table)?)?;
     let bytes = out.length;
@@ -144,6 +188,9 @@ impl Write for Summed {
 struct Writing<'a> {
     out: Summed,
     sections: Vec<Section>,
+    seal: &'a WholeSeal,
+    head: &'a [u8],
+    mark: Mark,
     before: &'a mut dyn FnMut(Step) -> io::Result<()>,
     failure: Option<CheckpointError>,
 }
@@ -151,9 +198,12 @@ struct Writing<'a> {
 impl Writing<'_> {
     fn section<P: Projection>(&mut self, view: &P) -> Result<(), CheckpointError> {
         (self.before)(Step::Write(self.sections.len()))?;
-        let begin = self.out.length;
+        let (begin, bound) = (self.out.length, bound(self.head, &self.mark, P::NAME)?);
         self.out.sum = Sum::new();
-        codec::write_snapshot(view, &mut self.out).map_err(|error| CheckpointError::Encode(error.to_string()))?;
+        let part = u32::try_from(self.sections.len()).map_err(io::Error::other)?;
+        let mut sealing = self.seal.writer(part, &bound, &mut self.out);
+        codec::write_snapshot(view, &mut sealing).map_err(|error| CheckpointError::Encode(error.to_string()))?;
+        sealing.finish()?;
         self.sections.push(Section {
             name: P::NAME.to_owned(),
             version: P::VERSION,
@@ -172,40 +222,37 @@ impl Visitor for Writing<'_> {
     }
 }
 
-/// Reads the whole file, with the table checked.
-pub(super) fn read(path: &Path) -> Result<(Table, Vec<u8>), CheckpointError> {
-    let (table, length) = table(path)?;
+/// Reads the whole file, with head and table checked.
+pub(super) fn read(path: &Path) -> Result<(Outline, Vec<u8>), CheckpointError> {
+    let outline = outline(path)?;
     let bytes = fs::read(path)?;
-    if bytes.len() as u64 != length {
+    if bytes.len() as u64 != outline.length {
         return Err(unusable("it changed while it was read"));
     }
-    Ok((table, bytes))
+    Ok((outline, bytes))
 }
 
-/// Reads and checks the table; tells the file's length.
-pub(super) fn table(path: &Path) -> Result<(Table, u64), CheckpointError> {
+/// Reads and checks head and table.
+pub(super) fn outline(path: &Path) -> Result<Outline, CheckpointError> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     let short = || unusable("it is cut short");
-    let body = usize::try_from(length).ok().and_then(|length| length.checked_sub(HEAD + TAIL)).ok_or_else(short)?;
-    let mut head = [0; HEAD];
-    file.read_exact(&mut head)?;
+    let whole = usize::try_from(length).ok().filter(|length| *length >= HEAD + TAIL).ok_or_else(short)?;
     let mut tail = [0; TAIL];
-    file.seek(SeekFrom::Start((HEAD + body) as u64))?;
+    file.seek(SeekFrom::Start((whole - TAIL) as u64))?;
     file.read_exact(&mut tail)?;
-    if &head[..8] != MAGIC || &tail[8..] != END {
+    file.rewind()?;
+    let (head, seal) = head(&mut file)?;
+    if &tail[8..] != END {
         return Err(unusable("it is damaged or cut short"));
     }
-    let format = number(&head[8..]);
-    if format != FORMAT {
-        return Err(unusable(&format!("it has format {format}, not {FORMAT}")));
-    }
+    let body = whole.checked_sub(head.len() + TAIL).ok_or_else(short)?;
     let size = number(&tail[..4]) as usize;
     if size > body.min(LARGEST_TABLE) {
         return Err(unusable("its table is damaged"));
     }
     let mut bytes = vec![0; size];
-    file.seek(SeekFrom::Start((HEAD + body - size) as u64))?;
+    file.seek(SeekFrom::Start((head.len() + body - size) as u64))?;
     file.read_exact(&mut bytes)?;
     let mut sum = Sum::new();
     sum.update(&head);
@@ -214,10 +261,29 @@ pub(super) fn table(path: &Path) -> Result<(Table, u64), CheckpointError> {
         return Err(unusable("its table is damaged"));
     }
     let table: Table = codec::decode_snapshot(&bytes).map_err(|error| unusable(&error.to_string()))?;
-    if table.end() != HEAD + body - size {
+    if table.end(head.len()) != head.len() + body - size {
         return Err(unusable("its lengths do not add up"));
     }
-    Ok((table, length))
+    Ok(Outline { table, length, seal, head })
+}
+
+/// All that precedes the read models.
+fn head(file: &mut File) -> Result<(Vec<u8>, Option<SealMark>), CheckpointError> {
+    let mut head = vec![0; HEAD];
+    file.read_exact(&mut head)?;
+    if &head[..8] != MAGIC {
+        return Err(unusable("it is damaged or cut short"));
+    }
+    match number(&head[8..]) {
+        CLEAR => Ok((head, None)),
+        FORMAT => {
+            let mut seal = [0; SealMark::BYTES];
+            file.read_exact(&mut seal).map_err(|_| unusable("it is cut short"))?;
+            head.extend_from_slice(&seal);
+            Ok((head, SealMark::of(&seal)))
+        }
+        format => Err(unusable(&format!("it has format {format}, not {FORMAT}"))),
+    }
 }
 
 fn number(bytes: &[u8]) -> u32 {
@@ -231,15 +297,36 @@ fn unusable(reason: &str) -> CheckpointError {
 /// Says in a checkpoint that a read model is of another version: what an older binary would have left behind. For proofs
 /// of what happens then.
 pub fn relabel(path: &Path, name: &str, version: u32) -> Result<(), CheckpointError> {
-    let (mut table, bytes) = read(path)?;
-    let body = table.end();
+    let (Outline { mut table, head, .. }, bytes) = read(path)?;
+    let body = table.end(head.len());
     for section in table.sections.iter_mut().filter(|section| section.name == name) {
         section.version = version;
     }
     let mut file = bytes.get(..body).unwrap_or_default().to_vec();
     let table = codec::encode_snapshot(&table).map_err(|error| CheckpointError::Encode(error.to_string()))?;
-    file.extend(tail(&file[..HEAD], &table)?);
+    file.extend(tail(&head, &table)?);
     Ok(fs::write(path, file)?)
+}
+
+/// Writes a file of format 1, as versions before this one left it.
+#[cfg(test)]
+pub(super) fn write_clear(views: &Views, path: &Path) {
+    struct Clear(Vec<u8>, Vec<Section>);
+    impl Visitor for Clear {
+        fn visit<P: Projection>(&mut self, view: &View<P>, _: &View<P>) {
+            let bytes = codec::encode_snapshot(&*view.share()).unwrap_or_default();
+            let (name, version) = (P::NAME.to_owned(), P::VERSION);
+            let (length, checksum) = (bytes.len() as u64, crc32fast::hash(&bytes));
+            self.1.push(Section { name, version, length, checksum });
+            self.0.extend(bytes);
+        }
+    }
+    let head = [&MAGIC[..], &CLEAR.to_le_bytes()].concat();
+    let mut clear = Clear(head.clone(), Vec::new());
+    views.each(views, &mut clear);
+    let table = codec::encode_snapshot(&Table { mark: views.marked(), sections: clear.1 }).unwrap_or_default();
+    clear.0.extend(tail(&head, &table).unwrap_or_default());
+    assert!(fs::write(path, clear.0).is_ok());
 }
 
 /// The table and what follows it.

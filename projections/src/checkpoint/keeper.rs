@@ -75,9 +75,11 @@ impl Keeper {
 
     /// Writes one now. Says whether it is there.
     pub async fn write(&self) -> bool {
+        // Before the fork: an erasure in between must not be undone by what the fork still has.
+        let era = self.checkpoints.era();
         let (fork, checkpoints) = (self.views.fork(), Arc::clone(&self.checkpoints));
         let begun = Instant::now();
-        let written = tokio::task::spawn_blocking(move || checkpoints.save(&fork)).await;
+        let written = tokio::task::spawn_blocking(move || checkpoints.save_in(era, &fork)).await;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = match written {
             Ok(Ok(found)) => {

@@ -2,7 +2,8 @@
 //!
 //! A checkpoint is one file with every read model and the mark up to which it is folded ([`file`] has the format). It is
 //! written from a fork of the live read models, so nobody waits for it, and whole or not at all: temporary file, fsync,
-//! rename, fsync of the folder. Several are kept: the newest ones, in case one is damaged, and a thinned-out history
+//! rename, fsync of the folder. Its read models are sealed under a key beside the log that an erasure destroys, so neither
+//! the file nor a copy of it tells personal data without that key. Several are kept: the newest ones, in case one is damaged, and a thinned-out history
 //! ([`thin`]), from which questions about the past begin. The log remains the truth: what cannot be used is passed over
 //! for an older checkpoint or for the log itself, and that is said.
 
@@ -11,14 +12,19 @@ mod file;
 mod keeper;
 mod thin;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::sealed::keys::KeyRing;
+use chronova_events::sealed::whole::WholeSeal;
+use chronova_events::sealed::{SealError, Subject};
 use chronova_events::store::{EventStore, StoreError};
 use thiserror::Error;
 
@@ -40,6 +46,10 @@ pub enum CheckpointError {
     Encode(String),
     #[error("{0}")]
     Unusable(String),
+    #[error(transparent)]
+    Keys(#[from] SealError),
+    #[error("personal data was erased meanwhile; the next checkpoint has none of it")]
+    Overtaken,
     #[error("the log cannot be read")]
     Store(#[from] StoreError),
 }
@@ -69,6 +79,8 @@ pub struct Found {
     pub path: PathBuf,
     pub mark: Mark,
     pub bytes: u64,
+    /// A version before this one wrote it, and its read models are in clear.
+    pub clear: bool,
 }
 
 /// One that is there and is not used.
@@ -110,6 +122,12 @@ impl Opened {
             .iter()
             .map(|refused| format!("the checkpoint {} is not used: {}", refused.path.display(), refused.reason))
             .collect();
+        if let Some(clear) = self.from.as_ref().filter(|found| found.clear) {
+            remarks.push(format!(
+                "the checkpoint {} is of a version that did not seal it: the next one replaces it",
+                clear.path.display()
+            ));
+        }
         let names = |set: &BTreeSet<&'static str>| set.iter().copied().collect::<Vec<_>>().join(", ");
         if !self.provisional.is_empty() {
             remarks.push(format!(
@@ -129,12 +147,20 @@ impl Opened {
 pub struct Checkpoints {
     folder: PathBuf,
     options: CheckpointOptions,
+    keys: Arc<KeyRing>,
+    /// Raised under the lock.
+    era: AtomicU64,
     writing: Mutex<()>,
 }
 
+/// Between two erasures. Read models that were forked in an earlier era may still have what was erased since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Era(u64);
+
 impl Checkpoints {
-    pub fn new(folder: impl Into<PathBuf>, options: CheckpointOptions) -> Arc<Self> {
-        Arc::new(Self { folder: folder.into(), options, writing: Mutex::new(()) })
+    /// Those in `folder`, sealed with `keys`.
+    pub fn new(folder: impl Into<PathBuf>, options: CheckpointOptions, keys: Arc<KeyRing>) -> Arc<Self> {
+        Arc::new(Self { folder: folder.into(), options, keys, era: AtomicU64::default(), writing: Mutex::default() })
     }
 
     pub fn folder(&self) -> &Path {
@@ -145,10 +171,24 @@ impl Checkpoints {
         &self.options
     }
 
+    /// The era that has begun last. To be asked before the read models are forked.
+    pub fn era(&self) -> Era {
+        Era(self.era.load(Ordering::SeqCst))
+    }
+
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Writes a checkpoint of `views`, which nobody folds meanwhile (a fork), and removes what is not kept any more.
     /// Blocks.
     pub fn save(&self, views: &Views) -> Result<Found, CheckpointError> {
-        self.save_by_steps(views, &mut |_| Ok(()))
+        self.write(None, views, &mut |_| Ok(()))
+    }
+
+    /// As [`Checkpoints::save`], unless an erasure has begun another era since.
+    pub fn save_in(&self, era: Era, views: &Views) -> Result<Found, CheckpointError> {
+        self.write(Some(era), views, &mut |_| Ok(()))
     }
 
     /// As [`Checkpoints::save`], asking `before` each step whether to go on: tests end the process in between.
@@ -157,19 +197,32 @@ impl Checkpoints {
         views: &Views,
         before: &mut dyn FnMut(Step) -> io::Result<()>,
     ) -> Result<Found, CheckpointError> {
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write(None, views, before)
+    }
+
+    fn write(
+        &self,
+        era: Option<Era>,
+        views: &Views,
+        before: &mut dyn FnMut(Step) -> io::Result<()>,
+    ) -> Result<Found, CheckpointError> {
+        let _alone = self.alone();
+        if era.is_some_and(|era| era != self.era()) {
+            return Err(CheckpointError::Overtaken);
+        }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let mark = views.marked();
         let path = self.folder.join(format!("views-{:020}.{EXTENSION}", mark.position.0));
-        let bytes = file::write(views, &path, before)?;
+        let bytes = file::write(views, &path, &self.keys, before)?;
         before(Step::Thin)?;
         self.thin()?;
-        Ok(Found { path, mark, bytes })
+        Ok(Found { path, mark, bytes, clear: false })
     }
 
     fn thin(&self) -> io::Result<()> {
         let (found, _) = self.list();
-        for gone in thin::superfluous(&found, &self.options) {
+        let (clear, sealed): (Vec<Found>, Vec<Found>) = found.into_iter().partition(|found| found.clear);
+        for gone in clear.iter().chain(&thin::superfluous(&sealed, &self.options)) {
             fs::remove_file(&gone.path)?;
         }
         for leftover in self.files("tmp") {
@@ -181,10 +234,13 @@ impl Checkpoints {
         }
     }
 
-    /// Removes every file of the folder: also one half written, so that it is not renamed into place afterwards. Waits
-    /// for a checkpoint that is being written.
+    /// Begins an era without any checkpoint. Destroys the keys of those there were, so that copies of them cannot be opened
+    /// either, and removes every file of the folder: also one half written, so that it is not renamed into place
+    /// afterwards. Waits for a checkpoint that is being written.
     pub fn discard_all(&self) -> io::Result<()> {
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.alone();
+        self.era.fetch_add(1, Ordering::SeqCst);
+        self.keys.destroy(&Subject::Caches, self.keys.next()).map_err(io::Error::other)?;
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries?,
@@ -211,8 +267,11 @@ impl Checkpoints {
     pub fn list(&self) -> (Vec<Found>, Vec<Refused>) {
         let (mut found, mut refused) = (Vec::new(), Vec::new());
         for path in self.files(EXTENSION) {
-            match file::table(&path) {
-                Ok((table, bytes)) => found.push(Found { path, mark: table.mark, bytes }),
+            match file::outline(&path) {
+                Ok(outline) => {
+                    let (mark, bytes) = (outline.table.mark, outline.length);
+                    found.push(Found { path, mark, bytes, clear: outline.seal.is_none() });
+                }
                 Err(error) => refused.push(Refused { path, reason: error.to_string() }),
             }
         }
@@ -226,7 +285,7 @@ impl Checkpoints {
         let mut opened = Opened::empty();
         opened.refused = refused.into_iter().rev().collect();
         for candidate in found.into_iter().rev().filter(|found| fits(&found.mark)) {
-            match read(&candidate) {
+            match read(&candidate, &self.keys) {
                 Ok(read) => return Opened { refused: opened.refused, from: Some(candidate), ..read },
                 Err(error) => {
                     opened.refused.push(Refused { path: candidate.path, reason: error.to_string() });
@@ -262,7 +321,7 @@ impl Checkpoints {
     pub(crate) fn nearest(&self, fits: impl Fn(&Mark) -> bool) -> Option<Views> {
         let (found, _) = self.list();
         found.iter().rev().filter(|found| fits(&found.mark)).find_map(|candidate| {
-            let opened = read(candidate).ok()?;
+            let opened = read(candidate, &self.keys).ok()?;
             (opened.provisional.is_empty() && opened.absent.is_empty()).then_some(opened.views)
         })
     }
@@ -281,21 +340,32 @@ async fn belongs(store: &dyn EventStore, mark: &Mark) -> Result<Result<(), Strin
 }
 
 /// Reads every read model, each on a thread of its own: decoding is what takes time.
-fn read(candidate: &Found) -> Result<Opened, CheckpointError> {
-    let (table, bytes) = file::read(&candidate.path)?;
+fn read(candidate: &Found, keys: &KeyRing) -> Result<Opened, CheckpointError> {
+    let (outline, bytes) = file::read(&candidate.path)?;
+    let seal = outline.seal.map(|mark| WholeSeal::of(keys, mark)).transpose();
+    let seal = seal.map_err(|unopened| CheckpointError::Unusable(unopened.to_string()))?;
     let mut opened = Opened::empty();
     let views = &opened.views;
+    let clear = |part: usize, section: &file::Section, range: std::ops::Range<usize>| {
+        let bytes = bytes.get(range).filter(|bytes| crc32fast::hash(bytes) == section.checksum)?;
+        match &seal {
+            None => Some(Cow::Borrowed(bytes)),
+            Some(seal) => {
+                let bound = outline.bound(&section.name).ok()?;
+                seal.open(u32::try_from(part).ok()?, &bound, bytes).map(Cow::Owned)
+            }
+        }
+    };
+    let work = |part, section: &file::Section, range| match clear(part, section, range) {
+        Some(bytes) => views.restore(&section.name, section.version, &bytes),
+        None => Restored::Damaged,
+    };
+    let work = &work;
     let restored: Vec<(&str, Restored)> = std::thread::scope(|scope| {
-        let work = |section: &file::Section, range: std::ops::Range<usize>| match bytes
-            .get(range)
-            .filter(|bytes| crc32fast::hash(bytes) == section.checksum)
-        {
-            Some(bytes) => views.restore(&section.name, section.version, bytes),
-            None => Restored::Damaged,
-        };
-        let threads: Vec<_> = table
+        let threads: Vec<_> = outline
             .ranges()
-            .map(|(section, range)| (section.name.as_str(), scope.spawn(move || work(section, range))))
+            .enumerate()
+            .map(|(part, (section, range))| (section.name.as_str(), scope.spawn(move || work(part, section, range))))
             .collect();
         threads.into_iter().map(|(name, thread)| (name, thread.join().unwrap_or(Restored::Damaged))).collect()
     });
@@ -313,18 +383,8 @@ fn read(candidate: &Found) -> Result<Opened, CheckpointError> {
             }
         }
     }
-    opened.views.set_mark(table.mark);
+    opened.views.set_mark(outline.table.mark);
     Ok(opened)
-}
-
-/// Writes a checkpoint of `views`, which must be standing still.
-pub fn save(views: &Views, folder: &Path) -> Result<Found, CheckpointError> {
-    Checkpoints::new(folder, CheckpointOptions::default()).save(views)
-}
-
-/// The read models of the newest usable checkpoint in `folder`, or empty ones.
-pub fn load(folder: &Path) -> Opened {
-    Checkpoints::new(folder, CheckpointOptions::default()).load(|_| true)
 }
 
 /// How many read models a checkpoint holds.

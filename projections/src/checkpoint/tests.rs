@@ -37,18 +37,87 @@ fn same(left: &Views, right: &Views) {
 
 const ALL: CheckpointOptions = CheckpointOptions { newest: 2, history: 64, spacing: 1, disk: u64::MAX };
 
+/// With keys of its own.
+fn checkpoints_in(folder: impl Into<PathBuf>) -> Arc<Checkpoints> {
+    Checkpoints::new(folder, ALL, KeyRing::in_memory().unwrap())
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[tokio::test]
+async fn nothing_that_the_read_models_say_stands_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let views = Views::new();
+    catch_up(&*filled(1).await, &views).await.unwrap();
+    let checkpoints = checkpoints_in(folder.path());
+    let sealed = fs::read(checkpoints.save(&views).unwrap().path).unwrap();
+    let clear = folder.path().join("clear");
+    file::write_clear(&views, &clear);
+    let clear = fs::read(clear).unwrap();
+    // Names of read models stand in the table; no other word of the read models is in the sealed file.
+    let words = clear.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| word.len() > 5);
+    let words = words
+        .filter_map(|word| str::from_utf8(word).ok())
+        .filter(|word| !Views::NAMES.concat().contains(*word) && !["CHRVIEWS", "SWEIVRHC"].contains(word));
+    let (all, found): (Vec<&str>, Vec<&str>) =
+        (words.clone().collect(), words.filter(|word| holds(&sealed, word)).collect());
+    assert!(all.len() > 50 && found.is_empty(), "{} {found:?}", all.len());
+}
+
+#[tokio::test]
+async fn one_of_a_version_that_did_not_seal_is_read_and_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(1).await;
+    let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
+    let clear = folder.path().join("views-00000000000000000020.checkpoint");
+    file::write_clear(&old, &clear);
+    let checkpoints = checkpoints_in(folder.path());
+    let opened = checkpoints.load(|_| true);
+    same(&opened.views, &old);
+    assert!(opened.remarks()[0].contains("did not seal it"), "{:?}", opened.remarks());
+    checkpoints.save(&new).unwrap();
+    assert!(!clear.exists());
+    assert_eq!(checkpoints.load(|_| true).remarks(), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_erasure_closes_copies_and_what_was_forked_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(1).await;
+    let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
+    let checkpoints = checkpoints_in(folder.path());
+    let path = checkpoints.save(&old).unwrap().path;
+    let copy = fs::read(&path).unwrap();
+    let era = checkpoints.era();
+    checkpoints.discard_all().unwrap();
+    assert!(!path.exists());
+    assert!(matches!(checkpoints.save_in(era, &old), Err(CheckpointError::Overtaken)));
+    // A backup is put back.
+    fs::write(&path, copy).unwrap();
+    let opened = checkpoints.load(|_| true);
+    assert!(opened.from.is_none() && opened.refused[0].reason.contains("destroyed by an erasure"), "{opened:?}");
+    checkpoints.save_in(checkpoints.era(), &new).unwrap();
+    same(&checkpoints.load(|_| true).views, &new);
+    // Without the file of keys nothing is read.
+    let strange = checkpoints_in(folder.path()).load(|_| true);
+    assert!(strange.from.is_none() && strange.refused[0].reason.contains("not in the file of keys"), "{strange:?}");
+}
+
 #[tokio::test]
 async fn what_is_loaded_is_what_was_saved() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(2).await;
     let views = Views::new();
     catch_up(&*store, &views).await.unwrap();
-    let found = save(&views, folder.path()).unwrap();
-    let opened = load(folder.path());
+    let checkpoints = checkpoints_in(folder.path());
+    let found = checkpoints.save(&views).unwrap();
+    let opened = checkpoints.load(|_| true);
     assert_eq!(opened.from.as_ref(), Some(&found));
     assert_eq!((opened.remarks(), opened.provisional.len(), opened.absent.len()), (vec![], 0, 0));
     same(&opened.views, &views);
-    assert!(load(&folder.path().join("nowhere")).from.is_none());
+    assert!(checkpoints_in(folder.path().join("nowhere")).load(|_| true).from.is_none());
 }
 
 /// Ends the writing before each step in turn; the one before stays whole, and nothing that was begun is mistaken for one.
@@ -59,7 +128,7 @@ async fn a_crash_between_any_two_steps_leaves_the_one_before() {
     let mut last = 0;
     for crash in 0.. {
         let folder = tempfile::tempdir().unwrap();
-        let checkpoints = Checkpoints::new(folder.path(), ALL);
+        let checkpoints = checkpoints_in(folder.path());
         checkpoints.save(&old).unwrap();
         let steps = Cell::new(0);
         let renamed = Cell::new(false);
@@ -71,7 +140,7 @@ async fn a_crash_between_any_two_steps_leaves_the_one_before() {
             renamed.set(renamed.get() || step == Step::Rename);
             Ok(())
         });
-        let opened = Checkpoints::new(folder.path(), ALL).load(|_| true);
+        let opened = checkpoints.load(|_| true);
         same(&opened.views, if renamed.get() { &new } else { &old });
         assert_eq!(opened.refused, []);
         // The next one cleans up what the crash left.
@@ -92,7 +161,7 @@ async fn one_that_was_cut_short_falls_back_to_the_one_before() {
     let store = filled(2).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    let checkpoints = checkpoints_in(folder.path());
     checkpoints.save(&old).unwrap();
     let newest = checkpoints.save(&new).unwrap().path;
     let whole = fs::read(&newest).unwrap();
@@ -113,7 +182,7 @@ async fn no_flipped_bit_goes_unseen() {
     let store = filled(1).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    let checkpoints = checkpoints_in(folder.path());
     checkpoints.save(&old).unwrap();
     let newest = checkpoints.save(&new).unwrap().path;
     let whole = fs::read(&newest).unwrap();
@@ -136,7 +205,7 @@ async fn no_flipped_bit_goes_unseen() {
 async fn one_of_another_log_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let (log, other) = (filled(1).await, filled(2).await);
-    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    let checkpoints = checkpoints_in(folder.path());
     checkpoints.save(&views_at(&log, 20).await).unwrap();
     assert_eq!(checkpoints.open(&*log).await.unwrap().views.position(), Position(20));
     // The same events, but not the same events.
@@ -150,7 +219,7 @@ async fn one_of_another_log_is_not_used() {
 async fn the_nearest_one_serves_the_past() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(2).await;
-    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    let checkpoints = checkpoints_in(folder.path());
     for position in [10, 20, 30] {
         checkpoints.save(&views_at(&store, position).await).unwrap();
     }
@@ -163,21 +232,21 @@ async fn a_keeper_writes_when_enough_has_happened() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(1).await;
     let views = Arc::new(Views::new());
-    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    let checkpoints = checkpoints_in(folder.path());
     let pause = std::time::Duration::from_millis(1);
     let options = KeeperOptions { events: 10, interval: std::time::Duration::from_hours(1), pause };
-    let keeper = Keeper::new(Arc::clone(&views), checkpoints, options, Position::START);
+    let keeper = Keeper::new(Arc::clone(&views), Arc::clone(&checkpoints), options, Position::START);
     let keeping = tokio::spawn(Arc::clone(&keeper).keep());
     catch_up(&*store, &views).await.unwrap();
     while keeper.kept().position < store.head() {
         tokio::time::sleep(pause).await;
     }
     keeping.abort();
-    same(&load(folder.path()).views, &views);
+    same(&checkpoints.load(|_| true).views, &views);
     // A folder that is a file: it says so and goes on.
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let bad = Keeper::new(views, Checkpoints::new(file, ALL), options, Position::START);
+    let bad = Keeper::new(views, checkpoints_in(file), options, Position::START);
     assert!(!bad.write().await);
     assert!(bad.kept().failure.is_some());
 }

@@ -37,7 +37,7 @@ mod tests {
 
     fn found(position: u64) -> Found {
         let mark = Mark { position: Position(position), event: None, moment: Timestamp(0) };
-        Found { path: format!("{position}").into(), mark, bytes: 10 }
+        Found { path: format!("{position}").into(), mark, bytes: 10, clear: false }
     }
 
     /// What is left after checkpoints at these positions were written one after the other.

@@ -7,10 +7,15 @@ use crate::runner::catch_up;
 use chronova_events::envelope::{Meta, NewEvent, StreamId};
 use chronova_events::flavor::FlavorEvent;
 use chronova_events::registry::NounEvent;
+use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::Expected;
 use chronova_events::store::memory::MemoryStore;
 
 const LATER: Timestamp = Timestamp(i64::MAX);
+
+fn keys() -> Arc<KeyRing> {
+    KeyRing::in_memory().unwrap()
+}
 
 async fn live(store: &Arc<MemoryStore>) -> Arc<Views> {
     let views = Arc::new(Views::new());
@@ -39,7 +44,8 @@ fn position(position: u64) -> Moment {
 async fn every_moment_is_what_it_was() {
     let store = filled(2).await;
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions { spacing: 1, ..CheckpointOptions::default() });
+    let checkpoints =
+        Checkpoints::new(folder.path(), CheckpointOptions { spacing: 1, ..CheckpointOptions::default() }, keys());
     for at in [0, 30, 60] {
         checkpoints.save(&alone(&store, at).await).unwrap();
     }
@@ -133,7 +139,8 @@ async fn those_who_cannot_be_served_are_turned_away() {
 async fn what_took_long_is_kept() {
     let store = filled(1).await;
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions { spacing: 5, ..CheckpointOptions::default() });
+    let checkpoints =
+        Checkpoints::new(folder.path(), CheckpointOptions { spacing: 5, ..CheckpointOptions::default() }, keys());
     let history = History::new(
         Arc::clone(&store) as _,
         live(&store).await,

@@ -7,8 +7,13 @@ use crate::checkpoint::{CheckpointOptions, Checkpoints, differences, relabel};
 use crate::lifelike::Lifelike;
 use crate::runner::{catch_up, follow};
 use chronova_events::envelope::{Meta, NewEvent, Timestamp};
+use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::Expected;
 use chronova_events::store::memory::MemoryStore;
+
+fn keys() -> Arc<KeyRing> {
+    KeyRing::in_memory().unwrap()
+}
 
 async fn live_on(store: &MemoryStore, life: &mut Lifelike, events: usize) {
     for (stream, event) in life.take(events) {
@@ -97,7 +102,7 @@ async fn what_can_be_shown_meanwhile_is_shown_meanwhile() {
     let alone = Views::new();
     catch_up(&*store, &alone).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default());
+    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default(), keys());
     let saved = checkpoints.save(&alone).unwrap();
     relabel(&saved.path, "placement", 1).unwrap();
     let opened = checkpoints.open(&*store).await.unwrap();
@@ -118,7 +123,7 @@ async fn what_has_another_version_is_filled_from_the_log() {
     let alone = Views::new();
     catch_up(&*store, &alone).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default());
+    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default(), keys());
     let saved = checkpoints.save(&alone).unwrap();
     for name in ["servers", "quotas"] {
         relabel(&saved.path, name, 0).unwrap();

@@ -10,6 +10,7 @@ use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::instance::{Instance, InstanceEvent};
 use chronova_events::registry::NounEvent;
+use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore, probe};
 use chronova_events::store::{EventStore, Expected};
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints, KeeperOptions};
@@ -82,7 +83,7 @@ impl Log<'_> {
     fn read_back(&self, common: &Common, report: &mut Report) -> Result<()> {
         let (events, path) = (self.events, self.path);
         let name = |what: &str| format!("{what}.{events}");
-        let kept = Kept::new(&self.checkpoints, events);
+        let kept = Kept::new(&self.checkpoints, events)?;
         #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
         let bytes = path.metadata()?.len() as f64 / events as f64;
 
@@ -142,13 +143,15 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(folder: &Path, events: u64) -> Self {
+    fn new(folder: &Path, events: u64) -> Result<Self> {
+        let keys = KeyRing::in_memory()?;
         let place = |name: &str, at| {
-            let checkpoints = Checkpoints::new(folder.join(name), CheckpointOptions::default());
+            let checkpoints = Checkpoints::new(folder.join(name), CheckpointOptions::default(), Arc::clone(&keys));
             (Position(at), checkpoints)
         };
         let behind = KeeperOptions::default().events.min(events / 4);
-        Self { past: place("past", events / 2), behind: place("behind", events - behind), head: place("head", events) }
+        let (past, head) = (place("past", events / 2), place("head", events));
+        Ok(Self { past, behind: place("behind", events - behind), head })
     }
 
     fn all(&self) -> [&Place; 3] {

@@ -5,8 +5,9 @@
 //! count. Segments follow each other without gaps. Nothing is removed from the log: an archive is a copy that proves itself.
 //! Personal fields are sealed in it as they are in the log, under the same keys, so an erasure reaches it.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ pub async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    std::fs::create_dir_all(folder).map_err(at(folder))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
     let known = manifests(folder)?;
     let mut next = known.last().map_or(1, |manifest| manifest.last + 1);
     if let Some(newest) = known.last()
@@ -160,14 +161,14 @@ async fn segment(
 ) -> Result<Manifest, CommandFailure> {
     let name = format!("log-{first:020}-{last:020}.jsonl.zst");
     let (target, temporary) = (folder.join(&name), folder.join(format!("{name}.tmp")));
-    let file = File::create(&temporary).map_err(at(&temporary))?;
+    let file = begin(&temporary)?;
     let mut lines = zstd::Encoder::new(BufWriter::new(file), 9).map_err(at(&temporary))?;
     let mut position = first - 1;
     while position < last {
         let page =
             store.read_all(Position(position), PAGE.min(usize::try_from(last - position).unwrap_or(PAGE))).await?;
         for recorded in &page {
-            serde_json::to_writer(&mut lines, &Entry::shown(recorded, None)).map_err(std::io::Error::other)?;
+            serde_json::to_writer(&mut lines, &Entry::shown(recorded, None)).map_err(io::Error::other)?;
             lines.write_all(b"\n")?;
             position = recorded.position.0;
         }
@@ -175,7 +176,7 @@ async fn segment(
             return Err(CommandFailure::Usage(format!("the log ends at position {position}")));
         }
     }
-    let file = lines.finish()?.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    let file = lines.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
     let manifest = Manifest {
         format: FORMAT.to_owned(),
@@ -191,12 +192,21 @@ async fn segment(
     std::fs::rename(&temporary, &target).map_err(at(&target))?;
     let described = target.with_extension("").with_extension("json");
     let temporary = described.with_extension("tmp");
-    let mut file = File::create(&temporary).map_err(at(&temporary))?;
-    serde_json::to_writer_pretty(&mut file, &manifest).map_err(std::io::Error::other)?;
+    let mut file = begin(&temporary)?;
+    serde_json::to_writer_pretty(&mut file, &manifest).map_err(io::Error::other)?;
     file.write_all(b"\n").and_then(|()| file.sync_all()).map_err(at(&temporary))?;
     std::fs::rename(&temporary, &described).map_err(at(&described))?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
     Ok(manifest)
+}
+
+/// Begins a file that its owner alone may read, as the log itself; one that a crash left is begun again.
+fn begin(path: &Path) -> Result<File, CommandFailure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path)(error)),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
 }
 
 fn sha256(path: &Path) -> Result<String, CommandFailure> {

@@ -3,7 +3,6 @@
 //! Beside a running server the same is asked of it over HTTP (`POST /chronova/v1/erasures`): only one process may write a log.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronova_actors::erasure::work::{Eraser, Plan};
@@ -13,7 +12,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::erasure::Whose;
 use chronova_events::ids::{InstanceId, ProjectId, UserId};
 use chronova_events::store::EventStore;
-use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
+use chronova_projections::checkpoint::Checkpoints;
 use chronova_projections::history::{History, HistoryOptions};
 use chronova_projections::runner;
 use chronova_projections::views::Views;
@@ -58,14 +57,13 @@ impl Args {
 pub async fn run(
     args: &Args,
     store: Arc<dyn EventStore>,
-    checkpoints: PathBuf,
+    checkpoints: Arc<Checkpoints>,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let failed = |error: &dyn std::error::Error| CommandFailure::Usage(error.to_string());
     let core = Core::start(Arc::clone(&store), Arc::new(SystemClock), Views::new(), 1).await.map_err(|e| failed(&e))?;
     let views = Arc::clone(&core.views);
     let following = tokio::spawn(runner::follow(Arc::clone(&store), Arc::clone(&views)));
-    let checkpoints = Checkpoints::new(checkpoints, CheckpointOptions::default());
     let history = History::new(Arc::clone(&store), Arc::clone(&views), Some(checkpoints), HistoryOptions::default());
     let eraser = Eraser::new(store, Arc::clone(&core.gateway), Arc::clone(&views), Some(history));
     let done = erase(args, &views, &eraser, out).await;

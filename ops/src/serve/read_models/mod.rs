@@ -19,6 +19,7 @@ use chronova_web::health::Tale;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::commands::DataDir;
 use crate::config::Config;
 use crate::config::targets::Targets;
 
@@ -51,8 +52,9 @@ impl ReadModels {
     ) -> Result<Self> {
         let mut telling = JoinSet::new();
         telling.spawn(tell(Arc::clone(works)));
-        let folder = config.chronova.data_dir.join("views");
-        let checkpoints = Checkpoints::new(folder, targets.checkpoints);
+        let data = DataDir(config.chronova.data_dir.clone());
+        let keys = data.keys_of_views(&**store).context("checkpoints of the read models cannot be sealed")?;
+        let checkpoints = Checkpoints::new(data.views(), targets.checkpoints, keys);
         let opened = checkpoints.open(&**store).await.context("the read models cannot be taken from a checkpoint")?;
         let remarks = opened.remarks();
         for remark in &remarks {

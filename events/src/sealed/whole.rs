@@ -1,0 +1,244 @@
+//! Files that are sealed as a whole: caches that repeat what the log says of everybody.
+//!
+//! A cache cannot be sealed field by field as events are, because it is one structure about all persons. So all of its bytes are
+//! encrypted under a key of the log's file of keys, with the [`Subject`] [`Subject::Caches`]. An erasure destroys that key:
+//! copies of the cache that lie elsewhere tell nothing from then on, whoever they were about. Later files have a
+//! new key.
+//!
+//! A file has several parts. A part is a row of pieces of [`PIECE`] bytes, the last one shorter, each with the tag of its
+//! cipher behind it. The nonce of a piece consists of the file's own random bytes, its part and its place, so no two pieces of
+//! the log's files share one. The file's head, the part's name and whether a piece is the last are authenticated: a piece
+//! cannot be left out, moved, or cut off.
+
+use std::io::{self, Write};
+
+use chacha20poly1305::aead::AeadInPlace;
+use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
+use thiserror::Error;
+
+use super::keys::{KeyRing, Lookup, RingId, Slot, random};
+use super::{SealError, Subject};
+
+/// Clear bytes of a piece.
+const PIECE: usize = 1 << 16;
+/// Bytes that the cipher adds to a piece.
+const TAG: usize = 16;
+
+/// Which key opens a file, and its part of the nonces; stands in clear at the file's beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SealMark {
+    ring: RingId,
+    slot: Slot,
+    nonce: [u8; 16],
+}
+
+impl SealMark {
+    /// Bytes of a mark in a file.
+    pub const BYTES: usize = 40;
+
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..16].copy_from_slice(&self.ring.0);
+        bytes[16..24].copy_from_slice(&self.slot.0.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.nonce);
+        bytes
+    }
+
+    /// The mark at the beginning of `bytes`.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..Self::BYTES)?;
+        Some(Self {
+            ring: RingId(bytes[..16].try_into().ok()?),
+            slot: Slot(u64::from_le_bytes(bytes[16..24].try_into().ok()?)),
+            nonce: bytes[24..].try_into().ok()?,
+        })
+    }
+}
+
+/// Why a sealed file cannot be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Unopened {
+    #[error("its key was destroyed by an erasure")]
+    Erased,
+    #[error("its key is not in the file of keys")]
+    Lost,
+}
+
+/// The key of one file.
+pub struct WholeSeal {
+    mark: SealMark,
+    cipher: XChaCha20Poly1305,
+}
+
+impl std::fmt::Debug for WholeSeal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WholeSeal").field("mark", &self.mark).finish_non_exhaustive()
+    }
+}
+
+impl WholeSeal {
+    /// For a new file. May wait for the disk, where there is no key yet.
+    pub fn begin(keys: &KeyRing) -> Result<Self, SealError> {
+        let (slot, key) = keys.current(&Subject::Caches)?;
+        let nonce = random::<16>().map_err(|reason| keys.failure(reason, false))?;
+        let mark = SealMark { ring: keys.ring(), slot, nonce };
+        Ok(Self { mark, cipher: XChaCha20Poly1305::new((&key.0).into()) })
+    }
+
+    /// For a file that is there.
+    pub fn of(keys: &KeyRing, mark: SealMark) -> Result<Self, Unopened> {
+        match keys.look_up(mark.ring, mark.slot) {
+            Lookup::Key(key) => Ok(Self { mark, cipher: XChaCha20Poly1305::new((&key.0).into()) }),
+            Lookup::Destroyed => Err(Unopened::Erased),
+            Lookup::Lost => Err(Unopened::Lost),
+        }
+    }
+
+    pub fn mark(&self) -> SealMark {
+        self.mark
+    }
+
+    fn nonce(&self, part: u32, piece: u32) -> XNonce {
+        let mut nonce = [0; 24];
+        nonce[..16].copy_from_slice(&self.mark.nonce);
+        nonce[16..20].copy_from_slice(&part.to_le_bytes());
+        nonce[20..].copy_from_slice(&piece.to_le_bytes());
+        nonce.into()
+    }
+
+    /// Seals what is written to it as part number `part` into `out`. `bound` is authenticated with it.
+    pub fn writer<'a, W: Write>(&'a self, part: u32, bound: &'a [u8], out: W) -> SealingWriter<'a, W> {
+        SealingWriter { seal: self, part, bound, piece: 0, clear: Vec::with_capacity(PIECE), out }
+    }
+
+    /// The clear bytes of a part; `None` if they are not what was sealed.
+    pub fn open(&self, part: u32, bound: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        let pieces = sealed.len().div_ceil(PIECE + TAG);
+        let mut clear = Vec::with_capacity(sealed.len().checked_sub(pieces.checked_mul(TAG)?)?);
+        for (number, piece) in sealed.chunks(PIECE + TAG).enumerate() {
+            let (text, tag) = piece.split_at_checked(piece.len().checked_sub(TAG)?)?;
+            let begin = clear.len();
+            clear.extend_from_slice(text);
+            let nonce = self.nonce(part, u32::try_from(number).ok()?);
+            let bound = bound_with(bound, number + 1 == pieces);
+            let tag = Tag::from_slice(tag);
+            self.cipher.decrypt_in_place_detached(&nonce, &bound, &mut clear[begin..], tag).ok()?;
+        }
+        (pieces > 0).then_some(clear)
+    }
+}
+
+fn bound_with(bound: &[u8], last: bool) -> Vec<u8> {
+    [bound, &[u8::from(last)]].concat()
+}
+
+/// Seals what is written to it, piece by piece. Only a part that was [finished](Self::finish) can be opened.
+pub struct SealingWriter<'a, W> {
+    seal: &'a WholeSeal,
+    part: u32,
+    bound: &'a [u8],
+    piece: u32,
+    clear: Vec<u8>,
+    out: W,
+}
+
+impl<W> std::fmt::Debug for SealingWriter<'_, W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SealingWriter").field("part", &self.part).finish_non_exhaustive()
+    }
+}
+
+impl<W: Write> SealingWriter<'_, W> {
+    fn seal(&mut self, last: bool) -> io::Result<()> {
+        let nonce = self.seal.nonce(self.part, self.piece);
+        let bound = bound_with(self.bound, last);
+        let tag = self
+            .seal
+            .cipher
+            .encrypt_in_place_detached(&nonce, &bound, &mut self.clear)
+            .map_err(|_| io::Error::other("the cipher refused"))?;
+        self.out.write_all(&self.clear)?;
+        self.out.write_all(&tag)?;
+        self.clear.clear();
+        self.piece = self.piece.checked_add(1).ok_or_else(|| io::Error::other("a part is too long to be sealed"))?;
+        Ok(())
+    }
+
+    /// Writes the last piece.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.seal(true)
+    }
+}
+
+impl<W: Write> Write for SealingWriter<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The last piece is only known at the end, so a full one waits for what follows it.
+        if self.clear.len() == PIECE {
+            self.seal(false)?;
+        }
+        let taken = bytes.len().min(PIECE - self.clear.len());
+        self.clear.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn sealed(seal: &WholeSeal, part: u32, clear: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut writer = seal.writer(part, b"name", &mut out);
+        writer.write_all(clear).unwrap();
+        writer.finish().unwrap();
+        out
+    }
+
+    #[test]
+    fn every_length_goes_round_and_nothing_of_it_can_be_read() {
+        let keys = KeyRing::in_memory().unwrap();
+        let seal = WholeSeal::begin(&keys).unwrap();
+        for length in [0, 1, 100, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 7] {
+            let clear = b"secret".repeat(length / 6 + 1)[..length].to_vec();
+            let out = sealed(&seal, 3, &clear);
+            assert!(!out.windows(6).any(|window| window == b"secret"));
+            let again = WholeSeal::of(&keys, SealMark::of(&seal.mark().to_bytes()).unwrap()).unwrap();
+            assert_eq!(again.open(3, b"name", &out), Some(clear), "{length}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_moved_cut_off_or_changed_unseen() {
+        let keys = KeyRing::in_memory().unwrap();
+        let seal = WholeSeal::begin(&keys).unwrap();
+        let out = sealed(&seal, 1, &[7; 3 * PIECE]);
+        assert_eq!(seal.open(2, b"name", &out), None);
+        assert_eq!(seal.open(1, b"other", &out), None);
+        assert_eq!(seal.open(1, b"name", &out[..2 * (PIECE + TAG)]), None, "the last piece is missing");
+        assert_eq!(seal.open(1, b"name", &[]), None);
+        assert_eq!(seal.open(1, b"name", &out[..5]), None);
+        let swapped = [&out[PIECE + TAG..2 * (PIECE + TAG)], &out[..PIECE + TAG], &out[2 * (PIECE + TAG)..]].concat();
+        assert_eq!(seal.open(1, b"name", &swapped), None);
+        for at in [0, PIECE, PIECE + TAG, out.len() - 1] {
+            let mut changed = out.clone();
+            changed[at] ^= 1;
+            assert_eq!(seal.open(1, b"name", &changed), None, "{at}");
+        }
+    }
+
+    #[test]
+    fn an_erasure_takes_the_key_of_what_was_written_before() {
+        let keys = KeyRing::in_memory().unwrap();
+        let before = WholeSeal::begin(&keys).unwrap().mark();
+        assert_eq!(keys.destroy(&Subject::Caches, keys.next()).unwrap(), 1);
+        assert_eq!(WholeSeal::of(&keys, before).unwrap_err(), Unopened::Erased);
+        let after = WholeSeal::begin(&keys).unwrap().mark();
+        assert!(WholeSeal::of(&keys, after).is_ok());
+        assert_eq!(WholeSeal::of(&KeyRing::in_memory().unwrap(), after).unwrap_err(), Unopened::Lost);
+    }
+}
