@@ -228,13 +228,14 @@ pub(super) fn delete_of(pool: &StoragePool, instance: InstanceId) -> DriverResul
     Ok(())
 }
 
-/// Makes a volume with exactly this content.
+/// Makes a volume with exactly this content, which the emulator's user alone may read: a config drive holds passwords, keys
+/// and user data. libvirt gives the volume to that user when a guest takes it.
 pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[u8]) -> DriverResult<()> {
     if let Some(old) = lookup(pool, name)? {
         delete(&old)?;
     }
     let size = content.len() as u64;
-    let volume = create_raw(pool, name, size, "0644")?;
+    let volume = create_raw(pool, name, size, "0600")?;
     let mut upload = Upload::start(connect, &volume, size)?;
     upload.send(content)?;
     upload.finish()

@@ -48,3 +48,15 @@ async fn an_interface_that_a_host_does_not_know_has_no_address() {
     assert_eq!(driver.interface_address("eth1").await.unwrap().as_deref(), Some("192.168.0.5"));
     assert_eq!(driver.interface_address("moves0").await.unwrap(), None);
 }
+
+/// libvirt's own host for tests makes volumes and takes no uploads.
+#[test]
+fn no_other_user_of_a_host_reads_a_config_drive() {
+    let connect = Connect::open(Some("test:///default")).unwrap();
+    let pool = connect.lookup_storage_pool_by_name("default-pool").unwrap();
+    let name = crate::volumes::config_drive(chronova_events::ids::InstanceId(uuid::Uuid::nil()));
+    let _ = pool::put(&connect, &pool, &name, b"user data");
+    let volume = pool::lookup(&pool, &name).unwrap().unwrap();
+    let xml = volume.xml_desc(0).unwrap();
+    assert!(xml.contains("<mode>0600</mode>"), "{xml}");
+}
