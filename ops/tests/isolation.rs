@@ -33,6 +33,7 @@ use estate::Estate;
 use judge::{Secrets, VictimView, canonical};
 use person::Person;
 use probes::{Generator, Probe};
+use serde_json::json;
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 
@@ -98,6 +99,55 @@ fn no_tenant_reaches_another() {
     assert!(tally.accepted * 20 > count, "some attacks are well-formed enough to be accepted: {tally:?}");
     assert!(tally.unsteady * 20 < count, "most answers are steady enough to be compared: {tally:?}");
     assert!(std::env::var_os("CHRONOVA_PROBES").is_some() || requests >= 20_000, "only {requests} requests");
+}
+
+/// A token without any scope is worth nothing, even where a rule is `@`. The things are made by people with projects; then the
+/// same cloud asks for tokens of its own identity service.
+#[test]
+fn a_token_without_scope_reaches_nobody() {
+    let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
+    let (count, seed) = (number("CHRONOVA_PROBES", if soak { 50_000 } else { 3_000 }), number("CHRONOVA_SEED", 20));
+    let mut cloud = Cloud::new(FLEET);
+    cloud.configure(CONFIG);
+    // Scopes that rules ask for are no help where an operator has switched them off.
+    let password = cloud.folder.path().join("password");
+    cloud.configure(&format!(
+        "[chronova]\nadmin_password_file = {}\n[oslo_policy]\nenforce_scope = false\n",
+        password.display()
+    ));
+    std::fs::write(cloud.folder.path().join("open.yaml"), OPEN_RULES).unwrap();
+    std::fs::write(password, "an-administrators-password\n").unwrap();
+    cloud.start();
+    let admin = Person::new(&cloud, "admin", "admin");
+    let (victim, attacker) = (Person::new(&cloud, "vera", "victim"), Person::new(&cloud, "mallory", "evil"));
+    let ground = estate::common(&mut cloud, &admin);
+    let theirs = Estate::build(&mut cloud, &admin, &victim, &ground, "Xanadu");
+    let own = Estate::build(&mut cloud, &admin, &attacker, &ground, "mine");
+    let (secrets, before) = (Secrets::of(&theirs), VictimView::take(&victim, &admin, &theirs, &ground));
+    cloud.stop();
+
+    cloud.replace("auth_strategy = noauth2", "auth_strategy = keystone");
+    cloud.start();
+    let root = Person::login(&cloud, "admin", "an-administrators-password", Some("admin"));
+    let eve = json!({"user": {"name": "eve", "password": "a-password-of-eves"}});
+    root.post("/identity/v3/users", &eve).expect(&[201]);
+    let eve = Person::login(&cloud, "eve", "a-password-of-eves", None);
+    let (mut findings, mut generator, mut tally) = (Findings::new(), Generator::new(seed), Tally::default());
+    for _ in 0..count {
+        let probe = generator.next(&theirs, &own, &ground);
+        attack(&eve, &probe, &secrets, &mut findings, &mut tally);
+    }
+    cloud.stop();
+
+    cloud.replace("auth_strategy = keystone", "auth_strategy = noauth2");
+    cloud.start();
+    println!("CHRONOVA_SEED={seed}: {tally:?}");
+    for ((op, rule), text) in &findings {
+        println!("{op} {rule}: {text}");
+    }
+    assert!(findings.is_empty(), "{} findings, seed {seed}", findings.len());
+    let after = VictimView::take(&victim, &admin, &theirs, &ground);
+    assert_eq!(before.difference(&after), None, "the victim's things are as before");
 }
 
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cloud::Cloud;
 
@@ -82,6 +82,24 @@ impl Person {
             .build();
         let (base, token) = (format!("http://{}", cloud.address()), format!("{user}:{project}"));
         Self { agent: config.into(), base, token, project: project.to_owned() }
+    }
+
+    /// With a token of the cloud's identity service: of a project, or of none.
+    pub fn login(cloud: &Cloud, user: &str, password: &str, project: Option<&str>) -> Self {
+        let mut person = Self::new(cloud, user, project.unwrap_or("none"));
+        let domain = json!({"id": "default"});
+        let who = json!({"name": user, "domain": domain, "password": password});
+        let mut auth = json!({"identity": {"methods": ["password"], "password": {"user": who}}});
+        if let Some(project) = project {
+            auth["scope"] = json!({"project": {"name": project, "domain": domain}});
+        }
+        let request = ureq::http::Request::builder().method("POST");
+        let request = request.uri(format!("{}/identity/v3/auth/tokens", person.base));
+        let request = request.header("Content-Type", "application/json");
+        let response = person.agent.run(request.body(json!({"auth": auth}).to_string()).unwrap()).unwrap();
+        assert_eq!(response.status().as_u16(), 201, "{user} logs in");
+        response.headers()["X-Subject-Token"].to_str().unwrap().clone_into(&mut person.token);
+        person
     }
 
     pub fn send(&self, request: &Request) -> Response {
