@@ -2,6 +2,7 @@
 //!
 //! It uses the public interface only and leaves the host as it found it, unless it fails.
 
+mod agent;
 mod cached;
 mod copies;
 mod moves;
@@ -19,11 +20,12 @@ use futures::StreamExt as _;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::console::Screen;
-use crate::device::DeviceKind;
+use crate::capability::Needed as _;
+use crate::capability::consoles::Screen;
+use crate::capability::device_locations::DeviceKind;
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Quiesce, Renew, RescueDisk,
+    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Renew, RescueDisk,
     RescuePlace, Reservation, RootDisk, VolumeDisk,
 };
 use crate::pinning::Pinning;
@@ -54,6 +56,13 @@ pub struct Fixture {
 pub struct Violation {
     pub check: &'static str,
     pub found: String,
+}
+
+/// A driver that goes through the suite offers every optional part.
+impl From<DriverError> for Violation {
+    fn from(error: DriverError) -> Self {
+        violation("every optional part is offered", error)
+    }
 }
 
 type Outcome = Result<(), Violation>;
@@ -139,24 +148,34 @@ impl Trial {
     }
 
     async fn absent_guest(&self) -> Outcome {
+        let suspension = self.driver.suspension().needed()?;
         let absent = InstanceId::random();
         is_gone("status of an absent guest", &self.driver.guest(absent).await)?;
         is_gone("start of an absent guest", &self.driver.start(absent).await)?;
         is_gone("stop of an absent guest", &self.driver.stop(absent, StopMode::Hard).await)?;
         is_gone("reboot of an absent guest", &self.driver.reboot_hard(absent).await)?;
-        is_gone("pause of an absent guest", &self.driver.pause(absent).await)?;
-        is_gone("end of the pause of an absent guest", &self.driver.unpause(absent).await)?;
-        is_gone("suspension of an absent guest", &self.driver.suspend(absent).await)?;
-        is_gone("resumption of an absent guest", &self.driver.resume(absent).await)?;
-        is_gone("interruption of an absent guest", &self.driver.interrupt(absent).await)?;
-        is_gone("diagnostics of an absent guest", &self.driver.diagnostics(absent).await)?;
-        is_gone("attachment to an absent guest", &self.driver.attach_nic(absent, &self.nic(), &[]).await)?;
-        is_gone("detachment from an absent guest", &self.driver.detach_nic(absent, "fa:16:3e:c0:ff:01").await)?;
-        is_gone("VNC address of an absent guest", &self.driver.screen(absent, Screen::Vnc).await)?;
-        is_gone("console of an absent guest", &self.driver.console_log(absent, 100).await)?;
-        is_gone("password of an absent guest", &self.driver.set_password(absent, "root", "x").await)?;
-        is_gone("rest of an absent guest", &self.driver.freeze(absent).await)?;
-        self.driver.thaw(absent).await.check("an absent guest holds nothing still")?;
+        is_gone("pause of an absent guest", &suspension.pause(absent).await)?;
+        is_gone("end of the pause of an absent guest", &suspension.unpause(absent).await)?;
+        is_gone("suspension of an absent guest", &suspension.suspend(absent).await)?;
+        is_gone("resumption of an absent guest", &suspension.resume(absent).await)?;
+        is_gone("interruption of an absent guest", &self.driver.troubleshooting().needed()?.interrupt(absent).await)?;
+        is_gone("diagnostics of an absent guest", &self.driver.troubleshooting().needed()?.diagnostics(absent).await)?;
+        is_gone(
+            "attachment to an absent guest",
+            &self.driver.interfaces().needed()?.attach_nic(absent, &self.nic(), &[]).await,
+        )?;
+        is_gone(
+            "detachment from an absent guest",
+            &self.driver.interfaces().needed()?.detach_nic(absent, "fa:16:3e:c0:ff:01").await,
+        )?;
+        is_gone("VNC address of an absent guest", &self.driver.consoles().needed()?.screen(absent, Screen::Vnc).await)?;
+        is_gone("console of an absent guest", &self.driver.consoles().needed()?.console_log(absent, 100).await)?;
+        is_gone(
+            "password of an absent guest",
+            &self.driver.guest_agent().needed()?.set_password(absent, "root", "x").await,
+        )?;
+        is_gone("rest of an absent guest", &self.driver.guest_agent().needed()?.freeze(absent).await)?;
+        self.driver.guest_agent().needed()?.thaw(absent).await.check("an absent guest holds nothing still")?;
         self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
     }
 
@@ -208,27 +227,28 @@ impl Trial {
     }
 
     async fn surroundings(&self) -> Outcome {
+        let networks = self.driver.networks().needed()?;
         let empty = NetworkSpec { reservations: Vec::new(), ..self.fixture.network.clone() };
-        self.driver.ensure_network(&empty).await.check("network")?;
-        self.driver.ensure_network(&empty).await.check("network again")?;
+        networks.ensure_network(&empty).await.check("network")?;
+        networks.ensure_network(&empty).await.check("network again")?;
         let one = self.network();
-        self.driver.ensure_network(&one).await.check("network with a reservation")?;
+        networks.ensure_network(&one).await.check("network with a reservation")?;
         let mut two = one.clone();
         two.reservations.push(Reservation {
             mac: "fa:16:3e:c0:ff:02".to_owned(),
             ip: one.reservations[0].ip.clone() + "0",
             hostname: "other".to_owned(),
         });
-        self.driver.ensure_network(&two).await.check("network with another reservation")?;
-        self.driver.ensure_network(&one).await.check("network with one reservation less")?;
+        networks.ensure_network(&two).await.check("network with another reservation")?;
+        networks.ensure_network(&one).await.check("network with one reservation less")?;
         if !self.fixture.filters {
             return Ok(());
         }
         let mut filter = self.filter();
-        self.driver.ensure_filter(&filter).await.check("filter")?;
-        self.driver.ensure_filter(&filter).await.check("filter again")?;
+        networks.ensure_filter(&filter).await.check("filter")?;
+        networks.ensure_filter(&filter).await.check("filter again")?;
         filter.rules.pop();
-        self.driver.ensure_filter(&filter).await.check("filter changed")
+        networks.ensure_filter(&filter).await.check("filter changed")
     }
 
     fn network(&self) -> NetworkSpec {
@@ -287,10 +307,10 @@ impl Trial {
         let seen: Vec<_> = listed.iter().filter(|status| status.instance == guest.instance).collect();
         require("a guest is listed once", seen.len() == 1, &listed)?;
         require("it has its name", seen[0].domain_name == guest.domain_name, &seen)?;
-        let orphans = self.driver.orphans().await.check("orphans")?;
+        let orphans = self.driver.storage_cleanup().needed()?.orphans().await.check("orphans")?;
         require("a living guest leaves no orphans", !orphans.contains(&guest.instance), &orphans)?;
         self.ready(guest.instance).await?;
-        let short = self.driver.console_log(guest.instance, 7).await.check("console log")?;
+        let short = self.driver.consoles().needed()?.console_log(guest.instance, 7).await.check("console log")?;
         require("the console log is cut to its end", short.len() == 7, &short)
     }
 
@@ -304,7 +324,7 @@ impl Trial {
     }
 
     async fn boot_count(&self, instance: InstanceId) -> Result<usize, Violation> {
-        let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
+        let log = self.driver.consoles().needed()?.console_log(instance, 65_536).await.check("console log")?;
         Ok(String::from_utf8_lossy(&log).matches(&self.fixture.ready).count())
     }
 
@@ -312,7 +332,7 @@ impl Trial {
     async fn boots(&self, instance: InstanceId, count: usize) -> Outcome {
         let end = Instant::now() + self.fixture.patience;
         loop {
-            let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
+            let log = self.driver.consoles().needed()?.console_log(instance, 65_536).await.check("console log")?;
             let text = String::from_utf8_lossy(&log);
             if text.matches(&self.fixture.ready).count() >= count {
                 return Ok(());
@@ -350,39 +370,40 @@ impl Trial {
     async fn disks(&self, instance: InstanceId) -> Outcome {
         let Some([one, two]) = &self.fixture.volumes else { return Ok(()) };
         let driver = &self.driver;
+        let volumes = driver.volume_attachment().needed()?;
         let has = async |check: &'static str, wanted: &[&str]| {
-            let found = driver.disks(instance).await.check(check)?;
+            let found = volumes.disks(instance).await.check(check)?;
             require(check, found == wanted, &found)
         };
         let absent = InstanceId::random();
-        is_gone("a disk for an absent guest", &driver.attach_disk(absent, one).await)?;
-        is_gone("a disk from an absent guest", &driver.detach_disk(absent, &one.serial).await)?;
-        driver.detach_disk(instance, &one.serial).await.check("detachment of what is not there")?;
-        driver.attach_disk(instance, one).await.check("attachment to a running guest")?;
-        driver.attach_disk(instance, one).await.check("attachment again")?;
+        is_gone("a disk for an absent guest", &volumes.attach_disk(absent, one).await)?;
+        is_gone("a disk from an absent guest", &volumes.detach_disk(absent, &one.serial).await)?;
+        volumes.detach_disk(instance, &one.serial).await.check("detachment of what is not there")?;
+        volumes.attach_disk(instance, one).await.check("attachment to a running guest")?;
+        volumes.attach_disk(instance, one).await.check("attachment again")?;
         has("it has the disk", &[&one.serial]).await?;
         let before = self.boot_count(instance).await?;
         driver.reboot_hard(instance).await.check("hard reboot with a disk")?;
         self.boots(instance, before + 1).await?;
         has("it has the disk after a reboot", &[&one.serial]).await?;
-        driver.swap_disk(instance, &one.serial, two).await.check("exchange")?;
+        volumes.swap_disk(instance, &one.serial, two).await.check("exchange")?;
         has("it has the other disk", &[&two.serial]).await?;
-        driver.swap_disk(instance, &one.serial, two).await.check("exchange again")?;
-        driver.detach_disk(instance, &two.serial).await.check("detachment from a running guest")?;
-        driver.detach_disk(instance, &two.serial).await.check("detachment again")?;
+        volumes.swap_disk(instance, &one.serial, two).await.check("exchange again")?;
+        volumes.detach_disk(instance, &two.serial).await.check("detachment from a running guest")?;
+        volumes.detach_disk(instance, &two.serial).await.check("detachment again")?;
         has("it has no disk", &[]).await?;
         driver.stop(instance, StopMode::Hard).await.check("stop")?;
-        driver.attach_disk(instance, one).await.check("attachment to a stopped guest")?;
+        volumes.attach_disk(instance, one).await.check("attachment to a stopped guest")?;
         has("a stopped guest has the disk", &[&one.serial]).await?;
-        let swap = driver.swap_disk(instance, &one.serial, two).await;
+        let swap = volumes.swap_disk(instance, &one.serial, two).await;
         require("no exchange under a stopped guest", matches!(swap, Err(DriverError::Failed { .. })), &swap)?;
-        driver.detach_disk(instance, &one.serial).await.check("detachment from a stopped guest")?;
+        volumes.detach_disk(instance, &one.serial).await.check("detachment from a stopped guest")?;
         has("a stopped guest has no disk", &[]).await?;
         driver.start(instance).await.check("start without the disk")
     }
 
     async fn diagnostics(&self, guest: &GuestSpec) -> Outcome {
-        let found = self.driver.diagnostics(guest.instance).await.check("diagnostics")?;
+        let found = self.driver.troubleshooting().needed()?.diagnostics(guest.instance).await.check("diagnostics")?;
         require("its memory is what it was given", found.memory_max_kib == guest.memory_mib * 1024, &found)?;
         require("each processor has its time", found.cpu_nanoseconds.len() == guest.vcpus as usize, &found)?;
         require("its disks are counted", !found.disks.is_empty(), &found)?;
@@ -392,6 +413,7 @@ impl Trial {
     /// One more interface for a running guest, and one less.
     async fn interfaces(&self, guest: &GuestSpec) -> Outcome {
         let (driver, instance) = (&self.driver, guest.instance);
+        let interfaces = driver.interfaces().needed()?;
         let more = Nic {
             port: PortId(uuid::Uuid::from_u128(0xc0f0_0000_0000_0000_0000_0000_0000_0002)),
             mac: "fa:16:3e:c0:ff:02".to_owned(),
@@ -400,27 +422,27 @@ impl Trial {
             ..self.nic()
         };
         let has = async || {
-            let found = driver.diagnostics(instance).await.check("diagnostics")?;
+            let found = driver.troubleshooting().needed()?.diagnostics(instance).await.check("diagnostics")?;
             Ok::<bool, Violation>(found.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(&more.mac)))
         };
-        driver.attach_nic(instance, &more, &guest.hardware).await.check("attachment of an interface")?;
-        driver.attach_nic(instance, &more, &guest.hardware).await.check("attachment again")?;
-        let found = driver.nics(instance).await.check("interfaces")?;
+        interfaces.attach_nic(instance, &more, &guest.hardware).await.check("attachment of an interface")?;
+        interfaces.attach_nic(instance, &more, &guest.hardware).await.check("attachment again")?;
+        let found = interfaces.nics(instance).await.check("interfaces")?;
         require("the guest has the interface for later, too", found.contains(&more.mac), &found)?;
         require("a running guest has what was attached", has().await?, &more)?;
-        let devices = driver.devices(instance).await.check("devices")?;
+        let devices = driver.device_locations().needed()?.devices(instance).await.check("devices")?;
         let kind = DeviceKind::Nic { mac: more.mac.to_ascii_lowercase() };
         let place = devices.iter().find(|device| device.kind == kind).and_then(|device| device.address.clone());
         require("and it is known where the guest finds it", place.is_some(), &devices)?;
         driver.reboot_hard(instance).await.check("hard reboot")?;
         require("and has it after a restart", has().await?, &more)?;
         self.boots(instance, 2).await?;
-        driver.detach_nic(instance, &more.mac).await.check("detachment of an interface")?;
-        driver.detach_nic(instance, &more.mac).await.check("detachment again")?;
-        let found = driver.nics(instance).await.check("interfaces")?;
+        interfaces.detach_nic(instance, &more.mac).await.check("detachment of an interface")?;
+        interfaces.detach_nic(instance, &more.mac).await.check("detachment again")?;
+        let found = interfaces.nics(instance).await.check("interfaces")?;
         require("the guest has it no more", !found.contains(&more.mac), &found)?;
         require("what was detached is gone", !has().await?, &more)?;
-        let console = driver.screen(instance, Screen::Vnc).await.check("VNC address")?;
+        let console = driver.consoles().needed()?.screen(instance, Screen::Vnc).await.check("VNC address")?;
         require("its console has an address", !console.host.is_empty() && console.port > 0, &console)
     }
 
@@ -428,89 +450,62 @@ impl Trial {
     async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> Outcome {
         use PowerState::{Paused, Running, Shutdown};
         let driver = &self.driver;
-        driver.unpause(instance).await.check("end of no pause")?;
-        driver.pause(instance).await.check("pause")?;
+        let suspension = driver.suspension().needed()?;
+        suspension.unpause(instance).await.check("end of no pause")?;
+        suspension.pause(instance).await.check("pause")?;
         self.is(instance, "a paused guest is paused", Paused).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Paused }).await?;
-        driver.pause(instance).await.check("pause of a paused guest")?;
-        driver.unpause(instance).await.check("end of a pause")?;
+        suspension.pause(instance).await.check("pause of a paused guest")?;
+        suspension.unpause(instance).await.check("end of a pause")?;
         self.is(instance, "a guest whose pause ended runs", Running).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Running }).await?;
-        driver.resume(instance).await.check("resumption of a running guest")?;
-        driver.suspend(instance).await.check("suspension")?;
+        suspension.resume(instance).await.check("resumption of a running guest")?;
+        suspension.suspend(instance).await.check("suspension")?;
         self.is(instance, "a suspended guest is off", Shutdown).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Shutdown }).await?;
-        driver.suspend(instance).await.check("suspension of a suspended guest")?;
-        let pause = driver.pause(instance).await;
+        suspension.suspend(instance).await.check("suspension of a suspended guest")?;
+        let pause = suspension.pause(instance).await;
         require("a guest that is off is not paused", matches!(pause, Err(DriverError::Failed { .. })), &pause)?;
-        driver.resume(instance).await.check("resumption")?;
+        suspension.resume(instance).await.check("resumption")?;
         self.is(instance, "a resumed guest runs", Running).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Running }).await?;
-        let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
+        let log = self.driver.consoles().needed()?.console_log(instance, 65_536).await.check("console log")?;
         let text = String::from_utf8_lossy(&log);
         let boots = text.matches(&self.fixture.ready).count();
         require("it went on from where it was", boots == 2, boots)?;
-        driver.suspend(instance).await.check("second suspension")?;
+        suspension.suspend(instance).await.check("second suspension")?;
         driver.reboot_hard(instance).await.check("hard reboot of a suspended guest")?;
         self.is(instance, "it runs", Running).await?;
         self.boots(instance, 3).await?;
-        driver.pause(instance).await.check("second pause")?;
+        suspension.pause(instance).await.check("second pause")?;
         driver.reboot_hard(instance).await.check("hard reboot of a paused guest")?;
         self.is(instance, "it runs again", Running).await?;
         self.boots(instance, 4).await?;
         driver.stop(instance, StopMode::Hard).await.check("stop")?;
-        let suspend = driver.suspend(instance).await;
-        let found = driver.diagnostics(instance).await;
+        let suspend = suspension.suspend(instance).await;
+        let found = driver.troubleshooting().needed()?.diagnostics(instance).await;
         require("a guest that is off has no diagnostics", matches!(found, Err(DriverError::Failed { .. })), &found)?;
-        let interrupt = driver.interrupt(instance).await;
+        let interrupt = driver.troubleshooting().needed()?.interrupt(instance).await;
         require("a guest that is off is not interrupted", interrupt.is_err(), &interrupt)?;
         require("a guest that is off is not suspended", matches!(suspend, Err(DriverError::Failed { .. })), &suspend)?;
         driver.start(instance).await.check("start")
     }
 
-    /// The agent inside the guest, which it may have or not: either way the same is said of it each time.
-    async fn agent(&self, instance: InstanceId) -> Outcome {
-        let driver = &self.driver;
-        let has = match driver.freeze(instance).await {
-            Err(DriverError::NoAgent) => false,
-            first => {
-                first.check("rest")?;
-                true
-            }
-        };
-        let again = driver.freeze(instance).await;
-        require("rest at rest", matches!((has, &again), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &again)?;
-        for _ in 0..2 {
-            let thaw = driver.thaw(instance).await;
-            require("end of rest", matches!((has, &thaw), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &thaw)?;
-        }
-        self.is(instance, "a guest that was at rest runs on", PowerState::Running).await?;
-        let copy = ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | 3));
-        let copied = driver.copy_root(instance, copy, Quiesce::Required).await;
-        require(
-            "a copy that needs rest",
-            matches!((has, &copied), (true, Ok(_)) | (false, Err(DriverError::NoAgent))),
-            &copied,
-        )?;
-        driver.remove_copy(instance, copy).await.check("copy removal")?;
-        let told = driver.set_password(instance, "root", "s3cret").await;
-        require("password", matches!((has, &told), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &told)
-    }
-
     /// Other definitions of a guest: from a rescue disk, from its own again, from a new one.
     async fn shapes(&self, guest: &GuestSpec) -> Outcome {
         let (driver, instance) = (&self.driver, guest.instance);
+        let redefinition = driver.redefinition().needed()?;
         for stable in [None, Some(RescuePlace { cdrom: false, bus: None })] {
             let rescue = Some(RescueDisk { image: self.fixture.image.clone(), stable });
             let rescued = GuestSpec { rescue, ..guest.clone() };
-            driver.reshape(&rescued, Renew::Nothing).await.check("rescue")?;
+            redefinition.redefine(&rescued, Renew::Nothing).await.check("rescue")?;
             self.is(instance, "a rescued guest runs", PowerState::Running).await?;
-            driver.reshape(&rescued, Renew::Nothing).await.check("rescue again")?;
-            driver.reshape(guest, Renew::Nothing).await.check("end of a rescue")?;
+            redefinition.redefine(&rescued, Renew::Nothing).await.check("rescue again")?;
+            redefinition.redefine(guest, Renew::Nothing).await.check("end of a rescue")?;
             self.is(instance, "it runs from its own disk", PowerState::Running).await?;
         }
         for renew in [Renew::Root, Renew::All] {
-            driver.reshape(guest, renew).await.check("new disks")?;
+            redefinition.redefine(guest, renew).await.check("new disks")?;
             self.is(instance, "a guest with new disks runs", PowerState::Running).await?;
         }
         let listed = driver.guests().await.check("guests")?;
@@ -537,10 +532,10 @@ impl Trial {
         two.check("concurrent destroy")?;
         self.driver.destroy(instance).await.check("destroy again")?;
         is_gone("a destroyed guest is gone", &self.driver.guest(instance).await)?;
-        is_gone("its console is gone", &self.driver.console_log(instance, 100).await)?;
+        is_gone("its console is gone", &self.driver.consoles().needed()?.console_log(instance, 100).await)?;
         let listed = self.driver.guests().await.check("guests")?;
         require("it is not listed", listed.iter().all(|status| status.instance != instance), &listed)?;
-        let orphans = self.driver.orphans().await.check("orphans")?;
+        let orphans = self.driver.storage_cleanup().needed()?.orphans().await.check("orphans")?;
         require("it leaves nothing behind", !orphans.contains(&instance), &orphans)?;
         self.driver.spawn(guest).await.check("spawn after destroy")?;
         self.driver.destroy(instance).await.check("last destroy")?;
@@ -557,14 +552,15 @@ impl Trial {
     }
 
     async fn clean_up(&self) -> Outcome {
+        let networks = self.driver.networks().needed()?;
         let network = self.fixture.network.network;
         if self.fixture.filters {
             let name = self.filter().name;
-            self.driver.remove_filter(&name).await.check("filter removal")?;
-            self.driver.remove_filter(&name).await.check("filter removal again")?;
+            networks.remove_filter(&name).await.check("filter removal")?;
+            networks.remove_filter(&name).await.check("filter removal again")?;
         }
-        self.driver.remove_network(network).await.check("network removal")?;
-        self.driver.remove_network(network).await.check("network removal again")
+        networks.remove_network(network).await.check("network removal")?;
+        networks.remove_network(network).await.check("network removal again")
     }
 }
 

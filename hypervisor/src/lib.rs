@@ -1,29 +1,25 @@
 //! How to do things to machines.
 //!
-//! [`driver::Driver`] is the interface; `libvirt` drives real hosts through their libvirtd (any URI, nothing of ours
-//! on the host), `sim` is a simulated fleet with seeded latency and faults. One conformance suite runs on both.
+//! [`driver::Driver`] is the core of the interface and [`capability`] its optional parts. [`backend::BACKENDS`] is the
+//! table of drivers: `libvirt` drives real hosts through their libvirtd (any URI, nothing of ours on the host), `sim` is
+//! a simulated fleet with seeded latency and faults. One conformance suite runs on both.
 //! Policy stays out of this crate: a driver does what it is told, idempotently, and tells what it sees.
 
-pub mod agent;
+pub mod answer;
+pub mod backend;
+pub mod capability;
 mod checksum;
 pub mod conformance;
-pub mod connect;
-pub mod console;
 pub mod cpus;
-pub mod device;
 pub mod domain_xml;
 pub mod driver;
 pub mod guest;
-pub mod image_cache;
 pub mod iso9660;
-pub mod leftovers;
+#[cfg(feature = "libvirt")]
 pub mod libvirt;
-pub mod live;
-pub mod moves;
 pub mod options;
 pub mod pinning;
 pub mod sim;
 mod traits;
-pub mod volume_store;
 pub mod volumes;
 pub mod xml;

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId};
+use chronova_hypervisor::backend::{self, DriverOptions};
+use chronova_hypervisor::capability::disk_transfer::DiskFile;
+use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::conformance::{self, Fixture};
-use chronova_hypervisor::connect::{self, DriverOptions};
 use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, SignalStream, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, NetworkSpec, PowerState, SubnetSpec, VolumeDisk};
 use chronova_hypervisor::iso9660;
-use chronova_hypervisor::leftovers::Leftover;
 use chronova_hypervisor::libvirt::LibvirtDriver;
-use chronova_hypervisor::moves::DiskFile;
 use chronova_hypervisor::options::{ImagesOptions, ImagesType, LibvirtOptions};
 use chronova_hypervisor::pinning::Pinning;
 use futures::StreamExt as _;
@@ -92,7 +92,7 @@ fn options() -> LibvirtOptions {
 }
 
 fn driver(uri: &str) -> Arc<dyn Driver> {
-    connect::open(uri, &DriverOptions { libvirt: options(), ..DriverOptions::default() }).unwrap().remove(0)
+    backend::open(uri, &DriverOptions { libvirt: options(), ..DriverOptions::default() }).unwrap().remove(0)
 }
 
 /// A volume of the pool that the driver makes.
@@ -121,7 +121,7 @@ async fn a_real_host_conforms() {
     let Some((uri, fixture)) = host() else { return };
     let pool = options().pool_name;
     // The pool comes with the first question.
-    let _ = driver(&uri).orphans().await;
+    let _ = driver(&uri).storage_cleanup().unwrap().orphans().await;
     for name in ["volume-conformance-one", "volume-conformance-two"] {
         virsh(&uri, &["vol-delete", name, &pool]);
         virsh(&uri, &["vol-create-as", &pool, name, "16M", "--format", "raw"]);
@@ -257,7 +257,7 @@ async fn many_guests_come_and_go_at_once() {
     assert_eq!(driver.guests().await.unwrap().len(), guests.len());
     let destroyed = join_all(guests.iter().map(|guest| driver.destroy(guest.instance))).await;
     assert!(destroyed.iter().all(Result::is_ok), "{destroyed:?}");
-    assert_eq!(driver.orphans().await.unwrap(), Vec::new());
+    assert_eq!(driver.storage_cleanup().unwrap().orphans().await.unwrap(), Vec::new());
 }
 
 /// A disk may be based on content whose mark a power failure took: that stays.
@@ -266,7 +266,7 @@ async fn what_a_torn_upload_left_is_found_and_removed() {
     let Some((uri, _)) = host() else { return };
     let (driver, pool) = (driver(&uri), options().pool_name);
     // The pool comes with the first question.
-    driver.orphans().await.unwrap();
+    driver.storage_cleanup().unwrap().orphans().await.unwrap();
     let [torn, based_on] = ["ab", "cd"].map(|byte| byte.repeat(64));
     let (instance, disk) =
         (InstanceId::random(), DiskFile { suffix: "_disk".to_owned(), size: 0, capacity: 0, raw: false });
@@ -277,17 +277,17 @@ async fn what_a_torn_upload_left_is_found_and_removed() {
     let backed = ["--format", "qcow2", "--backing-vol", &backing, "--backing-vol-format", "raw"];
     virsh(&uri, &[&["vol-create-as", &pool, &format!("{instance}_disk"), "1M"][..], &backed].concat());
     let [torn_one, used_one] = [&torn, &based_on].map(|checksum| Leftover::TornImage { checksum: checksum.clone() });
-    let listed = driver.leftovers().await.unwrap();
+    let listed = driver.storage_cleanup().unwrap().leftovers().await.unwrap();
     assert!(listed.contains(&torn_one) && listed.contains(&used_one), "{listed:?}");
     for _ in 0..2 {
-        driver.remove_torn_image(&torn).await.unwrap();
-        driver.remove_torn_image(&based_on).await.unwrap();
-        let listed = driver.leftovers().await.unwrap();
+        driver.storage_cleanup().unwrap().remove_torn_image(&torn).await.unwrap();
+        driver.storage_cleanup().unwrap().remove_torn_image(&based_on).await.unwrap();
+        let listed = driver.storage_cleanup().unwrap().leftovers().await.unwrap();
         assert!(!listed.contains(&torn_one) && listed.contains(&used_one), "{listed:?}");
     }
-    driver.remove_disk(instance, &disk).await.unwrap();
-    driver.remove_torn_image(&based_on).await.unwrap();
-    assert!(!driver.leftovers().await.unwrap().contains(&used_one));
+    driver.disk_transfer().unwrap().remove_disk(instance, &disk).await.unwrap();
+    driver.storage_cleanup().unwrap().remove_torn_image(&based_on).await.unwrap();
+    assert!(!driver.storage_cleanup().unwrap().leftovers().await.unwrap().contains(&used_one));
 }
 
 /// libvirt's own mock host takes what the golden files say of storage that is not here to be tried, by its schema.
@@ -324,7 +324,7 @@ async fn the_mock_host_answers() {
     assert_eq!(driver.usage().await.unwrap().running_guests, 0);
     let absent = InstanceId::random();
     assert!(matches!(driver.guest(absent).await, Err(DriverError::NoSuchGuest(_))));
-    driver.remove_network(NetworkId::random()).await.unwrap();
+    driver.networks().unwrap().remove_network(NetworkId::random()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

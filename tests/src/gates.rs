@@ -10,19 +10,25 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
-use chronova_hypervisor::agent::GuestAgent;
-use chronova_hypervisor::console::{ConsoleAddress, Consoles, Screen, SerialLine};
-use chronova_hypervisor::device::GuestDevice;
+use chronova_hypervisor::capability::consoles::{ConsoleAddress, Screen, SerialLine};
+use chronova_hypervisor::capability::device_locations::GuestDevice;
+use chronova_hypervisor::capability::disk_transfer::DiskFile;
+use chronova_hypervisor::capability::image_cache::CachedImage;
+use chronova_hypervisor::capability::live_migration::{
+    ForceComplete, GuestMigrationState, MigrationAddressing, MigrationData, MigrationPlan, MigrationUris,
+};
+use chronova_hypervisor::capability::storage_cleanup::Leftover;
+use chronova_hypervisor::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent};
+use chronova_hypervisor::capability::{
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
+    Needed as _, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore,
+};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
     Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
     Quiesce, Renew, VolumeDisk,
 };
-use chronova_hypervisor::image_cache::{CachedImage, ImageCache};
-use chronova_hypervisor::leftovers::{Leftover, Leftovers};
-use chronova_hypervisor::live::{Entrance, Hasten, Journey, LiveMoves, Luggage, Standing, Way};
-use chronova_hypervisor::moves::{DiskFile, Moves};
-use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use futures::StreamExt;
 use tokio::sync::watch;
 
@@ -38,7 +44,7 @@ pub struct Brakes {
 /// What hosts were told, in the order of the calls.
 #[derive(Debug, Default)]
 struct Notes {
-    journeys: Vec<Journey>,
+    migration_plans: Vec<MigrationPlan>,
     /// The last definition of each guest.
     guests: BTreeMap<InstanceId, GuestSpec>,
     stops: Vec<StopMode>,
@@ -52,8 +58,8 @@ impl Brakes {
     }
 
     /// How guests were sent on their way.
-    pub fn journeys(&self) -> Vec<Journey> {
-        self.notes.lock().unwrap().journeys.clone()
+    pub fn migration_plans(&self) -> Vec<MigrationPlan> {
+        self.notes.lock().unwrap().migration_plans.clone()
     }
 
     /// How the guest was defined last.
@@ -136,107 +142,120 @@ macro_rules! gated {
         $self.check()?;
         result
     }};
+    ($self:ident, $part:ident, $call:ident ( $($arg:expr),* )) => {{
+        $self.brakes.pass(stringify!($call)).await;
+        $self.check()?;
+        let result = $self.inner.$part().needed()?.$call($($arg),*).await;
+        $self.brakes.pass(concat!(stringify!($call), ":answer")).await;
+        $self.check()?;
+        result
+    }};
+}
+
+/// A part is offered where the driver behind the gate offers it.
+macro_rules! passed_on {
+    ($($accessor:ident: $part:ident),+ $(,)?) => {
+        $(fn $accessor(&self) -> Option<&dyn $part> {
+            self.inner.$accessor().map(|_| self as &dyn $part)
+        })+
+    };
 }
 
 #[async_trait]
-impl Moves for Gate {
+impl DiskTransfer for Gate {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        gated!(self, disk_files(instance))
+        gated!(self, disk_transfer, disk_files(instance))
     }
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
-        gated!(self, read_disk(instance, disk))
+        gated!(self, disk_transfer, read_disk(instance, disk))
     }
     async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream> {
-        gated!(self, read_image(image))
+        gated!(self, disk_transfer, read_image(image))
     }
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()> {
-        gated!(self, receive_disk(instance, disk, content))
+        gated!(self, disk_transfer, receive_disk(instance, disk, content))
     }
     async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
-        gated!(self, remove_disk(instance, disk))
+        gated!(self, disk_transfer, remove_disk(instance, disk))
     }
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()> {
-        gated!(self, provide(guest))
+        gated!(self, disk_transfer, provide(guest))
     }
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
         self.brakes.note(|notes| drop(notes.guests.insert(guest.instance, guest.clone())));
-        gated!(self, install(guest, on))
+        gated!(self, disk_transfer, install(guest, on))
     }
 }
 
 #[async_trait]
-impl Leftovers for Gate {
+impl StorageCleanup for Gate {
+    async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
+        gated!(self, storage_cleanup, orphans())
+    }
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>> {
-        gated!(self, leftovers())
+        gated!(self, storage_cleanup, leftovers())
     }
     async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()> {
-        gated!(self, remove_torn_image(checksum))
+        gated!(self, storage_cleanup, remove_torn_image(checksum))
     }
 }
 
 #[async_trait]
 impl ImageCache for Gate {
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>> {
-        gated!(self, cached_images())
+        gated!(self, image_cache, cached_images())
     }
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
-        gated!(self, note_idle(checksum, since))
+        gated!(self, image_cache, note_idle(checksum, since))
     }
     async fn remove_image(&self, checksum: &str, idle_by: Timestamp) -> DriverResult<bool> {
-        gated!(self, remove_image(checksum, idle_by))
+        gated!(self, image_cache, remove_image(checksum, idle_by))
     }
 }
 
 #[async_trait]
-impl LiveMoves for Gate {
-    async fn luggage(&self, instance: InstanceId) -> DriverResult<Luggage> {
-        gated!(self, luggage(instance))
+impl LiveMigration for Gate {
+    async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData> {
+        gated!(self, live_migration, migration_data(instance))
     }
-    async fn obstacles(&self, luggage: &Luggage) -> DriverResult<Vec<String>> {
-        gated!(self, obstacles(luggage))
+    async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>> {
+        gated!(self, live_migration, destination_obstacles(migration_data))
     }
-    async fn sharers(&self) -> DriverResult<BTreeSet<HostId>> {
-        gated!(self, sharers())
+    async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
+        gated!(self, live_migration, prepare_destination(guest, copied))
     }
-    async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
-        gated!(self, await_guest(guest, copied))
+    async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()> {
+        self.brakes.note(|notes| notes.migration_plans.push(plan.clone()));
+        gated!(self, live_migration, start_migration(instance, plan))
     }
-    async fn depart(&self, instance: InstanceId, journey: &Journey) -> DriverResult<()> {
-        self.brakes.note(|notes| notes.journeys.push(journey.clone()));
-        gated!(self, depart(instance, journey))
+    async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
+        gated!(self, live_migration, migration_state(instance))
     }
-    async fn standing(&self, instance: InstanceId) -> DriverResult<Standing> {
-        gated!(self, standing(instance))
+    async fn wait_for_migration(&self, instance: InstanceId, most: Duration) {
+        if let Some(inner) = self.inner.live_migration() {
+            inner.wait_for_migration(instance, most).await;
+        }
     }
-    async fn until_departed(&self, instance: InstanceId, most: Duration) {
-        self.inner.until_departed(instance, most).await;
+    async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, live_migration, abort_migration(instance))
     }
-    async fn call_back(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, call_back(instance))
+    async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()> {
+        gated!(self, live_migration, force_complete(instance, how))
     }
-    async fn hasten(&self, instance: InstanceId, how: Hasten) -> DriverResult<()> {
-        gated!(self, hasten(instance, how))
+    async fn set_max_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()> {
+        gated!(self, live_migration, set_max_downtime(instance, milliseconds))
     }
-    async fn allow_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()> {
-        gated!(self, allow_downtime(instance, milliseconds))
-    }
-    async fn forget(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, forget(instance))
-    }
-    async fn unfit_for_tls(&self) -> DriverResult<Option<String>> {
-        gated!(self, unfit_for_tls())
+    async fn tls_obstacle(&self) -> DriverResult<Option<String>> {
+        gated!(self, live_migration, tls_obstacle())
     }
     async fn interface_address(&self, name: &str) -> DriverResult<Option<String>> {
-        gated!(self, interface_address(name))
+        gated!(self, live_migration, interface_address(name))
     }
-    fn remote_address(&self) -> Option<String> {
-        self.inner.remote_address()
-    }
-    fn way(&self, entrance: &Entrance<'_>) -> Way {
-        self.inner.way(entrance)
+    fn migration_uris(&self, addressing: &MigrationAddressing<'_>) -> MigrationUris {
+        self.inner.live_migration().unwrap().migration_uris(addressing)
     }
     async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {
-        gated!(self, adopt_console(instance, text))
+        gated!(self, live_migration, adopt_console(instance, text))
     }
 }
 
@@ -254,34 +273,9 @@ impl Driver for Gate {
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
         gated!(self, ensure_image(image, source))
     }
-    async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
-        gated!(self, ensure_network(network))
-    }
-    async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
-        gated!(self, remove_network(network))
-    }
-    async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
-        gated!(self, ensure_filter(filter))
-    }
-    async fn remove_filter(&self, name: &str) -> DriverResult<()> {
-        gated!(self, remove_filter(name))
-    }
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
         self.brakes.note(|notes| drop(notes.guests.insert(guest.instance, guest.clone())));
         gated!(self, spawn(guest))
-    }
-    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
-        self.brakes.note(|notes| drop(notes.guests.insert(guest.instance, guest.clone())));
-        gated!(self, reshape(guest, renew))
-    }
-    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
-        gated!(self, copy_root(instance, copy, quiesce))
-    }
-    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
-        gated!(self, read_copy(instance, copy))
-    }
-    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
-        gated!(self, remove_copy(instance, copy))
     }
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, destroy(instance))
@@ -299,62 +293,13 @@ impl Driver for Gate {
     async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, reboot_hard(instance))
     }
-    async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, pause(instance))
-    }
-    async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, unpause(instance))
-    }
-    async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, suspend(instance))
-    }
-    async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, resume(instance))
-    }
-    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, hardware: &[(String, String)]) -> DriverResult<()> {
-        gated!(self, attach_nic(instance, nic, hardware))
-    }
-    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
-        gated!(self, detach_nic(instance, mac))
-    }
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         gated!(self, guest(instance))
     }
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
         gated!(self, guests())
     }
-    async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
-        gated!(self, orphans())
-    }
-    async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, interrupt(instance))
-    }
-    async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
-        gated!(self, diagnostics(instance))
-    }
-    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
-        self.brakes.note(|notes| notes.disks.push((instance, disk.clone())));
-        gated!(self, attach_disk(instance, disk))
-    }
-    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
-        gated!(self, detach_disk(instance, serial))
-    }
-    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
-        gated!(self, swap_disk(instance, old, new))
-    }
-    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
-        gated!(self, disks(instance))
-    }
 
-    async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
-        gated!(self, nics(instance))
-    }
-    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
-        gated!(self, devices(instance))
-    }
-    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
-        gated!(self, console_log(instance, max_bytes))
-    }
     fn watch(&self) -> SignalStream {
         let dead = Arc::clone(&self.dead);
         Box::pin(self.inner.watch().filter(move |_| {
@@ -362,49 +307,184 @@ impl Driver for Gate {
             async move { alive }
         }))
     }
+
+    passed_on! {
+        consoles: Consoles,
+        device_locations: DeviceLocations,
+        disk_transfer: DiskTransfer,
+        guest_agent: GuestAgent,
+        image_cache: ImageCache,
+        interfaces: InterfaceAttachment,
+        live_migration: LiveMigration,
+        networks: VirtualNetworks,
+        redefinition: Redefinition,
+        shared_storage: SharedStorage,
+        snapshots: DiskSnapshots,
+        storage_cleanup: StorageCleanup,
+        suspension: Suspension,
+        troubleshooting: Troubleshooting,
+        volume_attachment: VolumeAttachment,
+        volume_store: VolumeStore,
+    }
 }
 
 #[async_trait]
 impl Consoles for Gate {
+    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
+        gated!(self, consoles, console_log(instance, max_bytes))
+    }
+    fn remote_address(&self) -> Option<String> {
+        self.inner.consoles().and_then(Consoles::remote_address)
+    }
     async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
-        gated!(self, screen(instance, screen))
+        gated!(self, consoles, screen(instance, screen))
     }
     async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {
-        gated!(self, serial_line(instance))
+        gated!(self, consoles, serial_line(instance))
     }
 }
 
 #[async_trait]
 impl GuestAgent for Gate {
     async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
-        gated!(self, set_password(instance, user, password))
+        gated!(self, guest_agent, set_password(instance, user, password))
     }
     async fn freeze(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, freeze(instance))
+        gated!(self, guest_agent, freeze(instance))
     }
     async fn thaw(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, thaw(instance))
+        gated!(self, guest_agent, thaw(instance))
     }
 }
 
 #[async_trait]
 impl VolumeStore for Gate {
     async fn volume_pool(&self) -> DriverResult<PoolStatus> {
-        gated!(self, volume_pool())
+        gated!(self, volume_store, volume_pool())
     }
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>> {
-        gated!(self, volumes())
+        gated!(self, volume_store, volumes())
     }
     async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()> {
-        gated!(self, create_volume(name, size, content))
+        gated!(self, volume_store, create_volume(name, size, content))
     }
     async fn delete_volume(&self, name: &str) -> DriverResult<()> {
-        gated!(self, delete_volume(name))
+        gated!(self, volume_store, delete_volume(name))
     }
     async fn resize_volume(&self, name: &str, size: u64, user: Option<InstanceId>) -> DriverResult<()> {
-        gated!(self, resize_volume(name, size, user))
+        gated!(self, volume_store, resize_volume(name, size, user))
     }
     async fn read_volume(&self, name: &str, user: Option<InstanceId>) -> DriverResult<ByteStream> {
-        gated!(self, read_volume(name, user))
+        gated!(self, volume_store, read_volume(name, user))
+    }
+}
+
+#[async_trait]
+impl VirtualNetworks for Gate {
+    async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
+        gated!(self, networks, ensure_network(network))
+    }
+    async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
+        gated!(self, networks, remove_network(network))
+    }
+    async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
+        gated!(self, networks, ensure_filter(filter))
+    }
+    async fn remove_filter(&self, name: &str) -> DriverResult<()> {
+        gated!(self, networks, remove_filter(name))
+    }
+}
+
+#[async_trait]
+impl Redefinition for Gate {
+    async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        self.brakes.note(|notes| drop(notes.guests.insert(guest.instance, guest.clone())));
+        gated!(self, redefinition, redefine(guest, renew))
+    }
+}
+
+#[async_trait]
+impl Suspension for Gate {
+    async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, suspension, pause(instance))
+    }
+    async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, suspension, unpause(instance))
+    }
+    async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, suspension, suspend(instance))
+    }
+    async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, suspension, resume(instance))
+    }
+}
+
+#[async_trait]
+impl InterfaceAttachment for Gate {
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, hardware: &[(String, String)]) -> DriverResult<()> {
+        gated!(self, interfaces, attach_nic(instance, nic, hardware))
+    }
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        gated!(self, interfaces, detach_nic(instance, mac))
+    }
+    async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        gated!(self, interfaces, nics(instance))
+    }
+}
+
+#[async_trait]
+impl VolumeAttachment for Gate {
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        self.brakes.note(|notes| notes.disks.push((instance, disk.clone())));
+        gated!(self, volume_attachment, attach_disk(instance, disk))
+    }
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        gated!(self, volume_attachment, detach_disk(instance, serial))
+    }
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        gated!(self, volume_attachment, swap_disk(instance, old, new))
+    }
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        gated!(self, volume_attachment, disks(instance))
+    }
+}
+
+#[async_trait]
+impl DeviceLocations for Gate {
+    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
+        gated!(self, device_locations, devices(instance))
+    }
+}
+
+#[async_trait]
+impl DiskSnapshots for Gate {
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+        gated!(self, snapshots, copy_root(instance, copy, quiesce))
+    }
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
+        gated!(self, snapshots, read_copy(instance, copy))
+    }
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        gated!(self, snapshots, remove_copy(instance, copy))
+    }
+}
+
+#[async_trait]
+impl Troubleshooting for Gate {
+    async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, troubleshooting, interrupt(instance))
+    }
+    async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
+        gated!(self, troubleshooting, diagnostics(instance))
+    }
+}
+
+#[async_trait]
+impl SharedStorage for Gate {
+    async fn storage_sharers(&self) -> DriverResult<BTreeSet<HostId>> {
+        gated!(self, shared_storage, storage_sharers())
+    }
+    async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, shared_storage, undefine(instance))
     }
 }

@@ -36,6 +36,7 @@ use chronova_projections::runner;
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
+use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
 use crate::quick::quick;
 use crate::services::{OneImage, OneNetwork};
@@ -63,6 +64,8 @@ pub struct Setting {
     pub embedded_networks: bool,
     /// Read models from a checkpoint; otherwise they are folded from the whole log.
     pub views: Option<Views>,
+    /// Drivers that have the core alone.
+    pub core_only: bool,
     /// How many of the world's hosts are configured, where not all are.
     pub hosts: Option<usize>,
 }
@@ -94,8 +97,10 @@ impl World {
         let fused = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, setting.fuse);
         let store = Arc::clone(&fused) as Arc<dyn EventStore>;
         let gated = |driver| Gate::around(driver, fused.dead(), Arc::clone(&self.brakes));
+        let offered: fn(Arc<dyn Driver>) -> Arc<dyn Driver> =
+            if setting.core_only { CoreOnly::around } else { |all| all };
         let configured = self.fleet.drivers().into_iter().take(setting.hosts.unwrap_or(usize::MAX));
-        let drivers: Vec<Arc<dyn Driver>> = configured.map(gated).collect();
+        let drivers: Vec<Arc<dyn Driver>> = configured.map(gated).map(offered).collect();
         let mut core = Core::start(store, Arc::new(SystemClock), setting.views.unwrap_or_default(), 1).await.unwrap();
         core.interference = setting.interference;
         let networks: Arc<dyn Networks> = match setting.embedded_networks {

@@ -193,9 +193,9 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
         "key_name": "mine", "user_data": "ZWNobw==", "hostname": "other", "accessIPv4": "1.2.3.4"
     }});
     // What the answer shows is what the server is then, which is not over yet.
-    api.world.brakes.hold("reshape");
+    api.world.brakes.hold("redefine");
     let answer = server.ask("2.100", wish).await;
-    api.world.brakes.release("reshape");
+    api.world.brakes.release("redefine");
     assert_eq!(answer.status, 202, "{:?}", answer.body);
     assert!(answer.location.unwrap().ends_with(&server.path));
     let told = &answer.body["server"];
@@ -261,7 +261,7 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
     server.done(json!({"unpause": null})).await;
 
     // What cannot be made anew is in error, and can be rebuilt from there.
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Reshape, When::Always, Effect::Refuse));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Redefine, When::Always, Effect::Refuse));
     server.done(json!({"rebuild": {"imageRef": IMAGE}})).await;
     let now = server.shown().await;
     assert_eq!((&now["status"], &now["fault"]["code"]), (&json!("ERROR"), &json!(500)));
@@ -300,9 +300,9 @@ async fn a_rescued_server_runs_from_another_disk() {
     server.done(json!({"unrescue": null})).await;
 
     // A rescue that fails leaves the server running from its own disk.
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Reshape, When::Nth(4), Effect::Refuse));
-    let nth = api.world.fleet.calls(Call::Reshape);
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Reshape, When::Nth(nth + 1), Effect::Refuse));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Redefine, When::Nth(4), Effect::Refuse));
+    let nth = api.world.fleet.calls(Call::Redefine);
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Redefine, When::Nth(nth + 1), Effect::Refuse));
     server.done(json!({"rescue": null})).await;
     assert_eq!((server.status().await.as_str(), rescued(&api)), ("ACTIVE", false));
     assert_eq!(server.actions().await[0], "rescue");

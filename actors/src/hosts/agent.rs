@@ -8,7 +8,8 @@ use chronova_events::host::{KnownHost, Registered};
 use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::instance::{Instance, Power};
 use chronova_events::store::EventStore;
-use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, StopMode};
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal, StopMode};
 use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
@@ -155,7 +156,8 @@ impl Agent {
         let Some(member) = self.member.as_ref().filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;
         };
-        match self.driver.cached_images().await {
+        let Some(cache) = self.driver.image_cache() else { return 0 };
+        match cache.cached_images().await {
             Ok(found) => {
                 member.note_cached(found.iter().map(|image| image.size).sum());
             }
@@ -178,7 +180,11 @@ impl Agent {
 
     /// Leaves the host's mark on its storage, and looks whose marks are there.
     async fn see_storage(&self, host: HostId) {
-        match self.driver.sharers().await {
+        // A driver that knows nothing of shared storage has each host's storage to itself.
+        let Some(storage) = self.driver.shared_storage() else {
+            return self.context.fleet.note_sharers(host, BTreeSet::from([host]));
+        };
+        match storage.storage_sharers().await {
             Ok(sharers) => self.context.fleet.note_sharers(host, sharers),
             Err(error) => tracing::warn!(%host, %error, "who shares the host's storage is not known"),
         }
@@ -299,7 +305,10 @@ impl Agent {
                 return None;
             }
         };
-        let orphans = self.driver.orphans().await.unwrap_or_default();
+        let orphans = match self.driver.storage_cleanup() {
+            Some(cleanup) => cleanup.orphans().await.unwrap_or_default(),
+            None => Vec::new(),
+        };
         // Judge by everything that was recorded before the guests were listed.
         if !self.caught_up(self.store.head()).await {
             return None;
@@ -360,6 +369,12 @@ impl Agent {
         }
     }
 
+    /// Removes a guest and keeps its disks, which are another host's, too.
+    async fn withdraw(&self, instance: InstanceId) -> DriverResult<()> {
+        let stopped = self.driver.stop(instance, StopMode::Hard).await;
+        stopped.and(self.driver.shared_storage().needed()?.undefine(instance).await)
+    }
+
     async fn destroy(&self, member: &Member, instance: InstanceId) {
         tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
         consoles::bring(&self.context, member, instance).await;
@@ -376,8 +391,7 @@ impl Agent {
             Remedy::Destroy => self.destroy(member, instance).await,
             Remedy::Forget => {
                 tracing::info!(host = %member.hostname, %instance, "removing the guest of a server that lives elsewhere");
-                let pulled = self.driver.stop(instance, StopMode::Hard).await;
-                if let Err(error) = pulled.and(self.driver.forget(instance).await) {
+                if let Err(error) = self.withdraw(instance).await {
                     tracing::warn!(host = %member.hostname, %instance, %error, "a leftover guest cannot be removed yet");
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::MoveKind;
-use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::driver::{Driver, DriverResult};
 
 use super::fleet::Member;
 use crate::hosts::context::HostContext;
@@ -18,13 +18,19 @@ const MOST: usize = 1 << 20;
 
 /// Carries what the guest wrote at one host to another one. Losing it is no reason to stop.
 pub async fn carry(instance: InstanceId, from: &dyn Driver, to: &dyn Driver) {
-    let Ok(text) = from.console_log(instance, MOST).await else { return };
+    let Some(Ok(text)) = written(instance, from).await else { return };
     adopt(instance, to, text).await;
+}
+
+/// The guest's output at a host; `None` where the host's driver shows no consoles.
+async fn written(instance: InstanceId, at: &dyn Driver) -> Option<DriverResult<Bytes>> {
+    Some(at.consoles()?.console_log(instance, MOST).await)
 }
 
 async fn adopt(instance: InstanceId, to: &dyn Driver, text: Bytes) {
     if !text.is_empty()
-        && let Err(error) = to.adopt_console(instance, text).await
+        && let Some(migration) = to.live_migration()
+        && let Err(error) = migration.adopt_console(instance, text).await
     {
         tracing::debug!(server = %instance, %error, "a console log stays behind");
     }
@@ -47,8 +53,8 @@ fn went_to(context: &HostContext, instance: InstanceId, left: HostId) -> Option<
 /// Brings after the guest what it wrote at a host that is back.
 pub(super) async fn bring(context: &HostContext, left: &Member, instance: InstanceId) {
     let Some(home) = went_to(context, instance, left.host) else { return };
-    let (Ok(older), Ok(newer)) =
-        (left.driver.console_log(instance, MOST).await, home.driver.console_log(instance, MOST).await)
+    let (Some(Ok(older)), Some(Ok(newer))) =
+        (written(instance, left.driver.as_ref()).await, written(instance, home.driver.as_ref()).await)
     else {
         return;
     };

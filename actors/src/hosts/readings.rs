@@ -1,14 +1,16 @@
-//! What an API may reach on a host: consoles, diagnostics, the volume pool. It cannot define, start, stop or move a guest.
+//! Offers an API the readings of a host: consoles, diagnostics, the volume pool. It cannot define, start, stop or move a guest.
+//! A reading that the host's driver does not offer is [`Unsupported`](chronova_hypervisor::driver::DriverError::Unsupported).
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use chronova_events::ids::InstanceId;
-use chronova_hypervisor::console::{ConsoleAddress, Screen, SerialLine};
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::consoles::{ConsoleAddress, Screen, SerialLine};
+use chronova_hypervisor::capability::volume_store::PoolStatus;
 use chronova_hypervisor::driver::DriverResult;
 use chronova_hypervisor::guest::{Diagnostics, GuestStatus};
-use chronova_hypervisor::volume_store::PoolStatus;
 
 use super::fleet::Member;
 
@@ -36,12 +38,12 @@ impl HostReadings {
 
     /// The last `max_bytes` of the guest's console log.
     pub async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
-        self.member.driver.console_log(instance, max_bytes).await
+        self.member.driver.consoles().needed()?.console_log(instance, max_bytes).await
     }
 
-    /// What the hypervisor measures of the guest.
+    /// The hypervisor's measurements of the guest.
     pub async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
-        self.member.driver.diagnostics(instance).await
+        self.member.driver.troubleshooting().needed()?.diagnostics(instance).await
     }
 
     /// The guest as it is now.
@@ -51,21 +53,21 @@ impl HostReadings {
 
     /// Where the guest's screen listens.
     pub async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
-        self.member.driver.screen(instance, screen).await
+        self.member.driver.consoles().needed()?.screen(instance, screen).await
     }
 
     /// The guest's first serial port.
     pub async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {
-        self.member.driver.serial_line(instance).await
+        self.member.driver.consoles().needed()?.serial_line(instance).await
     }
 
     /// The address of the host, where it is another machine.
-    pub fn remote_address(&self) -> Option<String> {
-        self.member.driver.remote_address()
+    pub fn remote_address(&self) -> DriverResult<Option<String>> {
+        Ok(self.member.driver.consoles().needed()?.remote_address())
     }
 
     /// The size of the pool that volumes are in.
     pub async fn volume_pool(&self) -> DriverResult<PoolStatus> {
-        self.member.driver.volume_pool().await
+        self.member.driver.volume_store().needed()?.volume_pool().await
     }
 }

@@ -2,7 +2,7 @@
 //! `virt/libvirt/driver.py` (`_build_device_metadata`).
 
 use chronova_events::instance::{Disk, DiskWork, NicInfo};
-use chronova_hypervisor::device::{DeviceKind, GuestDevice};
+use chronova_hypervisor::capability::device_locations::{DeviceKind, GuestDevice};
 use serde_json::{Value, json};
 
 use super::About;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronova_events::entropy;
 use chronova_events::instance::Alive;
-use chronova_hypervisor::device::GuestDevice;
+use chronova_hypervisor::capability::device_locations::GuestDevice;
 use chronova_hypervisor::iso9660;
 use serde_json::{Map, Value};
 

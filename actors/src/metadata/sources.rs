@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
-use chronova_hypervisor::device::GuestDevice;
+use chronova_hypervisor::capability::device_locations::GuestDevice;
 use chronova_projections::views::Views;
 use serde_json::{Map, Value};
 
@@ -37,8 +37,8 @@ pub async fn devices(fleet: &Fleet, instance: InstanceId, server: &Alive) -> Vec
         return Vec::new();
     }
     let driver = server.placement.as_ref().and_then(|placed| fleet.driver(placed.host));
-    let Some(driver) = driver else { return Vec::new() };
-    match tokio::time::timeout(PATIENCE, driver.devices(instance)).await {
+    let Some(locations) = driver.as_ref().and_then(|driver| driver.device_locations()) else { return Vec::new() };
+    match tokio::time::timeout(PATIENCE, locations.devices(instance)).await {
         Ok(Ok(devices)) => devices,
         Ok(Err(error)) => {
             tracing::warn!(%instance, %error, "the guest is told its devices without their addresses");

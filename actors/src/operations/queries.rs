@@ -6,7 +6,7 @@ use chronova_events::clock::Clock;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use chronova_events::instance::{Alive, LiveProgress};
 use chronova_events::store::EventStore;
-use chronova_hypervisor::device::GuestDevice;
+use chronova_hypervisor::capability::device_locations::GuestDevice;
 use chronova_hypervisor::guest::HostUsage;
 use chronova_projections::views::Views;
 

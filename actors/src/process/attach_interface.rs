@@ -124,7 +124,9 @@ async fn pull(work: &Work) -> Result<(), StepError> {
     if !work.host_answers(placed.host)? {
         return Ok(());
     }
-    match work.driver(placed.host)?.detach_nic(work.instance_id(), &nic.mac).await {
+    let driver = work.driver(placed.host)?;
+    let Some(interfaces) = driver.interfaces() else { return Ok(()) };
+    match interfaces.detach_nic(work.instance_id(), &nic.mac).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(error) => return Err(StepError::Again(error.to_string())),
     }

@@ -13,6 +13,7 @@
 
 use chronova_events::instance::BlockDevice;
 use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -104,7 +105,7 @@ async fn plug(work: &Work) -> Result<Output, StepError> {
     let (host, _) = host(&server)?;
     let connection = connection(work).ok_or_else(|| StepError::fatal(500, "The volume is not connected.", ""))?;
     let disk = disks::volume_disk(&server, &device, &connection);
-    disks::told(work.driver(host)?.attach_disk(work.instance_id(), &disk).await)?;
+    disks::told(work.driver(host)?.volume_attachment().needed()?.attach_disk(work.instance_id(), &disk).await)?;
     Ok(Output::Nothing)
 }
 
@@ -115,7 +116,8 @@ async fn pull(work: &Work) -> Result<(), StepError> {
         return Ok(());
     }
     let driver = work.driver(placed.host)?;
-    disks::told_or_gone(driver.detach_disk(work.instance_id(), &connection.serial).await)
+    let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
+    disks::told_or_gone(volumes.detach_disk(work.instance_id(), &connection.serial).await)
 }
 
 async fn complete(work: &Work) -> Result<Output, StepError> {

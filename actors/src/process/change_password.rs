@@ -11,6 +11,7 @@
 
 use chronova_events::instance::{Alive, FaultInfo};
 use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::guest::PowerState;
 use futures::FutureExt;
@@ -52,7 +53,11 @@ async fn tell_agent(work: &Work) -> Result<Output, StepError> {
     if !matches!(power, Ok(PowerState::Running)) {
         return Err(failed(work, &format!("instance {instance} is not running")));
     }
-    match driver.set_password(instance, user(&server), &password).await {
+    let told = match driver.guest_agent().needed() {
+        Ok(agent) => agent.set_password(instance, user(&server), &password).await,
+        Err(error) => Err(error),
+    };
+    match told {
         Ok(()) => Ok(Output::Nothing),
         Err(error @ DriverError::NoAgent) => Err(StepError::fatal(409, &error.to_string(), "")),
         Err(error @ DriverError::Unsupported(_)) => Err(StepError::Fatal(FaultInfo {

@@ -7,6 +7,7 @@
 //! Nobody can tell whether an interrupt was heard: after a crash of the control plane it is sent once more.
 
 use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -27,7 +28,7 @@ fn conclude(_: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
 
 async fn interrupt(work: &Work) -> Result<Output, StepError> {
     let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(Output::Nothing) };
-    match work.driver(placed.host)?.interrupt(work.instance_id()).await {
+    match work.driver(placed.host)?.troubleshooting().needed()?.interrupt(work.instance_id()).await {
         Ok(()) => Ok(Output::Nothing),
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => Err(error.into()),

@@ -3,13 +3,13 @@
 //! Nothing is ever concluded from one host's word alone where the other one's could say otherwise. What cannot be known yet
 //! is [`Verdict::Unknown`]: asked again, for as long as it takes.
 
-use chronova_hypervisor::live::{Presence, Standing};
+use chronova_hypervisor::capability::live_migration::{GuestMigrationState, GuestPresence};
 
 /// What is known of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// It says so.
-    At(Presence),
+    At(GuestPresence),
     /// It says that the guest is on its way from here.
     Departing,
     /// It does not answer now.
@@ -18,8 +18,8 @@ pub enum Seen {
     Down,
 }
 
-impl From<&Standing> for Seen {
-    fn from(standing: &Standing) -> Self {
+impl From<&GuestMigrationState> for Seen {
+    fn from(standing: &GuestMigrationState) -> Self {
         match standing.departing {
             Some(_) => Self::Departing,
             None => Self::At(standing.presence),
@@ -43,7 +43,7 @@ pub enum Verdict {
 }
 
 pub fn judge(source: Seen, target: Seen) -> Verdict {
-    use Presence::{Absent, Arriving, Left, Off, Paused, Running, Torn};
+    use GuestPresence::{Absent, Arriving, Left, Off, Paused, Running, Torn};
     use Seen::{At, Departing, Down, Silent};
     match (source, target) {
         (Departing, _) => Verdict::Underway,
@@ -76,7 +76,7 @@ pub fn judge(source: Seen, target: Seen) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Presence::{Absent, Arriving, Left, Off, Paused, Running, Torn};
+    use GuestPresence::{Absent, Arriving, Left, Off, Paused, Running, Torn};
     use Seen::{At, Departing, Down, Silent};
 
     const ALL: [Seen; 10] =

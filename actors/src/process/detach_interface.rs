@@ -10,6 +10,7 @@
 use chronova_events::ids::PortId;
 use chronova_events::instance::{Alive, NicInfo};
 use chronova_events::process::{Outcome, Output, Task};
+use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -72,7 +73,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 async fn pull(work: &Work) -> Result<Output, StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(Output::Nothing) };
     let Some(placed) = &server.placement else { return Ok(Output::Nothing) };
-    match work.driver(placed.host)?.detach_nic(work.instance_id(), &nic.mac).await {
+    match work.driver(placed.host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
         Err(error) => {

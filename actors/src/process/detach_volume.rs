@@ -9,6 +9,7 @@
 //! concludes.
 
 use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -64,7 +65,8 @@ async fn pull(work: &Work) -> Result<Output, StepError> {
     let Some(connection) = device.connection else { return Ok(Output::Nothing) };
     let (host, _) = host(&server)?;
     let driver = work.driver(host)?;
-    disks::told_or_gone(driver.detach_disk(work.instance_id(), &connection.serial).await)?;
+    let volumes = driver.volume_attachment().needed()?;
+    disks::told_or_gone(volumes.detach_disk(work.instance_id(), &connection.serial).await)?;
     Ok(Output::Nothing)
 }
 
@@ -76,5 +78,7 @@ async fn plug(work: &Work) -> Result<(), StepError> {
         return Ok(());
     }
     let disk = disks::volume_disk(&server, &device, connection);
-    disks::told_or_gone(work.driver(host)?.attach_disk(work.instance_id(), &disk).await)
+    let driver = work.driver(host)?;
+    let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
+    disks::told_or_gone(volumes.attach_disk(work.instance_id(), &disk).await)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, Ongoing, Phase};
+use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
@@ -66,13 +67,13 @@ pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result
     let realisation = work.context.networks.realise(&server.nics).await?;
     let networks = async {
         for network in &realisation.networks {
-            driver.ensure_network(network).await?;
+            driver.networks().needed()?.ensure_network(network).await?;
         }
         Ok::<(), DriverError>(())
     };
     let filters = async {
         for filter in &realisation.filters {
-            driver.ensure_filter(filter).await?;
+            driver.networks().needed()?.ensure_filter(filter).await?;
         }
         Ok(())
     };
@@ -94,7 +95,7 @@ pub(super) async fn provide(work: &Work, host: HostId, server: &Alive) -> Result
     let driver = work.driver(host)?;
     let spec = spec(work, host, server, None).await?;
     let _turn = turn_of(work, host).await;
-    driver.provide(&spec).await?;
+    driver.disk_transfer().needed()?.provide(&spec).await?;
     Ok(())
 }
 
@@ -107,7 +108,7 @@ pub(super) async fn install(work: &Work, host: HostId, server: &Alive, on: bool)
 /// For those who have their turn.
 pub(super) async fn install_now(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let spec = spec(work, host, server, None).await?;
-    Ok(work.driver(host)?.install(&spec, on).await?)
+    Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
 }
 
 /// As it was before a move: with the processors and the memory that the migration keeps for it.
@@ -115,7 +116,7 @@ pub(super) async fn install_as_before(work: &Work, subject: &Subject, on: bool) 
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
     let _turn = turn_of(work, host).await;
     let spec = spec_of(work, host, &server, None, Holder::Migration(subject.moving.migration)).await?;
-    Ok(work.driver(host)?.install(&spec, on).await?)
+    Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
 }
 
 /// No more guests are made on a host at once than it can bear.
@@ -170,7 +171,8 @@ pub(super) async fn reshape(
     let driver = work.driver(host)?;
     let spec = spec(work, host, server, rescue).await?;
     let _turn = turn_of(work, host).await;
-    match driver.reshape(&spec, renew).await {
+    let redefinition = driver.redefinition().needed().map_err(|error| super::imaging::final_word(error.into()))?;
+    match redefinition.redefine(&spec, renew).await {
         Ok(()) => yield_to_delete(work, host).await,
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => Err(super::imaging::final_word(error.into())),
@@ -291,14 +293,14 @@ pub(crate) async fn plug_in(
 ) -> Result<(), StepError> {
     let realisation = networks.realise(&[nic]).await?;
     for network in &realisation.networks {
-        driver.ensure_network(network).await.map_err(soon)?;
+        driver.networks().needed()?.ensure_network(network).await.map_err(soon)?;
     }
     for filter in &realisation.filters {
-        driver.ensure_filter(filter).await.map_err(soon)?;
+        driver.networks().needed()?.ensure_filter(filter).await.map_err(soon)?;
     }
     let hardware = hardware(server, server.hardware_image());
     for nic in &realisation.nics {
-        driver.attach_nic(instance, nic, &hardware).await.map_err(soon)?;
+        driver.interfaces().needed()?.attach_nic(instance, nic, &hardware).await.map_err(soon)?;
     }
     Ok(())
 }
@@ -314,8 +316,9 @@ fn soon(error: DriverError) -> StepError {
 /// Removes the packet filter of an interface that the guest has no more. One that stays behind holds nothing but its name.
 pub(super) async fn forget_filter(work: &Work, host: HostId, nic: NicInfo) {
     let Ok(driver) = work.driver(host) else { return };
+    let Some(networks) = driver.networks() else { return };
     for filter in work.context.networks.realise(&[nic]).await.unwrap_or_default().filters {
-        let _ = driver.remove_filter(&filter.name).await;
+        let _ = networks.remove_filter(&filter.name).await;
     }
 }
 
@@ -331,10 +334,10 @@ pub(super) async fn destroy(work: &Work, host: HostId) -> Result<(), StepError> 
         Err(DriverError::Unreachable(_)) => return Ok(()),
         Err(error) => return Err(StepError::Again(error.to_string())),
     }
-    if let Some(server) = work.server().await? {
+    if let (Some(networks), Some(server)) = (driver.networks(), work.server().await?) {
         for filter in work.context.networks.realise(&server.nics).await.unwrap_or_default().filters {
             // A filter that stays behind holds nothing but its name, and the next guest with the port takes it over.
-            let _ = driver.remove_filter(&filter.name).await;
+            let _ = networks.remove_filter(&filter.name).await;
         }
     }
     Ok(())
@@ -375,7 +378,10 @@ impl ImageSource for Fallback {
     async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
         match self.first.open(image).await {
             Ok(content) => Ok(content),
-            Err(error) => self.driver.read_image(image).await.map_err(|_| error),
+            Err(error) => match self.driver.disk_transfer() {
+                Some(transfer) => transfer.read_image(image).await.map_err(|_| error),
+                None => Err(error),
+            },
         }
     }
 }

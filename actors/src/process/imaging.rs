@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Alive, WorkStage};
+use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::guest::Quiesce;
 use tokio::sync::OwnedSemaphorePermit;
@@ -32,7 +33,8 @@ pub(super) async fn copy_disk(work: &Work, image: ImageId) -> Result<(), StepErr
     let placed = server.placement.as_ref().ok_or_else(no_host)?;
     turn::advance(work, WorkStage::PendingUpload).await?;
     let driver = work.driver(placed.host)?;
-    match driver.copy_root(work.instance_id(), image, quiesce(&server)).await {
+    let snapshots = driver.snapshots().needed().map_err(|error| final_word(error.into()))?;
+    match snapshots.copy_root(work.instance_id(), image, quiesce(&server)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error @ (DriverError::NoAgent | DriverError::Failed { call: QUIESCE, .. })) => Err(no_rest(&error)),
@@ -57,7 +59,8 @@ pub(super) async fn upload(work: &Work, image: ImageId) -> Result<(), StepError>
     let placed = server.placement.as_ref().ok_or_else(no_host)?;
     turn::advance(work, WorkStage::Uploading).await?;
     let driver = work.driver(placed.host)?;
-    let bytes = match driver.read_copy(work.instance_id(), image).await {
+    let snapshots = driver.snapshots().needed().map_err(|error| final_word(error.into()))?;
+    let bytes = match snapshots.read_copy(work.instance_id(), image).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
         Err(error) => return Err(final_word(error.into())),
@@ -72,7 +75,9 @@ pub(super) async fn drop_copy(work: &Work, image: ImageId) -> Result<(), StepErr
     if !work.host_answers(placed.host)? {
         return Ok(());
     }
-    match work.driver(placed.host)?.remove_copy(work.instance_id(), image).await {
+    let driver = work.driver(placed.host)?;
+    let Some(snapshots) = driver.snapshots() else { return Ok(()) };
+    match snapshots.remove_copy(work.instance_id(), image).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
         Err(error) => Err(StepError::Again(error.to_string())),
     }

@@ -18,8 +18,9 @@ use std::time::Duration;
 use chronova_events::ids::HostId;
 use chronova_events::instance::{LiveStage, Ongoing, Placed};
 use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::live_migration::GuestPresence;
 use chronova_hypervisor::driver::DriverError;
-use chronova_hypervisor::live::Presence;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -171,20 +172,21 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let (source, target) = (&subject.moving.source, subject.target()?);
     let (from, destination) = (work.driver(source.host)?, work.driver(target.host)?);
     let fit = async {
-        let luggage = from.luggage(work.instance_id()).await.map_err(moving::only_here)?;
-        if let Some(reason) = &luggage.bound {
+        let source = from.live_migration().needed().map_err(moving::only_here)?;
+        let migration_data = source.migration_data(work.instance_id()).await.map_err(moving::only_here)?;
+        if let Some(reason) = &migration_data.bound {
             return Err(StepError::fatal(409, &format!("The server cannot be live-migrated: {reason}."), ""));
         }
-        let obstacles = destination.obstacles(&luggage).await?;
+        let obstacles = destination.live_migration().needed()?.destination_obstacles(&migration_data).await?;
         match obstacles.is_empty() {
-            true => Ok(luggage),
+            true => Ok(migration_data),
             false => {
                 let message = format!("Migration pre-check error: host {}: {}", target.hostname, obstacles.join("; "));
                 Err(unsuitable(subject, &message))
             }
         }
     };
-    let (luggage, there, here, ()) = futures::try_join!(
+    let (migration_data, there, here, ()) = futures::try_join!(
         fit,
         shares(work, source.host, target.host),
         shares(work, target.host, source.host),
@@ -193,7 +195,7 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let shared = there || here;
     let block = subject.live().and_then(|live| live.block);
     // Nova's `InvalidLocalStorage` and `InvalidSharedStorage`.
-    let reason = match (block, shared, luggage.disks.is_empty()) {
+    let reason = match (block, shared, migration_data.disks.is_empty()) {
         (Some(true), true, false) => Some("Block migration can not be used with shared storage."),
         (Some(false), false, false) => Some("Live migration can not be used without shared storage."),
         _ => None,
@@ -204,7 +206,7 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
         return Err(unsuitable(subject, &message));
     }
     // libvirt copies no chosen disks through a tunnel; Nova refuses the same.
-    if work.context.live_options.tunnelled && !shared && !luggage.disks.is_empty() {
+    if work.context.live_options.tunnelled && !shared && !migration_data.disks.is_empty() {
         let message = "Migration pre-check error: local disks are not copied in a tunnelled migration \
                        (live_migration_tunnelled).";
         return Err(unsuitable(subject, message));
@@ -224,8 +226,11 @@ async fn equipped(work: &Work, subject: &Subject) -> Result<(), StepError> {
     }
     let (source, target) = (&subject.moving.source, subject.target()?);
     let (from, destination) = (work.driver(source.host)?, work.driver(target.host)?);
-    let leaves = async { from.unfit_for_tls().await.map_err(moving::only_here) };
-    let enters = async { destination.unfit_for_tls().await.map_err(StepError::from) };
+    let leaves = async {
+        let source = from.live_migration().needed().map_err(moving::only_here)?;
+        source.tls_obstacle().await.map_err(moving::only_here)
+    };
+    let enters = async { destination.live_migration().needed()?.tls_obstacle().await.map_err(StepError::from) };
     let told = |at: &Placed, reason: &str| format!("Migration pre-check error: host {}: {reason}.", at.hostname);
     match futures::try_join!(leaves, enters)? {
         (Some(reason), _) => Err(StepError::fatal(400, &told(source, &reason), "")),
@@ -242,7 +247,7 @@ pub(super) async fn inbound(work: &Work, subject: &Subject) -> Result<Option<Str
         return Ok(Some(address.replace("%s", &target.hostname)));
     }
     let Some(name) = &options.interface else { return Ok(None) };
-    let address = work.driver(target.host)?.interface_address(name).await?;
+    let address = work.driver(target.host)?.live_migration().needed()?.interface_address(name).await?;
     address.map(Some).ok_or_else(|| {
         let message = format!(
             "Migration pre-check error: host {}: its libvirt tells no address of an interface {name} \
@@ -256,7 +261,10 @@ pub(super) async fn inbound(work: &Work, subject: &Subject) -> Result<Option<Str
 /// Whether what is on `host`'s storage is on `other`'s, too. `host` is asked anew each time: what it answers decides
 /// whether disks are removed.
 pub(super) async fn shares(work: &Work, host: HostId, other: HostId) -> Result<bool, StepError> {
-    let sharers = work.driver(host)?.sharers().await.map_err(|error| StepError::Again(error.to_string()))?;
+    let driver = work.driver(host)?;
+    // A driver that knows nothing of shared storage has each host's storage to itself.
+    let Some(storage) = driver.shared_storage() else { return Ok(host == other) };
+    let sharers = storage.storage_sharers().await.map_err(|error| StepError::Again(error.to_string()))?;
     work.context.fleet.note_sharers(host, sharers.clone());
     Ok(sharers.contains(&other))
 }
@@ -284,7 +292,7 @@ async fn prepare_target(work: &Work) -> Result<Output, StepError> {
             guest::fetch_image(work, source, host, &subject.server).await?;
         }
         let spec = guest::spec(work, host, &subject.server, None).await?;
-        work.driver(host)?.await_guest(&spec, copied).await?;
+        work.driver(host)?.live_migration().needed()?.prepare_destination(&spec, copied).await?;
         Ok(())
     };
     let networks = guest::connect(work, host, &subject.server);
@@ -315,7 +323,9 @@ pub(super) async fn forget(work: &Work, at: &Placed) -> Result<(), StepError> {
     if !work.host_answers(at.host)? {
         return Ok(());
     }
-    match work.driver(at.host)?.forget(work.instance_id()).await {
+    let driver = work.driver(at.host)?;
+    let Some(storage) = driver.shared_storage() else { return Ok(()) };
+    match storage.undefine(work.instance_id()).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
         Err(error) => Err(StepError::Again(error.to_string())),
     }
@@ -336,9 +346,11 @@ async fn call_back(work: &Work) -> Result<(), StepError> {
             Verdict::AtTarget => return arrive(work, &subject).await,
             Verdict::Unknown | Verdict::Torn if is_doomed(&subject) => return Ok(()),
             Verdict::Underway => {
-                if let Ok(driver) = work.driver(subject.moving.source.host) {
-                    let _ = driver.call_back(work.instance_id()).await;
-                    driver.until_departed(work.instance_id(), WATCH.0).await;
+                if let Ok(driver) = work.driver(subject.moving.source.host)
+                    && let Some(source) = driver.live_migration()
+                {
+                    let _ = source.abort_migration(work.instance_id()).await;
+                    source.wait_for_migration(work.instance_id(), WATCH.0).await;
                 }
             }
             Verdict::Twice => moving::pull(work, subject.moving.source.host).await?,
@@ -397,11 +409,11 @@ async fn wake(work: &Work, subject: &Subject, target: &Placed) -> Result<(), Ste
         return Ok(());
     }
     let driver = work.driver(target.host)?;
-    let standing = driver.standing(work.instance_id()).await.map_err(|error| StepError::Again(error.to_string()))?;
-    match standing.presence {
-        Presence::Paused => {
-            driver.unpause(work.instance_id()).await.map_err(|error| StepError::Again(error.to_string()))
-        }
+    let (Some(migration), Some(suspension)) = (driver.live_migration(), driver.suspension()) else { return Ok(()) };
+    let again = |error: DriverError| StepError::Again(error.to_string());
+    let state = migration.migration_state(work.instance_id()).await.map_err(again)?;
+    match state.presence {
+        GuestPresence::Paused => suspension.unpause(work.instance_id()).await.map_err(again),
         _ => Ok(()),
     }
 }

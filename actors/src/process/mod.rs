@@ -50,6 +50,7 @@ pub mod live_migrate;
 pub mod move_instance;
 mod moved_volumes;
 pub(crate) mod moving;
+mod needs;
 pub mod offload;
 pub(crate) mod on_the_way;
 pub mod options;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use chronova_events::envelope::Position;
 use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
 use chronova_events::instance::{Alive, FaultInfo, FlavorSnapshot, Live, MoveStage, Moving, Placed};
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::disk_transfer::DiskFile;
 use chronova_hypervisor::driver::{Driver, DriverError, StopMode};
-use chronova_hypervisor::moves::DiskFile;
 
 use super::definition::{StepError, Work, settled};
 use super::{guest, live_migrate};
@@ -168,7 +169,8 @@ pub(super) async fn pull(work: &Work, host: HostId) -> Result<(), StepError> {
 
 /// The disks that make the guest, without what was set aside.
 pub(super) async fn disks(work: &Work, driver: &Arc<dyn Driver>) -> Result<Vec<DiskFile>, StepError> {
-    let all = driver.disk_files(work.instance_id()).await.map_err(only_here)?;
+    let transfer = driver.disk_transfer().needed().map_err(only_here)?;
+    let all = transfer.disk_files(work.instance_id()).await.map_err(only_here)?;
     Ok(all.into_iter().filter(|disk| !disk.is_kept()).collect())
 }
 
@@ -180,8 +182,9 @@ pub(super) async fn send(
     to: &Arc<dyn Driver>,
     name: &DiskFile,
 ) -> Result<(), StepError> {
-    let content = from.read_disk(work.instance_id(), disk).await.map_err(only_here)?;
-    to.receive_disk(work.instance_id(), name, content).await?;
+    let source = from.disk_transfer().needed().map_err(only_here)?;
+    let content = source.read_disk(work.instance_id(), disk).await.map_err(only_here)?;
+    to.disk_transfer().needed()?.receive_disk(work.instance_id(), name, content).await?;
     Ok(())
 }
 
@@ -235,10 +238,12 @@ fn keeper(work: &Work, subject: &Subject) -> Result<HostId, StepError> {
 pub(super) async fn put_kept_back(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let driver = work.driver(keeper(work, subject)?)?;
     let again = |error: DriverError| StepError::Again(error.to_string());
-    let all = driver.disk_files(work.instance_id()).await.map_err(again)?;
+    // A driver that moves no disks has set none aside.
+    let Some(transfer) = driver.disk_transfer() else { return Ok(()) };
+    let all = transfer.disk_files(work.instance_id()).await.map_err(again)?;
     for kept in all.iter().filter(|disk| disk.is_kept()) {
-        let content = driver.read_disk(work.instance_id(), kept).await.map_err(again)?;
-        driver.receive_disk(work.instance_id(), &kept.unkept(), content).await.map_err(again)?;
+        let content = transfer.read_disk(work.instance_id(), kept).await.map_err(again)?;
+        transfer.receive_disk(work.instance_id(), &kept.unkept(), content).await.map_err(again)?;
     }
     Ok(())
 }
@@ -247,8 +252,9 @@ pub(super) async fn put_kept_back(work: &Work, subject: &Subject) -> Result<(), 
 pub(super) async fn drop_kept(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let driver = work.driver(keeper(work, subject)?)?;
     let again = |error: DriverError| StepError::Again(error.to_string());
-    for kept in driver.disk_files(work.instance_id()).await.map_err(again)?.iter().filter(|disk| disk.is_kept()) {
-        driver.remove_disk(work.instance_id(), kept).await.map_err(again)?;
+    let Some(transfer) = driver.disk_transfer() else { return Ok(()) };
+    for kept in transfer.disk_files(work.instance_id()).await.map_err(again)?.iter().filter(|disk| disk.is_kept()) {
+        transfer.remove_disk(work.instance_id(), kept).await.map_err(again)?;
     }
     Ok(())
 }

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use chronova_events::instance::{LiveProgress, LiveStage, Ongoing, Placed};
 use chronova_events::process::Output;
-use chronova_hypervisor::live::{Entrance, Hasten, Journey, Luggage, Presence, Progress, Standing};
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::live_migration::{
+    ForceComplete, GuestMigrationState, GuestPresence, MigrationAddressing, MigrationData, MigrationPlan,
+    MigrationProgress,
+};
 
 use super::crossing::{Seen, Verdict, judge};
 use super::definition::{StepError, Work};
@@ -29,17 +33,17 @@ struct Route {
 }
 
 impl Route {
-    fn new(luggage: Luggage, shared: bool) -> Self {
-        let of_memory = luggage.memory_mib.div_ceil(1024).max(2);
-        let of_disks: u64 = luggage.disks.iter().map(|(_, bytes)| bytes.div_ceil(GIB).max(2)).sum();
-        let copied = if shared { vec![] } else { luggage.disks.into_iter().map(|(name, _)| name).collect() };
+    fn new(migration_data: MigrationData, shared: bool) -> Self {
+        let of_memory = migration_data.memory_mib.div_ceil(1024).max(2);
+        let of_disks: u64 = migration_data.disks.iter().map(|(_, bytes)| bytes.div_ceil(GIB).max(2)).sum();
+        let copied = if shared { vec![] } else { migration_data.disks.into_iter().map(|(name, _)| name).collect() };
         Self { data_gib: of_memory + if shared { 0 } else { of_disks }, copied }
     }
 }
 
 /// Both ends of a move, as they were just seen.
 pub(super) struct Ends {
-    pub(super) source: Option<Standing>,
+    pub(super) source: Option<GuestMigrationState>,
     pub(super) verdict: Verdict,
 }
 
@@ -50,17 +54,18 @@ pub(super) async fn look(work: &Work, subject: &Subject) -> Result<Ends, StepErr
     Ok(Ends { source, verdict: judge(seen_source, seen_target) })
 }
 
-async fn see(work: &Work, end: &Placed) -> (Option<Standing>, Seen) {
+async fn see(work: &Work, end: &Placed) -> (Option<GuestMigrationState>, Seen) {
     let answers = work.host_answers(end.host);
     let driver = match (answers, work.context.fleet.driver(end.host)) {
         (Ok(true), Some(driver)) => driver,
         (Ok(false), _) => return (None, Seen::Down),
         _ => return (None, Seen::Silent),
     };
-    match driver.standing(work.instance_id()).await {
-        Ok(standing) => {
-            let seen = Seen::from(&standing);
-            (Some(standing), seen)
+    let Some(migration) = driver.live_migration() else { return (None, Seen::Silent) };
+    match migration.migration_state(work.instance_id()).await {
+        Ok(state) => {
+            let seen = Seen::from(&state);
+            (Some(state), seen)
         }
         Err(_) => (None, Seen::Silent),
     }
@@ -156,7 +161,9 @@ impl Watch {
         match (work.context.fleet.driver(subject.moving.source.host), verdict) {
             (Some(source), Verdict::Underway | Verdict::AtSource) => {
                 let begun = tokio::time::Instant::now();
-                source.until_departed(work.instance_id(), self.pause).await;
+                if let Some(source) = source.live_migration() {
+                    source.wait_for_migration(work.instance_id(), self.pause).await;
+                }
                 // It knew of the end before: that both do not agree on it yet is no reason to ask them without a pause.
                 let breath = BREATH.min(self.pause / 10);
                 if begun.elapsed() < breath {
@@ -169,7 +176,12 @@ impl Watch {
     }
 
     /// The guest is at its source: begins, or says why not.
-    async fn set_out(&mut self, work: &Work, subject: &Subject, source: Option<&Standing>) -> Result<(), StepError> {
+    async fn set_out(
+        &mut self,
+        work: &Work,
+        subject: &Subject,
+        source: Option<&GuestMigrationState>,
+    ) -> Result<(), StepError> {
         let failed = source.and_then(|standing| standing.failed.as_ref());
         if let Some((_, reason)) = failed.filter(|(migration, _)| *migration == work.running.process) {
             return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason));
@@ -177,12 +189,14 @@ impl Watch {
         if self.set_out {
             return Err(StepError::fatal(500, "Live migration failure: the host gave it up.", ""));
         }
-        if !source.is_some_and(|standing| matches!(standing.presence, Presence::Running | Presence::Paused)) {
+        if !source.is_some_and(|standing| matches!(standing.presence, GuestPresence::Running | GuestPresence::Paused)) {
             return Err(StepError::fatal(500, "Live migration failure: the guest is not running.", ""));
         }
-        let (journey, ()) = futures::try_join!(self.journey(work, subject), advance(work, LiveStage::Running))?;
+        let (plan, ()) = futures::try_join!(self.migration_plan(work, subject), advance(work, LiveStage::Running))?;
         self.since = tokio::time::Instant::now();
-        match work.driver(subject.moving.source.host)?.depart(work.instance_id(), &journey).await {
+        let driver = work.driver(subject.moving.source.host)?;
+        let migration = driver.live_migration().needed().map_err(moving::only_here)?;
+        match migration.start_migration(work.instance_id(), &plan).await {
             Ok(()) => self.set_out = true,
             // It may have begun all the same: both are asked.
             Err(error) if error.is_transient() => {
@@ -194,25 +208,28 @@ impl Watch {
         Ok(())
     }
 
-    async fn journey(&mut self, work: &Work, subject: &Subject) -> Result<Journey, StepError> {
+    async fn migration_plan(&mut self, work: &Work, subject: &Subject) -> Result<MigrationPlan, StepError> {
         let options = &work.context.live_options;
         let target = subject.target()?;
         let (source, destination) = (work.driver(subject.moving.source.host)?, work.driver(target.host)?);
-        let luggage = async { source.luggage(work.instance_id()).await.map_err(moving::only_here) };
-        let (luggage, shared, inbound) =
-            futures::try_join!(luggage, moving::one_storage(work, subject), inbound(work, subject))?;
-        let way = destination.way(&Entrance {
+        let migration_data = async {
+            let source = source.live_migration().needed().map_err(moving::only_here)?;
+            source.migration_data(work.instance_id()).await.map_err(moving::only_here)
+        };
+        let (migration_data, shared, inbound) =
+            futures::try_join!(migration_data, moving::one_storage(work, subject), inbound(work, subject))?;
+        let uris = destination.live_migration().needed()?.migration_uris(&MigrationAddressing {
             scheme: options.scheme.as_deref(),
             uri: options.uri.as_deref(),
             inbound: inbound.as_deref(),
             hostname: &target.hostname,
             tunnelled: options.tunnelled,
         });
-        let route = Route::new(luggage, shared);
-        let journey = Journey {
+        let route = Route::new(migration_data, shared);
+        let plan = MigrationPlan {
             migration: work.running.process,
-            peer: way.peer,
-            stream: way.stream,
+            peer: uris.peer,
+            stream: uris.stream,
             copied: route.copied.clone(),
             tls: options.native_tls,
             tunnelled: options.tunnelled,
@@ -222,16 +239,22 @@ impl Watch {
             pinning: pinned::place(work, target.host, &subject.server, Holder::Server).await?,
         };
         self.route = Some(route);
-        Ok(journey)
+        Ok(plan)
     }
 
     /// The guest is on its way.
-    async fn look_after(&mut self, work: &Work, subject: &Subject, source: Option<&Standing>) -> Result<(), StepError> {
+    async fn look_after(
+        &mut self,
+        work: &Work,
+        subject: &Subject,
+        source: Option<&GuestMigrationState>,
+    ) -> Result<(), StepError> {
         let host = subject.moving.source.host;
         work.context.migration_queues.goes_on(host, work.running.process);
         let Some(standing) = source.filter(|standing| standing.departing.is_some()) else { return Ok(()) };
         self.report(work, standing.departing.unwrap_or_default()).await?;
         let driver = work.driver(host)?;
+        let migration = driver.live_migration().needed()?;
         let (abort, hasten) = subject.live().map_or((false, false), |live| (live.abort, live.hasten));
         let overtaken = !moving::is_mine(work, &subject.server);
         if (abort || overtaken || self.is_late(work, subject, false)) && !standing.in_post_copy {
@@ -240,7 +263,7 @@ impl Watch {
                 if late {
                     warn_late(work, subject, "abort");
                 }
-                self.called_back = driver.call_back(work.instance_id()).await.is_ok();
+                self.called_back = migration.abort_migration(work.instance_id()).await.is_ok();
             }
             if late {
                 tell(work, LiveCommand::AbortLate { process: work.running.process }).await?;
@@ -252,8 +275,9 @@ impl Watch {
                 warn_late(work, subject, "force_complete");
             }
             self.hastened = true;
-            let how = if work.context.live_options.permit_post_copy { Hasten::PostCopy } else { Hasten::Pause };
-            if let Err(error) = driver.hasten(work.instance_id(), how).await {
+            let how =
+                if work.context.live_options.permit_post_copy { ForceComplete::PostCopy } else { ForceComplete::Pause };
+            if let Err(error) = migration.force_complete(work.instance_id(), how).await {
                 self.hastened = false;
                 tracing::warn!(server = %work.instance_id(), %error, "a live migration cannot be hastened");
             }
@@ -262,7 +286,7 @@ impl Watch {
         Ok(())
     }
 
-    async fn report(&mut self, work: &Work, progress: Progress) -> Result<(), StepError> {
+    async fn report(&mut self, work: &Work, progress: MigrationProgress) -> Result<(), StepError> {
         let progress = LiveProgress {
             memory_total: progress.memory_total,
             memory_processed: progress.memory_processed,
@@ -303,7 +327,8 @@ impl Watch {
         let allowed = downtime(self.steps, most, steps);
         self.steps += 1;
         if let Ok(driver) = work.driver(subject.moving.source.host)
-            && let Err(error) = driver.allow_downtime(work.instance_id(), allowed).await
+            && let Some(migration) = driver.live_migration()
+            && let Err(error) = migration.set_max_downtime(work.instance_id(), allowed).await
         {
             tracing::debug!(server = %work.instance_id(), %error, "the downtime of a live migration stays as it is");
         }
@@ -343,7 +368,7 @@ mod tests {
     fn what_is_to_be_moved_decides_how_long_it_may_take() {
         let data = |memory_mib, disks: &[u64], shared| {
             let disks = disks.iter().map(|gib| ("vda".to_owned(), gib * GIB)).collect();
-            Route::new(Luggage { memory_mib, disks, ..Luggage::default() }, shared).data_gib
+            Route::new(MigrationData { memory_mib, disks, ..MigrationData::default() }, shared).data_gib
         };
         assert_eq!(data(8192, &[20], true), 8);
         assert_eq!(data(8192, &[20], false), 28);
@@ -352,8 +377,8 @@ mod tests {
 
     #[test]
     fn only_disks_that_are_not_shared_are_copied() {
-        let luggage = || Luggage { disks: vec![("vda".to_owned(), GIB)], ..Luggage::default() };
-        assert_eq!(Route::new(luggage(), false).copied, ["vda"]);
-        assert_eq!(Route::new(luggage(), true).copied, Vec::<String>::new());
+        let migration_data = || MigrationData { disks: vec![("vda".to_owned(), GIB)], ..MigrationData::default() };
+        assert_eq!(Route::new(migration_data(), false).copied, ["vda"]);
+        assert_eq!(Route::new(migration_data(), true).copied, Vec::<String>::new());
     }
 }

@@ -14,10 +14,9 @@ use chronova_projections::processes::Pending;
 use super::context::StepContext;
 use super::decide::decide;
 use super::definition::{Definition, StepError, Work};
-use super::interference;
 use super::plan::{Next, plan};
 use super::registry;
-use super::{ProcessAggregate, ProcessCommand, ProcessReject};
+use super::{ProcessAggregate, ProcessCommand, ProcessReject, interference};
 use crate::aggregate::CommandError;
 
 /// Times a step may be found stuck before it is only logged, no longer recorded.
@@ -139,7 +138,13 @@ impl Performance {
         let host = running.host().map(|(host, _)| host);
         let work = self.work(running);
         let begun = std::time::Instant::now();
-        let outcome = interference::run(self.definition.name, step, &work).await;
+        // Nothing has been done before the first step.
+        let first = self.definition.steps.first().is_some_and(|first| first.name == name);
+        let able = if first { work.host_is_able().await } else { Ok(()) };
+        let outcome = match able {
+            Ok(()) => interference::run(self.definition.name, step, &work).await,
+            Err(refusal) => Err(refusal),
+        };
         let milliseconds = begun.elapsed().as_millis();
         tracing::debug!(process = %self.process, kind = self.definition.name, step = name, milliseconds, "a step was run");
         match outcome {

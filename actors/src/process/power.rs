@@ -9,6 +9,7 @@
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, Ongoing, PowerAction};
 use chronova_events::process::{Outcome, Output, Task};
+use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
@@ -91,10 +92,10 @@ async fn ask(driver: &dyn Driver, work: &Work, server: &Alive, action: PowerActi
         PowerAction::Start => driver.start(instance).await,
         PowerAction::Stop => driver.stop(instance, guest::graceful(work, server)).await,
         PowerAction::RebootHard => driver.reboot_hard(instance).await,
-        PowerAction::Pause => driver.pause(instance).await,
-        PowerAction::Unpause => driver.unpause(instance).await,
-        PowerAction::Suspend => driver.suspend(instance).await,
-        PowerAction::Resume => driver.resume(instance).await,
+        PowerAction::Pause => driver.suspension().needed()?.pause(instance).await,
+        PowerAction::Unpause => driver.suspension().needed()?.unpause(instance).await,
+        PowerAction::Suspend => driver.suspension().needed()?.suspend(instance).await,
+        PowerAction::Resume => driver.suspension().needed()?.resume(instance).await,
         PowerAction::RebootSoft => match driver.reboot_soft(instance, options.soft_reboot_timeout).await {
             Err(DriverError::Unsupported(_) | DriverError::Failed { .. } | DriverError::Timeout { .. }) => {
                 driver.reboot_hard(instance).await

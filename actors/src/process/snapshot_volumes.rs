@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use chronova_events::ids::{BlockDeviceId, ImageId, ProcessId, SnapshotId, VolumeId};
 use chronova_events::instance::{Alive, BlockDevice, DiskWork, status};
+use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
 
 use super::definition::{StepError, Work};
@@ -56,7 +57,12 @@ async fn come_to_rest(work: &Work, server: &Alive) -> Result<bool, StepError> {
     let Some(placed) = server.placement.as_ref().filter(|_| status::of_alive(server).vm_state == "active") else {
         return Ok(false);
     };
-    match work.driver(placed.host)?.freeze(work.instance_id()).await {
+    let driver = work.driver(placed.host)?;
+    let frozen = match driver.guest_agent().needed() {
+        Ok(agent) => agent.freeze(work.instance_id()).await,
+        Err(error) => Err(error),
+    };
+    match frozen {
         Ok(()) => Ok(true),
         // It may be at rest.
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
@@ -71,7 +77,9 @@ async fn come_to_rest(work: &Work, server: &Alive) -> Result<bool, StepError> {
 /// A guest whose agent died at rest cannot be helped: the copies are good.
 async fn let_go(work: &Work, server: &Alive) -> Result<(), StepError> {
     let Some(placed) = &server.placement else { return Ok(()) };
-    match work.driver(placed.host)?.thaw(work.instance_id()).await {
+    let driver = work.driver(placed.host)?;
+    let Some(agent) = driver.guest_agent() else { return Ok(()) };
+    match agent.thaw(work.instance_id()).await {
         Ok(()) | Err(DriverError::NoAgent) => Ok(()),
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => {

@@ -12,6 +12,7 @@
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{BlockConnection, BlockDevice, BlockSource};
 use chronova_events::process::{Outcome, Output, Task};
+use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -111,7 +112,7 @@ async fn exchange(work: &Work) -> Result<Output, StepError> {
     };
     let disk = disks::volume_disk(&server, &device, &new);
     let driver = work.driver(host(&server)?.0)?;
-    disks::told(driver.swap_disk(work.instance_id(), &old.serial, &disk).await)?;
+    disks::told(driver.volume_attachment().needed()?.swap_disk(work.instance_id(), &old.serial, &disk).await)?;
     Ok(Output::Nothing)
 }
 
@@ -124,10 +125,11 @@ async fn back(work: &Work) -> Result<(), StepError> {
         return Ok(());
     }
     let driver = work.driver(host)?;
-    let has_new = driver.disks(work.instance_id()).await.is_ok_and(|serials| serials.contains(&new.serial));
+    let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
+    let has_new = volumes.disks(work.instance_id()).await.is_ok_and(|serials| serials.contains(&new.serial));
     if !has_new {
         return Ok(());
     }
     let disk = disks::volume_disk(&server, &device, old);
-    disks::told_or_gone(driver.swap_disk(work.instance_id(), &new.serial, &disk).await)
+    disks::told_or_gone(volumes.swap_disk(work.instance_id(), &new.serial, &disk).await)
 }

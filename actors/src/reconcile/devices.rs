@@ -54,19 +54,20 @@ async fn compare(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>, 
 }
 
 async fn compare_volumes(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId, server: &Alive) -> DriverResult<bool> {
-    let found: BTreeSet<String> = driver.disks(id).await?.into_iter().collect();
+    let Some(volumes) = driver.volume_attachment() else { return Ok(true) };
+    let found: BTreeSet<String> = volumes.disks(id).await?.into_iter().collect();
     let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
     let mut right = true;
     for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(&connection.serial)) {
         tracing::warn!(%host, server = %id, volume = connection.serial, "a guest is given the volume that it lacks");
         right = false;
-        driver.attach_disk(id, &volume_disk(server, device, connection)).await?;
+        volumes.attach_disk(id, &volume_disk(server, device, connection)).await?;
     }
     for serial in found.iter().filter(|serial| !connected.clone().any(|(_, connection)| connection.serial == **serial))
     {
         tracing::warn!(%host, server = %id, volume = serial, "a volume that is not the server's is taken from its guest");
         right = false;
-        driver.detach_disk(id, serial).await?;
+        volumes.detach_disk(id, serial).await?;
     }
     Ok(right)
 }
@@ -78,7 +79,8 @@ async fn compare_interfaces(
     id: InstanceId,
     server: &Alive,
 ) -> DriverResult<bool> {
-    let found = driver.nics(id).await?;
+    let Some(interfaces) = driver.interfaces() else { return Ok(true) };
+    let found = interfaces.nics(id).await?;
     let mut right = true;
     for nic in server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase())) {
         tracing::warn!(%host, server = %id, port = %nic.port, "a guest is given the interface that it lacks");
@@ -90,7 +92,7 @@ async fn compare_interfaces(
     for mac in found.iter().filter(|mac| !server.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(mac))) {
         tracing::warn!(%host, server = %id, mac, "an interface that is not the server's is taken from its guest");
         right = false;
-        driver.detach_nic(id, mac).await?;
+        interfaces.detach_nic(id, mac).await?;
     }
     Ok(right)
 }

@@ -215,7 +215,8 @@ impl Keeper {
             if self.known.get(&filter.port) == Some(&print) {
                 continue;
             }
-            match driver.ensure_filter(&filter).await {
+            let Some(networks) = driver.networks() else { return Upkeep::Done };
+            match networks.ensure_filter(&filter).await {
                 Ok(()) => {
                     self.known.insert(filter.port, print);
                 }

@@ -23,7 +23,8 @@ use chronova_events::host::KnownHost;
 use chronova_events::ids::HostId;
 use chronova_events::instance::Alive;
 use chronova_events::process::{Output, Process};
-use chronova_hypervisor::image_cache::CachedImage;
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::image_cache::CachedImage;
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 
@@ -151,7 +152,8 @@ async fn sweep(context: &ReconcileContext) {
 
 async fn tidy(context: &ReconcileContext, member: Arc<Member>, sharers: BTreeSet<HostId>, needs: &Needs) {
     let host = &member.hostname;
-    let found = match member.driver.cached_images().await {
+    let Some(cache) = member.driver.image_cache() else { return };
+    let found = match cache.cached_images().await {
         Ok(found) => found,
         Err(error) => {
             tracing::debug!(%host, %error, "the cached images cannot be listed");
@@ -183,12 +185,12 @@ async fn attend(
     let (now, sum) = (context.clock.now(), image.checksum.as_str());
     match judge(image, needs.on(sharers, sum), now, context.image_cache.minimum_age) {
         Fate::Stays => Ok(()),
-        Fate::IsUsed => member.driver.note_idle(sum, None).await,
-        Fate::IsIdle => member.driver.note_idle(sum, Some(now)).await,
+        Fate::IsUsed => member.driver.image_cache().needed()?.note_idle(sum, None).await,
+        Fate::IsIdle => member.driver.image_cache().needed()?.note_idle(sum, Some(now)).await,
         Fate::Goes { .. } if needs.under_way.contains(sum) => Ok(()),
         Fate::Goes { idle_by } => {
             let Some(_closed) = context.image_holds.close(sharers, sum) else { return Ok(()) };
-            if member.driver.remove_image(sum, idle_by).await? {
+            if member.driver.image_cache().needed()?.remove_image(sum, idle_by).await? {
                 let (host, bytes) = (&member.hostname, image.size);
                 tracing::info!(%host, image = sum, bytes, "removed an image that nobody uses from the cache");
             }

@@ -19,9 +19,10 @@ use std::sync::Arc;
 use chronova_events::ids::{HostId, ImageId, InstanceId};
 use chronova_events::instance::Instance;
 use chronova_events::process::Task;
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::disk_transfer::DiskFile;
+use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::driver::{Driver, DriverResult};
-use chronova_hypervisor::leftovers::Leftover;
-use chronova_hypervisor::moves::DiskFile;
 use chronova_projections::processes::Processes;
 
 use crate::hosts::context::HostContext;
@@ -49,7 +50,8 @@ pub fn kept_is_left(server: &Instance, host: HostId) -> bool {
 
 /// Removes from a host what nobody wants any more.
 pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
-    let found = match driver.leftovers().await {
+    let Some(cleanup) = driver.storage_cleanup() else { return };
+    let found = match cleanup.leftovers().await {
         Ok(found) => found,
         Err(error) => {
             tracing::debug!(%host, %error, "what is left on the host cannot be listed");
@@ -66,7 +68,7 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
             Leftover::Copy { instance, copy } => copy_goes(context, driver, *instance, *copy, &wanted).await,
             Leftover::Kept { instance, suffix } => kept_goes(context, host, driver, *instance, suffix).await,
             Leftover::TornImage { checksum } if context.fleet.is_alone(host) => {
-                driver.remove_torn_image(checksum).await.map(|()| true)
+                cleanup.remove_torn_image(checksum).await.map(|()| true)
             }
             Leftover::TornImage { .. } => Ok(false),
         };
@@ -91,7 +93,7 @@ async fn copy_goes(
     wanted: &BTreeSet<ImageId>,
 ) -> DriverResult<bool> {
     match copy_is_left(&server(context, instance).await, copy, wanted) {
-        true => driver.remove_copy(instance, copy).await.map(|()| true),
+        true => driver.snapshots().needed()?.remove_copy(instance, copy).await.map(|()| true),
         false => Ok(false),
     }
 }
@@ -109,7 +111,7 @@ async fn kept_goes(
         return Ok(false);
     }
     let disk = DiskFile { suffix: suffix.to_owned(), size: 0, capacity: 0, raw: false };
-    driver.remove_disk(instance, &disk).await.map(|()| true)
+    driver.disk_transfer().needed()?.remove_disk(instance, &disk).await.map(|()| true)
 }
 
 #[cfg(test)]

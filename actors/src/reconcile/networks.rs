@@ -46,7 +46,14 @@ pub async fn keep(store: Arc<dyn EventStore>, from: Position, drivers: Vec<Arc<d
 async fn remove(drivers: &[Arc<dyn Driver>], pending: &mut Pending) {
     for (network, hosts) in pending.iter_mut() {
         let asked = drivers.iter().filter(|driver| hosts.contains(driver.uri()));
-        let answers = join_all(asked.map(async |driver| (driver.uri(), driver.remove_network(*network).await))).await;
+        let answers = join_all(asked.map(async |driver| {
+            let answer = match driver.networks() {
+                Some(networks) => networks.remove_network(*network).await,
+                None => Ok(()),
+            };
+            (driver.uri(), answer)
+        }))
+        .await;
         for (uri, answer) in answers {
             match answer {
                 Ok(()) => _ = hosts.remove(uri),

@@ -57,7 +57,8 @@ pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<Room>) {
 /// Removes from a host what is left of volumes and snapshots that the log knows as gone, or as never completed. What the log has never heard of
 /// may be another control plane's and stays.
 pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
-    let kept = match driver.volumes().await {
+    let Some(store) = driver.volume_store() else { return };
+    let kept = match store.volumes().await {
         Ok(kept) => kept,
         Err(error) => {
             tracing::debug!(%host, %error, "the volumes cannot be listed");
@@ -72,7 +73,7 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
         };
         if left {
             tracing::info!(%host, name = volume.name, "removing what is left of a volume");
-            if let Err(error) = driver.delete_volume(&volume.name).await {
+            if let Err(error) = store.delete_volume(&volume.name).await {
                 tracing::debug!(%host, name = volume.name, %error, "it cannot be removed yet");
             }
         }

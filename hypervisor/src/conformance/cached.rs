@@ -8,22 +8,23 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::InstanceId;
 
 use super::{Checked as _, Outcome, Source, Trial, Violation, image_of, require};
+use crate::capability::Needed as _;
+use crate::capability::image_cache::CachedImage;
 use crate::guest::ImageRef;
-use crate::image_cache::CachedImage;
 
 const THEN: Timestamp = Timestamp(1_000_000);
 const LATER: Timestamp = Timestamp(2_000_000);
 
 impl Trial {
     async fn look_up(&self, image: &ImageRef) -> Result<Option<CachedImage>, Violation> {
-        let all = self.driver.cached_images().await.check("cached images")?;
+        let all = self.driver.image_cache().needed()?.cached_images().await.check("cached images")?;
         Ok(all.into_iter().find(|known| known.checksum == image.checksum))
     }
 
     /// The image under a guest stays, whoever says that nobody uses it.
     pub(super) async fn used_image(&self, instance: InstanceId) -> Outcome {
         let image = &self.fixture.image;
-        let disks = self.driver.disk_files(instance).await.check("disks of the guest")?;
+        let disks = self.driver.disk_transfer().needed()?.disk_files(instance).await.check("disks of the guest")?;
         let is_based = disks.iter().any(|disk| disk.suffix == "_disk" && !disk.raw);
         let found = self.look_up(image).await?;
         let is_used = found.as_ref().map(|found| found.is_used);
@@ -31,10 +32,21 @@ impl Trial {
         if !is_based {
             return Ok(());
         }
-        self.driver.note_idle(&image.checksum, Some(THEN)).await.check("note of an idle image")?;
-        let gone = self.driver.remove_image(&image.checksum, LATER).await.check("removal of a used image")?;
+        self.driver
+            .image_cache()
+            .needed()?
+            .note_idle(&image.checksum, Some(THEN))
+            .await
+            .check("note of an idle image")?;
+        let gone = self
+            .driver
+            .image_cache()
+            .needed()?
+            .remove_image(&image.checksum, LATER)
+            .await
+            .check("removal of a used image")?;
         require("a used image stays", !gone && self.look_up(image).await?.is_some(), gone)?;
-        self.driver.note_idle(&image.checksum, None).await.check("note of a used image")?;
+        self.driver.image_cache().needed()?.note_idle(&image.checksum, None).await.check("note of a used image")?;
         let found = self.look_up(image).await?;
         require("a used image is not idle", found.as_ref().is_some_and(|found| found.idle_since.is_none()), &found)
     }
@@ -45,11 +57,17 @@ impl Trial {
         let source = Arc::new(Source { content, opened: AtomicU32::new(0) });
         let ensure = || self.driver.ensure_image(&image, Arc::clone(&source) as Arc<dyn crate::driver::ImageSource>);
         let sum = image.checksum.as_str();
-        let remove = async |by| self.driver.remove_image(sum, by).await.check("removal of an image");
+        let remove =
+            async |by| self.driver.image_cache().needed()?.remove_image(sum, by).await.check("removal of an image");
         // Of a run that failed.
-        self.driver.note_idle(sum, Some(THEN)).await.check("note of an image")?;
+        self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note of an image")?;
         remove(LATER).await?;
-        self.driver.note_idle(sum, Some(THEN)).await.check("note of an image that is not there")?;
+        self.driver
+            .image_cache()
+            .needed()?
+            .note_idle(sum, Some(THEN))
+            .await
+            .check("note of an image that is not there")?;
         require("what is not there is not removed", !remove(LATER).await?, ())?;
         let found = self.look_up(&image).await?;
         require("what is not there is not noted", found.is_none(), &found)?;
@@ -59,15 +77,15 @@ impl Trial {
         let fresh = found.as_ref().is_some_and(|found| !found.is_used && found.idle_since.is_none());
         require("a fresh image is neither used nor idle", fresh, &found)?;
         require("an image that nobody noted stays", !remove(LATER).await?, ())?;
-        self.driver.note_idle(sum, Some(LATER)).await.check("note")?;
-        self.driver.note_idle(sum, Some(THEN)).await.check("note again")?;
+        self.driver.image_cache().needed()?.note_idle(sum, Some(LATER)).await.check("note")?;
+        self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note again")?;
         let found = self.look_up(&image).await?;
         let since = found.as_ref().and_then(|found| found.idle_since);
         require("what was noted last is read", since == Some(THEN), &found)?;
         require("one that is young stays", !remove(Timestamp(THEN.0 - 1)).await?, ())?;
         ensure().await.check("image again")?;
         require("whoever asks for an image keeps it", !remove(LATER).await?, ())?;
-        self.driver.note_idle(sum, Some(THEN)).await.check("note once more")?;
+        self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note once more")?;
         require("one that is old goes", remove(THEN).await?, ())?;
         let found = self.look_up(&image).await?;
         require("what was removed is gone", found.is_none(), &found)?;
@@ -75,7 +93,7 @@ impl Trial {
         ensure().await.check("image after its removal")?;
         let opened = source.opened.load(Ordering::SeqCst);
         require("what was removed is sent again", opened == 2, opened)?;
-        self.driver.note_idle(sum, Some(THEN)).await.check("note of the last one")?;
+        self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note of the last one")?;
         require("and goes again", remove(LATER).await?, ())
     }
 }

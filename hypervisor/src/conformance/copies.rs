@@ -5,9 +5,10 @@ use chronova_events::ids::{ImageId, InstanceId};
 use futures::StreamExt as _;
 
 use super::{Checked as _, Outcome, Trial, is_gone, require, violation};
+use crate::capability::Needed as _;
+use crate::capability::storage_cleanup::Leftover;
 use crate::driver::StopMode;
 use crate::guest::{PowerState, Quiesce};
-use crate::leftovers::Leftover;
 
 impl Trial {
     /// Copies of the root disk, of a guest that runs and of one that is off.
@@ -19,26 +20,27 @@ impl Trial {
         driver.stop(instance, StopMode::Hard).await.check("stop before a copy")?;
         self.copy(instance, off).await?;
         self.is(instance, "a copied guest stays off", PowerState::Shutdown).await?;
-        let absent = driver.copy_root(InstanceId::random(), live, Quiesce::No).await;
+        let absent = driver.snapshots().needed()?.copy_root(InstanceId::random(), live, Quiesce::No).await;
         is_gone("copy of an absent guest", &absent)?;
         driver.start(instance).await.check("start after a copy")
     }
 
     async fn copy(&self, instance: InstanceId, copy: ImageId) -> Outcome {
         let driver = &self.driver;
-        let none = driver.read_copy(instance, copy).await;
+        let none = driver.snapshots().needed()?.read_copy(instance, copy).await;
         let none = match none {
             Ok(mut stream) => stream.next().await.is_none_or(|chunk| chunk.is_err()),
             Err(_) => true,
         };
         require("what was not copied is not read", none, copy)?;
-        let made = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy")?;
-        let again = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy again")?;
+        let made = driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy")?;
+        let again =
+            driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy again")?;
         require("a copy is made once", made == again, (made, again))?;
         let left = Leftover::Copy { instance, copy };
-        let listed = driver.leftovers().await.check("leftovers")?;
+        let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
         require("a copy is among what may be left", listed.iter().filter(|one| **one == left).count() == 1, &listed)?;
-        let mut content = driver.read_copy(instance, copy).await.check("read copy")?;
+        let mut content = driver.snapshots().needed()?.read_copy(instance, copy).await.check("read copy")?;
         let (mut size, mut magic) = (0_u64, Vec::<u8>::new());
         while let Some(chunk) = content.next().await {
             let chunk = chunk.map_err(|error| violation("read copy", error))?;
@@ -47,9 +49,9 @@ impl Trial {
         }
         require("all of a copy is read", size == made.size, (size, made))?;
         require("a copy is a qcow2 file", magic == b"QFI\xfb", &magic)?;
-        driver.remove_copy(instance, copy).await.check("copy removal")?;
-        driver.remove_copy(instance, copy).await.check("copy removal again")?;
-        let listed = driver.leftovers().await.check("leftovers")?;
+        driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal")?;
+        driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal again")?;
+        let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
         require("a removed copy is not", !listed.contains(&left), &listed)
     }
 
@@ -57,20 +59,35 @@ impl Trial {
     pub(super) async fn set_aside(&self, instance: InstanceId) -> Outcome {
         let driver = &self.driver;
         driver.stop(instance, StopMode::Hard).await.check("stop before a disk is set aside")?;
-        let disks = driver.disk_files(instance).await.check("disk files")?;
+        let disks = driver.disk_transfer().needed()?.disk_files(instance).await.check("disk files")?;
         let disk = disks.first().ok_or_else(|| violation("a guest has disks", "none"))?;
-        let content = driver.read_disk(instance, disk).await.check("read disk")?;
-        driver.receive_disk(instance, &disk.kept(), content).await.check("set a disk aside")?;
+        let content = driver.disk_transfer().needed()?.read_disk(instance, disk).await.check("read disk")?;
+        driver
+            .disk_transfer()
+            .needed()?
+            .receive_disk(instance, &disk.kept(), content)
+            .await
+            .check("set a disk aside")?;
         let left = Leftover::Kept { instance, suffix: disk.kept().suffix };
-        let listed = driver.leftovers().await.check("leftovers")?;
+        let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
         require("what is set aside is among what may be left", listed.contains(&left), &listed)?;
         for _ in 0..2 {
-            driver.remove_disk(instance, &disk.kept()).await.check("removal of what was set aside")?;
+            driver
+                .disk_transfer()
+                .needed()?
+                .remove_disk(instance, &disk.kept())
+                .await
+                .check("removal of what was set aside")?;
         }
-        let listed = driver.leftovers().await.check("leftovers")?;
+        let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
         require("what is removed is not", !listed.contains(&left), &listed)?;
         // The image that the guest's disk is based on is whole, and is not taken for a torn one.
-        driver.remove_torn_image(&self.fixture.image.checksum).await.check("removal of a torn image")?;
+        driver
+            .storage_cleanup()
+            .needed()?
+            .remove_torn_image(&self.fixture.image.checksum)
+            .await
+            .check("removal of a torn image")?;
         driver.start(instance).await.check("start on a disk that was set aside")
     }
 }

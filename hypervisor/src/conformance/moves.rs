@@ -4,9 +4,10 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 
 use super::{Checked as _, Outcome, Trial, require, violation};
+use crate::capability::Needed as _;
+use crate::capability::disk_transfer::DiskFile;
 use crate::driver::StopMode;
 use crate::guest::{GuestSpec, PowerState, RootDisk};
-use crate::moves::DiskFile;
 
 const ROOT: &str = "_disk";
 
@@ -19,45 +20,52 @@ impl Trial {
         let kept = root.kept();
 
         let torn = stream::iter([Ok(Bytes::from_static(b"torn"))]);
-        let result = driver.receive_disk(instance, &kept, Box::pin(torn)).await;
+        let result = driver.disk_transfer().needed()?.receive_disk(instance, &kept, Box::pin(torn)).await;
         require("a disk that is torn on its way", result.is_err(), &result)?;
-        let content = driver.read_disk(instance, &root).await.check("read disk")?;
-        driver.receive_disk(instance, &kept, content).await.check("set a disk aside")?;
+        let content = driver.disk_transfer().needed()?.read_disk(instance, &root).await.check("read disk")?;
+        driver.disk_transfer().needed()?.receive_disk(instance, &kept, content).await.check("set a disk aside")?;
         let there = self.disk(guest, &kept.suffix).await?;
         require("what is set aside is all of it", there.size == root.size && there.is_kept(), (&there, &root))?;
         self.sizes(guest, &there).await?;
-        let content = driver.read_disk(instance, &there).await.check("read what is set aside")?;
-        driver.receive_disk(instance, &there.unkept(), content).await.check("put a disk back")?;
+        let content =
+            driver.disk_transfer().needed()?.read_disk(instance, &there).await.check("read what is set aside")?;
+        driver
+            .disk_transfer()
+            .needed()?
+            .receive_disk(instance, &there.unkept(), content)
+            .await
+            .check("put a disk back")?;
         for _ in 0..2 {
-            driver.remove_disk(instance, &there).await.check("remove what is set aside")?;
+            driver.disk_transfer().needed()?.remove_disk(instance, &there).await.check("remove what is set aside")?;
         }
-        let all = driver.disk_files(instance).await.check("disk files")?;
+        let all = driver.disk_transfer().needed()?.disk_files(instance).await.check("disk files")?;
         require("it is gone", all.iter().all(|disk| !disk.is_kept()), &all)?;
 
         let boots = self.boot_count(instance).await?;
         let larger = larger(guest);
         for _ in 0..2 {
-            driver.install(&larger, true).await.check("guest over disks that are there")?;
+            driver.disk_transfer().needed()?.install(&larger, true).await.check("guest over disks that are there")?;
             self.is(instance, "it runs", PowerState::Running).await?;
         }
         self.boots(instance, boots + 1).await?;
         let grown = self.disk(guest, ROOT).await?;
         require("its disk is larger", grown.capacity > root.capacity, (&grown, &root))?;
         driver.stop(instance, StopMode::Hard).await.check("stop after growth")?;
-        driver.install(&larger, false).await.check("guest that stays off")?;
+        driver.disk_transfer().needed()?.install(&larger, false).await.check("guest that stays off")?;
         self.is(instance, "it is off", PowerState::Shutdown).await?;
         driver.start(instance).await.check("start after a move")
     }
 
     async fn disk(&self, guest: &GuestSpec, suffix: &str) -> Result<DiskFile, super::Violation> {
-        let all = self.driver.disk_files(guest.instance).await.check("disk files")?;
+        let all = self.driver.disk_transfer().needed()?.disk_files(guest.instance).await.check("disk files")?;
         let found = all.iter().find(|disk| disk.suffix == suffix);
         found.cloned().ok_or_else(|| violation("the guest's disks are listed", format!("{suffix} is not in {all:?}")))
     }
 
     /// As many bytes are read as were announced.
     async fn sizes(&self, guest: &GuestSpec, disk: &DiskFile) -> Outcome {
-        let mut content = self.driver.read_disk(guest.instance, disk).await.check("read disk")?;
+        let mut content =
+            self.driver.disk_transfer().needed()?.read_disk(guest.instance, disk).await.check("read disk")?;
         let mut size = 0;
         while let Some(chunk) = content.next().await {
             size += chunk.map_err(|error| violation("read disk", error))?.len() as u64;

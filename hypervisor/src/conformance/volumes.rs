@@ -4,8 +4,9 @@ use chronova_events::ids::{SnapshotId, VolumeId};
 use futures::StreamExt as _;
 
 use super::{Checked as _, Outcome, Trial, require, violation};
+use crate::capability::Needed as _;
+use crate::capability::volume_store::{PoolVolume, VolumeContent};
 use crate::checksum::Check;
-use crate::volume_store::{PoolVolume, VolumeContent};
 use crate::volumes;
 
 const MIB: u64 = 1 << 20;
@@ -16,22 +17,31 @@ impl Trial {
     /// The image is in the host's cache already.
     pub(super) async fn volumes(&self) -> Outcome {
         let driver = &self.driver;
-        let pool = driver.volume_pool().await.check("volume pool")?;
+        let pool = driver.volume_store().needed()?.volume_pool().await.check("volume pool")?;
         require("the pool has room", pool.capacity > 0 && pool.free > 0, &pool)?;
-        let before = driver.volumes().await.check("volumes")?;
+        let before = driver.volume_store().needed()?.volumes().await.check("volumes")?;
         let (blank, root) = (volumes::volume(VolumeId::random()), volumes::volume(VolumeId::random()));
         let (snapshot, absent) = (volumes::snapshot(SnapshotId::random()), volumes::volume(VolumeId::random()));
         let size = (self.fixture.image.virtual_size / MIB + 64) * MIB;
 
         for _ in 0..2 {
-            driver.create_volume(&blank, 64 * MIB, &VolumeContent::Blank).await.check("blank volume")?;
+            driver
+                .volume_store()
+                .needed()?
+                .create_volume(&blank, 64 * MIB, &VolumeContent::Blank)
+                .await
+                .check("blank volume")?;
         }
         let image = VolumeContent::Image(self.fixture.image.clone());
-        driver.create_volume(&root, size, &image).await.check("volume of an image")?;
+        driver.volume_store().needed()?.create_volume(&root, size, &image).await.check("volume of an image")?;
         let copy = VolumeContent::Copy { of: root.clone(), user: None };
-        driver.create_volume(&snapshot, size, &copy).await.check("copy of a volume")?;
+        driver.volume_store().needed()?.create_volume(&snapshot, size, &copy).await.check("copy of a volume")?;
         let lost = VolumeContent::Copy { of: absent.clone(), user: None };
-        require("a copy of nothing", driver.create_volume(&absent, size, &lost).await.is_err(), &absent)?;
+        require(
+            "a copy of nothing",
+            driver.volume_store().needed()?.create_volume(&absent, size, &lost).await.is_err(),
+            &absent,
+        )?;
         self.kept(&before, &[(&blank, 64 * MIB), (&root, size), (&snapshot, size)]).await?;
 
         let (of_root, of_copy) = (self.content(&root).await?, self.content(&snapshot).await?);
@@ -39,14 +49,23 @@ impl Trial {
         require("an image's volume is not blank", of_root != self.content(&blank).await?, &of_root)?;
 
         for wanted in [128 * MIB, 96 * MIB] {
-            driver.resize_volume(&blank, wanted, None).await.check("a volume grows and never shrinks")?;
+            driver
+                .volume_store()
+                .needed()?
+                .resize_volume(&blank, wanted, None)
+                .await
+                .check("a volume grows and never shrinks")?;
         }
-        require("resizing nothing", driver.resize_volume(&absent, size, None).await.is_err(), &absent)?;
+        require(
+            "resizing nothing",
+            driver.volume_store().needed()?.resize_volume(&absent, size, None).await.is_err(),
+            &absent,
+        )?;
         self.kept(&before, &[(&blank, 128 * MIB), (&root, size), (&snapshot, size)]).await?;
 
         for _ in 0..2 {
             for name in [&blank, &root, &snapshot, &absent] {
-                driver.delete_volume(name).await.check("deleting a volume, or none")?;
+                driver.volume_store().needed()?.delete_volume(name).await.check("deleting a volume, or none")?;
             }
         }
         self.kept(&before, &[]).await
@@ -56,14 +75,15 @@ impl Trial {
         let mut wanted = before.to_vec();
         wanted.extend(ours.iter().map(|(name, size)| PoolVolume { name: (*name).clone(), size: *size }));
         wanted.sort();
-        let mut now = self.driver.volumes().await.check("volumes")?;
+        let mut now = self.driver.volume_store().needed()?.volumes().await.check("volumes")?;
         now.sort();
         require("the pool holds what was made", now == wanted, (&now, &wanted))
     }
 
     /// Length and checksum of what a guest would read.
     async fn content(&self, name: &str) -> Result<(u64, String), super::Violation> {
-        let mut stream = self.driver.read_volume(name, None).await.check("reading a volume")?;
+        let mut stream =
+            self.driver.volume_store().needed()?.read_volume(name, None).await.check("reading a volume")?;
         let (mut length, mut check) = (0, Check::new(MD5));
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|error| violation("reading a volume", error))?;

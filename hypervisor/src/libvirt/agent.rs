@@ -13,9 +13,10 @@ use virt::domain::Domain;
 use virt::error::{Error, ErrorNumber};
 use virt_sys as sys;
 
+use super::domain;
 use super::error::{number, translate};
-use super::{LibvirtDriver, domain};
-use crate::agent::GuestAgent;
+use super::host::LibvirtDriver;
+use crate::capability::GuestAgent;
 use crate::driver::{DriverError, DriverResult};
 
 const FREEZE: &str = "quiesce";

@@ -18,9 +18,10 @@ use virt::storage_pool::StoragePool;
 use virt_sys as sys;
 
 use super::error::{Context, found};
-use super::{LibvirtDriver, pool};
+use super::host::LibvirtDriver;
+use super::pool;
+use crate::capability::image_cache::{self, CachedImage, ImageCache};
 use crate::driver::DriverResult;
-use crate::image_cache::{self, CachedImage, ImageCache};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 

@@ -19,8 +19,9 @@ use virt_sys as sys;
 
 use super::connection::Line;
 use super::error::Context;
-use super::{LibvirtDriver, domain};
-use crate::console::{ConsoleAddress, Consoles, Screen, SerialLine};
+use super::host::LibvirtDriver;
+use super::{domain, migration_plan};
+use crate::capability::consoles::{ConsoleAddress, Consoles, Screen, SerialLine};
 use crate::driver::{Driver as _, DriverError, DriverResult};
 
 const SCREEN: &str = "console address";
@@ -44,6 +45,17 @@ impl Consoles for LibvirtDriver {
     async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {
         let (link, session) = (std::sync::Arc::clone(&self.link), self.link.connect().await?);
         self.questions.run(SERIAL, self.options.call_deadline, move || take(link.line(&session)?, instance)).await
+    }
+
+    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
+        self.ask("console log", move |connect, options| {
+            domain::console(connect, options, instance, max_bytes).map(Bytes::from)
+        })
+        .await
+    }
+
+    fn remote_address(&self) -> Option<String> {
+        migration_plan::host_of(&self.uri)
     }
 }
 

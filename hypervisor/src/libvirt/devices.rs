@@ -1,15 +1,19 @@
 //! Where a guest finds its interfaces and disks. Source: nova `virt/libvirt/driver.py`, `_prepare_device_bus`.
 
+use async_trait::async_trait;
+use chronova_events::ids::InstanceId;
 use roxmltree::{Document, Node};
 use virt::domain::Domain;
 
 use super::error::Context;
-use crate::device::{DeviceKind, GuestDevice};
+use super::host::LibvirtDriver;
+use crate::capability::DeviceLocations;
+use crate::capability::device_locations::{DeviceKind, GuestDevice};
 use crate::driver::{DriverError, DriverResult};
 
 const CALL: &str = "devices";
 
-pub(super) fn all(domain: &Domain) -> DriverResult<Vec<GuestDevice>> {
+fn all(domain: &Domain) -> DriverResult<Vec<GuestDevice>> {
     let xml = domain.xml_desc(0).during(CALL)?;
     read(&xml)
         .map_err(|error| DriverError::Failed { call: CALL, message: format!("the domain cannot be read: {error}") })
@@ -55,6 +59,13 @@ fn child<'a, 'input>(device: Node<'a, 'input>, element: &str) -> Option<Node<'a,
 
 fn part<'a>(device: Node<'a, '_>, element: &str, attribute: &str) -> Option<&'a str> {
     child(device, element)?.attribute(attribute)
+}
+
+#[async_trait]
+impl DeviceLocations for LibvirtDriver {
+    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
+        self.ask("devices", move |connect, _| all(&super::domain::require(connect, instance)?)).await
+    }
 }
 
 #[cfg(test)]

@@ -114,8 +114,8 @@ pub(super) fn spawn(
     raise(Site::new(connect, options), facts, guest, true)
 }
 
-/// Another definition for a guest, its disks first; see [`crate::driver::Driver::reshape`].
-pub(super) fn reshape(
+/// Another definition for a guest, its disks first; see [`crate::driver::Driver::redefine`].
+pub(super) fn redefine(
     connect: &Connect,
     options: &LibvirtOptions,
     facts: &HostFacts,

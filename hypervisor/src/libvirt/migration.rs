@@ -11,8 +11,8 @@ use virt::error::{Error, ErrorNumber};
 use virt_sys as sys;
 
 use super::error::{Context, number, translate};
+use crate::capability::live_migration::{GuestPresence, MigrationData, MigrationProgress};
 use crate::driver::{DriverError, DriverResult};
-use crate::live::{Luggage, Presence, Progress};
 
 const CALL: &str = "live migration";
 
@@ -28,29 +28,31 @@ fn state(domain: &Domain) -> Result<(u32, u32), Error> {
 }
 
 /// How the guest is, and whether it runs elsewhere while the rest of its memory follows.
-pub(super) fn presence(domain: &Domain) -> Result<(Presence, bool), Error> {
+pub(super) fn presence(domain: &Domain) -> Result<(GuestPresence, bool), Error> {
     let (state, reason) = state(domain)?;
     Ok(match (state, reason) {
         (sys::VIR_DOMAIN_RUNNING, sys::VIR_DOMAIN_RUNNING_POSTCOPY_FAILED)
-        | (sys::VIR_DOMAIN_PAUSED, sys::VIR_DOMAIN_PAUSED_POSTCOPY_FAILED) => (Presence::Torn, false),
-        (sys::VIR_DOMAIN_PAUSED, sys::VIR_DOMAIN_PAUSED_POSTCOPY) => (Presence::Arriving, true),
+        | (sys::VIR_DOMAIN_PAUSED, sys::VIR_DOMAIN_PAUSED_POSTCOPY_FAILED) => (GuestPresence::Torn, false),
+        (sys::VIR_DOMAIN_PAUSED, sys::VIR_DOMAIN_PAUSED_POSTCOPY) => (GuestPresence::Arriving, true),
         (sys::VIR_DOMAIN_PAUSED, sys::VIR_DOMAIN_PAUSED_MIGRATION | sys::VIR_DOMAIN_PAUSED_STARTING_UP) => {
-            (Presence::Arriving, false)
+            (GuestPresence::Arriving, false)
         }
-        (sys::VIR_DOMAIN_RUNNING | sys::VIR_DOMAIN_BLOCKED | sys::VIR_DOMAIN_SHUTDOWN, _) => (Presence::Running, false),
-        (sys::VIR_DOMAIN_PAUSED | sys::VIR_DOMAIN_PMSUSPENDED, _) => (Presence::Paused, false),
-        (sys::VIR_DOMAIN_SHUTOFF, sys::VIR_DOMAIN_SHUTOFF_MIGRATED) => (Presence::Left, false),
-        _ => (Presence::Off, false),
+        (sys::VIR_DOMAIN_RUNNING | sys::VIR_DOMAIN_BLOCKED | sys::VIR_DOMAIN_SHUTDOWN, _) => {
+            (GuestPresence::Running, false)
+        }
+        (sys::VIR_DOMAIN_PAUSED | sys::VIR_DOMAIN_PMSUSPENDED, _) => (GuestPresence::Paused, false),
+        (sys::VIR_DOMAIN_SHUTOFF, sys::VIR_DOMAIN_SHUTOFF_MIGRATED) => (GuestPresence::Left, false),
+        _ => (GuestPresence::Off, false),
     })
 }
 
-/// Whether all of the guest is here: a journey that was refused has not begun.
+/// Whether all of the guest is here: a migration that was refused has not begun.
 pub(super) fn is_whole(domain: &Domain) -> Result<bool, Error> {
-    Ok(matches!(presence(domain)?, (Presence::Running | Presence::Paused, false)))
+    Ok(matches!(presence(domain)?, (GuestPresence::Running | GuestPresence::Paused, false)))
 }
 
 /// How far the guest is on its way from here; `None` where it is not.
-pub(super) fn departing(domain: &Domain) -> Result<Option<Progress>, Error> {
+pub(super) fn departing(domain: &Domain) -> Result<Option<MigrationProgress>, Error> {
     let (mut kind, mut list, mut count) = (0, ptr::null_mut(), 0);
     // SAFETY: the domain is alive, and the three places that the call writes to live until it returns.
     let got = unsafe { sys::virDomainGetJobStats(domain.as_ptr(), &raw mut kind, &raw mut list, &raw mut count, 0) };
@@ -62,7 +64,7 @@ pub(super) fn departing(domain: &Domain) -> Result<Option<Progress>, Error> {
             _ => Err(error),
         };
     }
-    let (mut progress, mut leaves) = (Progress::default(), false);
+    let (mut progress, mut leaves) = (MigrationProgress::default(), false);
     // SAFETY: libvirt says that the list, where there is one, has `count` elements, and they live until they are freed.
     let params = match list.is_null() {
         true => &[][..],
@@ -87,7 +89,7 @@ pub(super) fn departing(domain: &Domain) -> Result<Option<Progress>, Error> {
     Ok((leaves && kind != sys::VIR_DOMAIN_JOB_NONE.cast_signed()).then_some(progress))
 }
 
-fn place<'a>(progress: &'a mut Progress, name: &CStr) -> Option<&'a mut u64> {
+fn place<'a>(progress: &'a mut MigrationProgress, name: &CStr) -> Option<&'a mut u64> {
     [
         (sys::VIR_DOMAIN_JOB_MEMORY_TOTAL, &mut progress.memory_total),
         (sys::VIR_DOMAIN_JOB_MEMORY_PROCESSED, &mut progress.memory_processed),
@@ -100,7 +102,7 @@ fn place<'a>(progress: &'a mut Progress, name: &CStr) -> Option<&'a mut u64> {
     .find_map(|(known, place)| (known == name).then_some(place))
 }
 
-/// Calls the journey off; none under way is success.
+/// Aborts the migration; none under way is success.
 pub(super) fn abort(domain: &Domain) -> DriverResult<()> {
     if departing(domain).during(CALL)?.is_none() {
         return Ok(());
@@ -133,8 +135,12 @@ fn text(value: &str) -> DriverResult<CString> {
 /// Why this host's hypervisor cannot give the guest the processor that it has; libvirt names what is missing.
 ///
 /// Compared with what the hypervisor can present, which under emulation is more than the host has.
-pub(super) fn compare_cpu(connect: &Connect, luggage: &Luggage, cpu: &str) -> DriverResult<Option<String>> {
-    let (arch, kind, cpu) = (text(&luggage.arch)?, text(&luggage.virt_type)?, text(cpu)?);
+pub(super) fn compare_cpu(
+    connect: &Connect,
+    migration_data: &MigrationData,
+    cpu: &str,
+) -> DriverResult<Option<String>> {
+    let (arch, kind, cpu) = (text(&migration_data.arch)?, text(&migration_data.virt_type)?, text(cpu)?);
     let flags = sys::VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE;
     // SAFETY: the connection is alive, the texts end with a zero and outlive the call; emulator and machine may be null.
     let fits = unsafe {

@@ -1,9 +1,12 @@
 //! A host's connection that ends under what is asked on it; what a host tells of its interfaces.
 
 #![allow(clippy::unwrap_used)]
-use super::*;
-use crate::live::LiveMoves as _;
-use std::sync::mpsc;
+use super::host::{LibvirtDriver, QUESTIONERS};
+use crate::capability::live_migration::LiveMigration as _;
+use crate::driver::{Driver as _, DriverError};
+use crate::options::LibvirtOptions;
+use std::sync::{Arc, Mutex, mpsc};
+use virt::connect::Connect;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_hangs_ends_with_the_connection_and_the_next_ones_find_threads() {

@@ -25,12 +25,13 @@ use virt::stream::Stream;
 use virt_sys as sys;
 
 use super::error::{Context, translate};
+use super::host::LibvirtDriver;
 use super::images::format_name;
-use super::{LibvirtDriver, domain, pool};
+use super::{domain, pool};
+use crate::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use crate::driver::{ByteStream, DriverError, DriverResult};
 use crate::guest::ImageRef;
 use crate::options::LibvirtOptions;
-use crate::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use crate::volumes;
 use crate::xml::Element;
 

@@ -7,7 +7,7 @@ use chronova_events::ids::InstanceId;
 use super::SimHost;
 use super::faults::Call;
 use super::machine::{Machine, not_running};
-use crate::agent::GuestAgent;
+use crate::capability::GuestAgent;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::PowerState;
 

@@ -12,9 +12,9 @@ use super::faults::Call;
 use super::fleet::SimFleet;
 use super::journal::Change;
 use super::machine::Machine;
+use crate::capability::image_cache::{CachedImage, ImageCache};
 use crate::driver::DriverResult;
 use crate::guest::{GuestSpec, ImageRef};
-use crate::image_cache::{CachedImage, ImageCache};
 
 /// The disks that are based on images, by what follows the guest's id in their names.
 pub(super) const ROOT: &str = "_disk";

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::SimHost;
 use super::faults::Call;
 use super::machine::{Machine, not_running};
-use crate::console::{ConsoleAddress, Consoles, Screen, SerialLine};
+use crate::capability::consoles::{ConsoleAddress, Consoles, Screen, SerialLine};
 use crate::driver::DriverResult;
 
 /// Chunks of input that may wait.
@@ -26,6 +26,14 @@ impl Consoles for SimHost {
         let (input, typed) = mpsc::channel::<Bytes>(DEPTH);
         let echo = stream::unfold(typed, |mut typed| async move { typed.recv().await.map(|said| (Ok(said), typed)) });
         Ok(SerialLine { input, output: Box::pin(stream::once(async move { Ok(greeting) }).chain(echo)) })
+    }
+
+    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
+        self.perform(Call::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
+    }
+
+    fn remote_address(&self) -> Option<String> {
+        None
     }
 }
 

@@ -4,7 +4,7 @@ use chronova_events::ids::InstanceId;
 
 use super::journal::Change;
 use super::machine::{Machine, not_running};
-use crate::device::{DeviceKind, GuestDevice};
+use crate::capability::device_locations::{DeviceKind, GuestDevice};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{Diagnostics, DiskCounters, Nic, NicCounters};
 

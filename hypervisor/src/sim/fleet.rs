@@ -12,7 +12,7 @@ use chronova_events::ids::{ImageId, InstanceId};
 use super::SimHost;
 use super::faults::{Call, Effect, FaultPlan};
 use super::journal::{Journal, JournalError};
-use super::live::Travel;
+use super::live_migration::Travel;
 use super::machine::{Machine, SimGuest};
 use super::uri::SimUri;
 use super::volumes::Pool;

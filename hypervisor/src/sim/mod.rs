@@ -12,15 +12,16 @@ mod agent;
 mod cached;
 mod console;
 mod devices;
+mod disk_transfer;
 mod faults;
 mod fleet;
 mod journal;
-mod leftovers;
-mod live;
+mod live_migration;
 mod machine;
-mod moves;
+mod parts;
 mod qcow2;
 mod resident;
+mod storage_cleanup;
 mod surroundings;
 mod uri;
 mod volumes;
@@ -29,7 +30,7 @@ mod work;
 pub use faults::{Call, Effect, FaultPlan, FaultRule, When};
 pub use fleet::SimFleet;
 pub use journal::JournalError;
-pub use live::Trespass;
+pub use live_migration::Trespass;
 pub use machine::SimGuest;
 pub use uri::{SimUri, SimUriError};
 
@@ -40,18 +41,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{ImageId, InstanceId, NetworkId};
+use chronova_events::ids::InstanceId;
 use futures::{StreamExt as _, stream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
 use self::machine::Machine;
-use crate::device::GuestDevice;
-use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
-use crate::guest::{
-    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
-    Quiesce, Renew, VolumeDisk,
+use crate::capability::{
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
+    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
+    VolumeStore, offers,
 };
+use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
+use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
 
 /// How many seconds a lost reply claims to have waited.
 const LOST_AFTER: u64 = 60;
@@ -162,29 +164,9 @@ impl Driver for SimHost {
         self.echo(|machine| machine.place_image(image, content.clone()))
     }
 
-    async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
-        self.perform(Call::EnsureNetwork, |machine| machine.keep_network(network.network)).await
-    }
-
-    async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
-        self.perform(Call::RemoveNetwork, |machine| machine.drop_network(network)).await
-    }
-
-    async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
-        self.perform(Call::EnsureFilter, |machine| machine.keep_filter(filter)).await
-    }
-
-    async fn remove_filter(&self, name: &str) -> DriverResult<()> {
-        self.perform(Call::RemoveFilter, |machine| machine.drop_filter(name)).await
-    }
-
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
         self.fleet.touch(self.index, Call::Spawn, guest.instance, true);
         self.perform(Call::Spawn, |machine| machine.spawn(guest)).await
-    }
-
-    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
-        self.perform(Call::Reshape, |machine| machine.reshape(guest, renew)).await
     }
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
@@ -222,94 +204,12 @@ impl Driver for SimHost {
         self.perform(Call::RebootHard, |machine| machine.reboot(instance)).await
     }
 
-    async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Pause, |machine| machine.pause(instance)).await
-    }
-
-    async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Unpause, |machine| machine.unpause(instance)).await
-    }
-
-    async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Suspend, |machine| machine.suspend(instance)).await
-    }
-
-    async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Resume, |machine| machine.resume(instance)).await
-    }
-
-    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, _: &[(String, String)]) -> DriverResult<()> {
-        self.perform(Call::AttachNic, |machine| machine.attach_nic(instance, nic)).await
-    }
-
-    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
-        self.perform(Call::DetachNic, |machine| machine.detach_nic(instance, mac)).await
-    }
-
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         self.perform(Call::Guest, |machine| machine.status(instance)).await
     }
 
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
         self.perform(Call::Guests, |machine| Ok(machine.statuses())).await
-    }
-
-    async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
-        self.perform(Call::Orphans, |machine| Ok(machine.orphans())).await
-    }
-
-    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
-        self.perform(Call::CopyRoot, |machine| {
-            machine.copy_root(instance, copy, quiesce)?;
-            Ok(DiskCopy { size: machine.copied(instance, copy)?.len() as u64 })
-        })
-        .await
-    }
-
-    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
-        let content = self.perform(Call::ReadCopy, |machine| machine.copied(instance, copy)).await?;
-        let chunks: Vec<_> = content.chunks(64 * 1024).map(|chunk| Ok(content.slice_ref(chunk))).collect();
-        Ok(Box::pin(stream::iter(chunks)))
-    }
-
-    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
-        self.perform(Call::RemoveCopy, |machine| machine.remove_copy(instance, copy)).await
-    }
-
-    async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Interrupt, |machine| machine.interrupt(instance)).await
-    }
-
-    async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
-        self.perform(Call::Diagnostics, |machine| machine.diagnostics(instance)).await
-    }
-
-    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
-        self.perform(Call::AttachDisk, |machine| machine.attach_disk(instance, &disk.serial)).await
-    }
-
-    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
-        self.perform(Call::DetachDisk, |machine| machine.detach_disk(instance, serial)).await
-    }
-
-    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
-        self.perform(Call::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
-    }
-
-    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
-        self.perform(Call::Disks, |machine| machine.disks(instance)).await
-    }
-
-    async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
-        self.perform(Call::Nics, |machine| machine.nics(instance)).await
-    }
-
-    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
-        self.perform(Call::Devices, |machine| machine.devices(instance)).await
-    }
-
-    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
-        self.perform(Call::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
     }
 
     fn watch(&self) -> SignalStream {
@@ -325,6 +225,25 @@ impl Driver for SimHost {
                 Err(RecvError::Closed) => None,
             }
         }))
+    }
+
+    offers! {
+        consoles: Consoles,
+        device_locations: DeviceLocations,
+        disk_transfer: DiskTransfer,
+        guest_agent: GuestAgent,
+        image_cache: ImageCache,
+        interfaces: InterfaceAttachment,
+        live_migration: LiveMigration,
+        networks: VirtualNetworks,
+        redefinition: Redefinition,
+        shared_storage: SharedStorage,
+        snapshots: DiskSnapshots,
+        storage_cleanup: StorageCleanup,
+        suspension: Suspension,
+        troubleshooting: Troubleshooting,
+        volume_attachment: VolumeAttachment,
+        volume_store: VolumeStore,
     }
 }
 

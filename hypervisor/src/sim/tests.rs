@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::conformance::{self, Fixture};
-use crate::guest::{PowerState, SubnetSpec};
+use crate::guest::{NetworkSpec, PowerState, SubnetSpec, VolumeDisk};
 use crate::pinning::Pinning;
 use chronova_events::ids::{ImageId, NetworkId};
 use std::io::Write as _;
@@ -73,17 +73,17 @@ async fn a_guest_may_keep_a_disk_and_its_disks_outlive_the_process() {
         let fleet = open();
         let driver = fleet.drivers().remove(0);
         driver.spawn(&GuestSpec { volumes: vec![volume("root")], ..guest(1) }).await.unwrap();
-        driver.attach_disk(instance, &volume("more")).await.unwrap();
+        driver.volume_attachment().unwrap().attach_disk(instance, &volume("more")).await.unwrap();
         fleet.set_clings(0, instance, true).unwrap();
-        let kept = driver.detach_disk(instance, "more").await;
+        let kept = driver.volume_attachment().unwrap().detach_disk(instance, "more").await;
         assert!(matches!(kept, Err(DriverError::Failed { .. })), "{kept:?}");
     }
     let fleet = open();
     assert_eq!(fleet.disks(), [(instance, "more".to_owned()), (instance, "root".to_owned())]);
     let driver = fleet.drivers().remove(0);
     driver.stop(instance, StopMode::Hard).await.unwrap();
-    driver.detach_disk(instance, "more").await.unwrap();
-    assert_eq!(driver.disks(instance).await.unwrap(), ["root"]);
+    driver.volume_attachment().unwrap().detach_disk(instance, "more").await.unwrap();
+    assert_eq!(driver.volume_attachment().unwrap().disks(instance).await.unwrap(), ["root"]);
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn a_torn_spawn_leaves_an_orphan_that_destroy_removes() {
     let fleet = fleet("sim://1?fail=spawn:tear-n1");
     let driver = &fleet.drivers()[0];
     assert!(driver.spawn(&guest(1)).await.is_err());
-    assert_eq!(driver.orphans().await.unwrap(), vec![guest(1).instance]);
+    assert_eq!(driver.storage_cleanup().unwrap().orphans().await.unwrap(), vec![guest(1).instance]);
     driver.destroy(guest(1).instance).await.unwrap();
     assert!(fleet.leaks().is_empty());
 }

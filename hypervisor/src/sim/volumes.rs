@@ -11,8 +11,8 @@ use super::SimHost;
 use super::faults::Call;
 use super::journal::Change;
 use super::machine::Machine;
+use crate::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use crate::driver::{ByteStream, DriverError, DriverResult};
-use crate::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 
 const GIB: u64 = 1 << 30;
 /// As much of a volume can be read as its text needs: the rest would be zeros.

@@ -13,7 +13,7 @@ use crate::guest::{GuestSpec, Quiesce, Renew};
 
 impl Machine {
     /// Off, another definition, on.
-    pub(super) fn reshape(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
+    pub(super) fn redefine(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
         let instance = spec.instance;
         if !self.guests.contains_key(&instance) {
             self.spawn(spec)?;

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use chronova_actors::runtime::RuntimeOptions;
 use chronova_events::store::sqlite::SqliteOptions;
-use chronova_hypervisor::connect::DriverOptions;
+use chronova_hypervisor::backend::DriverOptions;
 use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
 use chronova_projections::history::HistoryOptions;
 use chronova_web::compute::ComputeConfig;

@@ -11,7 +11,7 @@ use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteStore;
-use chronova_hypervisor::connect::DriverOptions;
+use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::Works;
 use chronova_web::App;
@@ -143,7 +143,7 @@ fn threads() -> usize {
 fn drivers(config: &Config, options: &DriverOptions) -> Result<Vec<Arc<dyn Driver>>> {
     let mut all = Vec::new();
     for uri in &config.chronova.hypervisors.0 {
-        all.extend(chronova_hypervisor::connect::open(uri, options).context("[chronova] hypervisors")?);
+        all.extend(chronova_hypervisor::backend::open(uri, options).context("[chronova] hypervisors")?);
     }
     Ok(all)
 }

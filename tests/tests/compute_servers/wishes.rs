@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use chronova_events::ids::{ImageId, InstanceId};
+use chronova_hypervisor::capability::live_migration::MigrationPlan;
 use chronova_hypervisor::driver::StopMode;
-use chronova_hypervisor::live::Journey;
 use chronova_tests::compute_api::{ADMIN, Answer, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
 use chronova_web::compute::{Compute, ComputeConfig};
@@ -244,7 +244,7 @@ async fn guests_are_given_time_to_power_off() {
 /// `[libvirt] live_migration_...`: what an operator permits is how guests travel.
 #[actix_rt::test]
 async fn guests_travel_as_the_operator_permits() {
-    let journey = async |change: &dyn Fn(&mut World)| -> (Option<Journey>, String) {
+    let journey = async |change: &dyn Fn(&mut World)| -> (Option<MigrationPlan>, String) {
         let mut world = World::new(2);
         change(&mut world);
         let api = Api::start_of(world, "", None).await;
@@ -252,7 +252,7 @@ async fn guests_travel_as_the_operator_permits() {
         let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
         assert_eq!(act(&api, &id, "2.34", live).await.status, 202);
         let fault = api.life.fault(id.parse().unwrap());
-        let journey = api.world.brakes.journeys().pop();
+        let journey = api.world.brakes.migration_plans().pop();
         ends_well(api).await;
         (journey, fault)
     };
@@ -343,7 +343,7 @@ async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
         let fault = api.life.fault(id.parse().unwrap());
         let told = format!("Migration pre-check error: host {}: it has libvirt 4.3.0.", api.world.fleet.hostname(at));
         assert_eq!(fault.contains(&told), !goes, "{old:?} {tls}: {fault}");
-        assert_eq!(api.world.brakes.journeys().len(), usize::from(goes), "it did not set out");
+        assert_eq!(api.world.brakes.migration_plans().len(), usize::from(goes), "it did not set out");
         if !goes {
             // The server is well and shows no fault.
             let path = format!("/servers/{id}/os-instance-actions");

@@ -9,10 +9,10 @@ use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
+use chronova_hypervisor::capability::disk_transfer::DiskFile;
 use chronova_hypervisor::conformance::pretended_image;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::{GuestSpec, ImageRef, RootDisk};
-use chronova_hypervisor::moves::DiskFile;
 use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
 use chronova_tests::process_harness::{Case, prove, swept};
@@ -96,11 +96,11 @@ async fn an_image_goes_when_it_is_unused_and_old() {
     rounds(&world, &life, 3).await;
     assert!(has(&world, 0, sum));
     assert_eq!(world.fleet.idle_images(0), noted, "the time runs from the first note");
-    driver.note_idle(sum, Some(ago(23))).await.unwrap();
+    driver.image_cache().unwrap().note_idle(sum, Some(ago(23))).await.unwrap();
     rounds(&world, &life, 3).await;
     assert!(has(&world, 0, sum));
     // Somebody asked for it: the time begins anew.
-    driver.note_idle(sum, Some(ago(25))).await.unwrap();
+    driver.image_cache().unwrap().note_idle(sum, Some(ago(25))).await.unwrap();
     life.until(|_| !has(&world, 0, sum)).await;
     assert!(world.fleet.idle_images(0).is_empty());
     life.stop().await;
@@ -113,7 +113,7 @@ async fn the_next_control_plane_knows_since_when_an_image_is_unused() {
     let world = world(1, Duration::from_hours(24));
     let driver = world.fleet.drivers().remove(0);
     let image = put_image(driver.as_ref()).await;
-    driver.note_idle(&image.checksum, Some(ago(25))).await.unwrap();
+    driver.image_cache().unwrap().note_idle(&image.checksum, Some(ago(25))).await.unwrap();
     let life = living(&world).await;
     life.until(|_| !has(&world, 0, &image.checksum)).await;
     life.stop().await;
@@ -131,7 +131,7 @@ async fn what_is_not_to_be_removed_is_not_looked_for() {
         let life = living(&world).await;
         let driver = world.fleet.drivers().remove(0);
         let image = put_image(driver.as_ref()).await;
-        driver.note_idle(&image.checksum, Some(ago(1000))).await.unwrap();
+        driver.image_cache().unwrap().note_idle(&image.checksum, Some(ago(1000))).await.unwrap();
         let compared = world.fleet.calls(Call::Leftovers) + 2;
         life.until(|_| world.fleet.calls(Call::Leftovers) >= compared).await;
         assert!(has(&world, 0, &image.checksum));
@@ -190,13 +190,13 @@ async fn the_image_below_a_disk_that_is_not_in_the_log_stays() {
         assert!(has(&world, 0, &image.checksum), "{what}");
     };
     stays("a guest").await;
-    let content = driver.read_disk(STRANGER, &disk).await.unwrap();
-    driver.receive_disk(STRANGER, &disk.kept(), content).await.unwrap();
+    let content = driver.disk_transfer().unwrap().read_disk(STRANGER, &disk).await.unwrap();
+    driver.disk_transfer().unwrap().receive_disk(STRANGER, &disk.kept(), content).await.unwrap();
     driver.stop(STRANGER, chronova_hypervisor::driver::StopMode::Hard).await.unwrap();
     stays("a guest that is off").await;
-    driver.forget(STRANGER).await.unwrap();
+    driver.shared_storage().unwrap().undefine(STRANGER).await.unwrap();
     stays("a disk set aside, without a guest").await;
-    driver.remove_disk(STRANGER, &disk.kept()).await.unwrap();
+    driver.disk_transfer().unwrap().remove_disk(STRANGER, &disk.kept()).await.unwrap();
     life.until(|_| !has(&world, 0, &image.checksum)).await;
     life.stop().await;
 }
@@ -393,7 +393,7 @@ async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
         world.fleet.revive_host(0, true).unwrap();
         life.hosts_up(1).await;
         assert_eq!(reserved(&life), (100, 2));
-        driver.note_idle(&image.checksum, Some(ago(25))).await.unwrap();
+        driver.image_cache().unwrap().note_idle(&image.checksum, Some(ago(25))).await.unwrap();
         match removes {
             true => assert!(life.until(|_| reserved(&life) == (100, 1)).await),
             false => {

@@ -2,9 +2,9 @@
 
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Rotation;
+use chronova_hypervisor::capability::disk_transfer::DiskFile;
+use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::driver::Driver;
-use chronova_hypervisor::leftovers::Leftover;
-use chronova_hypervisor::moves::DiskFile;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
@@ -137,8 +137,8 @@ fn set_aside() -> DiskFile {
 
 async fn put(driver: &dyn Driver, instance: InstanceId) {
     let disk = DiskFile { suffix: "_disk".to_owned(), ..set_aside() };
-    let content = driver.read_disk(subject(), &disk).await.unwrap();
-    driver.receive_disk(instance, &set_aside(), content).await.unwrap();
+    let content = driver.disk_transfer().unwrap().read_disk(subject(), &disk).await.unwrap();
+    driver.disk_transfer().unwrap().receive_disk(instance, &set_aside(), content).await.unwrap();
 }
 
 #[actix_rt::test]
@@ -152,8 +152,8 @@ async fn a_disk_set_aside_that_no_move_comes_back_to_goes() {
     put(driver.as_ref(), stranger).await;
     compared(&world, &life, 2).await;
     let left = Leftover::Kept { instance: stranger, suffix: set_aside().suffix };
-    assert_eq!(driver.leftovers().await.unwrap(), [left]);
-    driver.remove_disk(stranger, &set_aside()).await.unwrap();
+    assert_eq!(driver.storage_cleanup().unwrap().leftovers().await.unwrap(), [left]);
+    driver.disk_transfer().unwrap().remove_disk(stranger, &set_aside()).await.unwrap();
     life.stop().await;
     world.check().await;
 }

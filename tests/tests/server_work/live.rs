@@ -19,14 +19,14 @@ struct Scene {
 impl Scene {
     /// The guest is across, and nobody has heard of it yet when these hosts die.
     async fn lose_after_the_switch_over(&self, hosts: &[usize]) {
-        self.world.brakes.hold("standing");
-        self.world.brakes.reached("standing").await;
+        self.world.brakes.hold("migration_state");
+        self.world.brakes.reached("migration_state").await;
         self.world.fleet.hold_travellers(false);
         assert!(self.world.fleet.travellers().is_empty());
         for host in hosts {
             self.world.fleet.kill_host(*host);
         }
-        self.world.brakes.release("standing");
+        self.world.brakes.release("migration_state");
     }
 
     async fn of(world: World) -> Self {
@@ -350,13 +350,13 @@ async fn a_delete_finds_the_guest_wherever_it_is() {
         world.fleet.share_storage(shared);
         let scene = Scene::sent(world).await;
         let (source, target) = scene.ends();
-        scene.world.brakes.hold("standing");
-        scene.world.brakes.reached("standing").await;
+        scene.world.brakes.hold("migration_state");
+        scene.world.brakes.reached("migration_state").await;
         scene.world.fleet.hold_travellers(false);
         assert!(scene.world.fleet.travellers().is_empty());
-        let silent = FaultPlan::default().with(Call::Standing, When::Always, Effect::Refuse);
+        let silent = FaultPlan::default().with(Call::MigrationState, When::Always, Effect::Refuse);
         scene.world.fleet.set_faults(source, silent);
-        scene.world.brakes.release("standing");
+        scene.world.brakes.release("migration_state");
         scene.life.delete(scene.id).await.unwrap();
         scene.life.settled().await;
         assert!(scene.life.instance_now(scene.id).alive().is_none());
@@ -411,7 +411,7 @@ async fn the_control_plane_may_be_away_meanwhile() {
 async fn an_answer_that_is_lost_changes_nothing() {
     let scene = Scene::of(World::new(2)).await;
     let home = scene.home();
-    scene.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Depart, When::Always, Effect::LoseReply));
+    scene.world.fleet.set_all_faults(&FaultPlan::default().with(Call::StartMigration, When::Always, Effect::LoseReply));
     scene.life.live_migrate(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_ne!(scene.home(), home);

@@ -11,7 +11,7 @@ use chronova_actors::instance::InstanceReject;
 use chronova_events::console::ConsoleAuthorized;
 use chronova_events::envelope::Timestamp;
 use chronova_events::instance::{Ongoing, Phase};
-use chronova_hypervisor::console::{ConsoleAddress, Screen};
+use chronova_hypervisor::capability::consoles::{ConsoleAddress, Screen};
 use chronova_hypervisor::driver::{DriverError, DriverResult};
 use chronova_hypervisor::guest::PowerState;
 use serde_json::{Value, json};
@@ -151,7 +151,7 @@ async fn address(host: &HostReadings, found: &Found, protocol: &str) -> DriverRe
                 let message = "the guest is not running".to_owned();
                 return Err(DriverError::Failed { call: "serial console", message });
             }
-            let address = host.remote_address().unwrap_or_else(|| "127.0.0.1".to_owned());
+            let address = host.remote_address()?.unwrap_or_else(|| "127.0.0.1".to_owned());
             return Ok(ConsoleAddress { host: address, port: 0, tls_port: None });
         }
     };

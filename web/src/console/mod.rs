@@ -26,7 +26,7 @@ use actix_web::http::header::HeaderMap;
 use actix_web::{HttpRequest, HttpResponse, web};
 use chronova_actors::hosts::readings::HostReadings;
 use chronova_events::console::ConsoleAuthorized;
-use chronova_hypervisor::console::{ConsoleAddress, Screen, SerialLine};
+use chronova_hypervisor::capability::consoles::{ConsoleAddress, Screen, SerialLine};
 use chronova_hypervisor::driver::DriverError;
 use thiserror::Error;
 use tokio::net::TcpStream;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix_web::web;
 use bytes::Bytes;
-use chronova_hypervisor::console::SerialLine;
+use chronova_hypervisor::capability::consoles::SerialLine;
 use futures::stream::LocalBoxStream;
 use futures::{StreamExt as _, stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -1,7 +1,7 @@
 //! What stands around volumes: zones, services, pools, extensions, and the collections that are always empty here (there
 //! are no backups, transfers, groups and messages).
 
-use chronova_hypervisor::volume_store::PoolStatus;
+use chronova_hypervisor::capability::volume_store::PoolStatus;
 use serde_json::{Map, Value, json};
 
 use crate::ctx::Ctx;

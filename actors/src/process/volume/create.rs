@@ -12,8 +12,9 @@ use std::sync::Arc;
 use chronova_events::ids::{HostId, VolumeId};
 use chronova_events::process::{Outcome, Output};
 use chronova_events::volume::{Volume, VolumeRecord, VolumeSource};
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::volume_store::VolumeContent;
 use chronova_hypervisor::driver::{Driver, ImageSource};
-use chronova_hypervisor::volume_store::VolumeContent;
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -45,7 +46,8 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
         match outcome {
             Outcome::Succeeded => {
                 let Some((host, hostname)) = work.running.host() else { return Ok(()) };
-                let pool = work.driver(host)?.volume_pool().await.map_err(again)?;
+                let driver = work.driver(host)?;
+                let pool = driver.volume_store().needed()?.volume_pool().await.map_err(again)?;
                 let (hostname, format) = (hostname.to_owned(), pool.format);
                 let ready = VolumeCommand::RecordReady { process, host, hostname, format };
                 let gateway = &work.context.gateway;
@@ -94,7 +96,8 @@ async fn choose_host(work: &Work) -> Result<Output, StepError> {
             silent += 1;
             continue;
         };
-        match driver.volume_pool().await {
+        let Some(store) = driver.volume_store() else { continue };
+        match store.volume_pool().await {
             // A pool of files grows as it is written to: free space says where, not whether.
             Ok(pool) if best.as_ref().is_none_or(|(free, ..)| pool.free > *free) && pool.capacity >= needed => {
                 best = Some((pool.free, host, hostname));
@@ -119,7 +122,7 @@ async fn make_content(work: &Work) -> Result<Output, StepError> {
     let driver = work.driver(host)?;
     let content = content(work, &volume, host, &driver).await?;
     let name = volumes::volume(work.volume_id());
-    let made = driver.create_volume(&name, u64::from(volume.size_gb) * GIB, &content).await;
+    let made = driver.volume_store().needed()?.create_volume(&name, u64::from(volume.size_gb) * GIB, &content).await;
     made.map_err(|error| if error.is_transient() { again(error) } else { error.into() })?;
     Ok(Output::Nothing)
 }
@@ -164,8 +167,9 @@ async fn look(work: &Work, volume: VolumeId) -> Result<Option<Arc<VolumeRecord>>
 /// Where the host is gone, what it holds is removed when it is compared with the log on its return.
 async fn remove_content(work: &Work) -> Result<(), StepError> {
     let Some((host, _)) = work.running.host() else { return Ok(()) };
-    match work.reach(host)? {
-        Some(driver) => driver.delete_volume(&volumes::volume(work.volume_id())).await.map_err(again),
+    let Some(driver) = work.reach(host)? else { return Ok(()) };
+    match driver.volume_store() {
+        Some(store) => store.delete_volume(&volumes::volume(work.volume_id())).await.map_err(again),
         None => Ok(()),
     }
 }

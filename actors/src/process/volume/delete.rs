@@ -46,9 +46,10 @@ async fn remove_content(work: &Work) -> Result<Output, StepError> {
     // Without a place nothing was ever made of it, or what was made has been undone.
     let Some((host, _)) = &volume.place else { return Ok(Output::Nothing) };
     let Some(driver) = work.reach(*host)? else { return Ok(Output::Nothing) };
+    let Some(store) = driver.volume_store() else { return Ok(Output::Nothing) };
     let snapshots = volume.snapshots.keys().map(|snapshot| volumes::snapshot(*snapshot));
     for name in snapshots.chain([volumes::volume(work.volume_id())]) {
-        driver.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))?;
+        store.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))?;
     }
     Ok(Output::Nothing)
 }

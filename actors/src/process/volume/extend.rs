@@ -7,6 +7,7 @@
 //! Room for the new size was taken before; where it fails, the volume keeps the size that it had and gives the room back.
 
 use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -63,6 +64,7 @@ async fn resize(work: &Work) -> Result<Output, StepError> {
     };
     let driver = work.must_reach(*host)?;
     let name = volumes::volume(work.volume_id());
-    driver.resize_volume(&name, u64::from(size_gb) * GIB, user(&volume)).await.map_err(here)?;
+    let store = driver.volume_store().needed().map_err(here)?;
+    store.resize_volume(&name, u64::from(size_gb) * GIB, user(&volume)).await.map_err(here)?;
     Ok(Output::Nothing)
 }

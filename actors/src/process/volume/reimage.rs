@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use chronova_events::ids::ImageId;
 use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::volume_store::VolumeContent;
 use chronova_hypervisor::driver::ImageSource;
-use chronova_hypervisor::volume_store::VolumeContent;
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -64,7 +65,8 @@ async fn write_image(work: &Work) -> Result<Output, StepError> {
     driver.ensure_image(&image, source).await.map_err(here)?;
     let name = volumes::volume(work.volume_id());
     // What is there counts as made, so it goes first; whoever does the step again begins here.
-    driver.delete_volume(&name).await.map_err(here)?;
-    driver.create_volume(&name, u64::from(volume.size_gb) * GIB, &VolumeContent::Image(image)).await.map_err(here)?;
+    let store = driver.volume_store().needed().map_err(here)?;
+    store.delete_volume(&name).await.map_err(here)?;
+    store.create_volume(&name, u64::from(volume.size_gb) * GIB, &VolumeContent::Image(image)).await.map_err(here)?;
     Ok(Output::Nothing)
 }

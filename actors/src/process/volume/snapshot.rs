@@ -8,7 +8,8 @@
 
 use chronova_events::ids::SnapshotId;
 use chronova_events::process::{Outcome, Output, Task, VolumeWork};
-use chronova_hypervisor::volume_store::VolumeContent;
+use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::volume_store::VolumeContent;
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -78,7 +79,8 @@ async fn copy(work: &Work) -> Result<Output, StepError> {
     let content = VolumeContent::Copy { of: volumes::volume(work.volume_id()), user: user(&volume) };
     let name = volumes::snapshot(snapshot.requested.snapshot);
     let size = u64::from(snapshot.size_gb) * GIB;
-    work.must_reach(*host)?.create_volume(&name, size, &content).await.map_err(here)?;
+    let driver = work.must_reach(*host)?;
+    driver.volume_store().needed().map_err(here)?.create_volume(&name, size, &content).await.map_err(here)?;
     Ok(Output::Nothing)
 }
 
@@ -87,7 +89,8 @@ async fn remove(work: &Work) -> Result<(), StepError> {
     let Some((host, _)) = &volume.place else { return Ok(()) };
     let Some(driver) = work.reach(*host)? else { return Ok(()) };
     let name = volumes::snapshot(id(work)?);
-    driver.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))
+    let Some(store) = driver.volume_store() else { return Ok(()) };
+    store.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))
 }
 
 async fn remove_copy(work: &Work) -> Result<Output, StepError> {

@@ -5,6 +5,7 @@
 //! | `send` | reads the volume and sends its bytes to the image, which was announced before | (the image service gives up what was not sent whole) |
 
 use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -40,7 +41,9 @@ async fn send(work: &Work) -> Result<Output, StepError> {
         return Err(StepError::fatal(409, "The volume has no content.", ""));
     };
     let name = volumes::volume(work.volume_id());
-    let bytes = work.must_reach(*host)?.read_volume(&name, user(&volume)).await.map_err(here)?;
+    let driver = work.must_reach(*host)?;
+    let store = driver.volume_store().needed().map_err(here)?;
+    let bytes = store.read_volume(&name, user(&volume)).await.map_err(here)?;
     work.context.images.upload(*image, bytes, work.meta.clone()).await?;
     Ok(Output::Nothing)
 }

@@ -5,10 +5,10 @@
 
 use virt_sys as sys;
 
-use super::{Disk, Form, Site, Wanted, copy_image, volume_xml};
+use super::{Disk, ImageBackend, Site, Wanted, copy_image, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::ImageRef;
+use crate::guest::{ImageFormat, ImageRef};
 use crate::libvirt::error::Context;
 use crate::libvirt::pool;
 use crate::options::{ImagesType, LibvirtOptions};
@@ -35,9 +35,25 @@ fn settle(site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
     }
 }
 
-impl Form for Flat {
+impl ImageBackend for Flat {
     fn kind(&self) -> ImagesType {
         ImagesType::Flat
+    }
+
+    fn format_is_guessed(&self) -> bool {
+        true
+    }
+
+    fn is_blank(&self, options: &LibvirtOptions) -> bool {
+        !options.images.preallocate
+    }
+
+    fn directory(&self, options: &LibvirtOptions) -> Option<String> {
+        Some(options.pool_path.clone())
+    }
+
+    fn keeps_format(&self, options: &LibvirtOptions, image: &ImageRef) -> bool {
+        options.images.keep_format && image.format == ImageFormat::Qcow2
     }
 
     fn volume(&self, disk: &str) -> String {
@@ -61,7 +77,7 @@ impl Form for Flat {
     fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
         let Wanted { pool, volume, capacity } = *wanted;
         let made = copy_image(site, pool, &volume_xml(volume, capacity, 0, "raw"), image)?;
-        let disk = Disk { form: &Self, pool: pool.clone(), volume: made, name: volume.to_owned() };
+        let disk = Disk { backend: &Self, pool: pool.clone(), volume: made, name: volume.to_owned() };
         settle(site, &disk, capacity)
     }
 

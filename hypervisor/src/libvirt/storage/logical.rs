@@ -7,7 +7,7 @@ use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
 use virt_sys as sys;
 
-use super::{Disk, Form, Site, Wanted, copy_image, open_apart, volume_xml};
+use super::{Disk, ImageBackend, Site, Wanted, copy_image, open_apart, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::DriverResult;
 use crate::guest::ImageRef;
@@ -57,9 +57,13 @@ fn copy(pool: &StoragePool, xml: &str, of: &StorageVol) -> DriverResult<StorageV
     StorageVol::create_xml_from(pool, xml, of, 0).during("grow disk")
 }
 
-impl Form for Logical {
+impl ImageBackend for Logical {
     fn kind(&self) -> ImagesType {
         ImagesType::Lvm
+    }
+
+    fn directory(&self, options: &LibvirtOptions) -> Option<String> {
+        options.images.volume_group.as_deref().map(|group| format!("/dev/{group}"))
     }
 
     fn is_apart(&self) -> bool {

@@ -1,19 +1,20 @@
 //! Where guests' disks are kept, and how they are made, filled, grown and removed there.
 //!
-//! A form is one way of keeping disks (`[libvirt] images_type`): a file here and a line in [`FORMS`]. Everything else of the
-//! driver names a disk (`UUID_disk`) and finds it in whichever form it is: what an operator chooses counts for disks that are
-//! made from then on, and servers keep the ones that they have.
+//! An image back end is one way of keeping disks (`[libvirt] images_type`): a file here and a line in [`BACKENDS`].
+//! Everything else of the driver names a disk (`UUID_disk`) and finds it in whichever back end has it. The operator's
+//! choice counts for disks that are made from then on; servers keep the ones that they have.
 //!
-//! | form | pool | volume | needs |
+//! | back end | pool | volume | needs |
 //! |---|---|---|---|
 //! | [`qcow2`] | directory | `UUID_disk`, a copy-on-write file | the image in the cache for as long as it lives |
 //! | [`flat`] | directory | `UUID_disk.raw` | nothing |
 //! | [`logical`] | volume group | `UUID_disk` | nothing |
 //! | [`rbd`] | Ceph pool | `UUID_disk` | nothing |
 //!
-//! Invariants: a volume's name and pool tell its form, never its content, because the content of all but the first is the
+//! Invariants: a volume's name and pool tell its back end, never its content, because the content of all but the first is the
 //! guest's. Image cache, config drives, console logs and copies on their way to become images are files of the directory,
-//! whatever the form.
+//! whatever the back end. Nothing outside a back end's file asks which one it is: a difference is a method of
+//! [`ImageBackend`].
 
 mod flat;
 mod logical;
@@ -31,7 +32,7 @@ use super::error::Context;
 use super::{pool, volumes as store};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{GuestSpec, ImageFormat, ImageRef};
+use crate::guest::{GuestSpec, ImageRef};
 use crate::options::{ImagesType, LibvirtOptions};
 use crate::volumes;
 use crate::xml::Element;
@@ -44,15 +45,44 @@ pub(super) struct Site<'a> {
 }
 
 /// One way of keeping disks.
-trait Form: Sync {
+trait ImageBackend: Sync {
+    /// The configured type that chooses it. Only [`backend_of`] compares it.
     fn kind(&self) -> ImagesType;
     /// Whether its disks are in a pool of their own, and not files of the directory.
     fn is_apart(&self) -> bool {
         false
     }
-    /// Whether a host may have disks of this form: any may have files.
+    /// Whether a host may have earlier disks of this back end that was not chosen: any may have files.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
-        !self.is_apart() || options.images.kind == self.kind()
+        let _ = options;
+        !self.is_apart()
+    }
+    /// Whether the volume's bytes are those that the guest sees, and not a file in a format of its own.
+    fn is_raw(&self) -> bool {
+        true
+    }
+    /// Whether libvirt guesses a volume's format from its content, which is the guest's.
+    fn format_is_guessed(&self) -> bool {
+        false
+    }
+    /// Whether a new disk reads as zeros as long as nothing is written, and takes no room for them.
+    fn is_blank(&self, options: &LibvirtOptions) -> bool {
+        let _ = options;
+        false
+    }
+    /// Whether a disk is made by copying its image: then it takes as long as that.
+    fn copies_image(&self) -> bool {
+        true
+    }
+    /// Whether hosts share the disks but not the rest of a guest (config drive, console log).
+    fn shares_disks_alone(&self) -> bool {
+        false
+    }
+    /// Where on a host its disks are; `None`: they are on none.
+    fn directory(&self, options: &LibvirtOptions) -> Option<String>;
+    /// The back end for raw content, where this one is chosen.
+    fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
+        None
     }
     fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
         pool::open(site.connect, site.options)
@@ -61,7 +91,7 @@ trait Form: Sync {
     fn volume(&self, disk: &str) -> String {
         disk.to_owned()
     }
-    /// The disk that this volume is, if it is one of this form.
+    /// The disk that this volume is, if it is one of this back end.
     fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
         Some(volume)
     }
@@ -72,6 +102,11 @@ trait Form: Sync {
     fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource;
     /// A disk with nothing on it.
     fn make(&self, site: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()>;
+    /// Whether it keeps this image in the image's own format, as a whole copy.
+    fn keeps_format(&self, options: &LibvirtOptions, image: &ImageRef) -> bool {
+        let _ = (options, image);
+        false
+    }
     /// A disk with what the image holds.
     fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()>;
     fn grow(&self, site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
@@ -97,12 +132,12 @@ struct Wanted<'a> {
     capacity: u64,
 }
 
-/// Every form, the one of files that need no other after the one whose names say nothing.
-const FORMS: &[&dyn Form] = &[&flat::Flat, &qcow2::Qcow2, &logical::Logical, &rbd::Rbd];
+/// Every back end. A new one is a file and a line here.
+const BACKENDS: &[&dyn ImageBackend] = &[&flat::Flat, &qcow2::Qcow2, &logical::Logical, &rbd::Rbd];
 
 /// A disk that is there.
 pub(super) struct Disk {
-    form: &'static dyn Form,
+    backend: &'static dyn ImageBackend,
     pub(super) pool: StoragePool,
     pub(super) volume: StorageVol,
     name: String,
@@ -111,21 +146,21 @@ pub(super) struct Disk {
 impl Disk {
     /// Whether the volume's bytes are those that the guest sees, and not a file in a format of its own.
     pub(super) fn is_raw(&self) -> bool {
-        self.form.kind() != ImagesType::Qcow2
+        self.backend.is_raw()
     }
 
     /// Whether it is a file whose format libvirt guesses.
     pub(super) fn is_guessed(&self) -> bool {
-        self.form.kind() == ImagesType::Flat
+        self.backend.format_is_guessed()
     }
 
     /// Whether it reads as zeros as long as nothing is written, and takes no room for them.
     pub(super) fn is_blank(&self, options: &LibvirtOptions) -> bool {
-        self.form.kind() == ImagesType::Flat && !options.images.preallocate
+        self.backend.is_blank(options)
     }
 
     pub(super) fn source(&self, options: &LibvirtOptions) -> DiskSource {
-        self.form.source(options, &self.name)
+        self.backend.source(options, &self.name)
     }
 
     pub(super) fn capacity(&self) -> DriverResult<u64> {
@@ -140,29 +175,34 @@ impl Disk {
     /// As large as it is to be, or larger: disks never shrink.
     pub(super) fn grow(&self, site: Site<'_>, wanted: u64) -> DriverResult<()> {
         match self.capacity()? < wanted {
-            true => self.form.grow(site, self, wanted),
+            true => self.backend.grow(site, self, wanted),
             false => Ok(()),
         }
     }
 
     pub(super) fn remove(&self, site: Site<'_>) -> DriverResult<()> {
-        self.form.clear(site, &self.volume)?;
+        self.backend.clear(site, &self.volume)?;
         pool::delete(&self.volume)
     }
 }
 
-fn form_of(kind: ImagesType) -> &'static dyn Form {
-    FORMS.iter().copied().find(|form| form.kind() == kind).unwrap_or(&qcow2::Qcow2)
+fn backend_of(kind: ImagesType) -> &'static dyn ImageBackend {
+    BACKENDS.iter().copied().find(|backend| backend.kind() == kind).unwrap_or(&qcow2::Qcow2)
 }
 
-/// The form of disks that are made now.
-fn chosen(options: &LibvirtOptions) -> &'static dyn Form {
-    form_of(options.images.kind)
+/// The back end of disks that are made now.
+fn chosen(options: &LibvirtOptions) -> &'static dyn ImageBackend {
+    backend_of(options.images.kind)
+}
+
+/// Whether this is the back end of disks that are made now.
+fn is_chosen(backend: &dyn ImageBackend, options: &LibvirtOptions) -> bool {
+    backend.kind() == options.images.kind
 }
 
 /// Whether a disk is made by copying its image: then it takes as long as that.
 pub(super) fn copies_whole(options: &LibvirtOptions) -> bool {
-    options.images.kind != ImagesType::Qcow2
+    chosen(options).copies_image()
 }
 
 /// The pool whose room is what new disks have.
@@ -177,14 +217,13 @@ pub(super) fn shared_pool(connect: &Connect, options: &LibvirtOptions) -> Driver
 
 /// Whether what is at this path of a domain's disk is a disk of ours that only this host, or whoever shares the directory, has.
 pub(super) fn is_local(options: &LibvirtOptions, path: &str) -> bool {
-    let group = options.images.volume_group.as_deref().map(|group| format!("/dev/{group}"));
-    let places = [Some(options.pool_path.clone()), group];
-    places.iter().flatten().any(|place| path.strip_prefix(place).is_some_and(|rest| rest.starts_with('/')))
+    let mut places = BACKENDS.iter().filter_map(|backend| backend.directory(options));
+    places.any(|place| path.strip_prefix(&place).is_some_and(|rest| rest.starts_with('/')))
 }
 
 /// Whether disks are shared and the rest of a guest (config drive, console log) is not.
 pub(super) fn shares_disks_alone(options: &LibvirtOptions) -> bool {
-    options.images.kind == ImagesType::Rbd
+    chosen(options).shares_disks_alone()
 }
 
 impl<'a> Site<'a> {
@@ -192,27 +231,24 @@ impl<'a> Site<'a> {
         Self { connect, options }
     }
 
-    fn forms(self) -> impl Iterator<Item = &'static dyn Form> {
+    fn backends(self) -> impl Iterator<Item = &'static dyn ImageBackend> {
         // The one that is most likely is looked for first.
-        let first = chosen(self.options);
-        let others = FORMS.iter().copied().filter(move |form| form.kind() != first.kind());
-        [first].into_iter().chain(others.filter(move |form| form.is_set_up(self.options)))
+        let others = BACKENDS.iter().copied().filter(move |backend| !is_chosen(*backend, self.options));
+        [chosen(self.options)].into_iter().chain(others.filter(move |backend| backend.is_set_up(self.options)))
     }
 
     /// The pools besides the directory that may hold guests' disks.
-    fn pools_apart(self) -> DriverResult<Vec<(&'static dyn Form, StoragePool)>> {
-        Ok(self.pools()?.into_iter().filter(|(form, _)| form.is_apart()).collect())
+    fn pools_apart(self) -> DriverResult<Vec<(&'static dyn ImageBackend, StoragePool)>> {
+        Ok(self.pools()?.into_iter().filter(|(backend, _)| backend.is_apart()).collect())
     }
 
-    /// The forms that disks may have here, with their pools. What only earlier disks may be in need not be on each host.
-    fn pools(self) -> DriverResult<Vec<(&'static dyn Form, StoragePool)>> {
+    /// The back ends that disks may have here, with their pools. What only earlier disks may be in need not be on each host.
+    fn pools(self) -> DriverResult<Vec<(&'static dyn ImageBackend, StoragePool)>> {
         let mut pools = Vec::new();
-        for form in self.forms() {
-            match form.pool(self) {
-                Ok(pool) => pools.push((form, pool)),
-                Err(DriverError::Failed { message, .. })
-                    if form.is_apart() && form.kind() != self.options.images.kind =>
-                {
+        for backend in self.backends() {
+            match backend.pool(self) {
+                Ok(pool) => pools.push((backend, pool)),
+                Err(DriverError::Failed { message, .. }) if backend.is_apart() && !is_chosen(backend, self.options) => {
                     tracing::debug!(message, "a host has no such pool");
                 }
                 Err(error) => return Err(error),
@@ -222,10 +258,10 @@ impl<'a> Site<'a> {
     }
 
     pub(super) fn find(self, disk: &str) -> DriverResult<Option<Disk>> {
-        for (form, pool) in self.pools()? {
-            let name = form.volume(disk);
-            if let Some(volume) = form.lookup(self, &pool, &name)? {
-                return Ok(Some(Disk { form, pool, volume, name }));
+        for (backend, pool) in self.pools()? {
+            let name = backend.volume(disk);
+            if let Some(volume) = backend.lookup(self, &pool, &name)? {
+                return Ok(Some(Disk { backend, pool, volume, name }));
             }
         }
         Ok(None)
@@ -248,7 +284,7 @@ impl<'a> Site<'a> {
         if let Some(found) = self.find(disk)? {
             let size = found.capacity()?;
             // Volume groups give out room in extents.
-            if size == capacity || (found.form.is_apart() && size > capacity) {
+            if size == capacity || (found.backend.is_apart() && size > capacity) {
                 return Ok(());
             }
             found.remove(self)?;
@@ -256,51 +292,49 @@ impl<'a> Site<'a> {
         self.make(chosen(self.options), disk, capacity)
     }
 
-    fn make(self, form: &'static dyn Form, disk: &str, capacity: u64) -> DriverResult<()> {
-        form.make(self, &Wanted { pool: &form.pool(self)?, volume: &form.volume(disk), capacity })
+    fn make(self, backend: &'static dyn ImageBackend, disk: &str, capacity: u64) -> DriverResult<()> {
+        backend.make(self, &Wanted { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity })
     }
 
     /// A disk with what the image holds, unless it is there. `anew`: its guest is not defined, so that a copy that is there
     /// may have been torn while it was made.
     pub(super) fn provide_image(self, disk: &str, capacity: u64, image: &ImageRef, anew: bool) -> DriverResult<()> {
         let options = self.options;
-        let keeps = options.images.kind == ImagesType::Flat && options.images.keep_format;
-        let overlay = options.images.kind == ImagesType::Qcow2;
+        let backend = chosen(options);
         match self.find(disk)? {
             // It is looked at whether it is the one that is wanted.
-            Some(found) if overlay && !found.is_raw() => {}
+            Some(found) if !backend.is_raw() && !found.is_raw() => {}
             Some(found) if anew => found.remove(self)?,
             Some(_) => return Ok(()),
             None => {}
         }
-        if keeps && image.format == ImageFormat::Qcow2 {
+        if backend.keeps_format(options, image) {
             return qcow2::whole(self, disk, capacity, image);
         }
-        let form = chosen(options);
-        form.fill(self, &Wanted { pool: &form.pool(self)?, volume: &form.volume(disk), capacity }, image)
+        backend.fill(self, &Wanted { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity }, image)
     }
 
     /// A disk for content that is about to be written over it, or for the copy that an emulator makes of another one.
     pub(super) fn provide_empty(self, disk: &str, capacity: u64, raw: bool) -> DriverResult<Disk> {
         self.remove(disk)?;
-        let form = match (raw, self.options.images.kind) {
-            (false, _) => form_of(ImagesType::Qcow2),
-            (true, ImagesType::Qcow2) => form_of(ImagesType::Flat),
-            (true, _) => chosen(self.options),
+        let chosen = chosen(self.options);
+        let backend = match raw {
+            false => &qcow2::Qcow2,
+            true => chosen.for_raw().unwrap_or(chosen),
         };
-        self.make(form, disk, capacity)?;
+        self.make(backend, disk, capacity)?;
         self.require(disk)
     }
 
     /// Removes every volume of a guest, rotated logs included.
     pub(super) fn remove_all(self, instance: InstanceId) -> DriverResult<()> {
-        for (form, pool) in self.pools_apart()? {
+        for (backend, pool) in self.pools_apart()? {
             pool::refresh(&pool);
             for name in pool::names(&pool)? {
                 if volumes::owner(&name) == Some(instance)
                     && let Some(volume) = pool::lookup(&pool, &name)?
                 {
-                    form.clear(self, &volume)?;
+                    backend.clear(self, &volume)?;
                     pool::delete(&volume)?;
                 }
             }
@@ -323,12 +357,12 @@ impl<'a> Site<'a> {
     /// The guest's disks, by name; files of the directory that are none are among them.
     pub(super) fn disks_of(self, instance: InstanceId) -> DriverResult<BTreeMap<String, Disk>> {
         let mut disks = BTreeMap::new();
-        for (form, pool) in self.pools()? {
+        for (backend, pool) in self.pools()? {
             pool::refresh(&pool);
             for name in pool::names(&pool)?.into_iter().filter(|name| volumes::owner(name) == Some(instance)) {
-                let Some(disk) = form.disk(&name).map(str::to_owned) else { continue };
+                let Some(disk) = backend.disk(&name).map(str::to_owned) else { continue };
                 if let Some(volume) = pool::lookup(&pool, &name)? {
-                    disks.entry(disk).or_insert(Disk { form, pool: pool.clone(), volume, name });
+                    disks.entry(disk).or_insert(Disk { backend, pool: pool.clone(), volume, name });
                 }
             }
         }
@@ -399,35 +433,37 @@ mod tests {
     #[test]
     fn disks_of_an_earlier_kind_are_found_in_a_group_that_is_named() {
         let mut options = options(ImagesType::Qcow2);
-        assert!(form_of(ImagesType::Lvm).is_set_up(&options));
-        assert!(!form_of(ImagesType::Rbd).is_set_up(&options), "no cluster is asked that nobody chose");
+        assert!(backend_of(ImagesType::Lvm).is_set_up(&options));
+        assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "no cluster is asked that nobody chose");
         options.images.volume_group = None;
-        assert!(!form_of(ImagesType::Lvm).is_set_up(&options));
+        assert!(!backend_of(ImagesType::Lvm).is_set_up(&options));
     }
 
     #[test]
-    fn every_kind_has_one_form_and_names_tell_it() {
+    fn every_kind_has_one_back_end_and_names_tell_it() {
         let id = InstanceId::random();
         let disk = volumes::root(id);
         for kind in [ImagesType::Qcow2, ImagesType::Flat, ImagesType::Lvm, ImagesType::Rbd] {
-            assert_eq!(FORMS.iter().filter(|form| form.kind() == kind).count(), 1, "{kind:?}");
-            let volume = form_of(kind).volume(&disk);
+            assert_eq!(BACKENDS.iter().filter(|backend| backend.kind() == kind).count(), 1, "{kind:?}");
+            let volume = backend_of(kind).volume(&disk);
             assert_eq!(volumes::owner(&volume), Some(id), "{kind:?}: leftovers are found by their names");
-            let in_directory = FORMS.iter().filter(|form| !form.is_apart());
-            let claimed: Vec<_> =
-                in_directory.filter(|form| form.disk(&volume) == Some(&disk)).map(|f| f.kind()).collect();
-            if !form_of(kind).is_apart() {
-                assert_eq!(claimed, [kind], "{volume} is of one form");
+            let in_directory = BACKENDS.iter().filter(|backend| !backend.is_apart());
+            let claimed: Vec<_> = in_directory
+                .filter(|backend| backend.disk(&volume) == Some(&disk))
+                .map(|backend| backend.kind())
+                .collect();
+            if !backend_of(kind).is_apart() {
+                assert_eq!(claimed, [kind], "{volume} is of one back end");
             }
         }
     }
 
     #[test]
-    fn a_source_is_what_the_form_says() {
+    fn a_source_is_what_the_back_end_says() {
         let disk = volumes::root(InstanceId::random());
         let source = |kind| {
-            let form = form_of(kind);
-            form.source(&options(kind), &form.volume(&disk))
+            let backend = backend_of(kind);
+            backend.source(&options(kind), &backend.volume(&disk))
         };
         let path = format!("/var/lib/libvirt/chronova/{disk}");
         assert_eq!(source(ImagesType::Qcow2), DiskSource::File { path: path.clone(), format: "qcow2" });

@@ -1,6 +1,6 @@
 //! Copy-on-write files over the cached image: `images_type = qcow2`.
 
-use super::{Form, Site, Wanted, copy_image, volume_xml};
+use super::{ImageBackend, Site, Wanted, copy_image, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::DriverResult;
 use crate::guest::ImageRef;
@@ -11,9 +11,25 @@ use crate::volumes;
 
 pub(super) struct Qcow2;
 
-impl Form for Qcow2 {
+impl ImageBackend for Qcow2 {
     fn kind(&self) -> ImagesType {
         ImagesType::Qcow2
+    }
+
+    fn is_raw(&self) -> bool {
+        false
+    }
+
+    fn copies_image(&self) -> bool {
+        false
+    }
+
+    fn directory(&self, options: &LibvirtOptions) -> Option<String> {
+        Some(options.pool_path.clone())
+    }
+
+    fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
+        Some(&super::flat::Flat)
     }
 
     fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
@@ -39,6 +55,6 @@ impl Form for Qcow2 {
 pub(super) fn whole(site: Site<'_>, disk: &str, capacity: u64, image: &ImageRef) -> DriverResult<()> {
     let pool = Qcow2.pool(site)?;
     let volume = copy_image(site, &pool, &volume_xml(disk, capacity, 0, "qcow2"), image)?;
-    let grown = super::Disk { form: &Qcow2, pool, volume, name: disk.to_owned() };
+    let grown = super::Disk { backend: &Qcow2, pool, volume, name: disk.to_owned() };
     grown.grow(site, capacity)
 }

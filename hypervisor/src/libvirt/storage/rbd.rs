@@ -5,7 +5,7 @@
 
 use virt::storage_pool::StoragePool;
 
-use super::{Form, Site, Wanted, open_apart, volume_xml};
+use super::{ImageBackend, Site, Wanted, open_apart, volume_xml};
 use crate::domain_xml::source::host;
 use crate::domain_xml::{DiskSource, RbdImage};
 use crate::driver::{DriverError, DriverResult};
@@ -33,9 +33,17 @@ pub(super) fn pool_xml(options: &LibvirtOptions) -> Element {
     Element::new("pool").attr("type", "rbd").child(Element::leaf("name", pool_name(options))).child(source)
 }
 
-impl Form for Rbd {
+impl ImageBackend for Rbd {
     fn kind(&self) -> ImagesType {
         ImagesType::Rbd
+    }
+
+    fn shares_disks_alone(&self) -> bool {
+        true
+    }
+
+    fn directory(&self, _: &LibvirtOptions) -> Option<String> {
+        None
     }
 
     fn is_apart(&self) -> bool {

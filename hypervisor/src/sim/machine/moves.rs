@@ -5,9 +5,9 @@
 use chronova_events::ids::InstanceId;
 
 use super::Machine;
+use crate::capability::disk_transfer::DiskFile;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
-use crate::moves::DiskFile;
 use crate::sim::journal::Change;
 
 /// What a simulated disk holds.

@@ -151,7 +151,7 @@ fn faults(dice: &mut Dice) -> FaultPlan {
         Call::EnsureImage,
         Call::EnsureNetwork,
         Call::EnsureFilter,
-        Call::Reshape,
+        Call::Redefine,
         Call::CopyRoot,
         Call::RemoveCopy,
         Call::AttachDisk,
@@ -161,9 +161,9 @@ fn faults(dice: &mut Dice) -> FaultPlan {
         Call::CreateVolume,
         Call::ReceiveDisk,
         Call::Install,
-        Call::Depart,
-        Call::Standing,
-        Call::AwaitGuest,
+        Call::StartMigration,
+        Call::MigrationState,
+        Call::PrepareDestination,
     ];
     const EFFECTS: [(u64, Effect); 7] = [
         (30, Effect::Refuse),

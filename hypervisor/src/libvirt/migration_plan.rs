@@ -1,6 +1,6 @@
 //! How a guest travels, in libvirt's words. Nothing is asked and nothing is done here: the course of it is in `live`.
 //!
-//! Two addresses are of a journey. The connection is how the source's libvirtd reaches the destination's
+//! Two addresses are of a plan. The connection is how the source's libvirtd reaches the destination's
 //! (`qemu+tls://HOST/system`); the stream is how QEMU reaches QEMU, with the guest's memory and the disks that are copied
 //! (`tcp://HOST`). The stream is TCP whatever the connection is: whether QEMU encrypts what it sends is a flag of the
 //! migration, and a certificate is looked for under the host's name in the stream's address.
@@ -11,27 +11,27 @@ use roxmltree::Document;
 use virt::domain::MigrateParameters;
 use virt_sys as sys;
 
-use crate::live::{Entrance, Journey, Way};
+use crate::capability::live_migration::{MigrationAddressing, MigrationPlan, MigrationUris};
 
 /// libvirt's number for versions: 4.4.0.
 const LIBVIRT_WITH_TLS: u32 = 4_004_000;
 const QEMU_WITH_TLS: u32 = 2_011_000;
 
 /// Nova's `_live_migration_uri` and `_migrate_uri`: with an address of its own for migrations, both go there.
-pub(super) fn way(uri: &str, entrance: &Entrance<'_>) -> Way {
-    let address = match entrance.inbound {
+pub(super) fn uris(uri: &str, addressing: &MigrationAddressing<'_>) -> MigrationUris {
+    let address = match addressing.inbound {
         Some(inbound) => inbound.to_owned(),
-        None => host_of(uri).unwrap_or_else(|| entrance.hostname.to_owned()),
+        None => host_of(uri).unwrap_or_else(|| addressing.hostname.to_owned()),
     };
     let address = escaped(&address);
-    let peer = match entrance.uri {
+    let peer = match addressing.uri {
         Some(pattern) => pattern.replace("%s", &address),
-        None => format!("qemu+{}://{address}/system", entrance.scheme.unwrap_or("tcp")),
+        None => format!("qemu+{}://{address}/system", addressing.scheme.unwrap_or("tcp")),
     };
     // In a tunnel there is no stream of its own, and libvirt takes no address for it. Without an address that is meant for
     // it the destination says where it listens.
-    let own = entrance.inbound.is_some() && !entrance.tunnelled;
-    Way { peer, stream: own.then(|| format!("tcp://{address}")) }
+    let own = addressing.inbound.is_some() && !addressing.tunnelled;
+    MigrationUris { peer, stream: own.then(|| format!("tcp://{address}")) }
 }
 
 /// An IPv6 address as it is written in a URI.
@@ -74,42 +74,42 @@ fn is_reachable(address: &IpAddr) -> bool {
 
 /// Nova's `_parse_migration_flags`. With TLS the streams of copied disks are encrypted as the memory's is; where a guest
 /// may go by post-copy, it is not slowed down.
-pub(super) fn flags(journey: &Journey) -> u32 {
+pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     let always = sys::VIR_MIGRATE_LIVE
         | sys::VIR_MIGRATE_PEER2PEER
         | sys::VIR_MIGRATE_PERSIST_DEST
         | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
     let wanted = [
-        (!journey.copied.is_empty(), sys::VIR_MIGRATE_NON_SHARED_INC),
-        (journey.tls, sys::VIR_MIGRATE_TLS),
-        (journey.tunnelled, sys::VIR_MIGRATE_TUNNELLED),
-        (journey.auto_converge && !journey.post_copy, sys::VIR_MIGRATE_AUTO_CONVERGE),
-        (journey.post_copy, sys::VIR_MIGRATE_POSTCOPY),
+        (!plan.copied.is_empty(), sys::VIR_MIGRATE_NON_SHARED_INC),
+        (plan.tls, sys::VIR_MIGRATE_TLS),
+        (plan.tunnelled, sys::VIR_MIGRATE_TUNNELLED),
+        (plan.auto_converge && !plan.post_copy, sys::VIR_MIGRATE_AUTO_CONVERGE),
+        (plan.post_copy, sys::VIR_MIGRATE_POSTCOPY),
     ];
     wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
 }
 
 /// `definitions`: the guest as it is to be at the destination, now and whenever it is started there.
-pub(super) fn parameters(journey: &Journey, definitions: [Option<String>; 2]) -> MigrateParameters {
+pub(super) fn parameters(plan: &MigrationPlan, definitions: [Option<String>; 2]) -> MigrateParameters {
     let [dest_xml, persist_xml] = definitions;
     MigrateParameters {
         dest_xml,
         persist_xml,
-        uri: journey.stream.clone(),
-        bandwidth: (journey.bandwidth > 0).then_some(journey.bandwidth),
-        migrate_disks: journey.copied.clone(),
+        uri: plan.stream.clone(),
+        bandwidth: (plan.bandwidth > 0).then_some(plan.bandwidth),
+        migrate_disks: plan.copied.clone(),
         ..MigrateParameters::default()
     }
 }
 
-/// The journey to try in place of one that was refused because post-copy cannot be had: the kernel of the destination lets
+/// The plan to try in place of one that was refused because post-copy cannot be had: the kernel of the destination lets
 /// nobody handle page faults, the guest stands still, its memory is of a kind that cannot arrive later. The words are those
 /// of QEMU (`Postcopy is not supported`) and of libvirt (`post-copy is not supported with ...`).
-pub(super) fn without_post_copy(journey: &Journey, refusal: &str) -> Option<Journey> {
+pub(super) fn without_post_copy(plan: &MigrationPlan, refusal: &str) -> Option<MigrationPlan> {
     let refusal = refusal.to_lowercase();
     let concerns_it = ["postcopy", "post-copy"].iter().any(|name| refusal.contains(name));
     let refuses = ["not supported", "not compatible", "not yet compatible"].iter().any(|words| refusal.contains(words));
-    (journey.post_copy && concerns_it && refuses).then(|| Journey { post_copy: false, ..journey.clone() })
+    (plan.post_copy && concerns_it && refuses).then(|| MigrationPlan { post_copy: false, ..plan.clone() })
 }
 
 /// Whether a guest on its way cannot go over to post-copy because it set out without it; libvirt names the flag it lacks.
@@ -118,7 +118,7 @@ pub(super) fn set_out_without_post_copy(refusal: &str) -> bool {
 }
 
 /// Why a host with these versions cannot encrypt what guests take along.
-pub(super) fn unfit_for_tls(libvirt: u32, qemu: u32) -> Option<String> {
+pub(super) fn tls_obstacle(libvirt: u32, qemu: u32) -> Option<String> {
     (libvirt < LIBVIRT_WITH_TLS || qemu < QEMU_WITH_TLS).then(|| {
         let [libvirt, qemu] = [libvirt, qemu].map(text);
         let (wants_libvirt, wants_qemu) = (text(LIBVIRT_WITH_TLS), text(QEMU_WITH_TLS));
@@ -144,8 +144,8 @@ mod tests {
         | sys::VIR_MIGRATE_PERSIST_DEST
         | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
 
-    fn journey() -> Journey {
-        Journey {
+    fn plan() -> MigrationPlan {
+        MigrationPlan {
             migration: ProcessId(uuid::Uuid::nil()),
             peer: "qemu+tcp://h2/system".to_owned(),
             stream: None,
@@ -162,37 +162,37 @@ mod tests {
     #[test]
     fn what_is_permitted_becomes_flags_of_the_migration() {
         let (converge, post_copy) = (sys::VIR_MIGRATE_AUTO_CONVERGE, sys::VIR_MIGRATE_POSTCOPY);
-        for (journey, more) in [
-            (journey(), 0),
-            (Journey { auto_converge: true, ..journey() }, converge),
-            (Journey { post_copy: true, ..journey() }, post_copy),
-            (Journey { auto_converge: true, post_copy: true, ..journey() }, post_copy),
-            (Journey { tunnelled: true, ..journey() }, sys::VIR_MIGRATE_TUNNELLED),
-            (Journey { tls: true, ..journey() }, sys::VIR_MIGRATE_TLS),
-            (Journey { copied: vec!["vda".to_owned()], ..journey() }, sys::VIR_MIGRATE_NON_SHARED_INC),
+        for (plan, more) in [
+            (plan(), 0),
+            (MigrationPlan { auto_converge: true, ..plan() }, converge),
+            (MigrationPlan { post_copy: true, ..plan() }, post_copy),
+            (MigrationPlan { auto_converge: true, post_copy: true, ..plan() }, post_copy),
+            (MigrationPlan { tunnelled: true, ..plan() }, sys::VIR_MIGRATE_TUNNELLED),
+            (MigrationPlan { tls: true, ..plan() }, sys::VIR_MIGRATE_TLS),
+            (MigrationPlan { copied: vec!["vda".to_owned()], ..plan() }, sys::VIR_MIGRATE_NON_SHARED_INC),
         ] {
-            assert_eq!(flags(&journey), BARE | more, "{journey:?}");
+            assert_eq!(flags(&plan), BARE | more, "{plan:?}");
         }
     }
 
     /// Memory, devices and the disks that are copied: one flag has QEMU encrypt all of them.
     #[test]
     fn native_tls_is_asked_for_with_and_without_copied_disks() {
-        let secret = Journey { tls: true, ..journey() };
-        assert_eq!(flags(&secret), flags(&journey()) | sys::VIR_MIGRATE_TLS);
-        let copied = Journey { copied: vec!["vda".to_owned()], ..secret.clone() };
+        let secret = MigrationPlan { tls: true, ..plan() };
+        assert_eq!(flags(&secret), flags(&plan()) | sys::VIR_MIGRATE_TLS);
+        let copied = MigrationPlan { copied: vec!["vda".to_owned()], ..secret.clone() };
         assert_eq!(flags(&copied), flags(&secret) | sys::VIR_MIGRATE_NON_SHARED_INC);
-        let parameters = |journey: &Journey| parameters(journey, [None, None]);
-        let told = parameters(&Journey { stream: Some("tcp://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
+        let parameters = |plan: &MigrationPlan| parameters(plan, [None, None]);
+        let told = parameters(&MigrationPlan { stream: Some("tcp://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
         assert_eq!((told.uri.as_deref(), told.bandwidth), (Some("tcp://10.0.0.2"), Some(7)));
         assert_eq!(told.migrate_disks, ["vda"]);
-        assert_eq!((parameters(&journey()).uri, parameters(&journey()).bandwidth), (None, None), "the hosts' own");
+        assert_eq!((parameters(&plan()).uri, parameters(&plan()).bandwidth), (None, None), "the hosts' own");
     }
 
     /// What QEMU 7.2 and 10.0 and libvirt say, and what is said of failures that another attempt would only repeat.
     #[test]
     fn a_guest_goes_without_post_copy_where_the_hosts_cannot_do_it() {
-        let both = Journey { auto_converge: true, post_copy: true, ..journey() };
+        let both = MigrationPlan { auto_converge: true, post_copy: true, ..plan() };
         for refusal in [
             "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported",
             "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported: \
@@ -204,7 +204,7 @@ mod tests {
         ] {
             let slower = without_post_copy(&both, refusal).unwrap();
             assert_eq!(flags(&slower), BARE | sys::VIR_MIGRATE_AUTO_CONVERGE, "{refusal}");
-            let bare = without_post_copy(&Journey { auto_converge: false, ..both.clone() }, refusal).unwrap();
+            let bare = without_post_copy(&MigrationPlan { auto_converge: false, ..both.clone() }, refusal).unwrap();
             assert_eq!(flags(&bare), BARE, "no more than is permitted");
             assert_eq!(without_post_copy(&slower, refusal), None, "once");
         }
@@ -225,7 +225,7 @@ mod tests {
     fn connection_and_stream_are_as_the_operator_says() {
         let (scheme, pattern) = (Some("tls"), Some("qemu+ssh://%s:2222/system"));
         let told = |uri: &str, scheme, pattern, inbound, tunnelled| {
-            let way = way(uri, &Entrance { scheme, uri: pattern, inbound, hostname: "h2", tunnelled });
+            let way = uris(uri, &MigrationAddressing { scheme, uri: pattern, inbound, hostname: "h2", tunnelled });
             (way.peer, way.stream)
         };
         let (far, here) = ("qemu+tls://root@10.0.0.2:16514/system?pkipath=/p", "qemu:///system");
@@ -282,10 +282,10 @@ mod tests {
 
     #[test]
     fn hosts_that_are_too_old_cannot_encrypt() {
-        assert_eq!(unfit_for_tls(4_004_000, 2_011_000), None);
-        assert_eq!(unfit_for_tls(9_000_000, 7_002_022), None);
+        assert_eq!(tls_obstacle(4_004_000, 2_011_000), None);
+        assert_eq!(tls_obstacle(9_000_000, 7_002_022), None);
         for (libvirt, qemu) in [(4_003_999, 2_011_000), (4_004_000, 2_010_002), (3_000_000, 2_008_000)] {
-            let reason = unfit_for_tls(libvirt, qemu).unwrap();
+            let reason = tls_obstacle(libvirt, qemu).unwrap();
             assert!(reason.ends_with("needs 4.4.0 and 2.11.0 at least"), "{reason}");
             assert!(
                 reason.starts_with(&format!("it has libvirt {} and QEMU {}", text(libvirt), text(qemu))),

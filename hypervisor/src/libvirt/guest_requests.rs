@@ -5,16 +5,23 @@ use std::time::Duration;
 use chronova_events::ids::InstanceId;
 use tokio::time::{Instant, sleep};
 
-use super::{DISK_POLL, LibvirtDriver, disks, domain};
-use crate::driver::{DriverError, DriverResult};
+use super::host::LibvirtDriver;
+use super::{disks, domain};
+use crate::driver::{Driver as _, DriverError, DriverResult};
 use crate::guest::PowerState;
 
+/// Pause between two looks at a guest that was asked to release a disk, or at a disk that is being copied.
+pub(super) const DISK_POLL: Duration = Duration::from_millis(250);
 /// How often a guest that was asked to stop is looked at.
 const STOP_POLL: Duration = Duration::from_millis(500);
 /// How often the request is repeated: a guest that is still booting misses it. Nova retries every 10 s.
 const STOP_RETRY: Duration = Duration::from_secs(10);
 
 impl LibvirtDriver {
+    async fn power(&self, instance: InstanceId) -> DriverResult<PowerState> {
+        self.guest(instance).await.map(|guest| guest.power)
+    }
+
     /// Asks the guest to power off until it did or `timeout` passed; whether it did.
     pub(super) async fn shut_down(&self, instance: InstanceId, timeout: Duration) -> DriverResult<bool> {
         let end = Instant::now() + timeout;
@@ -37,7 +44,7 @@ impl LibvirtDriver {
     }
 
     /// Asks the guest for the disk as often as Nova does, and waits each time.
-    pub(super) async fn wring(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+    pub(super) async fn wait_for_detachment(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
         for attempt in 1..=self.options.device_detach_attempts.max(1) {
             let asked = serial.to_owned();
             let gone = self

@@ -4,14 +4,13 @@
 //! serves only so many calls of one connection at a time. What the thread knows (that it is still at it, and the error at
 //! the end) is memory of this process only; that a guest is on its way the host itself says, too.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use chronova_events::ids::InstanceId;
 use roxmltree::{Document, Node};
 use tokio::sync::watch;
 use virt::connect::Connect;
@@ -20,46 +19,21 @@ use virt::error::ErrorNumber;
 use virt_sys as sys;
 
 use super::error::{Context, number, translate};
+use super::host::LibvirtDriver;
+use super::migrations::RunningMigration;
 use super::storage::{self, Site};
-use super::{LibvirtDriver, domain, journey, migration, pool};
+use super::{domain, migration, migration_plan, pool};
+use crate::capability::live_migration::{
+    ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
+    MigrationPlan, MigrationUris,
+};
 use crate::domain_xml::repin;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
-use crate::live::{Entrance, Hasten, Journey, LiveMoves, Luggage, Presence, Standing, Way};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "live migration";
-
-/// The guests that this process sent on their way.
-#[derive(Default)]
-pub(super) struct Journeys(Mutex<BTreeMap<InstanceId, Journeying>>);
-
-struct Journeying {
-    migration: ProcessId,
-    /// `None` while it lasts.
-    end: watch::Receiver<Option<Result<(), String>>>,
-}
-
-impl Journeys {
-    /// Every change is whole.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Journeying>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lasts(&self, instance: InstanceId) -> bool {
-        self.lock().get(&instance).is_some_and(|journey| journey.end.borrow().is_none())
-    }
-
-    fn failure(&self, instance: InstanceId) -> Option<(ProcessId, String)> {
-        let journeys = self.lock();
-        let journey = journeys.get(&instance)?;
-        match &*journey.end.borrow() {
-            Some(Err(reason)) => Some((journey.migration, reason.clone())),
-            _ => None,
-        }
-    }
-}
 
 fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
@@ -69,7 +43,7 @@ fn child<'a>(node: Node<'a, 'a>, name: &str) -> Option<Node<'a, 'a>> {
     node.children().find(|child| child.has_tag_name(name))
 }
 
-fn read_luggage(connect: &Connect, options: &LibvirtOptions, domain: &Domain) -> DriverResult<Luggage> {
+fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Domain) -> DriverResult<MigrationData> {
     let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE).during(CALL)?;
     let document = Document::parse(&xml).map_err(|error| failed(error.to_string()))?;
     let root = document.root_element();
@@ -86,7 +60,7 @@ fn read_luggage(connect: &Connect, options: &LibvirtOptions, domain: &Domain) ->
         _ => None,
     };
     let disks = devices.into_iter().flat_map(|devices| devices.children()).filter(|node| node.has_tag_name("disk"));
-    Ok(Luggage {
+    Ok(MigrationData {
         hypervisor_type: connect.driver_type().during(CALL)?,
         hypervisor_version: connect.hyp_version().during(CALL)?,
         cpu: described.and_then(|cpu| xml.get(cpu.range())).map(str::to_owned),
@@ -115,47 +89,27 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Op
     Some((device, capacity))
 }
 
-/// Whoever sees these volumes shares the storage.
-fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
-    // The id of the directory's pool is the host's.
-    let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);
-    let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
-    let mark = volumes::host_mark(own);
-    if pool::lookup(&pool, &mark)?.is_none() {
-        // Seen at last when the pool is read anew; on shared storage another host's pool may have made it.
-        match pool::create_raw(&pool, &mark, 0, "0644") {
-            Ok(_) => {}
-            Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}
-            Err(error) => return Err(error),
-        }
-    }
-    pool::refresh(&pool);
-    let mut hosts: BTreeSet<HostId> = pool::names(&pool)?.iter().filter_map(|name| volumes::marked_by(name)).collect();
-    hosts.insert(own);
-    Ok(hosts)
-}
-
 /// The guest as it is to be at its destination, now and whenever it is started there; `None` where that is as it is.
-fn definitions(domain: &Domain, journey: &Journey) -> Result<[Option<String>; 2], String> {
+fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>; 2], String> {
     let again = |kind: u32| -> Result<Option<String>, String> {
         let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
         let xml = xml.map_err(|error| error.message().to_owned())?;
-        let there = repin(&xml, &journey.pinning).map_err(|error| error.to_string())?;
+        let there = repin(&xml, &plan.pinning).map_err(|error| error.to_string())?;
         Ok(Some(there).filter(|there| *there != xml))
     };
     Ok([again(0)?, again(sys::VIR_DOMAIN_XML_INACTIVE)?])
 }
 
 /// The call itself; lasts as long as the migration.
-fn travel(connect: &Connect, instance: InstanceId, journey: &Journey) -> Result<(), String> {
+fn travel(connect: &Connect, instance: InstanceId, plan: &MigrationPlan) -> Result<(), String> {
     let told = |error: virt::error::Error| error.message().to_owned();
     let domain = connect.lookup_domain_by_uuid(instance.0).map_err(told)?;
-    let definitions = definitions(&domain, journey)?;
-    let go = |journey: &Journey| {
-        let parameters = journey::parameters(journey, definitions.clone());
-        domain.migrate_to_uri3(Some(&journey.peer), parameters, journey::flags(journey)).map_err(told)
+    let definitions = definitions(&domain, plan)?;
+    let go = |plan: &MigrationPlan| {
+        let parameters = migration_plan::parameters(plan, definitions.clone());
+        domain.migrate_to_uri3(Some(&plan.peer), parameters, migration_plan::flags(plan)).map_err(told)
     };
-    go(journey).or_else(|refusal| match journey::without_post_copy(journey, &refusal) {
+    go(plan).or_else(|refusal| match migration_plan::without_post_copy(plan, &refusal) {
         Some(other) if migration::is_whole(&domain).map_err(told)? => {
             tracing::warn!(server = %instance, %refusal, "a live migration goes without post-copy");
             go(&other)
@@ -165,31 +119,33 @@ fn travel(connect: &Connect, instance: InstanceId, journey: &Journey) -> Result<
 }
 
 #[async_trait]
-impl LiveMoves for LibvirtDriver {
-    async fn luggage(&self, instance: InstanceId) -> DriverResult<Luggage> {
-        self.ask(CALL, move |connect, options| read_luggage(connect, options, &domain::require(connect, instance)?))
-            .await
+impl LiveMigration for LibvirtDriver {
+    async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData> {
+        self.ask(CALL, move |connect, options| {
+            read_migration_data(connect, options, &domain::require(connect, instance)?)
+        })
+        .await
     }
 
-    async fn obstacles(&self, luggage: &Luggage) -> DriverResult<Vec<String>> {
-        let luggage = luggage.clone();
+    async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>> {
+        let migration_data = migration_data.clone();
         self.ask(CALL, move |connect, options| {
             let mut obstacles = Vec::new();
             let kind = connect.driver_type().during(CALL)?;
-            if kind != luggage.hypervisor_type {
-                obstacles.push(format!("its hypervisor is {kind}, not {}", luggage.hypervisor_type));
+            if kind != migration_data.hypervisor_type {
+                obstacles.push(format!("its hypervisor is {kind}, not {}", migration_data.hypervisor_type));
             }
             // Nova's `DestinationHypervisorTooOld`.
-            if connect.hyp_version().during(CALL)? < luggage.hypervisor_version {
+            if connect.hyp_version().during(CALL)? < migration_data.hypervisor_version {
                 obstacles.push("its hypervisor is older than the one that the guest runs on".to_owned());
             }
             let memory = connect.node_info().during(CALL)?.memory / 1024;
-            if memory < luggage.memory_mib {
-                obstacles.push(format!("it has {memory} MiB of memory, and the guest {}", luggage.memory_mib));
+            if memory < migration_data.memory_mib {
+                obstacles.push(format!("it has {memory} MiB of memory, and the guest {}", migration_data.memory_mib));
             }
-            if let Some(cpu) = &luggage.cpu
+            if let Some(cpu) = &migration_data.cpu
                 && !options.guests.trusts_cpus
-                && let Some(reason) = migration::compare_cpu(connect, &luggage, cpu)?
+                && let Some(reason) = migration::compare_cpu(connect, &migration_data, cpu)?
             {
                 obstacles.push(reason);
             }
@@ -198,11 +154,7 @@ impl LiveMoves for LibvirtDriver {
         .await
     }
 
-    async fn sharers(&self) -> DriverResult<BTreeSet<HostId>> {
-        self.ask("storage mark", sharers).await
-    }
-
-    async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
+    async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
         if !copied && !storage::shares_disks_alone(&self.options) {
             // What another host made on the storage that both have is not in this host's list yet.
             let refresh = |connect: &Connect, options: &LibvirtOptions| {
@@ -223,8 +175,8 @@ impl LiveMoves for LibvirtDriver {
         .await
     }
 
-    async fn depart(&self, instance: InstanceId, journey: &Journey) -> DriverResult<()> {
-        let lasts = self.journeys.lasts(instance);
+    async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()> {
+        let lasts = self.migrations.lasts(instance);
         let departing = self.ask(CALL, move |connect, _| {
             let domain = domain::require(connect, instance)?;
             migration::departing(&domain).during(CALL)
@@ -233,57 +185,57 @@ impl LiveMoves for LibvirtDriver {
             return Ok(());
         }
         let (told, end) = watch::channel(None);
-        let (link, session, journey) = (Arc::clone(&self.link), self.link.connect().await?, journey.clone());
-        let mut journeys = self.journeys.lock();
-        journeys.retain(|_, known| known.end.borrow().is_none());
-        let migration = journey.migration;
+        let (link, session, plan) = (Arc::clone(&self.link), self.link.connect().await?, plan.clone());
+        let mut running = self.migrations.lock();
+        running.retain(|_, known| known.end.borrow().is_none());
+        let migration = plan.migration;
         thread::Builder::new()
             .name("libvirt-migrate".to_owned())
             .spawn(move || {
                 // Mostly one that is open already; it is nobody else's until the end.
                 let line = link.line(&session);
                 let began = std::time::Instant::now();
-                let end = line.map_err(|error| error.to_string()).and_then(|line| travel(&line, instance, &journey));
+                let end = line.map_err(|error| error.to_string()).and_then(|line| travel(&line, instance, &plan));
                 let milliseconds = began.elapsed().as_millis();
                 tracing::info!(server = %instance, milliseconds, ok = end.is_ok(), "the hosts' migration has ended");
                 told.send_replace(Some(end));
             })
             .map_err(|error| failed(format!("no thread: {error}")))?;
-        journeys.insert(instance, Journeying { migration, end });
+        running.insert(instance, RunningMigration { migration, end });
         Ok(())
     }
 
-    async fn standing(&self, instance: InstanceId) -> DriverResult<Standing> {
-        // Asked before the host: a journey that ends in between is seen at the host as it is then.
-        let lasts = self.journeys.lasts(instance);
-        let mut standing = self
-            .ask("standing", move |connect, _| {
+    async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
+        // Asked before the host: a plan that ends in between is seen at the host as it is then.
+        let lasts = self.migrations.lasts(instance);
+        let mut state = self
+            .ask("migration state", move |connect, _| {
                 let Some(domain) = domain::lookup(connect, instance)? else {
-                    return Ok(Standing::of(Presence::Absent));
+                    return Ok(GuestMigrationState::of(GuestPresence::Absent));
                 };
                 let seen = || {
                     let departing = migration::departing(&domain)?;
                     let (presence, in_post_copy) = migration::presence(&domain)?;
                     // libvirt keeps the job of a post-copy that broke, in case somebody mends it.
-                    let departing = departing.filter(|_| presence != Presence::Torn);
-                    Ok(Standing { presence, departing, in_post_copy, failed: None })
+                    let departing = departing.filter(|_| presence != GuestPresence::Torn);
+                    Ok(GuestMigrationState { presence, departing, in_post_copy, failed: None })
                 };
                 seen().or_else(|error: virt::error::Error| match domain::lookup(connect, instance)? {
-                    Some(_) => Err(translate("standing", &error)),
-                    None => Ok(Standing::of(Presence::Absent)),
+                    Some(_) => Err(translate("migration state", &error)),
+                    None => Ok(GuestMigrationState::of(GuestPresence::Absent)),
                 })
             })
             .await?;
-        let begins = lasts && !matches!(standing.presence, Presence::Absent | Presence::Torn);
-        if begins && standing.departing.is_none() {
-            standing.departing = Some(crate::live::Progress::default());
+        let begins = lasts && !matches!(state.presence, GuestPresence::Absent | GuestPresence::Torn);
+        if begins && state.departing.is_none() {
+            state.departing = Some(crate::capability::live_migration::MigrationProgress::default());
         }
-        standing.failed = self.journeys.failure(instance);
-        Ok(standing)
+        state.failed = self.migrations.failure(instance);
+        Ok(state)
     }
 
-    async fn until_departed(&self, instance: InstanceId, most: Duration) {
-        let end = self.journeys.lock().get(&instance).map(|journey| journey.end.clone());
+    async fn wait_for_migration(&self, instance: InstanceId, most: Duration) {
+        let end = self.migrations.lock().get(&instance).map(|plan| plan.end.clone());
         let ended = async {
             match end {
                 Some(mut end) => drop(end.wait_for(Option::is_some).await),
@@ -293,7 +245,7 @@ impl LiveMoves for LibvirtDriver {
         let _ = tokio::time::timeout(most, ended).await;
     }
 
-    async fn call_back(&self, instance: InstanceId) -> DriverResult<()> {
+    async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()> {
         self.ask(CALL, move |connect, _| match domain::lookup(connect, instance)? {
             Some(domain) => migration::abort(&domain),
             None => Ok(()),
@@ -301,46 +253,33 @@ impl LiveMoves for LibvirtDriver {
         .await
     }
 
-    async fn hasten(&self, instance: InstanceId, how: Hasten) -> DriverResult<()> {
+    async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()> {
         self.ask(CALL, move |connect, _| {
             let domain = domain::require(connect, instance)?;
             match how {
-                Hasten::PostCopy => match migration::start_post_copy(&domain) {
-                    Err(DriverError::Failed { message, .. }) if journey::set_out_without_post_copy(&message) => {
+                ForceComplete::PostCopy => match migration::start_post_copy(&domain) {
+                    Err(DriverError::Failed { message, .. }) if migration_plan::set_out_without_post_copy(&message) => {
                         domain.suspend().during(CALL)
                     }
                     started => started,
                 },
-                Hasten::Pause => domain.suspend().during(CALL),
+                ForceComplete::Pause => domain.suspend().during(CALL),
             }
         })
         .await
     }
 
-    async fn allow_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()> {
+    async fn set_max_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()> {
         self.ask(CALL, move |connect, _| {
             domain::require(connect, instance)?.migrate_set_max_downtime(milliseconds, 0).during(CALL)
         })
         .await
     }
 
-    async fn forget(&self, instance: InstanceId) -> DriverResult<()> {
-        let link = Arc::clone(&self.link);
-        self.change("forget", instance, self.options.call_deadline, move |connect, _| {
-            let Some(domain) = domain::lookup(connect, instance)? else { return Ok(()) };
-            if domain.is_active().during(CALL)? {
-                return Err(failed("the guest runs"));
-            }
-            link.roll().leave(instance);
-            domain::undefine(&domain).inspect_err(|_| link.roll().forget(instance))
-        })
-        .await
-    }
-
-    async fn unfit_for_tls(&self) -> DriverResult<Option<String>> {
+    async fn tls_obstacle(&self) -> DriverResult<Option<String>> {
         self.ask("versions", |connect, _| {
             let (libvirt, hypervisor) = (connect.lib_version(), connect.hyp_version());
-            Ok(journey::unfit_for_tls(libvirt.during("versions")?, hypervisor.during("versions")?))
+            Ok(migration_plan::tls_obstacle(libvirt.during("versions")?, hypervisor.during("versions")?))
         })
         .await
     }
@@ -356,17 +295,13 @@ impl LiveMoves for LibvirtDriver {
                 }
                 Err(error) => return Err(translate(CALL, &error)),
             };
-            journey::address_in(&interface.xml_desc(0).during(CALL)?).map_err(|error| failed(error.to_string()))
+            migration_plan::address_in(&interface.xml_desc(0).during(CALL)?).map_err(|error| failed(error.to_string()))
         })
         .await
     }
 
-    fn remote_address(&self) -> Option<String> {
-        journey::host_of(&self.uri)
-    }
-
-    fn way(&self, entrance: &Entrance<'_>) -> Way {
-        journey::way(&self.uri, entrance)
+    fn migration_uris(&self, addressing: &MigrationAddressing<'_>) -> MigrationUris {
+        migration_plan::uris(&self.uri, addressing)
     }
 
     async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {

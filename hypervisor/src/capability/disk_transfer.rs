@@ -1,5 +1,5 @@
-//! What a driver does so that a guest can go to another host: its disks are read here and written there, and the guest is
-//! defined over disks that exist.
+//! Disks that go to another host or to another name: the driver reads them, writes them, and defines a guest over disks
+//! that exist.
 //!
 //! Nothing of ours is on a host, so disks travel through the control plane. They travel as what they are: a copy-on-write
 //! file stays one, and what it is based on is in the cache of the destination already; of any other disk the bytes that the
@@ -47,8 +47,8 @@ impl DiskFile {
 }
 
 #[async_trait]
-pub trait Moves {
-    /// The files of a guest's disks, those set aside included; not what is made anew wherever a guest is defined (config
+pub trait DiskTransfer: Send + Sync {
+    /// The files of a guest's disks, those set aside included; not what is made again wherever a guest is defined (config
     /// drive, console log).
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>>;
     /// The bytes of a disk that nobody writes.

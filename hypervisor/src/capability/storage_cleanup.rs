@@ -24,7 +24,9 @@ pub enum Leftover {
 }
 
 #[async_trait]
-pub trait Leftovers {
+pub trait StorageCleanup: Send + Sync {
+    /// The guests that are not defined and of which disk volumes are left.
+    async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
     /// All there are. What another host with the same storage has just made may be missing.
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>>;
     /// Removes what a torn upload left of an image. One that is whole, that is being uploaded through this driver, or that a
@@ -49,15 +51,17 @@ fn leftover(name: &str, there: &BTreeSet<&str>) -> Option<Leftover> {
         return Some(Leftover::Copy { instance, copy });
     }
     let suffix = name.strip_prefix(&instance.to_string())?;
-    suffix.starts_with(crate::moves::KEPT).then(|| Leftover::Kept { instance, suffix: suffix.to_owned() })
+    suffix
+        .starts_with(crate::capability::disk_transfer::KEPT)
+        .then(|| Leftover::Kept { instance, suffix: suffix.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::capability::disk_transfer::DiskFile;
     use crate::conformance::pretended_image;
-    use crate::moves::DiskFile;
 
     #[test]
     fn names_tell_what_is_left_and_what_belongs_to_somebody() {

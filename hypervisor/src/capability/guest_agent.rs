@@ -1,4 +1,4 @@
-//! What a driver has the agent inside a guest do.
+//! Requests to the agent inside a guest.
 //!
 //! Whether there is one is the guest's own matter: its image says whether it was made with a way to one
 //! (`hw_qemu_guest_agent`), and what runs inside whether somebody answers there. So nobody asks before; the driver tells.
@@ -10,7 +10,7 @@ use crate::driver::DriverResult;
 
 /// One compute host. In every call: [`NoAgent`](crate::driver::DriverError::NoAgent) where the guest was made without one.
 #[async_trait]
-pub trait GuestAgent {
+pub trait GuestAgent: Send + Sync {
     /// Sets a user's password; `Unsupported` where no agent answers.
     async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()>;
     /// Has everything written out and holds the guest's file systems still, until [`thaw`](Self::thaw). Still already is

@@ -1,14 +1,14 @@
-//! What a driver does so that a running guest can go to another host.
+//! Live migration: a running guest goes to another host.
 //!
-//! The hosts move it between themselves (libvirt's peer-to-peer migration): once begun, it goes on whatever becomes of the
-//! control plane. So nothing here waits for the end: [`LiveMoves::depart`] begins, [`LiveMoves::standing`] says how a host
-//! sees the guest, and who must know where a guest is asks both hosts.
+//! The hosts migrate it between themselves (libvirt's peer-to-peer migration). Once started, it goes on even if the
+//! control plane dies, so nothing here waits for its end. [`LiveMigration::start_migration`] starts it,
+//! [`LiveMigration::migration_state`] tells how one host sees the guest, and a caller that must know where the guest is
+//! asks both hosts.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use chronova_events::ids::{InstanceId, ProcessId};
 
 use crate::driver::DriverResult;
 use crate::guest::GuestSpec;
@@ -16,7 +16,7 @@ use crate::pinning::Pinning;
 
 /// What a guest needs at its destination, as its source tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Luggage {
+pub struct MigrationData {
     /// `QEMU`, and its version.
     pub hypervisor_type: String,
     pub hypervisor_version: u32,
@@ -29,14 +29,14 @@ pub struct Luggage {
     pub memory_mib: u64,
     /// Disks of its own that it writes to, by what the guest calls them (`vda`), with the bytes that it sees.
     pub disks: Vec<(String, u64)>,
-    /// Why it cannot leave its host at all.
+    /// Why it cannot leave its host at all; `None` where it can.
     pub bound: Option<String>,
 }
 
-/// How a guest travels.
+/// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Journey {
-    /// Whose journey it is: what is said of one that failed is not taken for another.
+pub struct MigrationPlan {
+    /// Whose plan it is: what is said of one that failed is not taken for another.
     pub migration: ProcessId,
     /// The destination's hypervisor, as the source reaches it.
     pub peer: String,
@@ -59,7 +59,7 @@ pub struct Journey {
 
 /// What decides the way to a destination: the operator's words, and the host's own name.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Entrance<'a> {
+pub struct MigrationAddressing<'a> {
     /// `live_migration_scheme`
     pub scheme: Option<&'a str>,
     /// `live_migration_uri`, in which `%s` stands for the address.
@@ -71,16 +71,16 @@ pub struct Entrance<'a> {
     pub tunnelled: bool,
 }
 
-/// `peer` and `stream` of a [`Journey`].
+/// `peer` and `stream` of a [`MigrationPlan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct MigrationUris {
     pub peer: String,
     pub stream: Option<String>,
 }
 
 /// Bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct MigrationProgress {
     pub memory_total: u64,
     pub memory_processed: u64,
     pub memory_remaining: u64,
@@ -91,7 +91,7 @@ pub struct Progress {
 
 /// How a host sees a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
+pub enum GuestPresence {
     Absent,
     /// Defined, and off.
     Off,
@@ -108,25 +108,25 @@ pub enum Presence {
 
 /// What a host says of a guest that may be on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
-    pub presence: Presence,
+pub struct GuestMigrationState {
+    pub presence: GuestPresence,
     /// It is on its way from this host to another.
-    pub departing: Option<Progress>,
+    pub departing: Option<MigrationProgress>,
     /// Whether it runs at its destination already, while the rest of its memory follows.
     pub in_post_copy: bool,
-    /// The last journey that failed, and why.
+    /// The last plan that failed, and why.
     pub failed: Option<(ProcessId, String)>,
 }
 
-impl Standing {
-    pub fn of(presence: Presence) -> Self {
+impl GuestMigrationState {
+    pub fn of(presence: GuestPresence) -> Self {
         Self { presence, departing: None, in_post_copy: false, failed: None }
     }
 }
 
 /// How a migration that takes too long is brought to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hasten {
+pub enum ForceComplete {
     /// The guest goes on at the destination at once, and fetches what is missing. One that set out without post-copy, as
     /// the hosts cannot do it, stands still.
     PostCopy,
@@ -135,36 +135,30 @@ pub enum Hasten {
 }
 
 #[async_trait]
-pub trait LiveMoves {
+pub trait LiveMigration: Send + Sync {
     /// What the guest needs elsewhere.
-    async fn luggage(&self, instance: InstanceId) -> DriverResult<Luggage>;
+    async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData>;
     /// Why the guest cannot run here, in so many words; none where it can.
-    async fn obstacles(&self, luggage: &Luggage) -> DriverResult<Vec<String>>;
-    /// The hosts that see this host's storage as their own, this one included.
-    async fn sharers(&self) -> DriverResult<BTreeSet<HostId>>;
-    /// Makes what a guest finds at its destination: its disks, empty, where they are to be copied, and what is made anew
+    async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>>;
+    /// Makes what a guest finds at its destination: its disks, empty, where they are to be copied, and what is made again
     /// wherever a guest is. Nothing is defined. There already is success.
-    async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()>;
-    /// Begins the journey of a running guest. On its way already is success.
-    async fn depart(&self, instance: InstanceId, journey: &Journey) -> DriverResult<()>;
-    async fn standing(&self, instance: InstanceId) -> DriverResult<Standing>;
-    /// Returns when the guest's journey has ended, as far as this host knows, or after `most`.
-    async fn until_departed(&self, instance: InstanceId, most: Duration);
-    /// Calls the journey off. None under way is success; one that cannot be called off any more fails.
-    async fn call_back(&self, instance: InstanceId) -> DriverResult<()>;
-    async fn hasten(&self, instance: InstanceId, how: Hasten) -> DriverResult<()>;
-    /// How long the guest may stand still at the end of its journey.
-    async fn allow_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()>;
-    /// Removes the guest's definition, not its disks: they are another host's, too. A guest that is on is not touched.
-    async fn forget(&self, instance: InstanceId) -> DriverResult<()>;
+    async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()>;
+    /// Begins the plan of a running guest. On its way already is success.
+    async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()>;
+    async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState>;
+    /// Returns when the guest's plan has ended, as far as this host knows, or after `most`.
+    async fn wait_for_migration(&self, instance: InstanceId, most: Duration);
+    /// Calls the plan off. None under way is success; one that cannot be called off any more fails.
+    async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()>;
+    async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()>;
+    /// How long the guest may stand still at the end of its plan.
+    async fn set_max_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()>;
     /// Why the host cannot encrypt what guests take along, in so many words; `None` where it can.
-    async fn unfit_for_tls(&self) -> DriverResult<Option<String>>;
+    async fn tls_obstacle(&self) -> DriverResult<Option<String>>;
     /// The address of one of the host's network interfaces, by its name; `None` where its hypervisor tells of none.
     async fn interface_address(&self, name: &str) -> DriverResult<Option<String>>;
-    /// Where this host's hypervisor is reached by others, as its own URI tells; `None` for one of this machine.
-    fn remote_address(&self) -> Option<String>;
     /// The way to this host, in the words of its driver.
-    fn way(&self, entrance: &Entrance<'_>) -> Way;
+    fn migration_uris(&self, addressing: &MigrationAddressing<'_>) -> MigrationUris;
     /// Carries what the guest wrote on its console at its source to its destination.
     async fn adopt_console(&self, instance: InstanceId, text: bytes::Bytes) -> DriverResult<()>;
 }

@@ -18,13 +18,14 @@ use virt::storage_vol::StorageVol;
 use virt::stream::Stream;
 
 use super::error::{Context, translate};
+use super::host::LibvirtDriver;
 use super::sparse::{self, Piece};
 use super::storage::Site;
-use super::{LibvirtDriver, domain, pool};
+use super::{domain, pool};
+use crate::capability::disk_transfer::{DiskFile, DiskTransfer};
 use crate::domain_xml::HostFacts;
 use crate::driver::{ByteStream, DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef};
-use crate::moves::{DiskFile, Moves};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
@@ -196,7 +197,7 @@ impl LibvirtDriver {
 }
 
 #[async_trait]
-impl Moves for LibvirtDriver {
+impl DiskTransfer for LibvirtDriver {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
         self.call("disk files", move |connect, options| list(connect, options, instance)).await
     }

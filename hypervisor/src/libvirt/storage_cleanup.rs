@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
 use virt::storage_pool::StoragePool;
 
 use super::error::Context;
-use super::{LibvirtDriver, pool};
+use super::host::LibvirtDriver;
+use super::{domain, pool};
+use crate::capability::StorageCleanup;
+use crate::capability::storage_cleanup::{self, Leftover};
 use crate::driver::DriverResult;
-use crate::leftovers::{self, Leftover, Leftovers};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
@@ -21,7 +24,7 @@ const BRIEFLY: Duration = Duration::from_secs(1);
 /// it.
 fn list(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<Leftover>> {
     let pool = pool::open(connect, options)?;
-    Ok(leftovers::among(&pool::names(&pool)?))
+    Ok(storage_cleanup::among(&pool::names(&pool)?))
 }
 
 fn remove_torn(connect: &Connect, options: &LibvirtOptions, checksum: &str) -> DriverResult<()> {
@@ -32,7 +35,7 @@ fn remove_torn(connect: &Connect, options: &LibvirtOptions, checksum: &str) -> D
     let names = pool::names(&pool)?;
     let Some(volume) = pool::lookup(&pool, &base)? else { return Ok(()) };
     // A power failure may take the mark and leave content and disks: those go on as long as nobody removes it.
-    if !leftovers::among(&names).contains(&torn) || is_used(&pool, &names, &volume.path().during(CALL)?)? {
+    if !storage_cleanup::among(&names).contains(&torn) || is_used(&pool, &names, &volume.path().during(CALL)?)? {
         return Ok(());
     }
     pool::delete(&volume)
@@ -50,7 +53,13 @@ fn is_used(pool: &StoragePool, names: &[String], path: &str) -> DriverResult<boo
 }
 
 #[async_trait]
-impl Leftovers for LibvirtDriver {
+impl StorageCleanup for LibvirtDriver {
+    async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
+        let mut orphans = self.ask("orphans", domain::orphans).await?;
+        orphans.retain(|instance| !self.guests.is_busy(instance));
+        Ok(orphans)
+    }
+
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>> {
         self.ask(CALL, list).await
     }

@@ -36,7 +36,7 @@ pub struct ConsoleAddress {
     pub tls_port: Option<u16>,
 }
 
-/// A guest's serial line, taken. Whoever took it before has lost it. Dropped, it is given back.
+/// A guest's serial line, taken. A holder before this one has lost it. Dropping it gives the line back.
 pub struct SerialLine {
     /// What is typed.
     pub input: mpsc::Sender<Bytes>,
@@ -52,9 +52,13 @@ impl std::fmt::Debug for SerialLine {
 
 /// The part of a driver that reaches consoles.
 #[async_trait]
-pub trait Consoles {
+pub trait Consoles: Send + Sync {
     /// Where the screen of a running guest is served; `Failed` for one that has none in this protocol or does not run.
     async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress>;
     /// Takes the serial line of a running guest; `Failed` for one that does not run.
     async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine>;
+    /// The last `max_bytes` of the serial console's log.
+    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;
+    /// Where this host's hypervisor is reached by others, as its own URI tells; `None` for one of this machine.
+    fn remote_address(&self) -> Option<String>;
 }

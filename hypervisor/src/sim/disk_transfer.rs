@@ -9,9 +9,9 @@ use super::SimHost;
 use super::faults::Call;
 use super::machine::Machine;
 use super::machine::moves::CONTENT;
+use crate::capability::disk_transfer::{DiskFile, DiskTransfer};
 use crate::driver::{ByteStream, DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
-use crate::moves::{DiskFile, Moves};
 
 impl SimHost {
     /// On storage that all hosts have, which machine's books have a copy that is set aside.
@@ -22,7 +22,7 @@ impl SimHost {
 }
 
 #[async_trait]
-impl Moves for SimHost {
+impl DiskTransfer for SimHost {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
         let mut disks = self.perform(Call::DiskFiles, |machine| Ok(machine.disk_files(instance))).await?;
         if !disks.iter().any(DiskFile::is_kept) && self.elsewhere_kept(instance).is_some() {

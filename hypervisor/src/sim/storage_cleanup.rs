@@ -1,15 +1,20 @@
 //! What is left on simulated machines. Images come whole or not at all there.
 
 use async_trait::async_trait;
+use chronova_events::ids::InstanceId;
 
 use super::SimHost;
 use super::faults::Call;
 use super::machine::Machine;
+use crate::capability::storage_cleanup::{Leftover, StorageCleanup};
 use crate::driver::DriverResult;
-use crate::leftovers::{Leftover, Leftovers};
 
 #[async_trait]
-impl Leftovers for SimHost {
+impl StorageCleanup for SimHost {
+    async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
+        self.perform(Call::Orphans, |machine| Ok(machine.orphans())).await
+    }
+
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>> {
         // On storage that all hosts have, each sees what any of them set aside.
         let kept = if self.fleet.has_shared_storage() { self.fleet.kept() } else { Vec::new() };

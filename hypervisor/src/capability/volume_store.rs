@@ -45,14 +45,14 @@ pub struct PoolVolume {
 
 /// The pool of one host.
 #[async_trait]
-pub trait VolumeStore {
+pub trait VolumeStore: Send + Sync {
     /// The pool, made where it is not there yet.
     async fn volume_pool(&self) -> DriverResult<PoolStatus>;
 
     /// Every volume of the volume service in the pool.
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>>;
 
-    /// Makes a volume of at least `size` bytes. What an earlier call left half done is made anew, so nobody may use the
+    /// Makes a volume of at least `size` bytes. A volume that an earlier call left half done is made again, so nobody may use the
     /// volume before this call has succeeded once.
     async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()>;
 

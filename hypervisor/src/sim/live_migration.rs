@@ -1,6 +1,6 @@
 //! Running guests on their way between simulated hosts.
 //!
-//! A journey belongs to the hosts: it ends when its time is over, whether or not anybody asks. It is looked at before every
+//! A plan belongs to the hosts: it ends when its time is over, whether or not anybody asks. It is looked at before every
 //! call, so that nothing runs in the background. The guest that arrives is the one that left: its boots are counted on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,16 @@ use super::faults::Call;
 use super::fleet::SimFleet;
 use super::journal::Change;
 use super::machine::{Machine, SimGuest};
+use crate::capability::SharedStorage;
+use crate::capability::live_migration::{
+    ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
+    MigrationPlan, MigrationProgress, MigrationUris,
+};
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{GuestSpec, PowerState};
-use crate::live::{Entrance, Hasten, Journey, LiveMoves, Luggage, Presence, Progress, Standing, Way};
 use crate::pinning::Pinning;
 
-/// How often a journey is looked at by who waits for its end.
+/// How often a plan is looked at by who waits for its end.
 const GLANCE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone)]
@@ -268,16 +272,16 @@ impl Machine {
         Ok(())
     }
 
-    fn presence(&self, instance: InstanceId) -> Presence {
+    fn presence(&self, instance: InstanceId) -> GuestPresence {
         match self.guests.get(&instance).map(|guest| guest.power) {
-            None => Presence::Absent,
-            Some(PowerState::Running) => Presence::Running,
-            Some(PowerState::Paused) => Presence::Paused,
-            Some(_) => Presence::Off,
+            None => GuestPresence::Absent,
+            Some(PowerState::Running) => GuestPresence::Running,
+            Some(PowerState::Paused) => GuestPresence::Paused,
+            Some(_) => GuestPresence::Off,
         }
     }
 
-    fn await_guest(&mut self, spec: &GuestSpec, copied: bool) -> DriverResult<()> {
+    fn prepare_destination(&mut self, spec: &GuestSpec, copied: bool) -> DriverResult<()> {
         if self.guests.contains_key(&spec.instance) || self.orphans().contains(&spec.instance) {
             return Ok(());
         }
@@ -292,7 +296,7 @@ impl Machine {
 
     fn forget(&mut self, instance: InstanceId) -> DriverResult<()> {
         match self.guests.get(&instance) {
-            Some(guest) if guest.is_on() => Err(failed("forget", "the guest runs")),
+            Some(guest) if guest.is_on() => Err(failed("undefine", "the guest runs")),
             Some(_) => {
                 let kept = self.kept.contains(&instance);
                 let copies: Vec<_> = self.copies.iter().filter(|(of, _)| *of == instance).copied().collect();
@@ -321,12 +325,12 @@ fn failed(call: &'static str, message: &str) -> DriverError {
 }
 
 #[async_trait]
-impl LiveMoves for SimHost {
-    async fn luggage(&self, instance: InstanceId) -> DriverResult<Luggage> {
-        self.perform(Call::Luggage, |machine| {
+impl LiveMigration for SimHost {
+    async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData> {
+        self.perform(Call::MigrationData, |machine| {
             let guest = machine.guest(instance)?;
             let found = machine.capabilities();
-            Ok(Luggage {
+            Ok(MigrationData {
                 hypervisor_type: found.hypervisor_type,
                 hypervisor_version: found.hypervisor_version,
                 cpu: None,
@@ -341,75 +345,72 @@ impl LiveMoves for SimHost {
         .await
     }
 
-    async fn obstacles(&self, luggage: &Luggage) -> DriverResult<Vec<String>> {
-        self.perform(Call::Obstacles, |machine| {
+    async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>> {
+        self.perform(Call::DestinationObstacles, |machine| {
             let barred = self.fleet.travel().bars.get(&self.index).cloned();
-            let small = machine.capabilities().memory_mib < luggage.memory_mib;
+            let small = machine.capabilities().memory_mib < migration_data.memory_mib;
             Ok(barred.into_iter().chain(small.then(|| "it has too little memory".to_owned())).collect())
         })
         .await
     }
 
-    async fn sharers(&self) -> DriverResult<BTreeSet<HostId>> {
-        let shared = self.fleet.travel().shared;
-        let all = if shared { 0..self.fleet.len() } else { self.index..self.index + 1 };
-        let hosts = all.map(|index| self.fleet.uri().host_id(index)).collect();
-        self.perform(Call::Sharers, |_| Ok(hosts)).await
+    async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
+        self.perform(Call::PrepareDestination, |machine| machine.prepare_destination(guest, copied)).await
     }
 
-    async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
-        self.perform(Call::AwaitGuest, |machine| machine.await_guest(guest, copied)).await
-    }
-
-    async fn depart(&self, instance: InstanceId, journey: &Journey) -> DriverResult<()> {
-        let to = (0..self.fleet.len()).find(|index| format!("sim://{}", self.fleet.hostname(*index)) == journey.peer);
-        let to = to.ok_or_else(|| failed("depart", "nobody has heard of the destination"))?;
-        self.perform(Call::Depart, |machine| {
+    async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()> {
+        let to = (0..self.fleet.len()).find(|index| format!("sim://{}", self.fleet.hostname(*index)) == plan.peer);
+        let to = to.ok_or_else(|| failed("start_migration", "nobody has heard of the destination"))?;
+        self.perform(Call::StartMigration, |machine| {
             if !machine.guest(instance)?.is_on() {
-                return Err(failed("depart", "the guest is not running"));
+                return Err(failed("start_migration", "the guest is not running"));
             }
             let mut travel = self.fleet.travel();
             travel.failed.remove(&instance);
             travel.on_way.entry(instance).or_insert_with(|| Traveller {
-                migration: journey.migration,
+                migration: plan.migration,
                 from: self.index,
                 to,
-                copied: !journey.copied.is_empty(),
+                copied: !plan.copied.is_empty(),
                 began: Instant::now(),
                 hastened: false,
                 post_copy: false,
                 landing: false,
-                pinning: journey.pinning.clone(),
+                pinning: plan.pinning.clone(),
             });
             Ok(())
         })
         .await
     }
 
-    async fn standing(&self, instance: InstanceId) -> DriverResult<Standing> {
-        self.perform(Call::Standing, |machine| {
+    async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
+        self.perform(Call::MigrationState, |machine| {
             let travel = self.fleet.travel();
-            let mut standing = Standing::of(machine.presence(instance));
-            standing.failed = travel.failed.get(&instance).cloned();
-            let Some(traveller) = travel.on_way.get(&instance) else { return Ok(standing) };
+            let mut state = GuestMigrationState::of(machine.presence(instance));
+            state.failed = travel.failed.get(&instance).cloned();
+            let Some(traveller) = travel.on_way.get(&instance) else { return Ok(state) };
             if traveller.to == self.index {
-                standing.presence = Presence::Arriving;
+                state.presence = GuestPresence::Arriving;
             } else if traveller.from == self.index {
                 let memory_total = machine.guests.get(&instance).map_or(0, |guest| guest.memory_mib << 20);
                 let whole = travel.takes.as_millis().max(1);
                 let gone = traveller.began.elapsed().as_millis().min(whole);
                 let across = u64::try_from(u128::from(memory_total) * gone / whole).unwrap_or(memory_total);
                 let memory_remaining = memory_total - across;
-                standing.departing =
-                    Some(Progress { memory_total, memory_processed: across, memory_remaining, ..Progress::default() });
-                standing.in_post_copy = traveller.post_copy;
+                state.departing = Some(MigrationProgress {
+                    memory_total,
+                    memory_processed: across,
+                    memory_remaining,
+                    ..MigrationProgress::default()
+                });
+                state.in_post_copy = traveller.post_copy;
             }
-            Ok(standing)
+            Ok(state)
         })
         .await
     }
 
-    async fn until_departed(&self, instance: InstanceId, most: Duration) {
+    async fn wait_for_migration(&self, instance: InstanceId, most: Duration) {
         let end = Instant::now() + most;
         loop {
             self.fleet.advance();
@@ -420,11 +421,11 @@ impl LiveMoves for SimHost {
         }
     }
 
-    async fn call_back(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::CallBack, |_| {
+    async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::AbortMigration, |_| {
             let mut travel = self.fleet.travel();
             match travel.on_way.get(&instance) {
-                Some(one) if one.landing || one.post_copy => Err(failed("call_back", "it is too late")),
+                Some(one) if one.landing || one.post_copy => Err(failed("abort_migration", "it is too late")),
                 Some(one) => {
                     let failure = (one.migration, "called off".to_owned());
                     travel.on_way.remove(&instance);
@@ -437,26 +438,22 @@ impl LiveMoves for SimHost {
         .await
     }
 
-    async fn hasten(&self, instance: InstanceId, how: Hasten) -> DriverResult<()> {
-        self.perform(Call::Hasten, |_| {
+    async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()> {
+        self.perform(Call::ForceComplete, |_| {
             if let Some(one) = self.fleet.travel().on_way.get_mut(&instance) {
                 one.hastened = true;
-                one.post_copy = how == Hasten::PostCopy;
+                one.post_copy = how == ForceComplete::PostCopy;
             }
             Ok(())
         })
         .await
     }
 
-    async fn allow_downtime(&self, _: InstanceId, _: u64) -> DriverResult<()> {
-        self.perform(Call::AllowDowntime, |_| Ok(())).await
+    async fn set_max_downtime(&self, _: InstanceId, _: u64) -> DriverResult<()> {
+        self.perform(Call::SetMaxDowntime, |_| Ok(())).await
     }
 
-    async fn forget(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Forget, |machine| machine.forget(instance)).await
-    }
-
-    async fn unfit_for_tls(&self) -> DriverResult<Option<String>> {
+    async fn tls_obstacle(&self) -> DriverResult<Option<String>> {
         Ok(self.fleet.travel().plain.get(&self.index).cloned())
     }
 
@@ -465,13 +462,9 @@ impl LiveMoves for SimHost {
         Ok(known.then(|| format!("192.0.2.{}", self.index + 1)))
     }
 
-    fn remote_address(&self) -> Option<String> {
-        None
-    }
-
-    fn way(&self, entrance: &Entrance<'_>) -> Way {
-        let stream = entrance.inbound.filter(|_| !entrance.tunnelled).map(str::to_owned);
-        Way { peer: format!("sim://{}", self.fleet.hostname(self.index)), stream }
+    fn migration_uris(&self, addressing: &MigrationAddressing<'_>) -> MigrationUris {
+        let stream = addressing.inbound.filter(|_| !addressing.tunnelled).map(str::to_owned);
+        MigrationUris { peer: format!("sim://{}", self.fleet.hostname(self.index)), stream }
     }
 
     async fn adopt_console(&self, instance: InstanceId, _: Bytes) -> DriverResult<()> {
@@ -479,5 +472,19 @@ impl LiveMoves for SimHost {
             guest.carried = true;
         }
         Ok(())
+    }
+}
+
+#[async_trait]
+impl SharedStorage for SimHost {
+    async fn storage_sharers(&self) -> DriverResult<BTreeSet<HostId>> {
+        let shared = self.fleet.travel().shared;
+        let all = if shared { 0..self.fleet.len() } else { self.index..self.index + 1 };
+        let hosts = all.map(|index| self.fleet.uri().host_id(index)).collect();
+        self.perform(Call::StorageSharers, |_| Ok(hosts)).await
+    }
+
+    async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Undefine, |machine| machine.forget(instance)).await
     }
 }

@@ -1,4 +1,9 @@
-//! Where a guest finds what it was given: for those who tell it which device is which.
+//! Where a guest finds its interfaces and disks, for the metadata that tells it which device is which.
+
+use async_trait::async_trait;
+use chronova_events::ids::InstanceId;
+
+use crate::driver::DriverResult;
 
 /// A device, and where it is plugged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,4 +27,10 @@ pub enum DeviceKind {
         /// `vda`: what it is called in the guest's definition.
         target: String,
     },
+}
+
+#[async_trait]
+pub trait DeviceLocations: Send + Sync {
+    /// Where the guest finds its interfaces and disks: now, if it is in memory, otherwise at its next start.
+    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>>;
 }

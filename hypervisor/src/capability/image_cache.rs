@@ -28,7 +28,7 @@ pub struct CachedImage {
 }
 
 #[async_trait]
-pub trait ImageCache {
+pub trait ImageCache: Send + Sync {
     /// All there are. What is being sent to the host is not among them.
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>>;
     /// Notes since when nobody uses the image; `None`: it is used.
@@ -47,7 +47,7 @@ struct Parts {
 }
 
 /// The checksums of the images among the names of a host's volumes, and which of them are noted to be idle. A content alone
-/// is a torn upload's (see [`crate::leftovers`]), or is just being sent.
+/// is a torn upload's (see [`crate::capability::storage_cleanup`]), or is just being sent.
 pub(crate) fn among(names: &[String]) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::<String, Parts>::new();
     for name in names {

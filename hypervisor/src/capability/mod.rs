@@ -1,0 +1,132 @@
+//! What a driver can do beyond the core of [`Driver`]: one file and one trait for each optional part.
+//!
+//! A driver offers a part by returning itself from the accessor of that part, for example
+//! [`Driver::live_migration`]. [`Needed::needed`] turns a part that is not offered into a refusal that names it.
+//! [`offered_by`] lists the parts of a driver without any call to its host, so that a caller can refuse beforehand.
+//!
+//! Invariant: a driver that offers a part implements every call of it. A call that one host cannot do, although its
+//! driver knows how, is [`DriverError::Unsupported`] as before.
+
+pub mod consoles;
+pub mod device_locations;
+pub mod disk_transfer;
+pub mod guest_agent;
+pub mod image_cache;
+pub mod interfaces;
+pub mod live_migration;
+pub mod networks;
+pub mod redefinition;
+pub mod shared_storage;
+pub mod snapshots;
+pub mod storage_cleanup;
+pub mod suspension;
+pub mod troubleshooting;
+pub mod volume_attachment;
+pub mod volume_store;
+
+use std::collections::BTreeSet;
+
+pub use consoles::Consoles;
+pub use device_locations::DeviceLocations;
+pub use disk_transfer::DiskTransfer;
+pub use guest_agent::GuestAgent;
+pub use image_cache::ImageCache;
+pub use interfaces::InterfaceAttachment;
+pub use live_migration::LiveMigration;
+pub use networks::VirtualNetworks;
+pub use redefinition::Redefinition;
+pub use shared_storage::SharedStorage;
+pub use snapshots::DiskSnapshots;
+pub use storage_cleanup::StorageCleanup;
+pub use suspension::Suspension;
+pub use troubleshooting::Troubleshooting;
+pub use volume_attachment::VolumeAttachment;
+pub use volume_store::VolumeStore;
+
+use crate::driver::{Driver, DriverError, DriverResult};
+
+/// The one table of optional parts: variant, trait, accessor of the driver, and the words of a refusal.
+macro_rules! capabilities {
+    ($($variant:ident: $part:ident, $accessor:ident, $words:literal;)+) => {
+        /// An optional part of a driver.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Capability { $($variant),+ }
+
+        impl Capability {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// What a host without this part cannot do, for operators and users: "attach volumes".
+            pub fn words(self) -> &'static str {
+                match self { $(Self::$variant => $words),+ }
+            }
+
+            /// Whether the driver offers it. Asks nothing of the host.
+            pub fn is_offered_by(self, driver: &dyn Driver) -> bool {
+                match self { $(Self::$variant => driver.$accessor().is_some()),+ }
+            }
+        }
+
+        $(impl OptionalPart for dyn $part + '_ {
+            const CAPABILITY: Capability = Capability::$variant;
+        })+
+    };
+}
+
+/// Accessors of a driver that offers these parts itself.
+macro_rules! offers {
+    ($($accessor:ident: $part:ident),+ $(,)?) => {
+        $(fn $accessor(&self) -> Option<&dyn $part> {
+            Some(self)
+        })+
+    };
+}
+pub(crate) use offers;
+
+/// Says which capability a trait stands for.
+pub trait OptionalPart {
+    const CAPABILITY: Capability;
+}
+
+capabilities! {
+    Consoles: Consoles, consoles, "show consoles";
+    DeviceLocations: DeviceLocations, device_locations, "tell where a guest finds its devices";
+    DiskTransfer: DiskTransfer, disk_transfer, "move disks between hosts";
+    GuestAgent: GuestAgent, guest_agent, "reach the agent inside a guest";
+    ImageCache: ImageCache, image_cache, "manage its image cache";
+    InterfaceAttachment: InterfaceAttachment, interfaces, "attach or detach interfaces";
+    LiveMigration: LiveMigration, live_migration, "migrate running guests";
+    Networks: VirtualNetworks, networks, "connect guests to virtual networks";
+    Redefinition: Redefinition, redefinition, "redefine a guest (rebuild, rescue)";
+    SharedStorage: SharedStorage, shared_storage, "share storage with other hosts";
+    Snapshots: DiskSnapshots, snapshots, "copy a guest's disk";
+    StorageCleanup: StorageCleanup, storage_cleanup, "list leftovers on its storage";
+    Suspension: Suspension, suspension, "pause or suspend guests";
+    Troubleshooting: Troubleshooting, troubleshooting, "inspect or interrupt a running guest";
+    VolumeAttachment: VolumeAttachment, volume_attachment, "attach or detach volumes";
+    VolumeStore: VolumeStore, volume_store, "keep volumes of the volume service";
+}
+
+impl Capability {
+    /// The refusal of a call that needs this part.
+    pub fn refusal(self) -> DriverError {
+        DriverError::Unsupported(format!("its driver cannot {}", self.words()))
+    }
+}
+
+/// Every optional part that the driver offers. Asks nothing of the host.
+pub fn offered_by(driver: &dyn Driver) -> BTreeSet<Capability> {
+    Capability::ALL.iter().copied().filter(|capability| capability.is_offered_by(driver)).collect()
+}
+
+/// Turns a part that may not be offered into one that is, or into a refusal.
+pub trait Needed<'a, T: ?Sized> {
+    /// # Errors
+    /// [`DriverError::Unsupported`] where the driver does not offer the part.
+    fn needed(self) -> DriverResult<&'a T>;
+}
+
+impl<'a, T: OptionalPart + ?Sized> Needed<'a, T> for Option<&'a T> {
+    fn needed(self) -> DriverResult<&'a T> {
+        self.ok_or_else(|| T::CAPABILITY.refusal())
+    }
+}

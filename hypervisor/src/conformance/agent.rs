@@ -1,0 +1,40 @@
+//! Tries the agent inside the guest, and copies of disks that need its help.
+
+use chronova_events::ids::{ImageId, InstanceId};
+
+use super::{Checked as _, Outcome, Trial, require};
+use crate::capability::Needed as _;
+use crate::driver::DriverError;
+use crate::guest::{PowerState, Quiesce};
+
+impl Trial {
+    /// The agent inside the guest, which it may have or not: either way the same is said of it each time.
+    pub(super) async fn agent(&self, instance: InstanceId) -> Outcome {
+        let driver = &self.driver;
+        let agent = driver.guest_agent().needed()?;
+        let has = match agent.freeze(instance).await {
+            Err(DriverError::NoAgent) => false,
+            first => {
+                first.check("rest")?;
+                true
+            }
+        };
+        let again = agent.freeze(instance).await;
+        require("rest at rest", matches!((has, &again), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &again)?;
+        for _ in 0..2 {
+            let thaw = agent.thaw(instance).await;
+            require("end of rest", matches!((has, &thaw), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &thaw)?;
+        }
+        self.is(instance, "a guest that was at rest runs on", PowerState::Running).await?;
+        let copy = ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | 3));
+        let copied = driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::Required).await;
+        require(
+            "a copy that needs rest",
+            matches!((has, &copied), (true, Ok(_)) | (false, Err(DriverError::NoAgent))),
+            &copied,
+        )?;
+        driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal")?;
+        let told = agent.set_password(instance, "root", "s3cret").await;
+        require("password", matches!((has, &told), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &told)
+    }
+}

@@ -1,0 +1,147 @@
+//! The core of the driver: what a host is and has, and a guest's life on it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chronova_events::ids::InstanceId;
+
+use super::host::LibvirtDriver;
+use super::{capabilities, domain, saved, watch};
+use crate::capability::{
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
+    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
+    VolumeStore, offers,
+};
+use crate::domain_xml::HostFacts;
+use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
+use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
+
+#[async_trait]
+impl Driver for LibvirtDriver {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    async fn capabilities(&self) -> DriverResult<HostCapabilities> {
+        let known = self.known().await?;
+        let uri = self.uri.clone();
+        self.ask("capabilities", move |connect, options| capabilities::capabilities(connect, options, &known, &uri))
+            .await
+    }
+
+    async fn usage(&self) -> DriverResult<HostUsage> {
+        let ours = self.link.roll().ours.clone();
+        self.ask("usage", move |connect, options| capabilities::usage(connect, options, &ours)).await
+    }
+
+    async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
+        self.images.ensure(&self.link, &self.lane, &self.options, image, source).await
+    }
+
+    async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
+        let known = self.known().await?;
+        let (spec, link) = (guest.clone(), Arc::clone(&self.link));
+        let direct_io = Arc::clone(&self.direct_io);
+        let deadline = self.making();
+        self.change("spawn", guest.instance, deadline, move |connect, options| {
+            // Until it is defined nothing is known of it, and late news of a former life are not about it.
+            link.roll().forget(spec.instance);
+            let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            if domain::spawn(connect, options, &facts, &spec)? == domain::Lesson::NoDirectIo {
+                direct_io.store(false, Ordering::Relaxed);
+            }
+            link.roll().ours.insert(spec.instance);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
+        let link = Arc::clone(&self.link);
+        self.change("destroy", instance, self.making(), move |connect, options| {
+            if domain::lookup(connect, instance)?.is_some() {
+                link.roll().leave(instance);
+            }
+            domain::destroy(connect, options, instance).inspect_err(|_| link.roll().forget(instance))
+        })
+        .await
+    }
+
+    async fn start(&self, instance: InstanceId) -> DriverResult<()> {
+        self.change("start", instance, self.options.call_deadline, move |connect, _| {
+            domain::start(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
+        if let StopMode::Graceful { timeout_seconds } = mode
+            && self.shut_down(instance, Duration::from_secs(timeout_seconds.into())).await?
+        {
+            return Ok(());
+        }
+        self.change("power off", instance, self.options.call_deadline, move |connect, _| {
+            domain::pull(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    /// Nova's soft reboot: a shutdown that the guest agrees to, then a start.
+    async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()> {
+        if !self.shut_down(instance, Duration::from_secs(timeout_seconds.into())).await? {
+            let message = format!("the guest did not react within {timeout_seconds} s");
+            return Err(DriverError::Failed { call: "soft reboot", message });
+        }
+        self.start(instance).await
+    }
+
+    async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()> {
+        self.change("hard reboot", instance, self.options.call_deadline, move |connect, _| {
+            let domain = domain::require(connect, instance)?;
+            domain::pull(&domain)?;
+            saved::forget(&domain)?;
+            domain::start(&domain)
+        })
+        .await
+    }
+
+    async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
+        self.ask("guest", move |connect, _| domain::one(connect, instance)).await
+    }
+
+    async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
+        let link = Arc::clone(&self.link);
+        self.ask("guests", move |connect, _| {
+            let known = link.roll().ours.clone();
+            let guests = domain::list(connect, &known)?;
+            link.roll().ours.extend(guests.iter().map(|guest| guest.instance));
+            Ok(guests)
+        })
+        .await
+    }
+
+    fn watch(&self) -> SignalStream {
+        watch::stream(&self.link)
+    }
+
+    offers! {
+        consoles: Consoles,
+        device_locations: DeviceLocations,
+        disk_transfer: DiskTransfer,
+        guest_agent: GuestAgent,
+        image_cache: ImageCache,
+        interfaces: InterfaceAttachment,
+        live_migration: LiveMigration,
+        networks: VirtualNetworks,
+        redefinition: Redefinition,
+        shared_storage: SharedStorage,
+        snapshots: DiskSnapshots,
+        storage_cleanup: StorageCleanup,
+        suspension: Suspension,
+        troubleshooting: Troubleshooting,
+        volume_attachment: VolumeAttachment,
+        volume_store: VolumeStore,
+    }
+}

@@ -1,0 +1,31 @@
+//! Guests that get another definition.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+
+use super::domain;
+use super::host::LibvirtDriver;
+use crate::capability::Redefinition;
+use crate::domain_xml::HostFacts;
+use crate::driver::DriverResult;
+use crate::guest::{GuestSpec, Renew};
+
+#[async_trait]
+impl Redefinition for LibvirtDriver {
+    async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        let known = self.known().await?;
+        let (spec, link) = (guest.clone(), Arc::clone(&self.link));
+        let direct_io = Arc::clone(&self.direct_io);
+        self.change("redefine", guest.instance, self.making(), move |connect, options| {
+            let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            if domain::redefine(connect, options, &facts, &spec, renew)? == domain::Lesson::NoDirectIo {
+                direct_io.store(false, Ordering::Relaxed);
+            }
+            link.roll().ours.insert(spec.instance);
+            Ok(())
+        })
+        .await
+    }
+}

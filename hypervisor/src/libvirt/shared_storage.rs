@@ -1,0 +1,58 @@
+//! Hosts with the same storage: each leaves a mark on it and reads the marks of the others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_events::ids::{HostId, InstanceId};
+use virt::connect::Connect;
+
+use super::error::Context as _;
+use super::host::LibvirtDriver;
+use super::{domain, pool, storage};
+use crate::capability::SharedStorage;
+use crate::driver::{DriverError, DriverResult};
+use crate::options::LibvirtOptions;
+use crate::volumes;
+
+const CALL: &str = "storage mark";
+
+/// Whoever sees these volumes shares the storage.
+fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
+    // The id of the directory's pool is the host's.
+    let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);
+    let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
+    let mark = volumes::host_mark(own);
+    if pool::lookup(&pool, &mark)?.is_none() {
+        // Seen at last when the pool is read anew; on shared storage another host's pool may have made it.
+        match pool::create_raw(&pool, &mark, 0, "0644") {
+            Ok(_) => {}
+            Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}
+            Err(error) => return Err(error),
+        }
+    }
+    pool::refresh(&pool);
+    let mut hosts: BTreeSet<HostId> = pool::names(&pool)?.iter().filter_map(|name| volumes::marked_by(name)).collect();
+    hosts.insert(own);
+    Ok(hosts)
+}
+
+#[async_trait]
+impl SharedStorage for LibvirtDriver {
+    async fn storage_sharers(&self) -> DriverResult<BTreeSet<HostId>> {
+        self.ask(CALL, sharers).await
+    }
+
+    async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
+        let link = Arc::clone(&self.link);
+        self.change("undefine", instance, self.options.call_deadline, move |connect, _| {
+            let Some(domain) = domain::lookup(connect, instance)? else { return Ok(()) };
+            if domain.is_active().during(CALL)? {
+                return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
+            }
+            link.roll().leave(instance);
+            domain::undefine(&domain).inspect_err(|_| link.roll().forget(instance))
+        })
+        .await
+    }
+}

@@ -1,0 +1,44 @@
+//! Guests that are paused or suspended.
+
+use async_trait::async_trait;
+use chronova_events::ids::InstanceId;
+
+use super::host::LibvirtDriver;
+use super::{domain, saved};
+use crate::capability::Suspension;
+use crate::driver::DriverResult;
+
+/// How much longer than other calls the saving and reading of a guest's memory may take.
+const SAVE_FACTOR: u32 = 5;
+
+#[async_trait]
+impl Suspension for LibvirtDriver {
+    async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
+        self.change("pause", instance, self.options.call_deadline, move |connect, _| {
+            saved::pause(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
+        self.change("unpause", instance, self.options.call_deadline, move |connect, _| {
+            saved::unpause(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
+        // The guest's whole memory is written to the host's disk.
+        let deadline = self.options.call_deadline * SAVE_FACTOR;
+        self.change("suspend", instance, deadline, move |connect, _| {
+            saved::suspend(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
+        let deadline = self.options.call_deadline * SAVE_FACTOR;
+        self.change("resume", instance, deadline, move |connect, _| saved::resume(&domain::require(connect, instance)?))
+            .await
+    }
+}

@@ -1,0 +1,65 @@
+//! Volumes attached to guests, detached from them and exchanged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use chronova_events::ids::InstanceId;
+use tokio::time::sleep;
+
+use super::guest_requests::DISK_POLL;
+use super::host::LibvirtDriver;
+use super::{disks, domain};
+use crate::capability::VolumeAttachment;
+use crate::domain_xml::HostFacts;
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::VolumeDisk;
+
+#[async_trait]
+impl VolumeAttachment for LibvirtDriver {
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        let known = self.known().await?;
+        let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
+        self.change("disk attachment", instance, self.options.call_deadline, move |connect, _| {
+            let domain = domain::require(connect, instance)?;
+            let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            match disks::attach(&domain, &disk, &facts) {
+                Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
+                    direct_io.store(false, Ordering::Relaxed);
+                    disks::forget(&domain, &disk.serial)?;
+                    disks::attach(&domain, &disk, &HostFacts { direct_io: false, ..facts })
+                }
+                result => result,
+            }
+        })
+        .await
+    }
+
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let forgotten = serial.to_owned();
+        self.change("disk detachment", instance, self.options.call_deadline, move |connect, _| {
+            disks::forget(&domain::require(connect, instance)?, &forgotten)
+        })
+        .await?;
+        self.wait_for_detachment(instance, serial).await
+    }
+
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        let known = self.known().await?;
+        loop {
+            let (old, new) = (old.to_owned(), new.clone());
+            let facts = HostFacts { direct_io: self.direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            let step = self.call("disk exchange", move |connect, _| {
+                disks::exchange(connect, &domain::require(connect, instance)?, &old, &new, &facts)
+            });
+            if step.await? == disks::Exchange::Done {
+                return Ok(());
+            }
+            sleep(DISK_POLL).await;
+        }
+    }
+
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.ask("disks", move |connect, _| disks::serials(&domain::require(connect, instance)?)).await
+    }
+}

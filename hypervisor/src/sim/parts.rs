@@ -1,0 +1,133 @@
+//! What simulated hosts do with guests beside the core: networks, interfaces, volumes, pauses, copies, definitions.
+
+use async_trait::async_trait;
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
+use futures::stream;
+
+use super::SimHost;
+use super::faults::Call;
+use crate::capability::device_locations::GuestDevice;
+use crate::capability::{
+    DeviceLocations, DiskSnapshots, InterfaceAttachment, Redefinition, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment,
+};
+use crate::driver::{ByteStream, DriverResult};
+use crate::guest::{Diagnostics, DiskCopy, FilterSpec, GuestSpec, NetworkSpec, Nic, Quiesce, Renew, VolumeDisk};
+
+#[async_trait]
+impl VirtualNetworks for SimHost {
+    async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
+        self.perform(Call::EnsureNetwork, |machine| machine.keep_network(network.network)).await
+    }
+
+    async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
+        self.perform(Call::RemoveNetwork, |machine| machine.drop_network(network)).await
+    }
+
+    async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
+        self.perform(Call::EnsureFilter, |machine| machine.keep_filter(filter)).await
+    }
+
+    async fn remove_filter(&self, name: &str) -> DriverResult<()> {
+        self.perform(Call::RemoveFilter, |machine| machine.drop_filter(name)).await
+    }
+}
+
+#[async_trait]
+impl Redefinition for SimHost {
+    async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        self.perform(Call::Redefine, |machine| machine.redefine(guest, renew)).await
+    }
+}
+
+#[async_trait]
+impl Suspension for SimHost {
+    async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Pause, |machine| machine.pause(instance)).await
+    }
+
+    async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Unpause, |machine| machine.unpause(instance)).await
+    }
+
+    async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Suspend, |machine| machine.suspend(instance)).await
+    }
+
+    async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Resume, |machine| machine.resume(instance)).await
+    }
+}
+
+#[async_trait]
+impl InterfaceAttachment for SimHost {
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, _: &[(String, String)]) -> DriverResult<()> {
+        self.perform(Call::AttachNic, |machine| machine.attach_nic(instance, nic)).await
+    }
+
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        self.perform(Call::DetachNic, |machine| machine.detach_nic(instance, mac)).await
+    }
+
+    async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.perform(Call::Nics, |machine| machine.nics(instance)).await
+    }
+}
+
+#[async_trait]
+impl VolumeAttachment for SimHost {
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        self.perform(Call::AttachDisk, |machine| machine.attach_disk(instance, &disk.serial)).await
+    }
+
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        self.perform(Call::DetachDisk, |machine| machine.detach_disk(instance, serial)).await
+    }
+
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        self.perform(Call::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
+    }
+
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.perform(Call::Disks, |machine| machine.disks(instance)).await
+    }
+}
+
+#[async_trait]
+impl DeviceLocations for SimHost {
+    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
+        self.perform(Call::Devices, |machine| machine.devices(instance)).await
+    }
+}
+
+#[async_trait]
+impl DiskSnapshots for SimHost {
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+        self.perform(Call::CopyRoot, |machine| {
+            machine.copy_root(instance, copy, quiesce)?;
+            Ok(DiskCopy { size: machine.copied(instance, copy)?.len() as u64 })
+        })
+        .await
+    }
+
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
+        let content = self.perform(Call::ReadCopy, |machine| machine.copied(instance, copy)).await?;
+        let chunks: Vec<_> = content.chunks(64 * 1024).map(|chunk| Ok(content.slice_ref(chunk))).collect();
+        Ok(Box::pin(stream::iter(chunks)))
+    }
+
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        self.perform(Call::RemoveCopy, |machine| machine.remove_copy(instance, copy)).await
+    }
+}
+
+#[async_trait]
+impl Troubleshooting for SimHost {
+    async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Interrupt, |machine| machine.interrupt(instance)).await
+    }
+
+    async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
+        self.perform(Call::Diagnostics, |machine| machine.diagnostics(instance)).await
+    }
+}
