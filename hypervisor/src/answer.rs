@@ -1,4 +1,4 @@
-//! What the calls of a driver answer with: results, errors, streams of bytes.
+//! Defines the answers of a driver's calls: results, errors, streams of bytes.
 
 use std::pin::Pin;
 

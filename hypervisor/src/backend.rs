@@ -29,12 +29,12 @@ pub enum UriError {
     SimState { uri: String, source: JournalError },
 }
 
-/// What a back end makes of a URI: one driver for each host.
+/// The drivers that a back end makes for a URI: one for each host.
 type OpenedDrivers = Result<Vec<Arc<dyn Driver>>, UriError>;
 
 /// One kind of hypervisor.
 struct HypervisorBackend {
-    /// What its URIs begin with, up to `://` or `+`.
+    /// The schemes of its URIs: the text up to `://` or `+`.
     schemes: &'static [&'static str],
     open: fn(&str, &DriverOptions) -> OpenedDrivers,
 }

@@ -1,4 +1,4 @@
-//! What every driver must do: one suite, run on the simulated fleet and on real hosts.
+//! Checks every driver with one suite, on the simulated fleet and on real hosts.
 //!
 //! It uses the public interface only and leaves the host as it found it, unless it fails.
 
@@ -30,7 +30,7 @@ use crate::guest::{
 };
 use crate::pinning::Pinning;
 
-/// What a host is tried with.
+/// The guest, image and network that the suite uses on a host.
 #[derive(Debug, Clone)]
 pub struct Fixture {
     pub image: ImageRef,
@@ -40,7 +40,7 @@ pub struct Fixture {
     pub address: String,
     /// The guest's config drive, finished.
     pub config_drive: Bytes,
-    /// What the guest writes to its console when it is up.
+    /// The line that the guest writes to its console when it is up.
     pub ready: String,
     pub memory_mib: u64,
     /// How long a boot, or a shutdown that the guest does itself, may take.

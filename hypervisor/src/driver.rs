@@ -30,7 +30,7 @@ pub trait ImageSource: Send + Sync {
     async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream>;
 }
 
-/// How a guest is to be stopped.
+/// The way to stop a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
     /// ACPI request, then pulled after `timeout_seconds` (Nova's `[DEFAULT] shutdown_timeout`).
@@ -39,7 +39,7 @@ pub enum StopMode {
     Hard,
 }
 
-/// What a host tells by itself.
+/// A message that a host sends by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostSignal {
     /// The connection is up (again): resynchronise.
@@ -62,7 +62,7 @@ pub trait Driver: Send + Sync + 'static {
 
     async fn capabilities(&self) -> DriverResult<HostCapabilities>;
     async fn usage(&self) -> DriverResult<HostUsage>;
-    /// What the host tells from now on; begins with `Connected` or `Disconnected`.
+    /// The host's signals from now on; the first is `Connected` or `Disconnected`.
     fn watch(&self) -> SignalStream;
 
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus>;

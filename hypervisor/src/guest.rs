@@ -1,4 +1,4 @@
-//! What a guest is, independent of any hypervisor: the input of the domain XML and of the simulated fleet.
+//! Describes a guest, independent of any hypervisor: the input of the domain XML and of the simulated fleet.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ pub struct GuestSpec {
     pub nics: Vec<Nic>,
     /// The config drive as a finished ISO9660 image, when the guest is to have one.
     pub config_drive: Option<bytes::Bytes>,
-    /// What shapes the hardware, each under its own name: the image's properties (`hw_disk_bus`, `hw_vif_model`, ...), then
+    /// The choices of hardware, each under its own name: the image's properties (`hw_disk_bus`, `hw_vif_model`, ...), then
     /// the flavor's extra specs (`hw:watchdog_action`, `quota:cpu_shares`, ...).
     pub hardware: Vec<(String, String)>,
-    /// What the guest is started from while it is rescued.
+    /// The disk that the guest starts from while it is rescued.
     pub rescue: Option<RescueDisk>,
     /// Where on its host its CPUs and memory are.
     pub pinning: Pinning,
@@ -55,7 +55,7 @@ pub struct RescuePlace {
     pub bus: Option<String>,
 }
 
-/// Which disks of a guest are made anew.
+/// The disks of a guest that are made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
     /// None: what is there stays, what is missing is made.
@@ -92,7 +92,7 @@ pub struct RootDisk {
 /// A disk that is a volume of the volume service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeDisk {
-    /// What the guest sees as the disk's serial number: the volume's id. It tells the guest's volumes apart.
+    /// The disk's serial number that the guest sees: the volume's id. It tells the guest's volumes apart.
     pub serial: String,
     /// The libvirt pool, and the volume's name in it.
     pub pool: String,
@@ -145,7 +145,7 @@ pub struct Nic {
     pub tap: String,
 }
 
-/// What a driver realises for a virtual network on its host.
+/// A virtual network, as a driver realises it on its host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkSpec {
     pub network: NetworkId,
@@ -214,7 +214,7 @@ pub struct GuestStatus {
     pub power: PowerState,
 }
 
-/// What a running guest has used so far. Counters begin with the guest's start.
+/// The resources that a running guest has used. Counters begin with the guest's start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Diagnostics {
     /// `kvm` or `qemu`.
@@ -223,7 +223,7 @@ pub struct Diagnostics {
     pub cpu_nanoseconds: Vec<u64>,
     pub memory_max_kib: u64,
     pub memory_kib: u64,
-    /// What the host's memory statistics say, by libvirt's names (`actual`, `rss`, ...), in KiB or counts.
+    /// The host's memory statistics by libvirt's names (`actual`, `rss`, ...), in KiB or counts.
     pub memory: Vec<(String, u64)>,
     pub disks: Vec<DiskCounters>,
     pub nics: Vec<NicCounters>,
@@ -258,7 +258,7 @@ pub struct NicCounters {
     pub tx_drop: i64,
 }
 
-/// What a host is and has.
+/// The properties and resources of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCapabilities {
     /// Stable for the host: libvirt's host UUID.
@@ -294,7 +294,7 @@ pub struct CpuInfo {
     pub features: Vec<String>,
 }
 
-/// What is in use on a host at this moment.
+/// The resources that are in use on a host at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct HostUsage {
     pub memory_used_mib: u64,

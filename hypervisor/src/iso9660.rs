@@ -146,7 +146,7 @@ impl Tree {
     }
 }
 
-/// What Joliet allows as a name.
+/// The form of a name that Joliet allows.
 fn is_name(name: &str) -> bool {
     let units = name.encode_utf16().count();
     (1..=64).contains(&units)

@@ -1,4 +1,4 @@
-//! What an operator may choose about hosts and guests: Nova's `[libvirt]` options, typed.
+//! Holds an operator's choices for hosts and guests: Nova's `[libvirt]` options, typed.
 
 mod guests;
 
@@ -111,7 +111,7 @@ pub struct ImagesOptions {
     pub volume_group: Option<String>,
     pub sparse_logical_volumes: bool,
     pub clear: VolumeClear,
-    /// Of each volume only so many MiB from its start; 0 is all of it.
+    /// MiB to clear from the start of each volume; 0 is all of it.
     pub clear_mib: u64,
     pub rbd: RbdOptions,
 }

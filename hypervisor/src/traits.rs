@@ -60,7 +60,7 @@ const CPU: [(&str, &str); 54] = [
     ("xop", "HW_CPU_X86_XOP"),
 ];
 
-/// What the driver can do on every host.
+/// The traits of every host of this driver.
 const ALWAYS: [&str; 17] = [
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_IMAGE_TYPE_ISO",

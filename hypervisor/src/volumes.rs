@@ -35,7 +35,7 @@ pub(crate) fn complete(name: &str) -> String {
     format!("{name}{COMPLETE_SUFFIX}")
 }
 
-/// The checksum of an image whose cached content has this name.
+/// The checksum of the image that is cached under this name.
 pub(crate) fn based_on(name: &str) -> Option<&str> {
     let checksum = name.strip_prefix(BASE_PREFIX)?;
     let hex = checksum.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase());
@@ -90,7 +90,7 @@ pub fn suffixed(instance: InstanceId, suffix: &str) -> String {
     format!("{instance}{suffix}")
 }
 
-/// Whose volume this is, if it is a guest's.
+/// The guest that this volume belongs to, if any.
 pub fn owner(volume: &str) -> Option<InstanceId> {
     let (id, rest) = volume.split_at_checked(36)?;
     rest.starts_with('_').then(|| id.parse().ok())?
@@ -103,7 +103,7 @@ pub fn host_mark(host: HostId) -> String {
     format!("{HOST_PREFIX}{host}")
 }
 
-/// Whose mark this is.
+/// The host that this mark belongs to.
 pub fn marked_by(volume: &str) -> Option<HostId> {
     volume.strip_prefix(HOST_PREFIX)?.parse().ok()
 }
@@ -121,14 +121,14 @@ pub fn snapshot(snapshot: SnapshotId) -> String {
     format!("{SNAPSHOT_PREFIX}{snapshot}")
 }
 
-/// What a volume of the volume service's pool is.
+/// The kind of a volume in the volume service's pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     Volume(VolumeId),
     Snapshot(SnapshotId),
 }
 
-/// What a name in the volume service's pool stands for, if it is one of ours.
+/// The meaning of a name in the volume service's pool, if it is one of ours.
 pub fn kept(name: &str) -> Option<Kept> {
     match (name.strip_prefix(VOLUME_PREFIX), name.strip_prefix(SNAPSHOT_PREFIX)) {
         (Some(id), _) => id.parse().ok().map(Kept::Volume),

@@ -72,7 +72,7 @@ impl Element {
     }
 }
 
-/// Escapes for both text and attributes. What XML 1.0 cannot carry at all (control characters, U+FFFE, U+FFFF) becomes
+/// Escapes for both text and attributes. A character that XML 1.0 cannot carry (control characters, U+FFFE, U+FFFF) becomes
 /// U+FFFD: a server's name may hold it, and a refused define would be a build failure for a name the API accepted.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Moves of a running server's guest: begun, watched, aborted, hastened, over.
+//! Moves of a running server's guest: begun, watched, aborted, forced to complete, over.
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
@@ -87,7 +87,7 @@ pub(super) fn decide(server: &Alive, command: LiveCommand) -> Decision {
         LiveCommand::Force { migration, asker } => {
             admit(server, Action::ForceCompleteLiveMigration, asker)?;
             let (_, live) = this(server, migration).ok_or(InstanceReject::NoSuchMigration)?;
-            match (live.stage, live.hasten) {
+            match (live.stage, live.force_complete) {
                 (LiveStage::Running, true) => Ok(vec![]),
                 (LiveStage::Running, false) => one(LiveCompletionForced { migration }),
                 _ => Err(in_state(live, "force complete")),

@@ -404,8 +404,8 @@ async fn clear_source(work: &Work, source: &Placed, target: &Placed) -> Result<(
 
 /// A guest that was made to stand still so that it would get across goes on.
 async fn wake(work: &Work, subject: &Subject, target: &Placed) -> Result<(), StepError> {
-    let hastened = subject.live().is_some_and(|live| live.hasten);
-    if !hastened || !subject.moving.was_active || !work.host_answers(target.host)? {
+    let forced = subject.live().is_some_and(|live| live.force_complete);
+    if !forced || !subject.moving.was_active || !work.host_answers(target.host)? {
         return Ok(());
     }
     let driver = work.driver(target.host)?;

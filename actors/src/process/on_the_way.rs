@@ -1,4 +1,4 @@
-//! A guest on its way to another host: sent, watched, called back or hastened, until there is no doubt where it is.
+//! A guest on its way to another host: sent, watched, aborted or forced to complete, until it is certain where it is.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ pub(super) async fn mend(work: &Work, subject: &Subject) {
 struct Watch {
     route: Option<Route>,
     set_out: bool,
-    hastened: bool,
+    forced: bool,
     called_back: bool,
     pause: Duration,
     /// When progress is worth an event again; doubles, so that a migration of any length leaves few.
@@ -147,7 +147,7 @@ impl Watch {
         Self {
             route: None,
             set_out: false,
-            hastened: false,
+            forced: false,
             called_back: false,
             pause: WATCH.0,
             report_at: Duration::from_secs(1),
@@ -255,7 +255,7 @@ impl Watch {
         self.report(work, standing.departing.unwrap_or_default()).await?;
         let driver = work.driver(host)?;
         let migration = driver.live_migration().needed()?;
-        let (abort, hasten) = subject.live().map_or((false, false), |live| (live.abort, live.hasten));
+        let (abort, force) = subject.live().map_or((false, false), |live| (live.abort, live.force_complete));
         let overtaken = !moving::is_mine(work, &subject.server);
         if (abort || overtaken || self.is_late(work, subject, false)) && !standing.in_post_copy {
             let late = !abort && !overtaken;
@@ -270,16 +270,16 @@ impl Watch {
             }
             return Ok(());
         }
-        if (hasten || self.is_late(work, subject, true)) && !self.hastened && !standing.in_post_copy {
-            if !hasten {
+        if (force || self.is_late(work, subject, true)) && !self.forced && !standing.in_post_copy {
+            if !force {
                 warn_late(work, subject, "force_complete");
             }
-            self.hastened = true;
+            self.forced = true;
             let how =
                 if work.context.live_options.permit_post_copy { ForceComplete::PostCopy } else { ForceComplete::Pause };
             if let Err(error) = migration.force_complete(work.instance_id(), how).await {
-                self.hastened = false;
-                tracing::warn!(server = %work.instance_id(), %error, "a live migration cannot be hastened");
+                self.forced = false;
+                tracing::warn!(server = %work.instance_id(), %error, "a live migration cannot be forced to complete");
             }
         }
         self.widen_downtime(work, subject).await;

@@ -110,7 +110,7 @@ pub struct Live {
     /// When the transfer of the guest's memory began.
     pub running_since: Option<Timestamp>,
     pub abort: bool,
-    pub hasten: bool,
+    pub force_complete: bool,
     /// Why the last destination was given up.
     pub refused: Option<String>,
 }
@@ -133,7 +133,7 @@ impl Live {
                 block: requested.block,
                 running_since: None,
                 abort: false,
-                hasten: false,
+                force_complete: false,
                 refused: None,
             }),
             evacuation: None,
@@ -159,7 +159,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
         }
         E::LiveMoveAdvanced(advanced) => with(server, |live| live.advance(advanced.stage, at)),
         E::LiveAbortRequested(_) => with(server, |live| live.abort = true),
-        E::LiveCompletionForced(_) => with(server, |live| live.hasten = true),
+        E::LiveCompletionForced(_) => with(server, |live| live.force_complete = true),
         E::MoveUntargeted(given_up) => with(server, |live| live.refused = Some(given_up.reason.clone())),
         E::LiveMoved(moved) => {
             server.finish(moved.process);

@@ -1,4 +1,4 @@
-//! How a guest's consoles are reached: where its screen is served, and its serial line.
+//! Reaches a guest's consoles: the address of its screen, and its serial line.
 //!
 //! A screen is served on a port of the guest's host, in the protocol that the guest was made with. The serial line needs no
 //! port: the hypervisor hands it over on the connection that it is driven by.
@@ -38,9 +38,9 @@ pub struct ConsoleAddress {
 
 /// A guest's serial line, taken. A holder before this one has lost it. Dropping it gives the line back.
 pub struct SerialLine {
-    /// What is typed.
+    /// The keys that the user types.
     pub input: mpsc::Sender<Bytes>,
-    /// What the guest writes from now on; ends with the guest, or when somebody else takes the line.
+    /// The guest's output from now on. It ends with the guest, or when somebody else takes the line.
     pub output: ByteStream,
 }
 

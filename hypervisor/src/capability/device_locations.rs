@@ -22,7 +22,7 @@ pub enum DeviceKind {
         mac: String,
     },
     Disk {
-        /// Of a volume.
+        /// The volume's.
         serial: Option<String>,
         /// `vda`: what it is called in the guest's definition.
         target: String,

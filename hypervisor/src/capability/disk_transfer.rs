@@ -11,13 +11,13 @@ use chronova_events::ids::InstanceId;
 use crate::driver::{ByteStream, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
 
-/// What the names of disks that are set aside begin with, after the guest's id.
+/// The prefix, after the guest's id, in the names of disks that are set aside.
 pub(crate) const KEPT: &str = "_kept";
 
 /// A guest's disk, as something that can be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFile {
-    /// What follows the guest's id in the volume's name: `_disk`, `_disk.swap`.
+    /// The part of the volume's name after the guest's id: `_disk`, `_disk.swap`.
     pub suffix: String,
     /// Bytes that are sent.
     pub size: u64,
@@ -62,8 +62,8 @@ pub trait DiskTransfer: Send + Sync {
     /// Makes the disks of a guest that is not defined; those that are there are leftovers, and thrown away. Nothing where it
     /// is defined.
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()>;
-    /// Defines the guest, anew if it is defined, over the disks that are there, and starts it if it is to be `on`. Disks
-    /// grow to what the guest is to have; those that are missing are made, except the root. On already is success.
+    /// Defines the guest over the disks that are there, replaces an earlier definition, and starts it if `on`. Disks
+    /// grow to the sizes in the specification; missing ones are made, except the root. A running guest is success.
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()>;
 }
 

@@ -1,7 +1,7 @@
-//! What is in a host's image cache, whether a disk needs it, and since when nobody does.
+//! Lists a host's cached images, says whether a disk needs them, and since when none does.
 //!
-//! A driver tells and removes; whoever drives the hosts decides. What it decides from is kept beside the image, so that it
-//! outlives the control plane: a mark that says since when nobody has used it. It goes as soon as somebody asks for the image,
+//! A driver lists and removes; its caller decides. The caller's notes are kept beside the image, so that they
+//! outlive the control plane: a mark says since when the image is unused. The mark goes as soon as a guest needs the image,
 //! and an image without it is never removed.
 //!
 //! Invariants: an image that a disk in the cache's directory is based on, or that a guest has open, is not removed, whoever
@@ -23,13 +23,13 @@ pub struct CachedImage {
     pub size: u64,
     /// Whether a disk is based on it, or a guest has it open. On storage that hosts share: any disk there.
     pub is_used: bool,
-    /// What was noted last; `None`: it was asked for since, or nobody has looked yet.
+    /// The last note. `None`: the image was asked for since, or was not looked at yet.
     pub idle_since: Option<Timestamp>,
 }
 
 #[async_trait]
 pub trait ImageCache: Send + Sync {
-    /// All there are. What is being sent to the host is not among them.
+    /// Every cached image, except those that are still being sent to the host.
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>>;
     /// Notes since when nobody uses the image; `None`: it is used.
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()>;

@@ -14,7 +14,7 @@ use crate::driver::DriverResult;
 use crate::guest::GuestSpec;
 use crate::pinning::Pinning;
 
-/// What a guest needs at its destination, as its source tells.
+/// The needs of a guest at its destination, as its source reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MigrationData {
     /// `QEMU`, and its version.
@@ -36,7 +36,7 @@ pub struct MigrationData {
 /// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationPlan {
-    /// Whose plan it is: what is said of one that failed is not taken for another.
+    /// The process that made the plan, so that the error of another plan is not taken for this one's.
     pub migration: ProcessId,
     /// The destination's hypervisor, as the source reaches it.
     pub peer: String,
@@ -53,11 +53,11 @@ pub struct MigrationPlan {
     pub post_copy: bool,
     /// MiB/s; 0 is the hypervisor's own.
     pub bandwidth: u64,
-    /// Where its CPUs and memory are to be at its destination.
+    /// The placement of its CPUs and memory at its destination.
     pub pinning: Pinning,
 }
 
-/// What decides the way to a destination: the operator's words, and the host's own name.
+/// The input for the URIs of a destination: the operator's options, and the host's own name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MigrationAddressing<'a> {
     /// `live_migration_scheme`
@@ -106,7 +106,7 @@ pub enum GuestPresence {
     Torn,
 }
 
-/// What a host says of a guest that may be on its way.
+/// A host's report on a guest that may be migrating.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestMigrationState {
     pub presence: GuestPresence,
@@ -136,12 +136,12 @@ pub enum ForceComplete {
 
 #[async_trait]
 pub trait LiveMigration: Send + Sync {
-    /// What the guest needs elsewhere.
+    /// Reads the guest's needs at another host.
     async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData>;
     /// Why the guest cannot run here, in so many words; none where it can.
     async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>>;
-    /// Makes what a guest finds at its destination: its disks, empty, where they are to be copied, and what is made again
-    /// wherever a guest is. Nothing is defined. There already is success.
+    /// Prepares a destination: empty disks where libvirt copies them, and the files that every host makes for itself
+    /// (config drive, console log). Defines nothing. A prepared destination is success.
     async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()>;
     /// Begins the plan of a running guest. On its way already is success.
     async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()>;

@@ -1,4 +1,4 @@
-//! What a driver can do beyond the core of [`Driver`]: one file and one trait for each optional part.
+//! Declares the optional parts of a driver, beyond the core of [`Driver`]: one file and one trait for each part.
 //!
 //! A driver offers a part by returning itself from the accessor of that part, for example
 //! [`Driver::live_migration`]. [`Needed::needed`] turns a part that is not offered into a refusal that names it.
@@ -55,7 +55,7 @@ macro_rules! capabilities {
         impl Capability {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// What a host without this part cannot do, for operators and users: "attach volumes".
+            /// The work that a host without this part refuses, in words for operators and users: "attach volumes".
             pub fn words(self) -> &'static str {
                 match self { $(Self::$variant => $words),+ }
             }

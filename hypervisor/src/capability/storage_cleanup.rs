@@ -1,8 +1,8 @@
-//! What is on a host beside guests, their disks and whole images: begun for something, and left there by whoever died in
-//! the middle.
+//! Finds leftovers on a host: volumes that an interrupted operation of a control plane left. They are no guest's disks and
+//! no whole images.
 //!
-//! A driver tells what there is. It cannot know who wants it: that is said by the log (see the sweep of whoever drives the
-//! hosts). Each is removed by its name, so that removing it twice, or when it is gone, does nothing.
+//! A driver lists them. It cannot know which are still needed: the caller compares them with the log (see the sweep of the
+//! host agents). Each is removed by its name, so that a second removal does nothing.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use chronova_events::ids::{ImageId, InstanceId};
 use crate::driver::DriverResult;
 use crate::volumes;
 
-/// Something that may be wanted by nobody.
+/// A volume that may have no use any more.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leftover {
     /// A copy of a guest's root disk, complete or not, on its way to become this image.
     Copy { instance: InstanceId, copy: ImageId },
-    /// What a disk was before a move that let it stay in its place; the volume's name without the guest's id.
+    /// A disk as it was before a move that kept it in place: the volume's name without the guest's id.
     Kept { instance: InstanceId, suffix: String },
     /// The content of an image without the mark that it is whole: its upload was torn, or is at work.
     TornImage { checksum: String },
@@ -27,7 +27,7 @@ pub enum Leftover {
 pub trait StorageCleanup: Send + Sync {
     /// The guests that are not defined and of which disk volumes are left.
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
-    /// All there are. What another host with the same storage has just made may be missing.
+    /// Lists the leftovers. A volume that another host on the same storage has just made may be missing.
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>>;
     /// Removes what a torn upload left of an image. One that is whole, that is being uploaded through this driver, or that a
     /// disk on this host is based on all the same stays, and is no error.

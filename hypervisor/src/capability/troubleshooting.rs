@@ -1,4 +1,4 @@
-//! What an administrator asks of a guest that misbehaves.
+//! Helps an administrator with a guest that misbehaves: interrupts it, and measures it.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -10,6 +10,6 @@ use crate::guest::Diagnostics;
 pub trait Troubleshooting: Send + Sync {
     /// Sends the guest a non-maskable interrupt, at which an operating system prepared for it writes a dump and reboots.
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()>;
-    /// What the guest has used so far; `Failed` for one that does not run.
+    /// The guest's use of resources so far; `Failed` for a guest that is off.
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics>;
 }

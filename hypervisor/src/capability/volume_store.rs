@@ -11,7 +11,7 @@ use chronova_events::ids::InstanceId;
 use crate::driver::{ByteStream, DriverResult};
 use crate::guest::ImageRef;
 
-/// What a new volume begins with.
+/// The first content of a new volume.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VolumeContent {
     Blank,
@@ -24,7 +24,7 @@ pub enum VolumeContent {
     },
 }
 
-/// What the pool has.
+/// The pool's room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStatus {
     /// Its name in libvirt.
@@ -61,6 +61,6 @@ pub trait VolumeStore: Send + Sync {
     /// Makes a volume larger; `user`: the guest that has it, which sees its new size at once.
     async fn resize_volume(&self, name: &str, size: u64, user: Option<InstanceId>) -> DriverResult<()>;
 
-    /// What a guest would read from it, from the first byte to the last; `user` as in [`VolumeContent::Copy`].
+    /// The bytes that a guest reads from it, from first to last; `user` as in [`VolumeContent::Copy`].
     async fn read_volume(&self, name: &str, user: Option<InstanceId>) -> DriverResult<ByteStream>;
 }

@@ -1,4 +1,4 @@
-//! What becomes of images that nobody uses.
+//! Checks how unused images are noted and removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,7 +59,7 @@ impl Trial {
         let sum = image.checksum.as_str();
         let remove =
             async |by| self.driver.image_cache().needed()?.remove_image(sum, by).await.check("removal of an image");
-        // Of a run that failed.
+        // A failed run may have left one.
         self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note of an image")?;
         remove(LATER).await?;
         self.driver

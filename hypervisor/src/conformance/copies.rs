@@ -1,5 +1,4 @@
-//! Copies of disks: on their way to become images, or set aside for a move's end. Whatever is made is found again by who
-//! looks for what may be left.
+//! Copies of disks: on their way to become images, or set aside for a move's end. A search for leftovers finds each of them.
 
 use chronova_events::ids::{ImageId, InstanceId};
 use futures::StreamExt as _;

@@ -1,4 +1,4 @@
-//! What a move does with a guest's disks: read, set aside, written again, grown.
+//! Checks a move's work on a guest's disks: read, set aside, write back, grow.
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};

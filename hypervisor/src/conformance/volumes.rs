@@ -10,7 +10,7 @@ use crate::checksum::Check;
 use crate::volumes;
 
 const MIB: u64 = 1 << 20;
-/// What a checksum of this length is: MD5, which is enough to tell contents apart.
+/// MD5 is enough to tell contents apart, and has this length.
 const MD5: &str = "00000000000000000000000000000000";
 
 impl Trial {

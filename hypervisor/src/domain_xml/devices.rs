@@ -113,7 +113,7 @@ fn disk(source: &DiskSource, host: &HostFacts, bus: DiskBus, name: String) -> El
 
 /// A volume as a disk. As long as the guest is on, it is known by its serial number.
 pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
-    // What several guests write to must not be cached by any host.
+    // No host may cache a disk that several guests write to.
     let cache = if disk.shareable { CacheMode::None } else { host.cache() };
     Element::new("disk")
         .attr("type", "volume")
@@ -147,7 +147,7 @@ fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
         .then(|| Element::new("controller").attr("type", "scsi").attr("index", 0).attr("model", "virtio-scsi"))
 }
 
-/// What is plugged into a running guest takes a port each (`[libvirt] num_pcie_ports`).
+/// Each device that is plugged into a running guest takes one port (`[libvirt] num_pcie_ports`).
 fn pcie_ports(host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let ports = if hardware.is_pcie() { host.guests.pcie_ports } else { 0 };
     let controller = |model: &str| Element::new("controller").attr("type", "pci").attr("model", model);
@@ -171,7 +171,7 @@ pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hard
 /// The most queues that the kernel gives one interface.
 const MOST_QUEUES: u32 = 256;
 
-/// Who serves a virtio interface, with how many queues of what length; `None`: as libvirt has it.
+/// The server of a virtio interface, and the number and length of its queues; `None`: libvirt's default.
 fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option<Element> {
     let queues = vcpus.min(host.guests.max_queues.unwrap_or(MOST_QUEUES)).min(MOST_QUEUES);
     let queues = (hardware.multiqueue && queues > 1).then_some(queues);

@@ -1,7 +1,7 @@
-//! What shapes the virtual hardware, parsed once into types: properties of the image, extra specs of the flavor.
+//! Parses the choices of virtual hardware into types: properties of the image, extra specs of the flavor.
 //!
 //! Names and values are the ones of Glance's metadata definitions (`hw_disk_bus`, `hw_vif_model`, ...) and of Nova's extra
-//! specs (`hw:cpu_sockets`, `quota:cpu_shares`, ...). What is not ours is ignored, as Nova ignores it; a value that cannot
+//! specs (`hw:cpu_sockets`, `quota:cpu_shares`, ...). Unknown names are ignored, as in Nova; a value that cannot
 //! work is an error here, before anything is made.
 
 use thiserror::Error;
@@ -66,7 +66,7 @@ impl DiskBus {
 pub struct VifModel(pub &'static str);
 
 impl VifModel {
-    /// What QEMU offers on the PCI machines (Nova's `VIF_MODEL_*` for the libvirt driver).
+    /// The models that QEMU offers on PCI machines (Nova's `VIF_MODEL_*` for the libvirt driver).
     const KNOWN: [&'static str; 8] = ["virtio", "e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3"];
 
     fn parse(value: &str) -> Result<Self, HardwareError> {
@@ -83,7 +83,7 @@ pub struct Hardware {
     pub machine_type: String,
     pub disk_bus: DiskBus,
     pub cdrom_bus: DiskBus,
-    /// Of the disk that a rescued guest is started from, where it keeps all its own.
+    /// The bus of the disk that a rescued guest starts from, where it keeps all its own disks.
     pub rescue_bus: DiskBus,
     pub vif_model: VifModel,
     pub video_model: String,
@@ -98,7 +98,7 @@ pub struct Hardware {
     pub boot_menu: bool,
     /// KVM does not show itself to the guest.
     pub hidden: bool,
-    /// What a watchdog does when the guest stops feeding it; `None`: there is no watchdog.
+    /// The watchdog's action when the guest stops feeding it; `None`: there is no watchdog.
     pub watchdog: Option<String>,
     /// Whether the guest sees counters of its CPU's performance; `None`: as the hypervisor has it.
     pub pmu: Option<bool>,
@@ -115,7 +115,7 @@ impl Hardware {
         let get = |name: &str| properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let yes = |name: &str| get(name).is_some_and(is_true);
         let count = |name: &str| get(name).and_then(|value| value.parse().ok()).filter(|n| *n > 0);
-        // Of the parts of a CPU topology the flavor's word counts before the image's (`nova.virt.hardware`).
+        // For each part of a CPU topology, the flavor counts before the image (`nova.virt.hardware`).
         let part = |spec: &str, property: &str| count(spec).or_else(|| count(property));
 
         let default_machine = if host.is_x86() { "pc" } else { "virt" };
@@ -183,7 +183,7 @@ impl Hardware {
         ["q35", "pc-q35", "virt"].iter().any(|board| self.machine_type.starts_with(board))
     }
 
-    /// Sockets, cores and threads whose product is `vcpus`. Nova prefers sockets; a wish that does not divide the
+    /// Sockets, cores and threads; their product is `vcpus`. Nova prefers sockets; a wish that does not divide the
     /// number of CPUs is dropped.
     pub(super) fn topology(&self, vcpus: u32) -> (u32, u32, u32) {
         let divides = |wish: Option<u32>, of: u32| wish.filter(|n| of.is_multiple_of(*n));
@@ -228,7 +228,7 @@ fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Op
     Ok(Some((bytes, number("hw_rng:rate_period")?)))
 }
 
-/// Who has no display points at nothing.
+/// A guest without a display needs no pointer.
 fn has_tablet(wish: Option<&str>, host: &HostFacts) -> bool {
     let wished = wish.map_or(host.guests.tablet, |model| model == "usbtablet");
     wished && host.screens.any() && host.is_x86()

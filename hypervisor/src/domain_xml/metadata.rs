@@ -1,4 +1,4 @@
-//! What the host's operator sees of a guest's origin: the metadata element and the SMBIOS strings.
+//! Tells the host's operator where a guest comes from: the metadata element and the SMBIOS strings.
 
 use super::HostFacts;
 use crate::guest::GuestSpec;

@@ -25,7 +25,7 @@ use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 use crate::xml::Element;
 
-/// What the XML depends on besides the guest.
+/// The facts besides the guest that the XML depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFacts {
     /// `x86_64`, `aarch64`, ...

@@ -65,10 +65,10 @@ pub(super) fn memory_backing(pinning: &Pinning) -> Option<Element> {
     (!pages.is_empty()).then(|| Element::new("memoryBacking").child(Element::new("hugepages").children(pages)))
 }
 
-/// What of a description's `cputune` says where the guest runs.
+/// The elements of a description's `cputune` that say where the guest runs.
 const PINS: [&str; 3] = ["vcpupin", "emulatorpin", "iothreadpin"];
 
-/// The description of a guest, as it is to be where it has another pinning. What the guest itself sees stays.
+/// The description of a guest with another pinning. The guest itself sees no difference.
 ///
 /// # Errors
 /// The description cannot be read.
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_guest_that_floats_is_kept_to_what_its_new_host_has_for_such() {
         let limited = "<domain><vcpu placement='static'>2</vcpu>\n  <cputune>\n    <shares>512</shares>\n  </cputune><os/></domain>";
-        assert_eq!(repin(limited, &Pinning::default()).unwrap(), limited, "nothing of it is to be another");
+        assert_eq!(repin(limited, &Pinning::default()).unwrap(), limited, "nothing of it changes");
         let there = "<domain><vcpu placement='static' cpuset='0-1' current='1'>2</vcpu><os/></domain>";
         let confined = Pinning { confined: vec![4, 5], ..Pinning::default() };
         let here = repin(there, &confined).unwrap();

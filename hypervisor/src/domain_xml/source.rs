@@ -42,7 +42,7 @@ impl DiskSource {
         }
     }
 
-    /// What a domain says of the disk's source that no other disk's says: attribute and value.
+    /// The attribute and value of a domain's disk source that tell it from other disks.
     pub(crate) fn address(&self) -> (&'static str, &str) {
         match self {
             Self::File { path, .. } => ("file", path),

@@ -302,7 +302,7 @@ fn a_flavor_shapes_a_guest() {
     assert!(render(&with(&[("hw:watchdog_action", "bark")]), &host()).is_err());
 }
 
-/// A host whose operator chose everything that can be chosen for guests.
+/// The operator of this host chose every option for guests.
 fn chosen() -> HostFacts {
     let guests = GuestOptions {
         cpu_flags: ["pcid", "+ssbd", "-MTRR"].map(CpuFlag::parse).to_vec(),

@@ -2,7 +2,7 @@
 //! them (`_update_guest_cputune`, `disk_qos`, `set_vif_bandwidth_config`).
 //!
 //! The `quota:` specs of other hypervisors (`quota:cpu_limit`, `quota:memory_shares_level`, ...) mean nothing here, as in
-//! Nova. What libvirt cannot do on a host is an error of the start, never passed over.
+//! Nova. A limit that libvirt cannot set on a host is an error of the start, never passed over.
 
 use super::hardware::{HardwareError, unknown};
 use crate::xml::Element;
@@ -60,12 +60,12 @@ impl Tuning {
         any.then(|| Element::new("cputune").children(limits(&self.cpu)).children(pins))
     }
 
-    /// Of each local disk. Volumes have the limits of their types.
+    /// Limits of each local disk. Volumes have the limits of their types.
     pub(super) fn disk(&self) -> Option<Element> {
         (!self.disk.is_empty()).then(|| Element::new("iotune").children(limits(&self.disk)))
     }
 
-    /// Of each interface. libvirt knows no peak and no burst without an average.
+    /// Limits of each interface. libvirt knows no peak and no burst without an average.
     pub(super) fn interface(&self) -> Option<Element> {
         let directions = [("inbound", &self.inbound), ("outbound", &self.outbound)];
         let limited = directions.map(|(name, limits)| {

@@ -1,11 +1,10 @@
-//! What nobody uses of the image cache.
+//! Finds and removes unused images in the cache.
 //!
-//! Who needs an image is read from the files themselves: what each file in the directory is based on, whoever's it is and
-//! whether its guest runs or not, and which files the domains have as their disks (a guest that boots from an ISO has the cached
-//! file itself). Names are compared, not paths: there may be more than one way to write a path, and an image that is taken for
-//! used only stays.
+//! The files themselves tell which images are needed. Each file in the directory names its base, whether its guest is ours or
+//! not, and runs or not. The domains name their disks: a guest that boots from an ISO has the cached file itself. Names are
+//! compared, not paths: a path can be written in several ways, and an image that counts as used only stays.
 //!
-//! A removal takes the mark that the image is whole first. What is left then is no image for anybody, and `ensure_image` sends
+//! A removal first takes the mark that the image is whole. The rest then counts as no image, and `ensure_image` sends
 //! it again.
 
 use std::time::Duration;
@@ -31,7 +30,7 @@ const BRIEFLY: Duration = Duration::from_secs(1);
 /// Bytes of a time as it is written into a mark, and room.
 const MARK: usize = 32;
 
-/// What the files and the domains of a host refer to.
+/// The images that the files and the domains of a host refer to.
 struct References(Vec<String>);
 
 impl References {
@@ -68,7 +67,7 @@ fn sources(xml: &str) -> Vec<String> {
         .collect()
 }
 
-/// What the mark says; one that is torn says nothing.
+/// The time in the mark; an incomplete mark has none.
 fn idle_since(connect: &Connect, pool: &StoragePool, checksum: &str) -> DriverResult<Option<Timestamp>> {
     let Some(mark) = pool::lookup(pool, &volumes::base_idle(checksum))? else { return Ok(None) };
     let text = pool::tail(connect, &mark, MARK)?;
@@ -113,7 +112,7 @@ fn note(connect: &Connect, options: &LibvirtOptions, checksum: &str, since: Opti
 
 fn remove(connect: &Connect, options: &LibvirtOptions, checksum: &str, idle_by: Timestamp) -> DriverResult<bool> {
     let pool = pool::open(connect, options)?;
-    // What it is judged by must be what is there now, other hosts' files included.
+    // Judge by the present files, including those of other hosts.
     pool::must_refresh(&pool)?;
     let since = idle_since(connect, &pool, checksum)?;
     if since.is_none_or(|since| since > idle_by) || References::gather(connect, &pool)?.name(checksum) {
@@ -135,7 +134,7 @@ impl ImageCache for LibvirtDriver {
     }
 
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
-        // Whoever sends it to the host uses it.
+        // The sender of an image uses it.
         let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(()) };
         let checksum = checksum.to_owned();
         self.call(CALL, move |connect, options| {

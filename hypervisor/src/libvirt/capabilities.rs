@@ -1,4 +1,4 @@
-//! What a host is: libvirt's capabilities, domain capabilities, node information.
+//! Reads the properties of a host: libvirt's capabilities, domain capabilities, node information.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub(super) fn host_uuid(connect: &Connect) -> DriverResult<Option<Uuid>> {
     Ok(child(document.root_element(), "host").and_then(|host| text(host, "uuid").parse().ok()))
 }
 
-/// What the domain XML and the traits are made from; constant while the connection lasts.
+/// The facts for the domain XML and the traits; constant while the connection lasts.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) facts: HostFacts,

@@ -12,7 +12,7 @@ use crate::pinning::NumaCell;
 
 const CALL: &str = "capabilities";
 
-/// Asked anew each time: processors go off and on, and the number of huge pages is changed at will.
+/// Asked each time: processors go off and on, and operators change the number of huge pages.
 pub(super) fn learn(connect: &Connect) -> DriverResult<Vec<NumaCell>> {
     let xml = connect.capabilities().during(CALL)?;
     read(&xml).map_err(|error| DriverError::Failed { call: CALL, message: format!("unreadable answer: {error}") })

@@ -47,7 +47,7 @@ impl State {
     }
 }
 
-/// Whose events matter. A guest in neither set is looked up when it makes itself heard.
+/// The guests that matter for events. A guest in neither set is looked up at its first event.
 #[derive(Debug, Default)]
 pub(super) struct Roll {
     /// Guests known to be ours; other domains on the host are nobody's business.
@@ -114,7 +114,7 @@ impl Drop for Line {
 struct End {
     wished: Mutex<bool>,
     wake: Condvar,
-    /// Of the session that is open, which waits for news.
+    /// The open session, which waits for news.
     session: Mutex<Option<Sink>>,
 }
 

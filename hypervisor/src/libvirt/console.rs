@@ -1,7 +1,7 @@
 //! Screens and serial lines of guests.
 //!
 //! A serial line is a libvirt stream on a connection of its own, moved by a thread of its own: both directions without
-//! blocking, a short rest when neither has anything. Whoever takes a line takes it from whoever has it, as a forgotten window
+//! blocking, a short rest when neither has anything. A new holder takes the line from the one before: a forgotten window
 //! must not keep everybody else out. The log that the host writes of the line goes on meanwhile.
 
 use std::thread;
@@ -27,12 +27,12 @@ use crate::driver::{Driver as _, DriverError, DriverResult};
 const SCREEN: &str = "console address";
 const SERIAL: &str = "serial console";
 
-/// What is read from a guest at once, and how many of these wait for whoever has the line.
+/// The size of one read from a guest, and the number of reads that wait for the holder of the line.
 const CHUNK: usize = 16 << 10;
 const DEPTH: usize = 16;
 /// The rest of a line on which nothing moves: from the first to the last, doubled each time.
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
-/// What libvirt answers on a stream that must not block: nothing to be read now, no room now.
+/// libvirt's answer on a stream that must not block: nothing to read now, no room now.
 const LATER: isize = -2;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What a guest has used, and interrupts: two calls of these the safe bindings lack.
+//! Measures guests and interrupts them. The safe bindings lack two of these calls.
 
 #![allow(unsafe_code)]
 
@@ -98,7 +98,7 @@ fn disk_counters(domain: &Domain, disk: Node<'_, '_>) -> Option<DiskCounters> {
     })
 }
 
-/// A cable whose end the host does not name counts nothing.
+/// Counters of an interface; `None` where the host has no device of its name.
 fn nic_counters(domain: &Domain, nic: Node<'_, '_>) -> Option<NicCounters> {
     let mac = part(nic, "mac", "address").unwrap_or_default().to_owned();
     let device = part(nic, "target", "dev")?;

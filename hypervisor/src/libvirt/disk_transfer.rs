@@ -40,7 +40,7 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Volumes that are made anew wherever the guest is defined, and those that are no disks of it.
+/// Volumes that every host makes for itself when it defines the guest, and those that are no disks of it.
 fn stays_behind(suffix: &str) -> bool {
     suffix.starts_with("_console.log") || suffix.starts_with("_copy.") || suffix == "_disk.config"
 }
@@ -56,7 +56,7 @@ fn list(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> Dr
     Ok(disks)
 }
 
-/// What is read: its volume, its bytes, and whether holes in it are told.
+/// A volume to read: its size in bytes, and whether libvirt reports its holes.
 struct Reading {
     volume: StorageVol,
     size: u64,
@@ -152,7 +152,7 @@ fn remove(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, dis
     Site::new(connect, options).remove(&volumes::suffixed(instance, &disk.suffix))
 }
 
-/// Disks as large as the guest is to have them; those that hold nothing are made, or made anew, or removed.
+/// Brings disks to the sizes in the specification. Disks without content are made, made again, or removed.
 fn provide(site: Site<'_>, guest: &GuestSpec) -> DriverResult<()> {
     let pool = pool::open(site.connect, site.options)?;
     pool::refresh(&pool);

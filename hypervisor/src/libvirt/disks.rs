@@ -2,9 +2,8 @@
 //!
 //! A disk is known by the volume that is its source, or, where the source's name does not tell, by its serial, which is the
 //! volume's id: device names are the guest's affair, and a running guest goes on seeing the serial of the disk that
-//! another one took the place of. What a guest is started
-//! with (its persistent definition) and what it has now (the live one) are changed apart, so that a change that was
-//! interrupted between the two is finished by the next try.
+//! another one took the place of. The persistent definition, for the next start, and the live one are changed apart: the next
+//! try finishes a change that was interrupted between the two.
 
 use roxmltree::{Document, Node};
 use virt::connect::Connect;
@@ -19,9 +18,9 @@ use crate::driver::{DriverError, DriverResult};
 use crate::guest::VolumeDisk;
 use crate::xml::Element;
 
-/// What the next start of the guest goes by.
+/// The definition for the next start of the guest.
 pub(super) const PERSISTENT: u32 = sys::VIR_DOMAIN_XML_INACTIVE;
-/// What the guest has now; of one that is off, the same as [`PERSISTENT`].
+/// The definition of the running guest; for a guest that is off, the same as [`PERSISTENT`].
 pub(super) const LIVE: u32 = 0;
 
 fn document(domain: &Domain, which: u32, call: &'static str) -> DriverResult<String> {

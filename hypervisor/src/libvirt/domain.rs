@@ -135,16 +135,16 @@ pub(super) fn redefine(
         Renew::Root => root.to_vec(),
         Renew::All => root.into_iter().chain(others).collect(),
     };
-    // Of an earlier rescue, or of a first attempt at this one.
+    // An earlier rescue, or a first attempt at this one, may have left it.
     for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
         site.remove(&name)?;
     }
     raise(site, facts, guest, false)
 }
 
-/// `anew`: the guest is not defined, so what there is of its disks may be torn.
+/// `anew`: the guest is not defined, so its disks may be incomplete.
 fn raise(site: Site<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<Lesson> {
-    // What cannot be rendered is refused before anything is made.
+    // Refuse a definition that cannot be rendered before anything is made.
     render(guest, facts)?;
     provide_volumes(site, guest, anew, Filled::Yes)?;
     let facts = with_places(site, facts, guest)?;
@@ -166,8 +166,8 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     provide_volumes(Site::new(connect, options), guest, true, Filled::Yes)
 }
 
-/// Defines a guest over disks that `provide` makes fit, and starts it if it is to be on. On already is success; one that
-/// is off is defined anew.
+/// Defines a guest over disks that `provide` makes fit, and starts it if `on`. A running guest is success; one that
+/// is off gets a new definition.
 pub(super) fn install(
     site: Site<'_>,
     facts: &HostFacts,
@@ -188,7 +188,7 @@ pub(super) fn install(
     if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(Lesson::Nothing) }
 }
 
-/// Starts a guest; where its disks cannot be opened past the page cache, it is defined anew without that.
+/// Starts a guest. Where its disks cannot be opened past the page cache, it gets a definition without that.
 fn start_or_learn(connect: &Connect, facts: &HostFacts, guest: &GuestSpec, domain: &Domain) -> DriverResult<Lesson> {
     match start(domain) {
         Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
@@ -200,7 +200,7 @@ fn start_or_learn(connect: &Connect, facts: &HostFacts, guest: &GuestSpec, domai
     }
 }
 
-/// What a spawn taught about the host.
+/// Facts about the host that a spawn found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lesson {
     Nothing,
@@ -221,7 +221,7 @@ fn define(connect: &Connect, xml: &str) -> DriverResult<Domain> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
     Yes,
-    /// What is copied from elsewhere is written over all of it: only a file over the image needs that.
+    /// A copy from another host overwrites the whole disk: only a copy-on-write file needs the image.
     FromElsewhere,
 }
 
@@ -244,7 +244,7 @@ pub(super) fn provide_volumes(site: Site<'_>, guest: &GuestSpec, anew: bool, fil
     provide_files(site, &pool, guest)
 }
 
-/// What a guest has besides its disks.
+/// The files of a guest besides its disks.
 pub(super) fn provide_files(site: Site<'_>, pool: &StoragePool, guest: &GuestSpec) -> DriverResult<()> {
     if let Some(drive) = &guest.config_drive {
         pool::put(site.connect, pool, &volumes::config_drive(guest.instance), drive)?;
@@ -345,7 +345,7 @@ pub(super) fn undefine(domain: &Domain) -> DriverResult<()> {
     }
 }
 
-/// Guests whose volumes are here and whose domain is not.
+/// Guests that have volumes here and no domain.
 pub(super) fn orphans(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<InstanceId>> {
     let names = Site::new(connect, options).volume_names()?;
     let mut orphans: BTreeSet<_> = names.iter().filter_map(|name| volumes::owner(name)).collect();

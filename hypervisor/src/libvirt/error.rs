@@ -54,7 +54,7 @@ pub(super) fn translate(call: &'static str, error: &Error) -> DriverError {
             | ErrorNumber::Ssh
             | ErrorNumber::Libssh,
         ) => DriverError::Unreachable(message),
-        // What the client side of the connection says when the socket breaks under a call.
+        // Errors of the client's side when the socket breaks during a call.
         Some(ErrorNumber::InternalError | ErrorNumber::SystemError) if from_transport(error) => {
             DriverError::Unreachable(message)
         }

@@ -1,4 +1,4 @@
-//! What a guest can only be asked for, and is given time for: to power off, to let go of a disk.
+//! Asks a guest, and gives it time: to power off, to let go of a disk.
 
 use std::time::Duration;
 

@@ -36,7 +36,7 @@ pub struct LibvirtDriver {
     pub(super) images: Images,
     /// One change at a time per volume of the volume service.
     pub(super) volumes: Gates<String>,
-    /// What was learnt of the host, with the connection it was learnt on.
+    /// Facts about the host, with the connection that they were learnt on.
     pub(super) known: Mutex<Option<(Arc<Connect>, Arc<Known>)>>,
     /// Whether the pool's files can be opened past the page cache; learnt from the first refusal.
     pub(super) direct_io: Arc<AtomicBool>,
@@ -125,7 +125,7 @@ impl LibvirtDriver {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the host is; asked once per connection.
+    /// The properties of the host; asked once per connection.
     pub(super) async fn known(&self) -> DriverResult<Arc<Known>> {
         let connect = self.link.connect().await?;
         if let Some((on, known)) = &*self.known_lock()

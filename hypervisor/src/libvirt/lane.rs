@@ -60,7 +60,7 @@ impl Lane {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What is asked for from now on is of this session, whose name is another one as long as anybody has a job of an older one.
+    /// Later jobs belong to this session. The session gets a new name as long as a thread has a job of an older one.
     ///
     /// A host that was cut off keeps threads for minutes, until the kernel gives up the connections that they open; those
     /// must not be missing when it is back.
@@ -216,7 +216,7 @@ mod tests {
         lane.serve(2);
         assert_eq!(lane.run("ok", LONG, || Ok(7)).await.unwrap(), 7);
         drop(release);
-        // What the old ones leave does not change how many there may be.
+        // The end of an old thread does not change the number of new ones.
         for n in 0..100 {
             assert_eq!(lane.run("ok", LONG, move || Ok(n)).await.unwrap(), n);
         }

@@ -1,8 +1,8 @@
 //! Running guests from one libvirt host to another: peer to peer, so that the hosts finish it without us.
 //!
 //! libvirt's migrate call lasts as long as the migration. It runs in a thread with a connection of its own: a libvirtd
-//! serves only so many calls of one connection at a time. What the thread knows (that it is still at it, and the error at
-//! the end) is memory of this process only; that a guest is on its way the host itself says, too.
+//! serves only so many calls of one connection at a time. The thread's knowledge (that it still runs, and the error at
+//! the end) is memory of this process only. The host itself also reports that a guest is migrating.
 
 use std::sync::Arc;
 use std::thread;
@@ -50,7 +50,7 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
     let kind = child(root, "os").and_then(|os| child(os, "type"));
     let attribute = |name: &str| kind.and_then(|kind| kind.attribute(name)).unwrap_or_default().to_owned();
     let cpu = child(root, "cpu");
-    // What the host has cannot be said in a description: libvirt compares when the guest arrives.
+    // A description cannot name the host's own model: libvirt compares when the guest arrives.
     let described = cpu.filter(|cpu| !matches!(cpu.attribute("mode"), Some("host-passthrough" | "maximum")));
     let devices = child(root, "devices");
     let has = |name: &str| devices.is_some_and(|devices| child(devices, name).is_some());
@@ -89,7 +89,7 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Op
     Some((device, capacity))
 }
 
-/// The guest as it is to be at its destination, now and whenever it is started there; `None` where that is as it is.
+/// The guest's definitions at its destination, running and persistent; `None` where nothing changes.
 fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>; 2], String> {
     let again = |kind: u32| -> Result<Option<String>, String> {
         let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
@@ -156,7 +156,7 @@ impl LiveMigration for LibvirtDriver {
 
     async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
         if !copied && !storage::shares_disks_alone(&self.options) {
-            // What another host made on the storage that both have is not in this host's list yet.
+            // This host's list lacks volumes that another host has just made on shared storage.
             let refresh = |connect: &Connect, options: &LibvirtOptions| {
                 pool::open(connect, options).map(|pool| pool::refresh(&pool))
             };

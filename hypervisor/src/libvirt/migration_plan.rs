@@ -89,7 +89,7 @@ pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
 }
 
-/// `definitions`: the guest as it is to be at the destination, now and whenever it is started there.
+/// `definitions`: the guest's definitions at the destination, running and persistent.
 pub(super) fn parameters(plan: &MigrationPlan, definitions: [Option<String>; 2]) -> MigrateParameters {
     let [dest_xml, persist_xml] = definitions;
     MigrateParameters {
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!((parameters(&plan()).uri, parameters(&plan()).bandwidth), (None, None), "the hosts' own");
     }
 
-    /// What QEMU 7.2 and 10.0 and libvirt say, and what is said of failures that another attempt would only repeat.
+    /// Messages of QEMU 7.2 and 10.0 and of libvirt, and our words for failures that another attempt would only repeat.
     #[test]
     fn a_guest_goes_without_post_copy_where_the_hosts_cannot_do_it() {
         let both = MigrationPlan { auto_converge: true, post_copy: true, ..plan() };

@@ -26,7 +26,7 @@ const CALL: &str = "network";
 const NAMESPACE: &str = "urn:chronova:network:1";
 const DNSMASQ: &str = "http://libvirt.org/schemas/network/dnsmasq/1.0";
 
-/// A network as it is to be, parsed.
+/// The wanted form of a network, parsed.
 struct Plan {
     network: NetworkId,
     mtu: u32,

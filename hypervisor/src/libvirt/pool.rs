@@ -1,7 +1,7 @@
 //! The storage pool and its volumes.
 //!
-//! Volume by volume and without refreshing the pool where possible: a refresh reads every file's header. What libvirtd
-//! or QEMU create behind the pool's back (rotated console logs) is found by the refreshes in [`refresh`].
+//! Volumes are looked up one by one, without a refresh of the pool where possible: a refresh reads every file's header. Files
+//! that libvirtd or QEMU create behind the pool's back (rotated console logs) are found by [`refresh`].
 
 use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
@@ -81,7 +81,7 @@ fn define_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<Stora
     }
 }
 
-/// The pool of this name, started; defined as told where it does not exist. What it is made of is there already: nothing is
+/// The pool of this name, started, and defined where it does not exist. Its directory or volume group exists: nothing is
 /// built.
 pub(super) fn open_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<StoragePool> {
     let pool = match found(CALL, connect.lookup_storage_pool_by_name(name))? {
@@ -119,7 +119,7 @@ pub(super) fn names(pool: &StoragePool) -> DriverResult<Vec<String>> {
     pool.list_volumes().during("volume list")
 }
 
-/// Bytes of the file itself, asked anew.
+/// Bytes of the file itself, asked each time.
 pub(super) fn physical_size(volume: &StorageVol) -> DriverResult<u64> {
     // With this flag `allocation` is the physical size.
     Ok(volume.info_flags(virt_sys::VIR_STORAGE_VOL_GET_PHYSICAL).during("volume size")?.allocation)
@@ -194,7 +194,7 @@ fn is_disk(volume: &StorageVol, capacity: u64, backing: Option<&Backing>) -> boo
         && backing_path(&xml).as_deref() == backing.map(|backing| backing.path.as_str())
 }
 
-/// What the volume described by `xml` is based on.
+/// The base of the volume that `xml` describes.
 pub(super) fn backing_path(xml: &str) -> Option<String> {
     let document = roxmltree::Document::parse(xml).ok()?;
     let store = document.root_element().children().find(|node| node.has_tag_name("backingStore"))?;

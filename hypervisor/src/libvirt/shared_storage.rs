@@ -17,14 +17,14 @@ use crate::volumes;
 
 const CALL: &str = "storage mark";
 
-/// Whoever sees these volumes shares the storage.
+/// Hosts that see each other's marks share the storage.
 fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
     // The id of the directory's pool is the host's.
     let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);
     let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
     let mark = volumes::host_mark(own);
     if pool::lookup(&pool, &mark)?.is_none() {
-        // Seen at last when the pool is read anew; on shared storage another host's pool may have made it.
+        // A refresh of the pool shows it at last: on shared storage another host's pool may have made it.
         match pool::create_raw(&pool, &mark, 0, "0644") {
             Ok(_) => {}
             Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}

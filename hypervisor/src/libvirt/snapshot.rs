@@ -45,7 +45,7 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// What is there already; nothing of a copy that was torn apart stays.
+/// A copy that is there already. An incomplete one is removed.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -105,7 +105,7 @@ pub(super) fn remove(
     instance: InstanceId,
     copy: ImageId,
 ) -> DriverResult<()> {
-    // Whatever else the guest is busy with goes on: another copy, a journey to another host.
+    // The guest's other jobs go on: another copy, a migration to another host.
     if let Some(guest) = domain::lookup(connect, instance)?
         && is_written(&guest, &format!("{}/{}", options.pool_path, volumes::copy(instance, copy)))?
     {
@@ -137,7 +137,7 @@ fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
 }
 
 unsafe extern "C" {
-    /// Of the C library, which libvirt's texts are given back to.
+    /// The C library's `free`, for texts of libvirt.
     #[link_name = "free"]
     fn libc_free(text: *mut c_void);
 }
@@ -181,7 +181,7 @@ fn no_disk() -> DriverError {
 /// A raw file whose first bytes, which are the guest's, look like another format would be read as that: as whatever file of
 /// the host its header names.
 fn is_taken_as_bytes(disk: &Disk) -> DriverResult<()> {
-    // Looked at anew, so that a later look, by whoever it is, finds nothing else: the guest is off.
+    // Look again: the guest is off, so no later look by any program finds another format.
     disk.pool.refresh(0).map_err(|error| {
         tracing::debug!(%error, "storage pool not refreshed");
         DriverError::Timeout { call: CALL, seconds: 0 }
@@ -271,7 +271,7 @@ fn succeeded(guest: &Domain) -> bool {
     job(guest, flags).is_ok_and(|kind| kind == sys::VIR_DOMAIN_JOB_COMPLETED.cast_signed())
 }
 
-/// What kind of job the guest has. The binding's own call makes a vector of the list that libvirt gives, which is none
+/// The kind of the guest's job. The binding's own call makes a vector of libvirt's list, which is null
 /// where there is no job: that ends the whole program.
 fn job(guest: &Domain, flags: u32) -> Result<i32, Error> {
     let (mut kind, mut list, mut count) = (0, ptr::null_mut(), 0);

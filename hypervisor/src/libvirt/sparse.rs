@@ -14,10 +14,10 @@ use crate::driver::{DriverError, DriverResult};
 
 /// Largest piece of a hole that is handed on at a time.
 pub(super) const PIECE: usize = 256 * 1024;
-/// What a hole reads as.
+/// The bytes that a hole reads as.
 pub(super) static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// What comes next in a stream.
+/// The next part of a stream.
 pub(super) enum Piece {
     Data(usize),
     Hole(u64),

@@ -1,4 +1,4 @@
-//! What is left in the pool of whoever died in the middle of something.
+//! Finds volumes in the pool that an interrupted operation left.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl StorageCleanup for LibvirtDriver {
     }
 
     async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()> {
-        // Whoever uploads it now has it whole in a moment.
+        // An upload that is under way completes it in a moment.
         let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(()) };
         let checksum = checksum.to_owned();
         self.call(CALL, move |connect, options| {

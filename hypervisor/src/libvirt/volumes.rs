@@ -68,7 +68,7 @@ fn volume_xml(name: &str, capacity: u64, format: &str) -> String {
         .render()
 }
 
-/// What libvirt takes the volume's format for.
+/// The volume's format, as libvirt sees it.
 pub(super) fn format_seen(volume: &StorageVol) -> DriverResult<String> {
     let xml = volume.xml_desc(0).during("volume")?;
     let document = Document::parse(&xml).map_err(|error| failed("volume", error.to_string()))?;

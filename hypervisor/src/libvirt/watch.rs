@@ -10,7 +10,7 @@ use super::domain;
 use crate::driver::{HostSignal, SignalStream};
 use crate::guest::PowerState;
 
-/// What an event means to the control plane, if it concerns a guest of ours.
+/// The meaning of an event for the control plane, if it concerns a guest of ours.
 pub(super) fn signal(link: &Link, connect: &Connect, instance: InstanceId, event: u32) -> Option<HostSignal> {
     if event == virt_sys::VIR_DOMAIN_EVENT_UNDEFINED {
         return undefined(link, connect, instance);

@@ -1,4 +1,4 @@
-//! What an operator chooses for all guests of a host; an image or a flavor may say otherwise where Nova lets it.
+//! Holds an operator's choices for all guests of a host. An image or a flavor may override them where Nova allows it.
 
 use super::CacheMode;
 

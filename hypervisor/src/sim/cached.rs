@@ -78,7 +78,7 @@ impl Machine {
         bases.map(|((id, disk), checksum)| Change::Base(*id, disk.clone(), checksum.clone())).collect()
     }
 
-    /// What no disk is left of goes.
+    /// Forgets the base images of a guest that has no disks left.
     pub(super) fn forget_bases(&mut self, instance: InstanceId) {
         if !self.guests.contains_key(&instance) && !self.has_leak(instance) && !self.kept.contains(&instance) {
             self.bases.retain(|(of, _), _| *of != instance);
@@ -139,14 +139,14 @@ impl SimFleet {
         (0..self.len()).flat_map(lost).collect()
     }
 
-    /// What is noted of the images of a host, idle ones alone.
+    /// The notes on a host's images, idle ones alone.
     pub fn idle_images(&self, host: usize) -> Vec<(String, Timestamp)> {
         self.machine(host).idle.iter().map(|(checksum, since)| (checksum.clone(), *since)).collect()
     }
 }
 
 impl SimHost {
-    /// What the disks of the other machines with this storage are based on.
+    /// The images that disks of the other machines with this storage are based on.
     fn used_beside(&self) -> BTreeSet<String> {
         let beside = self.fleet.beside(self.index).into_iter();
         beside.flat_map(|host| self.fleet.machine(host).images_in_use()).collect()

@@ -92,7 +92,7 @@ calls! {
     RemoveImage = "remove_image",
 }
 
-/// What a fault does.
+/// The effect of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// The call fails and nothing was done.
@@ -143,7 +143,7 @@ impl FaultPlan {
         self
     }
 
-    /// What strikes the `nth` call. Draws one number per rule with a chance, so that outcomes follow from the seed.
+    /// The fault of the `nth` call. Draws one number per rule with a chance, so that outcomes follow from the seed.
     pub(super) fn strike(&self, call: Call, nth: u64, chance: &mut Chance) -> Option<Effect> {
         let mut struck = None;
         for rule in self.rules.iter().filter(|rule| rule.call == call) {

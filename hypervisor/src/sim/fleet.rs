@@ -38,7 +38,7 @@ impl SimFleet {
         Arc::new(Self::machines_of(uri))
     }
 
-    /// A fleet whose state is in `directory` and survives the process.
+    /// A fleet that keeps its state in `directory`, so that it survives the process.
     pub fn open(uri: SimUri, directory: &Path) -> Result<Arc<Self>, JournalError> {
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -100,7 +100,7 @@ impl SimFleet {
         lock(&self.machines[host])
     }
 
-    // What a test sees.
+    // For tests: the state of the fleet.
 
     /// Every guest of a host.
     pub fn guests(&self, host: usize) -> BTreeMap<InstanceId, SimGuest> {
@@ -153,7 +153,7 @@ impl SimFleet {
         (0..self.len()).flat_map(of).collect()
     }
 
-    /// Guests whose file systems are held still.
+    /// Guests with frozen file systems.
     pub fn frozen(&self) -> Vec<InstanceId> {
         let of = |host| {
             let machine = self.machine(host);
@@ -198,7 +198,7 @@ impl SimFleet {
         self.machine(host).is_alive()
     }
 
-    // What a test does.
+    // For tests: changes of the fleet.
 
     /// Replaces the faults of one host.
     pub fn set_faults(&self, host: usize, faults: FaultPlan) {

@@ -1,6 +1,6 @@
-//! What the machines hold, in a file that outlives the process.
+//! Keeps the state of the machines in a file that outlives the process.
 //!
-//! A text log, one change per line, appended with one write: a killed process leaves at most a torn last line, which
+//! A text log, one change per line, appended with one write: a killed process leaves at most an incomplete last line, which
 //! was never acknowledged and is cut off. Reading replays the lines; opening rewrites the file to what is left of
 //! them. There is no fsync: the machines share the fate of the computer that simulates them.
 

@@ -36,7 +36,7 @@ struct Traveller {
     to: usize,
     copied: bool,
     began: Instant,
-    hastened: bool,
+    forced: bool,
     post_copy: bool,
     /// It is being put down at its destination.
     landing: bool,
@@ -44,13 +44,13 @@ struct Traveller {
     pinning: Pinning,
 }
 
-/// Who is on the way, and what the roads are like.
+/// The guests that are migrating, and the conditions of migrations.
 #[derive(Debug, Default)]
 pub(super) struct Travel {
     on_way: BTreeMap<InstanceId, Traveller>,
     failed: BTreeMap<InstanceId, (ProcessId, String)>,
     takes: Duration,
-    /// Nobody arrives unless hastened.
+    /// No migration ends unless it is forced to complete.
     held: bool,
     fails: Option<String>,
     shared: bool,
@@ -107,20 +107,20 @@ impl SimFleet {
         }
     }
 
-    /// Calls that touched the disks of guests that other machines had. Only whoever knows whose the guest was can say what
-    /// harm it did: one that a host which is down still has of a server that has left it needs its disk no more.
+    /// Calls that touched the disks of guests that other machines had. The test judges the harm: a host that was down may
+    /// still have a guest that moved away, and such a guest needs its disk no more.
     pub fn trespasses(&self) -> Vec<Trespass> {
         self.travel().trespasses.clone()
     }
 
-    // What a test does.
+    // For tests: changes of migrations.
 
     /// How long a live migration takes from now on.
     pub fn set_travel(&self, takes: Duration) {
         self.travel().takes = takes;
     }
 
-    /// Whether live migrations stay on their way until they are hastened, called back, or let go on.
+    /// Whether live migrations go on until they are forced to complete, aborted, or released.
     pub fn hold_travellers(&self, held: bool) {
         self.travel().held = held;
     }
@@ -210,7 +210,7 @@ impl SimFleet {
             return Fate::Fails("the guest is not running".to_owned());
         }
         let travel = self.travel();
-        let over = traveller.hastened || (!travel.held && traveller.began.elapsed() >= travel.takes);
+        let over = traveller.forced || (!travel.held && traveller.began.elapsed() >= travel.takes);
         match (&travel.fails, over) {
             (_, false) => Fate::Goes,
             (Some(reason), true) => Fate::Fails(reason.clone()),
@@ -373,7 +373,7 @@ impl LiveMigration for SimHost {
                 to,
                 copied: !plan.copied.is_empty(),
                 began: Instant::now(),
-                hastened: false,
+                forced: false,
                 post_copy: false,
                 landing: false,
                 pinning: plan.pinning.clone(),
@@ -441,7 +441,7 @@ impl LiveMigration for SimHost {
     async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()> {
         self.perform(Call::ForceComplete, |_| {
             if let Some(one) = self.fleet.travel().on_way.get_mut(&instance) {
-                one.hastened = true;
+                one.forced = true;
                 one.post_copy = how == ForceComplete::PostCopy;
             }
             Ok(())

@@ -37,7 +37,7 @@ pub(super) struct Machine {
     pub(super) calls: BTreeMap<Call, u64>,
     pub(super) struck: BTreeMap<Effect, u64>,
     alive: bool,
-    /// Of this process, as long as it runs.
+    /// State of this process, as long as it runs.
     pub(super) up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
@@ -48,7 +48,7 @@ pub(super) struct Machine {
     pub(super) images: BTreeSet<String>,
     /// Since when nobody uses an image, where that was noted.
     pub(super) idle: BTreeMap<String, Timestamp>,
-    /// What disks are based on, by their guests and suffixes.
+    /// The images that disks are based on, by guests and suffixes.
     pub(super) bases: BTreeMap<(InstanceId, String), String>,
     /// Small ones, as they came in this process.
     pub(super) image_content: BTreeMap<String, Bytes>,
@@ -237,7 +237,7 @@ impl Machine {
 
     fn put(&mut self, instance: InstanceId, power: PowerState, saved: bool) {
         if let Some(guest) = self.guests.get_mut(&instance) {
-            // Who holds it still is in its memory, which is gone or kept.
+            // The freeze is in the guest's memory, which is gone or kept.
             guest.frozen &= saved || power != PowerState::Shutdown;
             guest.power = power;
             guest.saved = saved;
@@ -309,7 +309,7 @@ impl Machine {
         (first, receiver)
     }
 
-    // What a call does.
+    // Effects of calls.
 
     pub(super) fn tear_next(&mut self, call: Call) {
         self.tear = matches!(call, Call::Spawn | Call::Destroy);
@@ -507,7 +507,7 @@ impl Machine {
         Ok(())
     }
 
-    // What happens to the machine.
+    // Events of the machine.
 
     /// Power off, guests and all; what the caller of the moment sees.
     pub(super) fn die(&mut self) -> DriverError {

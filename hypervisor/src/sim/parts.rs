@@ -1,4 +1,4 @@
-//! What simulated hosts do with guests beside the core: networks, interfaces, volumes, pauses, copies, definitions.
+//! Implements the optional parts of simulated hosts: networks, interfaces, volumes, pauses, copies, definitions.
 
 use async_trait::async_trait;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId};

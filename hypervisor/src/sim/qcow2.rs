@@ -6,7 +6,7 @@ const CLUSTER: usize = 65_536;
 const CLUSTER_BITS: u32 = 16;
 /// Entries of the first-level table that one cluster holds.
 const MOST_L1: u32 = 8_192;
-/// What one entry of the first-level table stands for: a cluster of second-level entries of one cluster each.
+/// Bytes of one entry of the first-level table: a cluster of second-level entries of one cluster each.
 const PER_L1: u64 = (CLUSTER as u64 / 8) * CLUSTER as u64;
 
 /// An empty disk of `size` bytes.

@@ -37,7 +37,7 @@ pub struct SimGuest {
     pub rescued: bool,
     /// How often its root disk was made in this process.
     pub disks: u32,
-    /// The user whose password was set last in this process, and the password.
+    /// The last password that was set in this process, with its user.
     pub password: Option<(String, String)>,
     /// Whether its file systems are held still.
     pub frozen: bool,

@@ -1,4 +1,4 @@
-//! What is left on simulated machines. Images come whole or not at all there.
+//! Finds leftovers on simulated machines. Images come whole or not at all there.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;

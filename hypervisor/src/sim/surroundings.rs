@@ -1,4 +1,4 @@
-//! What a simulated host has besides its guests: what it says of itself, images, networks, filters.
+//! Simulates a host besides its guests: its properties, images, networks, filters.
 
 use std::collections::BTreeSet;
 

@@ -39,7 +39,7 @@ pub struct SimUri {
     pub kvm: bool,
     /// NUMA cells; 0: it does not tell.
     pub cells: u32,
-    /// Of one core.
+    /// Hardware threads of one core.
     pub threads: u32,
     /// Pages of 2 MiB in each cell.
     pub huge_pages: u64,

@@ -42,7 +42,7 @@ impl Machine {
         }
     }
 
-    /// What gives the volumes as they are.
+    /// The changes that lead to the volumes as they are.
     pub(super) fn volume_changes(&self) -> Vec<Change> {
         let change = |(name, (size, content)): (&String, &(u64, String))| Change::Volume {
             name: name.clone(),

@@ -1,4 +1,4 @@
-//! What is made anew of a simulated guest, and what is copied of it: rebuilds, rescues, images.
+//! Rebuilds and rescues simulated guests, and copies their disks.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// As much as tells two disks apart: whose it is, and how often it was made.
+    /// Enough to tell two disks apart: the guest, and how often the disk was made.
     pub(super) fn copied(&self, instance: InstanceId, copy: ImageId) -> DriverResult<Bytes> {
         let guest = self.guest(instance)?;
         if !self.copies.contains(&(instance, copy)) {

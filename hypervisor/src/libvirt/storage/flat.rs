@@ -1,7 +1,7 @@
 //! Raw files that need no other: `images_type = raw` or `flat`.
 //!
-//! libvirt guesses the format of files from their first bytes, which here are the guest's. Whoever has libvirt read such a
-//! file as anything but bytes looks first at what it takes it for ([`crate::libvirt::snapshot`]).
+//! libvirt guesses the format of files from their first bytes, which here are the guest's. Code that has libvirt read such a
+//! file as anything but bytes first looks which format libvirt guesses ([`crate::libvirt::snapshot`]).
 
 use virt_sys as sys;
 
@@ -13,7 +13,7 @@ use crate::libvirt::error::Context;
 use crate::libvirt::pool;
 use crate::options::{ImagesType, LibvirtOptions};
 
-/// What follows a disk's name in the directory: names that lack it are those of copy-on-write files.
+/// The suffix of a disk's name in the directory: names without it are those of copy-on-write files.
 pub(super) const SUFFIX: &str = ".raw";
 
 pub(super) struct Flat;

@@ -16,7 +16,7 @@ use crate::libvirt::{pool, sparse};
 use crate::options::{ImagesType, LibvirtOptions, VolumeClear};
 use crate::xml::Element;
 
-/// What a sparse volume is given to begin with, as by Nova.
+/// The first room of a sparse volume, as in Nova.
 const SPARSE_ROOM: u64 = 64 << 20;
 const LARGER: &str = ".larger";
 const MIB: u64 = 1 << 20;
@@ -85,7 +85,7 @@ impl ImageBackend for Logical {
         (!volume.ends_with(LARGER)).then_some(volume)
     }
 
-    /// Whatever a growth that was interrupted left, the disk is the one that is whole.
+    /// An interrupted growth leaves two volumes; the whole one is the disk.
     fn lookup(&self, site: Site<'_>, pool: &StoragePool, volume: &str) -> DriverResult<Option<StorageVol>> {
         let found = pool::lookup(pool, volume)?;
         let Some(larger) = pool::lookup(pool, &format!("{volume}{LARGER}"))? else { return Ok(found) };
@@ -130,7 +130,7 @@ impl ImageBackend for Logical {
     /// Nova's `volume_clear`.
     fn clear(&self, site: Site<'_>, volume: &StorageVol) -> DriverResult<()> {
         let images = &site.options.images;
-        // What was never written to a sparse volume has no room that could be wiped; libvirt refuses it.
+        // Unwritten parts of a sparse volume have no room to wipe; libvirt refuses it.
         if images.clear == VolumeClear::None || images.sparse_logical_volumes {
             return Ok(());
         }

@@ -124,7 +124,7 @@ trait ImageBackend: Sync {
     }
 }
 
-/// A volume that is to be made.
+/// A volume to make.
 struct Wanted<'a> {
     pool: &'a StoragePool,
     volume: &'a str,
@@ -164,7 +164,7 @@ impl Disk {
     }
 
     pub(super) fn capacity(&self) -> DriverResult<u64> {
-        // What libvirt takes for the capacity of a file may be what the guest wrote into its first bytes.
+        // libvirt may take the capacity of a file from its first bytes, which the guest wrote.
         if self.is_guessed() {
             return pool::physical_size(&self.volume);
         }
@@ -172,7 +172,7 @@ impl Disk {
         Ok(self.volume.info().during("disk size")?.capacity)
     }
 
-    /// As large as it is to be, or larger: disks never shrink.
+    /// Grows the disk to `wanted` bytes; disks never shrink.
     pub(super) fn grow(&self, site: Site<'_>, wanted: u64) -> DriverResult<()> {
         match self.capacity()? < wanted {
             true => self.backend.grow(site, self, wanted),
@@ -205,7 +205,7 @@ pub(super) fn copies_whole(options: &LibvirtOptions) -> bool {
     chosen(options).copies_image()
 }
 
-/// The pool whose room is what new disks have.
+/// The pool that new disks take their room from.
 pub(super) fn pool_of_new_disks(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
     chosen(options).pool(Site { connect, options })
 }
@@ -242,7 +242,7 @@ impl<'a> Site<'a> {
         Ok(self.pools()?.into_iter().filter(|(backend, _)| backend.is_apart()).collect())
     }
 
-    /// The back ends that disks may have here, with their pools. What only earlier disks may be in need not be on each host.
+    /// The back ends of disks here, with their pools. A pool that only earlier disks may be in need not exist on each host.
     fn pools(self) -> DriverResult<Vec<(&'static dyn ImageBackend, StoragePool)>> {
         let mut pools = Vec::new();
         for backend in self.backends() {
@@ -297,7 +297,7 @@ impl<'a> Site<'a> {
     }
 
     /// A disk with what the image holds, unless it is there. `anew`: its guest is not defined, so that a copy that is there
-    /// may have been torn while it was made.
+    /// may be incomplete.
     pub(super) fn provide_image(self, disk: &str, capacity: u64, image: &ImageRef, anew: bool) -> DriverResult<()> {
         let options = self.options;
         let backend = chosen(options);

@@ -10,7 +10,7 @@ use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
 use crate::sim::journal::Change;
 
-/// What a simulated disk holds.
+/// The content of a simulated disk.
 pub(in crate::sim) const CONTENT: &[u8] = b"simulated disk";
 
 impl Machine {

@@ -174,7 +174,7 @@ fn view_of(ctx: &Ctx, found: &Found, row: Arc<Migration>) -> Result<ServerMigrat
     Ok(ServerMigrationView { dest_ip, progress, hosts: ctx.allows(HOST_RULE, &found.target), row })
 }
 
-// ------------------------------------------------------------------------------------------------ aborted, or hastened
+// -------------------------------------------------------------------------------------- aborted, or forced to complete
 
 async fn abort(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
