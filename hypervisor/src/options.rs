@@ -91,6 +91,23 @@ pub enum ImagesType {
     Rbd,
 }
 
+impl ImagesType {
+    /// The words of `[libvirt] images_type`: Nova's, and MOSK's `local` and `ceph`.
+    pub const WORDS: &'static [&'static str] = &["raw", "flat", "qcow2", "lvm", "rbd", "default", "local", "ceph"];
+
+    /// The type that a word of the configuration file means; `default` and `local` follow `[DEFAULT] use_cow_images`.
+    pub fn of_word(word: &str, use_cow_images: bool) -> Option<Self> {
+        match word {
+            "raw" | "flat" => Some(Self::Flat),
+            "qcow2" => Some(Self::Qcow2),
+            "lvm" => Some(Self::Lvm),
+            "rbd" | "ceph" => Some(Self::Rbd),
+            "default" | "local" => Some(if use_cow_images { Self::Qcow2 } else { Self::Flat }),
+            _ => None,
+        }
+    }
+}
+
 /// `[libvirt] volume_clear`: what is done to a logical volume before it is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VolumeClear {

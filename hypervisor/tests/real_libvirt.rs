@@ -77,10 +77,9 @@ fn host() -> Option<(String, Fixture)> {
 }
 
 fn options() -> LibvirtOptions {
-    let kind = match std::env::var("CHRONOVA_TEST_IMAGES_TYPE").as_deref() {
-        Ok("raw") => ImagesType::Flat,
-        Ok("lvm") => ImagesType::Lvm,
-        _ => ImagesType::Qcow2,
+    let kind = match std::env::var("CHRONOVA_TEST_IMAGES_TYPE") {
+        Ok(word) => ImagesType::of_word(&word, true).unwrap(),
+        Err(_) => ImagesType::default(),
     };
     let volume_group = std::env::var("CHRONOVA_TEST_VOLUME_GROUP").ok();
     LibvirtOptions {

@@ -72,13 +72,9 @@ fn host_cpus(config: &Config) -> HostCpus {
 /// on the hosts of Nova's, so it is heeded only when it is another one.
 fn disks(config: &Config, to: &mut Targets) {
     let (default, libvirt) = (&config.default, &mut to.drivers.libvirt);
-    libvirt.images.kind = match config.libvirt.images_type.as_str() {
-        "raw" | "flat" => ImagesType::Flat,
-        "lvm" => ImagesType::Lvm,
-        "rbd" | "ceph" => ImagesType::Rbd,
-        "default" | "local" if !default.use_cow_images => ImagesType::Flat,
-        _ => ImagesType::Qcow2,
-    };
+    // The option's choices are these words, so another one never comes here.
+    let kind = ImagesType::of_word(&config.libvirt.images_type, default.use_cow_images);
+    libvirt.images.kind = kind.unwrap_or_default();
     if default.instances_path != default.state_path.join("instances") {
         libvirt.pool_path = default.instances_path.to_string_lossy().into_owned();
     }

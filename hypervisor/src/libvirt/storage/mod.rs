@@ -443,7 +443,8 @@ mod tests {
     fn every_kind_has_one_back_end_and_names_tell_it() {
         let id = InstanceId::random();
         let disk = volumes::root(id);
-        for kind in [ImagesType::Qcow2, ImagesType::Flat, ImagesType::Lvm, ImagesType::Rbd] {
+        for word in ImagesType::WORDS {
+            let kind = ImagesType::of_word(word, true).unwrap();
             assert_eq!(BACKENDS.iter().filter(|backend| backend.kind() == kind).count(), 1, "{kind:?}");
             let volume = backend_of(kind).volume(&disk);
             assert_eq!(volumes::owner(&volume), Some(id), "{kind:?}: leftovers are found by their names");

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use chronova_hypervisor::options::ImagesType;
+
 use super::super::option::Default::Text;
 
 /// A kind of disk and a mode of libvirt's.
@@ -58,7 +60,7 @@ section! {
                    (pc), virt for aarch64 and armv7l, s390-ccw-virtio for s390x.",
         }
         images_type: String => here {
-            default: Text("default"), choices: &["raw", "flat", "qcow2", "lvm", "rbd", "default", "local", "ceph"],
+            default: Text("default"), choices: ImagesType::WORDS,
             help: "Where and how guests' disks are kept that are made from now on. `default` is qcow2 where use_cow_images is \
                    on, raw otherwise; `flat` is Nova's newer word for raw; `local` and `ceph` are MOSK's for default and \
                    rbd. See docs/storage.md.",
