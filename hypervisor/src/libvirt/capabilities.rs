@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::{HostId, InstanceId};
 use roxmltree::{Document, Node};
-use uuid::Uuid;
 use virt::connect::Connect;
 
 use super::error::Context;
@@ -29,13 +28,6 @@ fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
 
 fn text(node: Node<'_, '_>, name: &str) -> String {
     child(node, name).and_then(|node| node.text()).unwrap_or_default().trim().to_owned()
-}
-
-/// The host's UUID as libvirt reports it; drivers without one (`test:///`) report none.
-pub(super) fn host_uuid(connect: &Connect) -> DriverResult<Option<Uuid>> {
-    let xml = connect.capabilities().during(CALL)?;
-    let document = parse(&xml)?;
-    Ok(child(document.root_element(), "host").and_then(|host| text(host, "uuid").parse().ok()))
 }
 
 /// The facts for the domain XML and the traits; constant while the connection lasts.

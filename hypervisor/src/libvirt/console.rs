@@ -13,6 +13,7 @@ use chronova_events::ids::InstanceId;
 use futures::stream;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
+use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::stream::Stream;
 use virt_sys as sys;
@@ -20,9 +21,11 @@ use virt_sys as sys;
 use super::connection::Line;
 use super::error::Context;
 use super::host::LibvirtDriver;
-use super::{domain, migration_plan};
+use super::{domain, migration_plan, pool};
 use crate::capability::consoles::{ConsoleAddress, Consoles, Screen, SerialLine};
 use crate::driver::{Driver as _, DriverError, DriverResult};
+use crate::options::LibvirtOptions;
+use crate::volumes;
 
 const SCREEN: &str = "console address";
 const SERIAL: &str = "serial console";
@@ -34,6 +37,32 @@ const DEPTH: usize = 16;
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
 /// libvirt's answer on a stream that must not block: nothing to read now, no room now.
 const LATER: isize = -2;
+
+/// The last `max` bytes of the serial console, reaching back into the newest rotated log where one is known.
+fn log(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, max: usize) -> DriverResult<Vec<u8>> {
+    let pool = pool::open(connect, options)?;
+    let name = volumes::console_log(instance);
+    let mut known = pool::lookup(&pool, &name)?;
+    if known.is_none() {
+        pool::refresh(&pool);
+        known = pool::lookup(&pool, &name)?;
+    }
+    let Some(volume) = known else {
+        // Defined by us but never given a log (or it was deleted by hand): empty, as a guest that wrote nothing.
+        return domain::require(connect, instance).map(|_| Vec::new());
+    };
+    let newest = pool::tail(connect, &volume, max)?;
+    let missing = max.saturating_sub(newest.len());
+    let rotated = if missing > 0 { pool::lookup(&pool, &format!("{name}.0"))? } else { None };
+    match rotated {
+        Some(rotated) => {
+            let mut content = pool::tail(connect, &rotated, missing)?;
+            content.extend(newest);
+            Ok(content)
+        }
+        None => Ok(newest),
+    }
+}
 
 #[async_trait]
 impl Consoles for LibvirtDriver {
@@ -48,10 +77,8 @@ impl Consoles for LibvirtDriver {
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
-        self.ask("console log", move |connect, options| {
-            domain::console(connect, options, instance, max_bytes).map(Bytes::from)
-        })
-        .await
+        self.ask("console log", move |connect, options| log(connect, options, instance, max_bytes).map(Bytes::from))
+            .await
     }
 
     fn remote_address(&self) -> Option<String> {

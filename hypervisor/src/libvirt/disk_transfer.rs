@@ -21,7 +21,7 @@ use super::error::{Context, translate};
 use super::host::LibvirtDriver;
 use super::sparse::{self, Piece};
 use super::storage::Site;
-use super::{domain, pool};
+use super::{definition, pool};
 use crate::capability::disk_transfer::{DiskFile, DiskTransfer};
 use crate::domain_xml::HostFacts;
 use crate::driver::{ByteStream, DriverError, DriverResult};
@@ -171,7 +171,7 @@ fn provide(site: Site<'_>, guest: &GuestSpec) -> DriverResult<()> {
         0 => site.remove(&swap)?,
         size => site.provide(&swap, size)?,
     }
-    domain::provide_files(site, &pool, guest)
+    definition::provide_files(site, &pool, guest)
 }
 
 impl LibvirtDriver {
@@ -277,7 +277,7 @@ impl DiskTransfer for LibvirtDriver {
         let spec = guest.clone();
         let deadline = self.making();
         self.change("provide", guest.instance, deadline, move |connect, options| {
-            domain::provide(connect, options, &spec)
+            definition::provide(connect, options, &spec)
         })
         .await
     }
@@ -291,7 +291,8 @@ impl DiskTransfer for LibvirtDriver {
             link.roll().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             let site = Site::new(connect, options);
-            if domain::install(site, &facts, &spec, on, || provide(site, &spec))? == domain::Lesson::NoDirectIo {
+            if definition::install(site, &facts, &spec, on, || provide(site, &spec))? == definition::Lesson::NoDirectIo
+            {
                 direct_io.store(false, Ordering::Relaxed);
             }
             link.roll().ours.insert(spec.instance);

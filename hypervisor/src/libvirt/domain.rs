@@ -1,4 +1,4 @@
-//! Domains: a guest's whole life on a host, in blocking calls.
+//! A guest's domain: found, listed, started and stopped, in blocking calls.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,11 @@ use virt::connect::Connect;
 use virt::domain::{Domain, DomainState};
 use virt::enumutil::Enum;
 use virt::error::{Error, ErrorNumber};
-use virt::storage_pool::StoragePool;
 
 use super::error::{Context, found, is, number, translate};
-use super::storage::{self, Site};
-use super::{pool, snapshot};
-use crate::domain_xml::{self, HostFacts, NAMESPACE};
+use crate::domain_xml::NAMESPACE;
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{GuestSpec, GuestStatus, ImageFormat, ImageRef, PowerState, Renew, RootDisk};
-use crate::options::LibvirtOptions;
-use crate::volumes;
-
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+use crate::guest::{GuestStatus, PowerState};
 
 /// The guest's domain. A domain of that UUID that is not ours is as good as none.
 pub(super) fn lookup(connect: &Connect, instance: InstanceId) -> DriverResult<Option<Domain>> {
@@ -100,198 +92,6 @@ pub(super) fn list(connect: &Connect, known: &BTreeSet<InstanceId>) -> DriverRes
     Ok(guests)
 }
 
-/// Disks, config drive, console log, domain, start: each only if it is not there yet.
-pub(super) fn spawn(
-    connect: &Connect,
-    options: &LibvirtOptions,
-    facts: &HostFacts,
-    guest: &GuestSpec,
-) -> DriverResult<Lesson> {
-    if let Some(domain) = lookup(connect, guest.instance)? {
-        start(&domain)?;
-        return Ok(Lesson::Nothing);
-    }
-    raise(Site::new(connect, options), facts, guest, true)
-}
-
-/// Another definition for a guest, its disks first; see [`crate::driver::Driver::redefine`].
-pub(super) fn redefine(
-    connect: &Connect,
-    options: &LibvirtOptions,
-    facts: &HostFacts,
-    guest: &GuestSpec,
-    renew: Renew,
-) -> DriverResult<Lesson> {
-    if let Some(domain) = lookup(connect, guest.instance)? {
-        snapshot::put_down(&domain)?;
-    }
-    let site = Site::new(connect, options);
-    let instance = guest.instance;
-    let root = [volumes::root(instance)];
-    let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
-    let others = ephemerals.chain([volumes::swap(instance)]);
-    let renewed = match renew {
-        Renew::Nothing => vec![],
-        Renew::Root => root.to_vec(),
-        Renew::All => root.into_iter().chain(others).collect(),
-    };
-    // An earlier rescue, or a first attempt at this one, may have left it.
-    for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
-        site.remove(&name)?;
-    }
-    raise(site, facts, guest, false)
-}
-
-/// `anew`: the guest is not defined, so its disks may be incomplete.
-fn raise(site: Site<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<Lesson> {
-    // Refuse a definition that cannot be rendered before anything is made.
-    render(guest, facts)?;
-    provide_volumes(site, guest, anew, Filled::Yes)?;
-    let facts = with_places(site, facts, guest)?;
-    let domain = define(site.connect, &render(guest, &facts)?)?;
-    start_or_learn(site.connect, &facts, guest, &domain)
-}
-
-/// With the places of the disks that the guest has.
-fn with_places(site: Site<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFacts> {
-    Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
-}
-
-/// Disks, config drive and console log of a guest that is not defined, whatever there is of them.
-pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &GuestSpec) -> DriverResult<()> {
-    if lookup(connect, guest.instance)?.is_some() {
-        return Ok(());
-    }
-    destroy(connect, options, guest.instance)?;
-    provide_volumes(Site::new(connect, options), guest, true, Filled::Yes)
-}
-
-/// Defines a guest over disks that `provide` makes fit, and starts it if `on`. A running guest is success; one that
-/// is off gets a new definition.
-pub(super) fn install(
-    site: Site<'_>,
-    facts: &HostFacts,
-    guest: &GuestSpec,
-    on: bool,
-    provide: impl FnOnce() -> DriverResult<()>,
-) -> DriverResult<Lesson> {
-    if let Some(domain) = lookup(site.connect, guest.instance)?
-        && domain.is_active().during("install")?
-    {
-        let message = "the guest runs".to_owned();
-        return if on { Ok(Lesson::Nothing) } else { Err(DriverError::Failed { call: "install", message }) };
-    }
-    render(guest, facts)?;
-    provide()?;
-    let facts = with_places(site, facts, guest)?;
-    let domain = define(site.connect, &render(guest, &facts)?)?;
-    if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(Lesson::Nothing) }
-}
-
-/// Starts a guest. Where its disks cannot be opened past the page cache, it gets a definition without that.
-fn start_or_learn(connect: &Connect, facts: &HostFacts, guest: &GuestSpec, domain: &Domain) -> DriverResult<Lesson> {
-    match start(domain) {
-        Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
-            let facts = HostFacts { direct_io: false, ..facts.clone() };
-            start(&define(connect, &render(guest, &facts)?)?)?;
-            Ok(Lesson::NoDirectIo)
-        }
-        other => other.map(|()| Lesson::Nothing),
-    }
-}
-
-/// Facts about the host that a spawn found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lesson {
-    Nothing,
-    /// The pool's file system cannot open files past the page cache.
-    NoDirectIo,
-}
-
-fn render(guest: &GuestSpec, facts: &HostFacts) -> DriverResult<String> {
-    domain_xml::render(guest, facts).map_err(|error| DriverError::Unsupported(error.to_string()))
-}
-
-fn define(connect: &Connect, xml: &str) -> DriverResult<Domain> {
-    // Validation against the schema catches what libvirt would silently ignore.
-    connect.define_domain_xml_flags(xml, virt_sys::VIR_DOMAIN_DEFINE_VALIDATE).during("define")
-}
-
-/// Whether the disk of an image gets what the image holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Filled {
-    Yes,
-    /// A copy from another host overwrites the whole disk: only a copy-on-write file needs the image.
-    FromElsewhere,
-}
-
-pub(super) fn provide_volumes(site: Site<'_>, guest: &GuestSpec, anew: bool, filled: Filled) -> DriverResult<()> {
-    let pool = pool::open(site.connect, site.options)?;
-    if let Some(root) = &guest.root {
-        provide_root(site, &pool, guest.instance, root, anew, filled)?;
-    }
-    if let Some(rescue) = &guest.rescue {
-        is_cached(&pool, &rescue.image)?;
-        let disk = volumes::rescue(guest.instance);
-        site.provide_image(&disk, rescue.image.virtual_size, &rescue.image, anew)?;
-    }
-    for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
-        site.provide(&volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB)?;
-    }
-    if guest.swap_mib > 0 {
-        site.provide(&volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB)?;
-    }
-    provide_files(site, &pool, guest)
-}
-
-/// The files of a guest besides its disks.
-pub(super) fn provide_files(site: Site<'_>, pool: &StoragePool, guest: &GuestSpec) -> DriverResult<()> {
-    if let Some(drive) = &guest.config_drive {
-        pool::put(site.connect, pool, &volumes::config_drive(guest.instance), drive)?;
-    }
-    let log = volumes::console_log(guest.instance);
-    if pool::lookup(pool, &log)?.is_none() {
-        // Made beforehand so that the pool knows it: then reading the log takes no refresh.
-        pool::create_raw(pool, &log, 0, "0600")?;
-    }
-    Ok(())
-}
-
-fn unusable(image: &ImageRef, reason: &str) -> DriverError {
-    DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() }
-}
-
-fn is_cached(pool: &StoragePool, image: &ImageRef) -> DriverResult<()> {
-    match pool::lookup(pool, &volumes::base_complete(image))? {
-        Some(_) => Ok(()),
-        None => Err(unusable(image, "it is not in the host's cache")),
-    }
-}
-
-fn provide_root(
-    site: Site<'_>,
-    pool: &StoragePool,
-    instance: InstanceId,
-    root: &RootDisk,
-    anew: bool,
-    filled: Filled,
-) -> DriverResult<()> {
-    let image = &root.image;
-    is_cached(pool, image)?;
-    if image.format == ImageFormat::Iso {
-        return Ok(());
-    }
-    let wanted = u64::from(root.size_gib) * GIB;
-    if wanted > 0 && image.virtual_size > wanted {
-        return Err(unusable(image, "it is larger than the flavor's root disk"));
-    }
-    let (disk, capacity) = (volumes::root(instance), wanted.max(image.virtual_size));
-    match filled == Filled::FromElsewhere && storage::copies_whole(site.options) {
-        true => site.provide_empty(&disk, capacity, true).map(drop),
-        false => site.provide_image(&disk, capacity, image, anew),
-    }
-}
-
 /// Starts a guest; running already is success.
 pub(super) fn start(domain: &Domain) -> DriverResult<()> {
     match domain.create() {
@@ -326,14 +126,6 @@ pub(super) fn ask_to_stop(domain: &Domain) -> DriverResult<bool> {
     }
 }
 
-pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
-    if let Some(domain) = lookup(connect, instance)? {
-        pull(&domain)?;
-        undefine(&domain)?;
-    }
-    Site::new(connect, options).remove_all(instance)
-}
-
 pub(super) fn undefine(domain: &Domain) -> DriverResult<()> {
     let all = virt_sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
         | virt_sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
@@ -342,47 +134,5 @@ pub(super) fn undefine(domain: &Domain) -> DriverResult<()> {
     match domain.undefine_flags(all) {
         Err(error) if !is(&error, ErrorNumber::NoDomain) => Err(translate("undefine", &error)),
         _ => Ok(()),
-    }
-}
-
-/// Guests that have volumes here and no domain.
-pub(super) fn orphans(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<InstanceId>> {
-    let names = Site::new(connect, options).volume_names()?;
-    let mut orphans: BTreeSet<_> = names.iter().filter_map(|name| volumes::owner(name)).collect();
-    // Listed after the volumes: a guest that is being spawned has its volumes before its domain.
-    for domain in connect.list_all_domains(0).during("orphans")? {
-        orphans.remove(&InstanceId(domain.uuid().during("orphans")?));
-    }
-    Ok(orphans.into_iter().collect())
-}
-
-/// The last `max` bytes of the serial console, reaching back into the newest rotated log where one is known.
-pub(super) fn console(
-    connect: &Connect,
-    options: &LibvirtOptions,
-    instance: InstanceId,
-    max: usize,
-) -> DriverResult<Vec<u8>> {
-    let pool = pool::open(connect, options)?;
-    let name = volumes::console_log(instance);
-    let mut known = pool::lookup(&pool, &name)?;
-    if known.is_none() {
-        pool::refresh(&pool);
-        known = pool::lookup(&pool, &name)?;
-    }
-    let Some(volume) = known else {
-        // Defined by us but never given a log (or it was deleted by hand): empty, as a guest that wrote nothing.
-        return require(connect, instance).map(|_| Vec::new());
-    };
-    let newest = pool::tail(connect, &volume, max)?;
-    let missing = max.saturating_sub(newest.len());
-    let rotated = if missing > 0 { pool::lookup(&pool, &format!("{name}.0"))? } else { None };
-    match rotated {
-        Some(rotated) => {
-            let mut content = pool::tail(connect, &rotated, missing)?;
-            content.extend(newest);
-            Ok(content)
-        }
-        None => Ok(newest),
     }
 }

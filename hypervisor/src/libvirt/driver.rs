@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 
 use super::host::LibvirtDriver;
-use super::{capabilities, domain, saved, watch};
+use super::{capabilities, definition, domain, saved, watch};
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
     Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
@@ -49,7 +49,7 @@ impl Driver for LibvirtDriver {
             // Until it is defined nothing is known of it, and late news of a former life are not about it.
             link.roll().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
-            if domain::spawn(connect, options, &facts, &spec)? == domain::Lesson::NoDirectIo {
+            if definition::spawn(connect, options, &facts, &spec)? == definition::Lesson::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);
             }
             link.roll().ours.insert(spec.instance);
@@ -64,7 +64,7 @@ impl Driver for LibvirtDriver {
             if domain::lookup(connect, instance)?.is_some() {
                 link.roll().leave(instance);
             }
-            domain::destroy(connect, options, instance).inspect_err(|_| link.roll().forget(instance))
+            definition::destroy(connect, options, instance).inspect_err(|_| link.roll().forget(instance))
         })
         .await
     }

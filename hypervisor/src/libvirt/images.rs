@@ -19,7 +19,7 @@ use super::lane::Lane;
 use super::pool;
 use crate::checksum::Check;
 use crate::driver::{DriverError, DriverResult, ImageSource};
-use crate::guest::{ImageFormat, ImageRef};
+use crate::guest::ImageRef;
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
@@ -202,13 +202,5 @@ async fn pass_on(chunks: &mpsc::Sender<Chunk>, chunk: Chunk, stall: Duration) ->
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Feed::HostStopped),
         Err(_) => Err(Feed::Stalled),
-    }
-}
-
-/// The format of the cached content, as a backing file's format is named.
-pub(super) fn format_name(format: ImageFormat) -> &'static str {
-    match format {
-        ImageFormat::Qcow2 => "qcow2",
-        ImageFormat::Raw | ImageFormat::Iso => "raw",
     }
 }

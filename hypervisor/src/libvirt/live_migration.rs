@@ -22,7 +22,7 @@ use super::error::{Context, number, translate};
 use super::host::LibvirtDriver;
 use super::migrations::RunningMigration;
 use super::storage::{self, Site};
-use super::{domain, migration, migration_plan, pool};
+use super::{definition, domain, migration, migration_plan, pool};
 use crate::capability::live_migration::{
     ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
     MigrationPlan, MigrationUris,
@@ -168,8 +168,8 @@ impl LiveMigration for LibvirtDriver {
             // A guest that is here already has its disks.
             match domain::lookup(connect, spec.instance)? {
                 Some(_) => Ok(()),
-                None if !copied => domain::provide_files(site, &pool::open(connect, options)?, &spec),
-                None => domain::provide_volumes(site, &spec, true, domain::Filled::FromElsewhere),
+                None if !copied => definition::provide_files(site, &pool::open(connect, options)?, &spec),
+                None => definition::provide_volumes(site, &spec, true, definition::Filled::FromElsewhere),
             }
         })
         .await

@@ -8,10 +8,10 @@
 //! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy`, `sparse` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
-//! | `pool`, `images`, `cached` | volumes, the image cache, what nobody uses of it |
+//! | `pool`, `images`, `cached_image`, `cached` | volumes, the image cache, one of its images, the unused ones |
 //! | `storage`, `sparse` | where guests' disks are kept; streams with holes |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
-//! | `domain` | the guest's life |
+//! | `domain`, `definition` | a guest's domain; its disks, files and definition |
 //! | `guest_requests` | what a guest is asked for, and given time for |
 //! | `volumes`, `snapshot`, `disk_snapshots` | the volume service's volumes; copies of a guest's disk |
 //! | `disk_transfer`, `redefinition` | disks read and written, domains defined over disks that exist; other definitions |
@@ -29,11 +29,13 @@
 mod agent;
 mod blockcopy;
 mod cached;
+mod cached_image;
 mod capabilities;
 mod cells;
 mod connection;
 mod console;
 mod counters;
+mod definition;
 mod devices;
 mod disk_snapshots;
 mod disk_transfer;

@@ -1,17 +1,30 @@
-//! Node statistics, which the safe bindings lack.
+//! The host's identity, and its memory statistics, which the safe bindings lack.
 
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 
+use roxmltree::Document;
+use uuid::Uuid;
 use virt::connect::Connect;
 use virt::error::Error;
 use virt_sys as sys;
 
-use super::error::translate;
-use crate::driver::DriverResult;
+use super::error::{Context as _, translate};
+use crate::driver::{DriverError, DriverResult};
 
+const HOST: &str = "capabilities";
 const CALL: &str = "memory statistics";
+
+/// The host's UUID as libvirt reports it; drivers without one (`test:///`) report none.
+pub(super) fn host_uuid(connect: &Connect) -> DriverResult<Option<Uuid>> {
+    let xml = connect.capabilities().during(HOST)?;
+    let document =
+        Document::parse(&xml).map_err(|error| DriverError::Failed { call: HOST, message: error.to_string() })?;
+    let host = document.root_element().children().find(|child| child.has_tag_name("host"));
+    let uuid = host.and_then(|host| host.children().find(|child| child.has_tag_name("uuid")));
+    Ok(uuid.and_then(|uuid| uuid.text()).and_then(|text| text.trim().parse().ok()))
+}
 
 /// Memory in use, without what the kernel would give back: total - free - buffers - cached, as Nova counts.
 pub(super) fn memory_used_mib(connect: &Connect) -> DriverResult<u64> {

@@ -26,7 +26,7 @@ pub(super) fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<
         // The pool takes the host's UUID as its own. From then on it is the host's identity: libvirt's host UUID comes
         // from the firmware and is random at each start of libvirtd where the firmware has none, the pool's is on its disk.
         None => {
-            let host = super::capabilities::host_uuid(connect)?;
+            let host = super::node::host_uuid(connect)?;
             define(connect, &options.pool_name, &options.pool_path, host.map(|uuid| uuid.to_string()))?
         }
     };

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 
-use super::domain;
+use super::definition;
 use super::host::LibvirtDriver;
 use crate::capability::Redefinition;
 use crate::domain_xml::HostFacts;
@@ -20,7 +20,7 @@ impl Redefinition for LibvirtDriver {
         let direct_io = Arc::clone(&self.direct_io);
         self.change("redefine", guest.instance, self.making(), move |connect, options| {
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
-            if domain::redefine(connect, options, &facts, &spec, renew)? == domain::Lesson::NoDirectIo {
+            if definition::redefine(connect, options, &facts, &spec, renew)? == definition::Lesson::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);
             }
             link.roll().ours.insert(spec.instance);

@@ -20,9 +20,9 @@ use virt::storage_vol::StorageVol;
 use virt::stream::Stream;
 use virt_sys as sys;
 
+use super::cached_image::format_seen;
 use super::error::{Context, number, translate};
 use super::storage::{Disk, Site};
-use super::volumes::format_seen;
 use super::{agent, domain, pool, saved};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};

@@ -9,7 +9,7 @@ use virt::storage_pool::StoragePool;
 
 use super::error::Context;
 use super::host::LibvirtDriver;
-use super::{domain, pool};
+use super::{definition, pool};
 use crate::capability::StorageCleanup;
 use crate::capability::storage_cleanup::{self, Leftover};
 use crate::driver::DriverResult;
@@ -20,7 +20,7 @@ const CALL: &str = "leftovers";
 /// How long whoever removes a torn image waits for an upload of it.
 const BRIEFLY: Duration = Duration::from_secs(1);
 
-/// Not refreshed: what is looked for was made by the pool, and whoever asks has just had [`super::domain::orphans`] refresh
+/// Not refreshed: what is looked for was made by the pool, and whoever asks has just had [`super::definition::orphans`] refresh
 /// it.
 fn list(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<Leftover>> {
     let pool = pool::open(connect, options)?;
@@ -55,7 +55,7 @@ fn is_used(pool: &StoragePool, names: &[String], path: &str) -> DriverResult<boo
 #[async_trait]
 impl StorageCleanup for LibvirtDriver {
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
-        let mut orphans = self.ask("orphans", domain::orphans).await?;
+        let mut orphans = self.ask("orphans", definition::orphans).await?;
         orphans.retain(|instance| !self.guests.is_busy(instance));
         Ok(orphans)
     }

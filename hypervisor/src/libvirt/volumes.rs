@@ -26,11 +26,9 @@ use virt_sys as sys;
 
 use super::error::{Context, translate};
 use super::host::LibvirtDriver;
-use super::images::format_name;
-use super::{domain, pool};
+use super::{cached_image, domain, pool};
 use crate::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use crate::driver::{ByteStream, DriverError, DriverResult};
-use crate::guest::ImageRef;
 use crate::options::LibvirtOptions;
 use crate::volumes;
 use crate::xml::Element;
@@ -66,14 +64,6 @@ fn volume_xml(name: &str, capacity: u64, format: &str) -> String {
         .child(bytes("allocation", 0))
         .child(target)
         .render()
-}
-
-/// The volume's format, as libvirt sees it.
-pub(super) fn format_seen(volume: &StorageVol) -> DriverResult<String> {
-    let xml = volume.xml_desc(0).during("volume")?;
-    let document = Document::parse(&xml).map_err(|error| failed("volume", error.to_string()))?;
-    let mut nodes = document.descendants().filter(|node| node.has_tag_name("format"));
-    Ok(nodes.find_map(|node| node.attribute("type")).unwrap_or_default().to_owned())
 }
 
 fn require(pool: &StoragePool, name: &str) -> DriverResult<StorageVol> {
@@ -127,27 +117,10 @@ fn create(
             StorageVol::create_xml(&pool, &volume_xml(name, size, format), 0).during("volume create").map(drop)
         }
         VolumeContent::Image(image) => {
-            let base = base(connect, options, image)?;
+            let base = cached_image::volume(connect, options, image)?;
             clone(&pool, name, size, format, &base)
         }
         VolumeContent::Copy { of, user } => copy(connect, &pool, name, size, format, of, *user),
-    }
-}
-
-/// The image in the host's cache, once libvirt sees it as what it is.
-pub(super) fn base(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<StorageVol> {
-    let bad = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
-    let cache = pool::open(connect, options)?;
-    // The cached file was made as a raw volume and filled afterwards.
-    pool::refresh(&cache);
-    let base = pool::lookup(&cache, &volumes::base(image))?.ok_or_else(|| bad("it is not in the host's cache"))?;
-    let (seen, wanted) = (format_seen(&base)?, format_name(image.format));
-    match (seen.as_str(), wanted) {
-        ("qcow2", "qcow2") => Ok(base),
-        // The refresh was refused because something else is being written: a moment later it will not be.
-        ("raw", "qcow2") => Err(DriverError::Timeout { call: "image lookup", seconds: 0 }),
-        ("raw" | "iso", "raw") => Ok(base),
-        _ => Err(bad(&format!("it is said to be {wanted} and looks like {seen}"))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Raw files that need no other: `images_type = raw` or `flat`.
 //!
 //! libvirt guesses the format of files from their first bytes, which here are the guest's. Code that has libvirt read such a
-//! file as anything but bytes first looks which format libvirt guesses ([`crate::libvirt::snapshot`]).
+//! file as anything but bytes first looks which format libvirt guesses (`snapshot`).
 
 use virt_sys as sys;
 

@@ -29,7 +29,7 @@ use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
 
 use super::error::Context;
-use super::{pool, volumes as store};
+use super::{cached_image, pool};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
@@ -402,7 +402,7 @@ fn volume_xml(name: &str, capacity: u64, allocation: u64, format: &str) -> Strin
 
 /// A new volume with what the image holds.
 fn copy_image(site: Site<'_>, pool: &StoragePool, xml: &str, image: &ImageRef) -> DriverResult<StorageVol> {
-    let base = store::base(site.connect, site.options, image)?;
+    let base = cached_image::volume(site.connect, site.options, image)?;
     StorageVol::create_xml_from(pool, xml, &base, 0).during("disk from image")
 }
 

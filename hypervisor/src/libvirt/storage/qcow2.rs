@@ -4,7 +4,7 @@ use super::{ImageBackend, Site, Wanted, copy_image, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::DriverResult;
 use crate::guest::ImageRef;
-use crate::libvirt::images::format_name;
+use crate::libvirt::cached_image::format_name;
 use crate::libvirt::pool::{self, Backing};
 use crate::options::{ImagesType, LibvirtOptions};
 use crate::volumes;
