@@ -181,12 +181,21 @@ pub fn run() -> ExitCode {
         }
         Command::Audit(Audit { action: None, place, args }) => operate(&place, OperatorCommand::Audit(args)),
         Command::Audit(Audit { action: Some(action), .. }) => audit(action),
-        Command::Inspect { place, args } => operate(&place, OperatorCommand::Inspect(args)),
+        Command::Inspect { place, args } => inspect(&place, args),
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
         Command::Host(command) => host(&command),
     }
+}
+
+/// When something is due for a reconciler depends on the configuration of the server.
+fn inspect(place: &Place, mut args: commands::inspect::Args) -> ExitCode {
+    if args.is_about_reconcilers() {
+        let Some(config) = load(place) else { return ExitCode::from(2) };
+        args.rules = commands::inspect::ReconcileRules::of(&config.targets().runtime);
+    }
+    operate(place, OperatorCommand::Inspect(args))
 }
 
 /// By the configuration of the server, unless the replay names another one.

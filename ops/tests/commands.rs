@@ -100,6 +100,14 @@ async fn inspect_tells_the_story_of_a_server() {
 }
 
 #[tokio::test]
+async fn inspect_shows_what_reconcilers_would_mend() {
+    let store = filled().await;
+    let (exit, text) = inspected(&store, &["reconcilers"], false).await;
+    assert_eq!(exit, Exit::Yes);
+    expectorate::assert_contents("tests/golden/inspect_reconcilers.txt", &text);
+}
+
+#[tokio::test]
 async fn inspect_shows_failures_and_undoing() {
     let store = filled().await;
     expectorate::assert_contents("tests/golden/inspect_failed.txt", &inspected(&store, &["db"], false).await.1);
@@ -125,7 +133,8 @@ async fn inspect_says_what_it_does_not_find() {
 }
 
 async fn inspected_then(store: &Arc<MemoryStore>, name: &str, as_of: &str) -> Result<(Exit, String), String> {
-    let args = inspect::Args { subject: vec![name.into()], as_of: Some(as_of.parse().unwrap()), json: false };
+    let args =
+        inspect::Args { subject: vec![name.into()], as_of: Some(as_of.parse().unwrap()), ..inspect::Args::default() };
     let mut out = Vec::new();
     let exit = inspect::run(&args, &**store, NOW, &mut out).await.map_err(|failure| failure.to_string())?;
     Ok((exit, String::from_utf8(out).unwrap()))

@@ -22,6 +22,8 @@ mod on_volumes;
 mod one_storage;
 #[path = "processes/pinned.rs"]
 mod pinned;
+#[path = "processes/reconcilers.rs"]
+mod reconcilers;
 
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,

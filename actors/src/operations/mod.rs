@@ -72,7 +72,8 @@ impl Operations {
 
     /// Records how the network service has the interfaces of a server now.
     pub async fn refresh_interfaces(&self, server: InstanceId) {
-        interfaces::refresh(&self.reconcile, server).await;
+        // The reconciler counts failures; here nobody does.
+        let _shown = interfaces::refresh(&self.reconcile, server).await;
     }
 
     /// Has each of `hosts` fetch `images` into its cache; ends when all have.

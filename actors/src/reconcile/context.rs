@@ -1,13 +1,15 @@
-//! What a reconciler has at hand: the read models that its plan reads, and what its actions need.
+//! The context of reconcilers: the read models that plans read, and the means of actions.
 
 use std::sync::Arc;
 
 use chronova_events::clock::Clock;
 use chronova_events::store::EventStore;
+use chronova_hypervisor::driver::Driver;
 use chronova_projections::views::Views;
 
 use super::options::{ImageCacheOptions, ReconcileOptions};
 use super::placement::PlacementMirror;
+use super::reconciler::Situation;
 use crate::coordination::image_holds::ImageHolds;
 use crate::gateway::Gateway;
 use crate::hosts::fleet::Fleet;
@@ -22,6 +24,8 @@ pub struct ReconcileContext {
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub fleet: Arc<Fleet>,
+    /// One for every host that is configured, whether it answered yet or not.
+    pub drivers: Vec<Arc<dyn Driver>>,
     pub networks: Arc<dyn Networks>,
     pub image_holds: Arc<ImageHolds>,
     pub placement: Arc<PlacementMirror>,
@@ -34,5 +38,17 @@ pub struct ReconcileContext {
 impl std::fmt::Debug for ReconcileContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ReconcileContext").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl ReconcileContext {
+    /// The situation that plans compare now.
+    pub fn situation(&self) -> Situation<'_> {
+        Situation {
+            views: &self.views,
+            now: self.clock.now(),
+            options: &self.options,
+            server_options: &self.server_options,
+        }
     }
 }

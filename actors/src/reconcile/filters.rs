@@ -9,6 +9,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
 use chronova_events::envelope::Recorded;
 use chronova_events::host::{HostEvent, KnownHost};
@@ -17,21 +18,24 @@ use chronova_events::instance::{InstanceEvent, Phase};
 use chronova_events::network::{NetworkEvent, Port};
 use chronova_events::registry::Event;
 use chronova_events::security_group::SecurityGroupEvent;
-use chronova_events::store::EventStore;
+use chronova_events::store::tail::Subscription;
 use chronova_hypervisor::guest::FilterSpec;
 use chronova_projections::hosts::Hosts;
 use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
+use futures::future::BoxFuture;
 
 use crate::ports::PortError;
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
+use crate::reconcile::tally::ReconcilerTally;
 
 /// Follows the log for ever.
-pub async fn keep(context: Arc<ReconcileContext>, store: Arc<dyn EventStore>) {
-    let mut subscription = store.subscribe(context.views.position());
-    drop(store);
+async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     let mut changes = Changes::of(&context.views);
-    let mut keeper = Keeper::new(context);
+    // Between a change and the work that it makes a crash may have come: at first everything is owed.
+    let owed = PortFilters::plan(context.situation());
+    let mut keeper = Keeper { context: &context, known: BTreeMap::new(), owed };
     loop {
         let again = tokio::time::sleep(keeper.context.host_options.resync);
         tokio::select! {
@@ -49,10 +53,12 @@ pub async fn keep(context: Arc<ReconcileContext>, store: Arc<dyn EventStore>) {
         // What changes together is worked off together: a storm of builds costs one pass a moment, not one a port.
         tokio::time::sleep(keeper.context.options.filter_pause).await;
         changes.take(&subscription.poll().await.unwrap_or_default());
+        let begun = Instant::now();
         keeper.context.views.wait_for(subscription.position(), keeper.context.host_options.resync).await;
         let (groups, ports) = changes.hand_over();
         keeper.owed.extend(concerned(&keeper.context.views, &groups, &ports));
         keeper.work_off().await;
+        tally.record(begun, keeper.context.clock.now(), keeper.owed.len());
     }
 }
 
@@ -163,21 +169,14 @@ enum Upkeep {
 }
 
 /// Brings guests' filters up to date, and remembers which it still owes that.
-struct Keeper {
-    context: Arc<ReconcileContext>,
+struct Keeper<'a> {
+    context: &'a ReconcileContext,
     /// What each port's filter is known to be, and where.
     known: BTreeMap<PortId, (HostId, u64)>,
     owed: BTreeSet<InstanceId>,
 }
 
-impl Keeper {
-    /// Between a change and the work that it makes a crash may have come: at first everything is owed.
-    fn new(context: Arc<ReconcileContext>) -> Self {
-        let placed = |row: &Arc<ServerRow>| row.instance.alive().is_some_and(|alive| alive.placement.is_some());
-        let owed = context.views.servers.read(|view| view.all().filter(|row| placed(row)).map(|row| row.id).collect());
-        Self { context, known: BTreeMap::new(), owed }
-    }
-
+impl Keeper<'_> {
     async fn work_off(&mut self) {
         for instance in std::mem::take(&mut self.owed) {
             if self.refresh(instance).await == Upkeep::Owed {
@@ -185,8 +184,7 @@ impl Keeper {
             }
         }
         if self.known.len() > 2 * self.context.views.networks.read(|view| view.ports().count()) {
-            let context = Arc::clone(&self.context);
-            context.views.networks.read(|view| self.known.retain(|port, _| view.port(*port).is_some()));
+            self.context.views.networks.read(|view| self.known.retain(|port, _| view.port(*port).is_some()));
         }
     }
 
@@ -234,4 +232,38 @@ fn fingerprint(filter: &FilterSpec) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{filter:?}").hash(&mut hasher);
     hasher.finish()
+}
+
+/// Packet filters of guests.
+#[derive(Debug)]
+pub struct PortFilters;
+
+impl Reconciler for PortFilters {
+    type Finding = InstanceId;
+
+    const NAME: &'static str = "port-filters";
+    const MENDS: &'static str = "packet filters of guests that are older than their security groups";
+    const BY_CLOCK: bool = false;
+    const FOLLOWS_LOG: bool = true;
+    const FROM_LOG_ALONE: bool = false;
+
+    fn run(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>) -> BoxFuture<'static, ()> {
+        let subscription = context.log.subscribe(context.views.position());
+        Box::pin(follow(context, tally, subscription))
+    }
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        let placed = |row: &Arc<ServerRow>| row.instance.alive().is_some_and(|alive| alive.placement.is_some());
+        situation.views.servers.read(|view| view.all().filter(|row| placed(row)).map(|row| row.id).collect())
+    }
+
+    fn describe(instance: &Self::Finding) -> String {
+        format!("filters of server {instance}")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        let mut keeper = Keeper { context, known: BTreeMap::new(), owed: findings };
+        keeper.work_off().await;
+        keeper.owed.len()
+    }
 }

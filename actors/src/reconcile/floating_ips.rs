@@ -5,75 +5,86 @@
 //! shows no association with what is not there. A router's ports are in other streams than the router, too; one that came
 //! into being while its router was deleted is taken away.
 //!
-//! What is loose stays so: ids of ports and routers are never taken again. So nothing has to be waited for.
+//! A loose end stays loose: ids of ports and routers are never taken again. So nothing has to be waited for.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId};
 use chronova_events::network::{NetworkEvent, PortBinding};
 use chronova_events::registry::Event;
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER, RouterEvent};
-use chronova_events::store::EventStore;
 use chronova_projections::views::Views;
 
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::services::embedded::network::{NetworkAggregate, NetworkCommand};
 
-/// What is there without what it belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Loose {
-    pub associations: BTreeSet<(NetworkId, FloatingIpId, PortId)>,
-    pub ports: BTreeSet<(NetworkId, PortId)>,
+/// A resource that is there without what it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LooseEnd {
+    Association { network: NetworkId, floating_ip: FloatingIpId, port: PortId },
+    Port { network: NetworkId, port: PortId },
 }
 
-impl Loose {
-    pub fn is_empty(&self) -> bool {
-        self.associations.is_empty() && self.ports.is_empty()
-    }
-}
-
-pub fn plan(views: &Views) -> Loose {
+pub fn plan(views: &Views) -> BTreeSet<LooseEnd> {
     views.networks.read(|networks| {
         let stale = networks.floating_ips().filter(|floating| networks.association(floating).is_none());
         let associations = stale.filter_map(|floating| {
-            let to = floating.association.as_ref()?;
-            Some((floating.network(), floating.id(), to.port))
+            let (network, floating_ip) = (floating.network(), floating.id());
+            Some(LooseEnd::Association { network, floating_ip, port: floating.association.as_ref()?.port })
         });
-        let orphaned = networks.orphaned().map(|port| (port.created.network, port.created.port));
-        Loose { associations: associations.collect(), ports: orphaned.collect() }
+        let orphaned =
+            networks.orphaned().map(|port| LooseEnd::Port { network: port.created.network, port: port.created.port });
+        associations.chain(orphaned).collect()
     })
 }
 
-pub async fn mend(context: &ReconcileContext, loose: &Loose) {
-    for (network, floating_ip, port) in &loose.associations {
-        let (floating_ip, port) = (*floating_ip, *port);
-        send(context, *network, NetworkCommand::DisassociateFloatingIp { floating_ip, port }).await;
-    }
-    for (network, port) in &loose.ports {
-        send(context, *network, NetworkCommand::DeletePort { port: *port }).await;
-    }
-}
+/// Floating addresses and ports without their owner.
+#[derive(Debug)]
+pub struct LooseAddresses;
 
-async fn send(context: &ReconcileContext, network: NetworkId, command: NetworkCommand) {
-    let sent = context.gateway.send::<NetworkAggregate>(&network, command, Meta::system("network-watch")).await;
-    if let Err(error) = sent {
-        tracing::warn!(%network, %error, "what belongs to a port or router that is gone is still there");
-    }
-}
+impl Reconciler for LooseAddresses {
+    type Finding = LooseEnd;
 
-/// Follows the log for ever.
-pub async fn keep(context: Arc<ReconcileContext>, store: Arc<dyn EventStore>) {
-    let mut subscription = store.subscribe(context.views.position());
-    drop(store);
-    loop {
-        let Ok(batch) = subscription.next().await else { return };
-        if !batch.iter().any(|recorded| recorded.event().is_ok_and(|event| loosens(event))) {
-            continue;
+    const NAME: &'static str = "floating-ips";
+    const MENDS: &'static str = "associations of floating addresses and ports of routers that are gone";
+    const AT_START: bool = true;
+    const FOLLOWS_LOG: bool = true;
+
+    fn is_woken_by(event: &Event) -> bool {
+        loosens(event)
+    }
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        plan(situation.views)
+    }
+
+    fn describe(loose: &Self::Finding) -> String {
+        match loose {
+            LooseEnd::Association { network, floating_ip, port } => {
+                format!("network {network}: floating address {floating_ip} stands for port {port}, which is gone")
+            }
+            LooseEnd::Port { network, port } => format!("network {network}: port {port}, whose router is gone"),
         }
-        context.views.wait_for(subscription.position(), context.host_options.resync).await;
-        mend(&context, &plan(&context.views)).await;
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        let mut failures = 0;
+        for loose in findings {
+            let (network, command) = match loose {
+                LooseEnd::Association { network, floating_ip, port } => {
+                    (network, NetworkCommand::DisassociateFloatingIp { floating_ip, port })
+                }
+                LooseEnd::Port { network, port } => (network, NetworkCommand::DeletePort { port }),
+            };
+            let meta = Meta::system("network-watch");
+            if let Err(error) = context.gateway.send::<NetworkAggregate>(&network, command, meta).await {
+                failures += 1;
+                tracing::warn!(%network, %error, "what belongs to a port or router that is gone is still there");
+            }
+        }
+        failures
     }
 }
 

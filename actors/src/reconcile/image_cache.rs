@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use chronova_events::envelope::Timestamp;
@@ -31,6 +32,7 @@ use futures::StreamExt as _;
 use crate::hosts::capacity;
 use crate::hosts::fleet::Member;
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// Hosts that are looked through at the same time.
 const AT_ONCE: usize = 8;
@@ -114,21 +116,11 @@ fn images_of(server: &Alive) -> impl Iterator<Item = String> {
     images.into_iter().flatten().map(|image| image.checksum.clone())
 }
 
-/// Looks for ever.
-pub async fn keep(context: Arc<ReconcileContext>) {
-    let options = &context.image_cache;
-    let Some(interval) = options.interval.filter(|_| options.remove_unused || options.reserve_disk) else { return };
-    loop {
-        tokio::time::sleep(interval).await;
-        sweep(&context).await;
-    }
-}
-
 /// Looks through the cache of every host that answers, once where hosts share it.
-async fn sweep(context: &ReconcileContext) {
+async fn sweep(context: &ReconcileContext) -> usize {
     // What an earlier life began is in the log, and so in the views.
     if !context.views.wait_for(context.log.head(), context.host_options.resync).await {
-        return;
+        return 1;
     }
     let needs = Needs::of(&context.views);
     let mut seen = BTreeSet::new();
@@ -147,22 +139,36 @@ async fn sweep(context: &ReconcileContext) {
         caches.push((member, sharers));
     }
     let caches = futures::stream::iter(caches);
-    caches.for_each_concurrent(AT_ONCE, |(member, sharers)| tidy(context, member, sharers, &needs)).await;
+    let (failures, needs) = (AtomicUsize::new(0), &needs);
+    caches
+        .for_each_concurrent(AT_ONCE, |(member, sharers)| {
+            let failures = &failures;
+            async move {
+                if !tidy(context, member, sharers, needs).await {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        })
+        .await;
+    failures.into_inner()
 }
 
-async fn tidy(context: &ReconcileContext, member: Arc<Member>, sharers: BTreeSet<HostId>, needs: &Needs) {
+/// Says whether everything was done.
+async fn tidy(context: &ReconcileContext, member: Arc<Member>, sharers: BTreeSet<HostId>, needs: &Needs) -> bool {
     let host = &member.hostname;
     let Some(cache) = member.driver.image_cache() else { return };
     let found = match cache.cached_images().await {
         Ok(found) => found,
         Err(error) => {
             tracing::debug!(%host, %error, "the cached images cannot be listed");
-            return;
+            return false;
         }
     };
     let bytes = found.iter().map(|image| image.size).sum();
+    let mut is_tidy = true;
     for image in found.iter().filter(|_| context.image_cache.remove_unused) {
         if let Err(error) = attend(context, &member, &sharers, needs, image).await {
+            is_tidy = false;
             tracing::warn!(%host, image = image.checksum, %error, "a cached image cannot be looked after yet");
         }
     }
@@ -171,8 +177,10 @@ async fn tidy(context: &ReconcileContext, member: Arc<Member>, sharers: BTreeSet
         && member.note_cached(bytes)
         && let Err(error) = capacity::report(&context.gateway, &context.host_options, &member).await
     {
+        is_tidy = false;
         tracing::warn!(%host, error, "room for cached images cannot be set aside yet");
     }
+    is_tidy
 }
 
 async fn attend(
@@ -196,6 +204,35 @@ async fn attend(
             }
             Ok(())
         }
+    }
+}
+
+/// Images in caches that nobody uses. Its plan asks the hosts, so it is made host by host while it acts.
+#[derive(Debug)]
+pub struct UnusedImages;
+
+impl Reconciler for UnusedImages {
+    type Finding = ();
+
+    const NAME: &'static str = "image-cache";
+    const MENDS: &'static str = "cached images on hosts that nobody has used for long";
+    const FROM_LOG_ALONE: bool = false;
+
+    fn period(context: &ReconcileContext) -> Option<Duration> {
+        let options = &context.image_cache;
+        options.interval.filter(|_| options.remove_unused || options.reserve_disk)
+    }
+
+    fn plan(_: Situation<'_>) -> BTreeSet<Self::Finding> {
+        BTreeSet::from([()])
+    }
+
+    fn describe((): &Self::Finding) -> String {
+        "the caches of all hosts".to_owned()
+    }
+
+    async fn act(context: &ReconcileContext, _: BTreeSet<Self::Finding>) -> usize {
+        sweep(context).await
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use chronova_events::envelope::{Meta, Recorded};
 use chronova_events::ids::{InstanceId, PortId, ProcessId};
@@ -14,31 +15,27 @@ use chronova_events::instance::Alive;
 use chronova_events::network::NetworkEvent;
 use chronova_events::process::Task;
 use chronova_events::registry::Event;
-use chronova_events::store::EventStore;
+use chronova_events::store::tail::Subscription;
+use futures::future::BoxFuture;
 
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
+use crate::reconcile::runner;
+use crate::reconcile::tally::ReconcilerTally;
 
-/// Follows the log for ever.
-pub async fn keep(context: Arc<ReconcileContext>, store: Arc<dyn EventStore>) {
-    let mut subscription = store.subscribe(context.views.position());
-    drop(store);
-    let all: Vec<InstanceId> = context
-        .views
-        .servers
-        .read(|servers| servers.all().filter(|row| row.instance.alive().is_some()).map(|row| row.id).collect());
-    for server in all {
-        refresh(&context, server).await;
-    }
+/// Compares every server, and then those that the log concerns, for ever.
+async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
+    runner::once::<ServerInterfaces>(&context, &tally, &mut BTreeSet::new()).await;
     loop {
         let Ok(batch) = subscription.next().await else { return };
         if !batch.iter().any(|recorded| is_of_network(recorded)) {
             continue;
         }
         context.views.wait_for(subscription.position(), context.host_options.resync).await;
-        for server in concerned(&context, &batch) {
-            refresh(&context, server).await;
-        }
+        let begun = Instant::now();
+        let failures = ServerInterfaces::act(&context, concerned(&context, &batch)).await;
+        tally.record(begun, context.clock.now(), failures);
     }
 }
 
@@ -85,23 +82,26 @@ fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<
     })
 }
 
-/// Says how the server's interfaces are, and has it lose those that are gone. Called by `network-changed`, too.
-pub async fn refresh(context: &ReconcileContext, server: InstanceId) {
+/// Records how the server's interfaces are, and has it lose those that are gone. Called by `network-changed`, too. Says
+/// whether the server shows them now.
+pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     let row = context.views.servers.read(|servers| servers.get(server).cloned());
-    let Some(known) = row.as_ref().and_then(|row| row.instance.alive()) else { return };
+    let Some(known) = row.as_ref().and_then(|row| row.instance.alive()) else { return true };
     // A build and a move record their interfaces themselves, and a delete gives them all back.
     if known.ongoing.is_some() || known.building().is_some() || known.nics.is_empty() {
-        return;
+        return true;
     }
-    let Ok(now) = context.networks.refresh(server, &known.nics).await else { return };
+    let Ok(now) = context.networks.refresh(server, &known.nics).await else { return false };
     let gone: Vec<PortId> =
         known.nics.iter().map(|nic| nic.port).filter(|port| now.iter().all(|nic| nic.port != *port)).collect();
+    let mut is_shown = true;
     if now.iter().any(|nic| !known.nics.contains(nic)) {
-        send(context, server, InstanceCommand::RefreshNics { nics: now }).await;
+        is_shown &= send(context, server, InstanceCommand::RefreshNics { nics: now }).await;
     }
     for port in gone.into_iter().filter(|port| !is_leaving(context, server, *port)) {
-        send(context, server, InstanceCommand::LoseNic { process: ProcessId::random(), port }).await;
+        is_shown &= send(context, server, InstanceCommand::LoseNic { process: ProcessId::random(), port }).await;
     }
+    is_shown
 }
 
 /// Whether a detachment is at it already.
@@ -113,9 +113,48 @@ fn is_leaving(context: &ReconcileContext, server: InstanceId, leaving: PortId) -
     })
 }
 
-async fn send(context: &ReconcileContext, server: InstanceId, command: InstanceCommand) {
+async fn send(context: &ReconcileContext, server: InstanceId, command: InstanceCommand) -> bool {
     let sent = context.gateway.send::<InstanceAggregate>(&server, command, Meta::system("network-watch")).await;
-    if let Err(error) = sent {
+    if let Err(error) = &sent {
         tracing::warn!(%server, %error, "a server does not yet show what the network service changed");
+    }
+    sent.is_ok()
+}
+
+/// Servers whose interfaces may differ from the network service's. Only that service knows, so every server is planned.
+#[derive(Debug)]
+pub struct ServerInterfaces;
+
+impl Reconciler for ServerInterfaces {
+    type Finding = InstanceId;
+
+    const NAME: &'static str = "server-interfaces";
+    const MENDS: &'static str = "interfaces of servers that the network service changed";
+    const BY_CLOCK: bool = false;
+    const FOLLOWS_LOG: bool = true;
+    const FROM_LOG_ALONE: bool = false;
+
+    fn run(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>) -> BoxFuture<'static, ()> {
+        let subscription = context.log.subscribe(context.views.position());
+        Box::pin(follow(context, tally, subscription))
+    }
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        situation
+            .views
+            .servers
+            .read(|servers| servers.all().filter(|row| row.instance.alive().is_some()).map(|row| row.id).collect())
+    }
+
+    fn describe(server: &Self::Finding) -> String {
+        format!("interfaces of server {server}")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        let mut failures = 0;
+        for server in findings {
+            failures += usize::from(!refresh(context, server).await);
+        }
+        failures
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing but the log says when a server was moved, so the time runs on while no control plane does.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Timestamp};
@@ -12,6 +13,7 @@ use chronova_projections::views::Views;
 use crate::instance::moving::MoveCommand;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// Servers whose move is to be confirmed now: done by then, or forgotten by a declared state. `None`: only those.
 pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
@@ -27,18 +29,42 @@ pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
 }
 
 /// `[DEFAULT] resize_confirm_window`; zero waits for ever.
-pub async fn confirm(context: &ReconcileContext) {
-    let window = context.options.resize_confirm_window;
-    let age = |window: Duration| i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
-    let moved_by = (!window.is_zero()).then(|| Timestamp(context.clock.now().0.saturating_sub(age(window))));
-    for instance in plan(&context.views, moved_by) {
-        tracing::info!(%instance, "confirming a move that nobody confirmed in time");
-        let due =
-            MoveCommand::ConfirmDue { process: ProcessId::random(), moved_by: moved_by.unwrap_or(Timestamp(i64::MIN)) };
-        let command = InstanceCommand::Move(Box::new(due));
-        let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("resize-confirm-window"));
-        if let Err(error) = sent.await {
-            tracing::warn!(%instance, %error, "a move cannot be confirmed yet");
+fn moved_by(now: Timestamp, window: Duration) -> Option<Timestamp> {
+    let age = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
+    (!window.is_zero()).then(|| Timestamp(now.0.saturating_sub(age)))
+}
+
+/// Moves that are to be confirmed, and by when they were made.
+#[derive(Debug)]
+pub struct UnconfirmedMoves;
+
+impl Reconciler for UnconfirmedMoves {
+    type Finding = (InstanceId, Option<Timestamp>);
+
+    const NAME: &'static str = "unconfirmed-moves";
+    const MENDS: &'static str = "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`";
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        let by = moved_by(situation.now, situation.options.resize_confirm_window);
+        plan(situation.views, by).into_iter().map(|instance| (instance, by)).collect()
+    }
+
+    fn describe((instance, _): &Self::Finding) -> String {
+        format!("move of server {instance}")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        let mut failures = 0;
+        for (instance, moved_by) in findings {
+            tracing::info!(%instance, "confirming a move that nobody confirmed in time");
+            let moved_by = moved_by.unwrap_or(Timestamp(i64::MIN));
+            let due = MoveCommand::ConfirmDue { process: ProcessId::random(), moved_by };
+            let (command, meta) = (InstanceCommand::Move(Box::new(due)), Meta::system("resize-confirm-window"));
+            if let Err(error) = context.gateway.send::<InstanceAggregate>(&instance, command, meta).await {
+                failures += 1;
+                tracing::warn!(%instance, %error, "a move cannot be confirmed yet");
+            }
         }
+        failures
     }
 }

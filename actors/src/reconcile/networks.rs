@@ -6,29 +6,64 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
-use chronova_events::envelope::Position;
 use chronova_events::ids::NetworkId;
 use chronova_events::network::NetworkEvent;
 use chronova_events::registry::Event;
-use chronova_events::store::EventStore;
+use chronova_events::store::tail::Subscription;
 use chronova_hypervisor::driver::Driver;
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 
-/// What is left to do: the networks that are no more, and the hosts (by URI) that have not yet said so.
+use super::context::ReconcileContext;
+use super::reconciler::{Reconciler, Situation};
+use super::tally::ReconcilerTally;
+
+/// The work that is left: deleted networks, and the hosts (by URI) that have not yet confirmed their removal.
 type Pending = BTreeMap<NetworkId, BTreeSet<String>>;
 
-/// Follows the log for ever. A host that does not answer is asked again every `again`.
-pub async fn keep(store: Arc<dyn EventStore>, from: Position, drivers: Vec<Arc<dyn Driver>>, again: Duration) {
-    let mut subscription = store.subscribe(from);
-    drop(store);
+/// Networks that are deleted and may still be on hosts. No read model lists the networks that hosts have, so a plan finds
+/// none: the log tells of deletions.
+#[derive(Debug)]
+pub struct DeletedNetworks;
+
+impl Reconciler for DeletedNetworks {
+    type Finding = NetworkId;
+
+    const NAME: &'static str = "host-networks";
+    const MENDS: &'static str = "bridges and DHCP servers that hosts keep for deleted networks";
+    const BY_CLOCK: bool = false;
+    const FOLLOWS_LOG: bool = true;
+    const FROM_LOG_ALONE: bool = false;
+
+    fn plan(_: Situation<'_>) -> BTreeSet<NetworkId> {
+        BTreeSet::new()
+    }
+
+    fn describe(network: &NetworkId) -> String {
+        format!("network {network}")
+    }
+
+    async fn act(context: &ReconcileContext, networks: BTreeSet<NetworkId>) -> usize {
+        let mut pending = networks.into_iter().map(|network| (network, hosts(&context.drivers))).collect();
+        remove(&context.drivers, &mut pending).await;
+        pending.len()
+    }
+
+    fn run(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>) -> BoxFuture<'static, ()> {
+        let subscription = context.log.subscribe(context.views.position());
+        Box::pin(follow(context, tally, subscription))
+    }
+}
+
+/// Follows the log for ever. A host that does not answer is asked again at each `resync`.
+async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     let mut pending = Pending::new();
     loop {
         let batch = if pending.is_empty() {
             subscription.next().await
         } else {
-            tokio::time::sleep(again).await;
+            tokio::time::sleep(context.host_options.resync).await;
             subscription.poll().await
         };
         let Ok(batch) = batch else { return };
@@ -36,11 +71,19 @@ pub async fn keep(store: Arc<dyn EventStore>, from: Position, drivers: Vec<Arc<d
             if let Ok(event) = recorded.event()
                 && let Event::NetworkEvent(NetworkEvent::NetworkDeleted(deleted)) = event.as_ref()
             {
-                pending.insert(deleted.network, drivers.iter().map(|driver| driver.uri().to_owned()).collect());
+                pending.insert(deleted.network, hosts(&context.drivers));
             }
         }
-        remove(&drivers, &mut pending).await;
+        if !pending.is_empty() {
+            let begun = Instant::now();
+            remove(&context.drivers, &mut pending).await;
+            tally.record(begun, context.clock.now(), pending.len());
+        }
     }
+}
+
+fn hosts(drivers: &[Arc<dyn Driver>]) -> BTreeSet<String> {
+    drivers.iter().map(|driver| driver.uri().to_owned()).collect()
 }
 
 async fn remove(drivers: &[Arc<dyn Driver>], pending: &mut Pending) {

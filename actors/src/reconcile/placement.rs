@@ -1,4 +1,4 @@
-//! What of hosts shows in Placement: the host aggregates that a host is in are aggregates of its provider (by the same
+//! Hosts as Placement shows them: the host aggregates that a host is in are aggregates of its provider (by the same
 //! UUID), and the provider of a disabled host has the trait `COMPUTE_STATUS_DISABLED`, as Nova's syncing has it.
 //!
 //! Aggregates and traits that others put there are theirs: only UUIDs that a host aggregate has or had are ever removed.
@@ -14,15 +14,33 @@ use uuid::Uuid;
 
 use crate::gateway::Gateway;
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// The trait of a host that takes no new servers.
 pub const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
 
-/// What is to be changed at the ledger so that it shows what the hosts are.
-pub fn plan(views: &Views) -> Vec<LedgerCommand> {
+/// A change of a host's provider.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProviderChange {
+    Traits { provider: ProviderId, add: Vec<String>, remove: Vec<String> },
+    Aggregates { provider: ProviderId, add: Vec<Uuid>, remove: Vec<Uuid> },
+}
+
+impl From<ProviderChange> for LedgerCommand {
+    fn from(change: ProviderChange) -> Self {
+        match change {
+            ProviderChange::Traits { provider, add, remove } => Self::AdjustTraits { provider, add, remove },
+            ProviderChange::Aggregates { provider, add, remove } => Self::AdjustAggregates { provider, add, remove },
+        }
+    }
+}
+
+/// The changes after which the ledger shows the hosts as they are.
+pub fn plan(views: &Views) -> BTreeSet<ProviderChange> {
     let hosts: Vec<(HostId, bool)> =
         views.hosts.read(|hosts| hosts.all().map(|host| (host.id, host.enabled)).collect());
-    let mut commands = Vec::new();
+    let mut changes = BTreeSet::new();
     views.host_aggregates.read(|aggregates| {
         views.placement.read(|placement| {
             for (host, enabled) in hosts {
@@ -31,19 +49,19 @@ pub fn plan(views: &Views) -> Vec<LedgerCommand> {
                 if enabled == known.traits.contains(DISABLED) {
                     let (with, without) = (vec![DISABLED.to_owned()], vec![]);
                     let (add, remove) = if enabled { (without, with) } else { (with, without) };
-                    commands.push(LedgerCommand::AdjustTraits { provider, add, remove });
+                    changes.insert(ProviderChange::Traits { provider, add, remove });
                 }
                 let wanted: BTreeSet<Uuid> = aggregates.of_host(host).map(|aggregate| aggregate.id.0).collect();
                 let add: Vec<Uuid> = wanted.difference(&known.aggregates).copied().collect();
                 let surplus = known.aggregates.difference(&wanted);
                 let remove: Vec<Uuid> = surplus.filter(|id| aggregates.ever_had(**id)).copied().collect();
                 if !add.is_empty() || !remove.is_empty() {
-                    commands.push(LedgerCommand::AdjustAggregates { provider, add, remove });
+                    changes.insert(ProviderChange::Aggregates { provider, add, remove });
                 }
             }
         });
     });
-    commands
+    changes
 }
 
 /// Keeps the ledger as the hosts and host aggregates are.
@@ -58,16 +76,59 @@ pub struct PlacementMirror {
 impl PlacementMirror {
     /// Brings the ledger up to date. The next run does what cannot be done now.
     pub async fn mirror(&self) {
-        let mut last = None;
-        for command in plan(&self.views) {
-            match self.gateway.send::<LedgerAggregate>(&CELL, command, Meta::system("reconcile-placement")).await {
+        self.apply(plan(&self.views)).await;
+    }
+
+    /// Says how many changes the ledger refused.
+    async fn apply(&self, changes: BTreeSet<ProviderChange>) -> usize {
+        let (mut last, mut failures) = (None, 0);
+        for change in changes {
+            let (command, meta) = (change.into(), Meta::system("reconcile-placement"));
+            match self.gateway.send::<LedgerAggregate>(&CELL, command, meta).await {
                 Ok(committed) => last = Some(committed.position),
-                Err(error) => tracing::warn!(%error, "the traits of a host cannot be shown in placement yet"),
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(%error, "the traits of a host cannot be shown in placement yet");
+                }
             }
         }
         // The next query sees it, and so does the plan of the next run.
         if let Some(position) = last {
             self.views.wait_for(position, self.patience).await;
         }
+        failures
+    }
+}
+
+/// Providers that do not show what their hosts are.
+#[derive(Debug)]
+pub struct OutdatedProviders;
+
+impl Reconciler for OutdatedProviders {
+    type Finding = ProviderChange;
+
+    const NAME: &'static str = "placement";
+    const MENDS: &'static str = "aggregates and traits of hosts that Placement does not show";
+    const AT_START: bool = true;
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        plan(situation.views)
+    }
+
+    fn describe(change: &Self::Finding) -> String {
+        let list = |names: Vec<String>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        let ids = |ids: &[Uuid]| list(ids.iter().map(Uuid::to_string).collect());
+        match change {
+            ProviderChange::Traits { provider, add, remove } => {
+                format!("provider {provider}: add traits {}, remove {}", list(add.clone()), list(remove.clone()))
+            }
+            ProviderChange::Aggregates { provider, add, remove } => {
+                format!("provider {provider}: add aggregates {}, remove {}", ids(add), ids(remove))
+            }
+        }
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        context.placement.apply(findings).await
     }
 }

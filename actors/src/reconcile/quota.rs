@@ -12,6 +12,7 @@ use chronova_projections::views::Views;
 
 use crate::quota::{QuotaAggregate, QuotaCommand};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// Room held for no living server.
 pub type Held = BTreeSet<(ProjectId, InstanceId)>;
@@ -62,7 +63,8 @@ pub fn misfits(views: &Views) -> Misfits {
 }
 
 /// Gives each the size that it should have.
-pub async fn settle(context: &ReconcileContext, misfits: &Misfits) {
+pub async fn settle(context: &ReconcileContext, misfits: &Misfits) -> usize {
+    let mut failures = 0;
     for (project, instance, cores, memory_mib) in misfits {
         tracing::info!(%project, %instance, "a server's quota is made to fit it");
         let (cores, memory_mib) = (*cores, *memory_mib);
@@ -70,19 +72,74 @@ pub async fn settle(context: &ReconcileContext, misfits: &Misfits) {
         if let Err(error) =
             context.gateway.send::<QuotaAggregate>(project, settle, Meta::system("reconcile-quota")).await
         {
+            failures += 1;
             tracing::warn!(%project, %instance, %error, "the quota cannot be made to fit yet");
         }
     }
+    failures
 }
 
 /// Gives back what is in `held`.
-pub async fn give_back(context: &ReconcileContext, held: &Held) {
+pub async fn give_back(context: &ReconcileContext, held: &Held) -> usize {
+    let mut failures = 0;
     for (project, instance) in held {
         tracing::info!(%project, %instance, "giving back quota that no server holds");
         let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
         let meta = Meta::system("reconcile-quota");
         if let Err(error) = context.gateway.send::<QuotaAggregate>(project, release, meta).await {
+            failures += 1;
             tracing::warn!(%project, %instance, %error, "the quota cannot be given back yet");
         }
+    }
+    failures
+}
+
+/// Room held for no living server.
+#[derive(Debug)]
+pub struct LeakedQuota;
+
+impl Reconciler for LeakedQuota {
+    type Finding = (ProjectId, InstanceId);
+
+    const NAME: &'static str = "quota-leaks";
+    const MENDS: &'static str = "quota that is held for no living server";
+    const DEBOUNCES: bool = true;
+    const AT_START: bool = true;
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        plan(situation.views)
+    }
+
+    fn describe((project, instance): &Self::Finding) -> String {
+        format!("project {project}: quota of server {instance}")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        give_back(context, &findings).await
+    }
+}
+
+/// Room of another size than its server.
+#[derive(Debug)]
+pub struct MisfitQuota;
+
+impl Reconciler for MisfitQuota {
+    type Finding = (ProjectId, InstanceId, u32, u64);
+
+    const NAME: &'static str = "quota-misfits";
+    const MENDS: &'static str = "quota of another size than its server";
+    const DEBOUNCES: bool = true;
+    const AT_START: bool = true;
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        misfits(situation.views)
+    }
+
+    fn describe((project, instance, cores, memory_mib): &Self::Finding) -> String {
+        format!("project {project}: server {instance} needs {cores} cores and {memory_mib} MiB")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        settle(context, &findings).await
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing but the log says when a server was deleted, so the time runs on while no control plane does.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Timestamp};
@@ -12,8 +12,9 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// What was deleted by then and nobody works on.
+/// Servers that were deleted by then and that no process works on.
 pub fn plan(views: &Views, deleted_by: Timestamp) -> Vec<InstanceId> {
     views.servers.read(|servers| {
         let due = |phase: Phase| matches!(phase, Phase::SoftDeleted { since, .. } if since <= deleted_by);
@@ -22,27 +23,46 @@ pub fn plan(views: &Views, deleted_by: Timestamp) -> Vec<InstanceId> {
     })
 }
 
-/// Looks for ever; at once where deleted servers cannot be restored.
-pub async fn keep(context: Arc<ReconcileContext>) {
-    let interval = context.server_options.reclaim_interval;
-    if interval.is_zero() {
-        return;
-    }
-    loop {
-        tokio::time::sleep(interval.min(context.options.period)).await;
-        reclaim(&context, interval).await;
-    }
-}
+/// Deleted servers that are due, and by when they were deleted.
+#[derive(Debug)]
+pub struct DeletedServers;
 
-async fn reclaim(context: &ReconcileContext, interval: Duration) {
-    let age = i64::try_from(interval.as_micros()).unwrap_or(i64::MAX);
-    let deleted_by = Timestamp(context.clock.now().0.saturating_sub(age));
-    for instance in plan(&context.views, deleted_by) {
-        tracing::info!(%instance, "reclaiming a deleted server that nobody restored");
-        let command = InstanceCommand::Reclaim { process: ProcessId::random(), deleted_by };
-        let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("reclaim")).await;
-        if let Err(error) = sent {
-            tracing::warn!(%instance, %error, "a deleted server cannot be reclaimed yet");
+impl Reconciler for DeletedServers {
+    type Finding = (InstanceId, Timestamp);
+
+    const NAME: &'static str = "deleted-servers";
+    const MENDS: &'static str = "deleted servers that nobody restored in `[DEFAULT] reclaim_instance_interval`";
+
+    fn period(context: &ReconcileContext) -> Option<Duration> {
+        let interval = context.server_options.reclaim_interval;
+        (!interval.is_zero()).then(|| interval.min(context.options.period))
+    }
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        let interval = situation.server_options.reclaim_interval;
+        if interval.is_zero() {
+            return BTreeSet::new();
         }
+        let age = i64::try_from(interval.as_micros()).unwrap_or(i64::MAX);
+        let by = Timestamp(situation.now.0.saturating_sub(age));
+        plan(situation.views, by).into_iter().map(|instance| (instance, by)).collect()
+    }
+
+    fn describe((instance, deleted_by): &Self::Finding) -> String {
+        format!("server {instance}, deleted by {deleted_by}")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        let mut failures = 0;
+        for (instance, deleted_by) in findings {
+            tracing::info!(%instance, "reclaiming a deleted server that nobody restored");
+            let command = InstanceCommand::Reclaim { process: ProcessId::random(), deleted_by };
+            let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("reclaim")).await;
+            if let Err(error) = sent {
+                failures += 1;
+                tracing::warn!(%instance, %error, "a deleted server cannot be reclaimed yet");
+            }
+        }
+        failures
     }
 }

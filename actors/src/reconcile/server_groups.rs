@@ -10,6 +10,7 @@ use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId};
 use chronova_projections::views::Views;
 
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
 
 /// Members that are no living servers, with whose group they are in.
@@ -33,13 +34,41 @@ pub fn plan(views: &Views) -> Ghosts {
 }
 
 /// Lets `ghosts` leave their groups.
-pub async fn leave(context: &ReconcileContext, ghosts: &Ghosts) {
+pub async fn leave(context: &ReconcileContext, ghosts: &Ghosts) -> usize {
+    let mut failures = 0;
     for (project, group, instance) in ghosts {
         tracing::info!(%group, %instance, "a member of a server group is no server");
         let leave = ServerGroupCommand::Leave { group: *group, instance: *instance };
         let meta = Meta::system("reconcile-server-groups");
         if let Err(error) = context.gateway.send::<ServerGroupAggregate>(project, leave, meta).await {
+            failures += 1;
             tracing::warn!(%group, %instance, %error, "it cannot leave yet");
         }
+    }
+    failures
+}
+
+/// Members that are no living servers.
+#[derive(Debug)]
+pub struct GhostMembers;
+
+impl Reconciler for GhostMembers {
+    type Finding = (ProjectId, ServerGroupId, InstanceId);
+
+    const NAME: &'static str = "server-groups";
+    const MENDS: &'static str = "members of server groups that are no living servers";
+    const DEBOUNCES: bool = true;
+    const AT_START: bool = true;
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        plan(situation.views)
+    }
+
+    fn describe((project, group, instance): &Self::Finding) -> String {
+        format!("project {project}: member {instance} of server group {group}")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        leave(context, &findings).await
     }
 }

@@ -1,6 +1,7 @@
 //! Shelved servers whose time on their hosts is over: Nova's `_poll_shelved_instances`.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Timestamp};
 use chronova_events::ids::{InstanceId, ProcessId};
@@ -10,8 +11,9 @@ use chronova_projections::views::Views;
 use crate::instance::work::WorkCommand;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// What was shelved by then and nobody works on.
+/// Servers that were shelved by then and that no process works on.
 pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
     views.servers.read(|servers| {
         let due = |phase: Phase| matches!(phase, Phase::Shelved { since, .. } if since <= shelved_by);
@@ -20,21 +22,42 @@ pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
     })
 }
 
-/// Looks for ever; at once where shelved servers stay on their hosts. Where they leave at once, what a crash kept from
-/// leaving is found here.
-pub async fn keep(context: Arc<ReconcileContext>) {
-    let Some(stay) = context.server_options.shelved_offload else { return };
-    let age = i64::try_from(stay.as_micros()).unwrap_or(i64::MAX);
-    loop {
-        tokio::time::sleep(context.options.period).await;
-        let shelved_by = Timestamp(context.clock.now().0.saturating_sub(age));
-        for instance in plan(&context.views, shelved_by) {
-            let command = WorkCommand::OffloadDue { process: ProcessId::random(), shelved_by: Some(shelved_by) };
-            let command = InstanceCommand::Work(Box::new(command));
+/// Shelved servers that are due, and by when they were shelved.
+#[derive(Debug)]
+pub struct ShelvedServers;
+
+impl Reconciler for ShelvedServers {
+    type Finding = (InstanceId, Timestamp);
+
+    const NAME: &'static str = "shelved-servers";
+    const MENDS: &'static str = "shelved servers that stay on a host longer than `[DEFAULT] shelved_offload_time`";
+
+    fn period(context: &ReconcileContext) -> Option<Duration> {
+        context.server_options.shelved_offload.map(|_| context.options.period)
+    }
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        let Some(stay) = situation.server_options.shelved_offload else { return BTreeSet::new() };
+        let age = i64::try_from(stay.as_micros()).unwrap_or(i64::MAX);
+        let by = Timestamp(situation.now.0.saturating_sub(age));
+        plan(situation.views, by).into_iter().map(|instance| (instance, by)).collect()
+    }
+
+    fn describe((instance, shelved_by): &Self::Finding) -> String {
+        format!("server {instance}, shelved by {shelved_by}")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        let mut failures = 0;
+        for (instance, shelved_by) in findings {
+            let due = WorkCommand::OffloadDue { process: ProcessId::random(), shelved_by: Some(shelved_by) };
+            let command = InstanceCommand::Work(Box::new(due));
             let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("shelved")).await;
             if let Err(error) = sent {
+                failures += 1;
                 tracing::warn!(%instance, %error, "a shelved server cannot leave its host yet");
             }
         }
+        failures
     }
 }

@@ -13,6 +13,7 @@ use chronova_projections::views::Views;
 
 use crate::hosts::context::HostContext;
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::services::embedded::volume::VolumeAggregate;
 use crate::services::embedded::volume::quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
 
@@ -38,7 +39,8 @@ pub fn plan(views: &Views) -> BTreeSet<Room> {
     })
 }
 
-pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<Room>) {
+pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<Room>) -> usize {
+    let mut failures = 0;
     for room in idle {
         tracing::info!(?room, "giving back volume quota that nothing holds");
         let (project, release) = match room.clone() {
@@ -49,9 +51,11 @@ pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<Room>) {
         };
         let meta = Meta::system("reconcile-volume-quota");
         if let Err(error) = context.gateway.send::<VolumeQuotaAggregate>(&project, release, meta).await {
+            failures += 1;
             tracing::warn!(?room, %error, "the volume quota cannot be given back yet");
         }
     }
+    failures
 }
 
 /// Removes from a host what is left of volumes and snapshots that the log knows as gone, or as never completed. What the log has never heard of
@@ -90,5 +94,33 @@ async fn is_left(context: &HostContext, id: VolumeId, host: HostId) -> bool {
             record.ongoing.is_none() && record.place.as_ref().is_none_or(|(at, _)| *at != host && !shared)
         }
         Ok(Volume::Unknown) | Err(_) => false,
+    }
+}
+
+/// Volume quota that nothing holds.
+#[derive(Debug)]
+pub struct IdleVolumeQuota;
+
+impl Reconciler for IdleVolumeQuota {
+    type Finding = Room;
+
+    const NAME: &'static str = "volume-quota";
+    const MENDS: &'static str = "volume quota that no volume and no snapshot holds";
+    const DEBOUNCES: bool = true;
+    const AT_START: bool = true;
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        plan(situation.views)
+    }
+
+    fn describe(room: &Self::Finding) -> String {
+        match room {
+            Room::Volume(project, volume) => format!("project {project}: quota of volume {volume}"),
+            Room::Snapshot(project, snapshot) => format!("project {project}: quota of snapshot {snapshot}"),
+        }
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        give_back(context, &findings).await
     }
 }

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use chronova_hypervisor::driver::Driver;
+use chronova_projections::hosts::Hosts;
+
 use super::core::Core;
 use super::options::RuntimeOptions;
 use crate::coordination::create_requests::CreateRequests;
@@ -43,10 +46,12 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// Starts nothing.
-    pub fn assemble(core: Core, fleet: Arc<Fleet>, ports: Ports, options: RuntimeOptions) -> Self {
+    /// Starts nothing. `drivers`: one for each host that is configured.
+    pub fn assemble(core: Core, drivers: Vec<Arc<dyn Driver>>, ports: Ports, options: RuntimeOptions) -> Self {
         let Core { store: log, clock, views, gateway, interference } = core;
         let Ports { networks, images, volumes } = ports;
+        let uris = drivers.iter().map(|driver| driver.uri().to_owned());
+        let fleet = Fleet::new(views.hosts.read(Hosts::highest), uris);
         let server_options = Arc::new(options.servers);
         let host_options = Arc::new(options.hosts);
         let placement = Arc::new(PlacementMirror {
@@ -91,6 +96,7 @@ impl Contexts {
             log: Arc::clone(&log),
             clock: Arc::clone(&clock),
             fleet: Arc::clone(&fleet),
+            drivers,
             networks: Arc::clone(&networks),
             image_holds: Arc::clone(&image_holds),
             placement: Arc::clone(&placement),

@@ -17,11 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_hypervisor::driver::Driver;
-use chronova_projections::hosts::Hosts;
 use tokio::sync::watch;
 
-use crate::hosts::fleet::Fleet;
 use crate::operations::Operations;
+use crate::reconcile::tally::ReconcilerTally;
 
 pub use self::contexts::{Contexts, Ports};
 pub use self::core::Core;
@@ -41,10 +40,8 @@ impl Runtime {
     /// Follows the log, goes on with unfinished processes, attends to the hosts.
     pub async fn start(core: Core, drivers: Vec<Arc<dyn Driver>>, ports: Ports, options: RuntimeOptions) -> Self {
         let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
-        let uris = drivers.iter().map(|driver| driver.uri().to_owned());
-        let fleet = Fleet::new(core.views.hosts.read(Hosts::highest), uris);
-        let contexts = Contexts::assemble(core, fleet, ports, options);
-        let leader = Leader::start(&contexts, drivers).await;
+        let contexts = Contexts::assemble(core, drivers, ports, options);
+        let leader = Leader::start(&contexts).await;
         Self { contexts, member, leader }
     }
 
@@ -56,6 +53,11 @@ impl Runtime {
     /// Why the read models no longer follow the log; `None` as long as they do.
     pub fn broken(&self) -> watch::Receiver<Option<String>> {
         self.member.broken()
+    }
+
+    /// How often each reconciler ran, and with what success.
+    pub fn reconcilers(&self) -> &[Arc<ReconcilerTally>] {
+        self.leader.reconcilers()
     }
 
     /// Ends all work where it is; the log knows how to go on.

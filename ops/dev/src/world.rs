@@ -10,7 +10,6 @@ use actix_web::body::to_bytes;
 use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use chronova_actors::hosts::fleet::Fleet;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::runtime::{Contexts, Core, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
@@ -69,7 +68,7 @@ impl World {
             ),
             volumes: Arc::new(chronova_actors::ports::NoVolumes),
         };
-        let contexts = Contexts::assemble(core, Fleet::new(0, std::iter::empty()), ports, options);
+        let contexts = Contexts::assemble(core, Vec::new(), ports, options);
         Ok(Self { contexts, store, following })
     }
 

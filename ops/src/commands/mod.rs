@@ -26,6 +26,7 @@ use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
+use chronova_projections::runner::ProjectionError;
 use thiserror::Error;
 
 /// Where things are in the data directory.
@@ -79,6 +80,8 @@ pub enum CommandFailure {
         #[source]
         source: DecodeError,
     },
+    #[error("the read models cannot be built")]
+    ReadModels(#[from] ProjectionError),
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
     #[error("{0}")]

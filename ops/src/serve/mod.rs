@@ -7,6 +7,7 @@ pub mod listen;
 pub mod log_only;
 mod private;
 mod read_models;
+mod reconcilers;
 mod vendor_data;
 mod wiring;
 

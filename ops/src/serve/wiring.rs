@@ -25,6 +25,7 @@ use chronova_web::policy::Enforcer;
 
 use super::gauges::Gauges;
 use super::read_models::ReadModels;
+use super::reconcilers::ReconcilerGauges;
 use super::{AppState, identity, listen, private, vendor_data};
 use crate::config::Config;
 use crate::config::targets::Targets;
@@ -109,6 +110,7 @@ fn app(
     let registry = prometheus::Registry::new();
     let (log, written) = (Arc::clone(store) as Arc<dyn EventStore>, Arc::clone(store));
     registry.register(Box::new(Gauges::new(Arc::clone(runtime.operations().queries()), Arc::clone(&log))?))?;
+    registry.register(Box::new(ReconcilerGauges::new(runtime.reconcilers().to_vec())?))?;
     registry.register(Box::new(read_models.gauges()?))?;
     let metrics = Metrics::new(registry)?;
     let operations = Arc::clone(runtime.operations());

@@ -6,6 +6,7 @@
 
 mod index;
 mod past;
+mod reconcilers;
 mod scheduling;
 mod story;
 mod table;
@@ -20,12 +21,13 @@ use super::when::AsOf;
 use super::{CommandFailure, Exit};
 use index::Index;
 
+pub use reconcilers::ReconcileRules;
 pub use story::{Chapter, Line, Story};
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Args {
     /// A server's UUID, the beginning of it, or its name; or `process ID`, `host NAME`, `request ID`,
-    /// `scheduling SERVER` (why it is where it is, or nowhere)
+    /// `scheduling SERVER` (why it is where it is, or nowhere); or `reconcilers` (what each would mend now)
     #[arg(required = true, num_args = 1..=2, value_name = "[KIND] NAME")]
     pub subject: Vec<String>,
     /// The story as it could be told then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log
@@ -34,6 +36,15 @@ pub struct Args {
     /// As JSON instead of text
     #[arg(long)]
     pub json: bool,
+    #[arg(skip)]
+    pub rules: ReconcileRules,
+}
+
+impl Args {
+    /// Whether they ask for the reconcilers: a server of that name is asked for as `server reconcilers`.
+    pub fn is_about_reconcilers(&self) -> bool {
+        matches!(self.subject.as_slice(), [only] if only == "reconcilers")
+    }
 }
 
 /// Tells the story that `args` ask for.
@@ -53,6 +64,10 @@ pub async fn run(
         None => None,
     };
     let (until, now) = past.map_or((Position(u64::MAX), now), |past| (past.position, past.time));
+    if args.is_about_reconcilers() {
+        reconcilers::survey(store, &args.rules, (until, now)).await?.write(args.json, out)?;
+        return Ok(Exit::Yes);
+    }
     let index = Index::read(store, until).await?;
     let candidates = index.find(if kind == "scheduling" { "server" } else { kind }, name)?;
     let subject = match candidates.as_slice() {

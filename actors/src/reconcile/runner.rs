@@ -1,0 +1,142 @@
+//! Runs reconcilers: waits for the clock or for an event, plans, debounces where that is asked for, acts, and counts.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chronova_events::envelope::Recorded;
+use chronova_events::store::StoreError;
+use chronova_events::store::tail::Subscription;
+use futures::future::BoxFuture;
+
+use super::context::ReconcileContext;
+use super::reconciler::Reconciler;
+use super::tally::ReconcilerTally;
+
+/// Runs by the clock, and where the reconciler follows the log, at each event that wakes it. Events count from the call
+/// on, not from the first poll.
+pub(super) fn forever<R: Reconciler>(
+    context: Arc<ReconcileContext>,
+    tally: Arc<ReconcilerTally>,
+) -> BoxFuture<'static, ()> {
+    let subscription = R::FOLLOWS_LOG.then(|| context.log.subscribe(context.views.position()));
+    let period = R::period(&context).filter(|_| R::BY_CLOCK);
+    Box::pin(run::<R>(context, tally, period, subscription))
+}
+
+async fn run<R: Reconciler>(
+    context: Arc<ReconcileContext>,
+    tally: Arc<ReconcilerTally>,
+    period: Option<Duration>,
+    mut subscription: Option<Subscription>,
+) {
+    let mut before = BTreeSet::new();
+    let mut due = period.map(|period| tokio::time::Instant::now() + period);
+    while due.is_some() || subscription.is_some() {
+        tokio::select! {
+            biased;
+            batch = news(subscription.as_mut()) => match batch {
+                Ok(batch) if wakes::<R>(&batch) => wait_for_views(&context, subscription.as_ref()).await,
+                Ok(_) => continue,
+                Err(error) => {
+                    tracing::warn!(reconciler = R::NAME, %error, "a reconciler can follow the log no longer");
+                    subscription = None;
+                    continue;
+                }
+            },
+            () = until(due) => {}
+        }
+        once::<R>(&context, &tally, &mut before).await;
+        due = period.map(|period| tokio::time::Instant::now() + period);
+    }
+}
+
+async fn news(subscription: Option<&mut Subscription>) -> Result<Vec<Arc<Recorded>>, StoreError> {
+    match subscription {
+        Some(subscription) => subscription.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn wakes<R: Reconciler>(batch: &[Arc<Recorded>]) -> bool {
+    batch.iter().any(|recorded| recorded.event().is_ok_and(|event| R::is_woken_by(event)))
+}
+
+/// A plan that is made before the read models have the event would miss it.
+async fn wait_for_views(context: &ReconcileContext, subscription: Option<&Subscription>) {
+    if let Some(subscription) = subscription {
+        context.views.wait_for(subscription.position(), context.host_options.resync).await;
+    }
+}
+
+async fn until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// One run. `before`: what the run before found.
+pub(super) async fn once<R: Reconciler>(
+    context: &ReconcileContext,
+    tally: &ReconcilerTally,
+    before: &mut BTreeSet<R::Finding>,
+) {
+    let begun = Instant::now();
+    let found = R::plan(context.situation());
+    let due = due::<R>(&found, before);
+    let failures = if due.is_empty() { 0 } else { R::act(context, due).await };
+    *before = found;
+    tally.record(begun, context.clock.now(), failures);
+}
+
+/// The findings that a run acts on: it found `found`, and the run before found `before`.
+fn due<R: Reconciler>(found: &BTreeSet<R::Finding>, before: &BTreeSet<R::Finding>) -> BTreeSet<R::Finding> {
+    if R::DEBOUNCES { found.intersection(before).cloned().collect() } else { found.clone() }
+}
+
+/// The run before requests are served: nothing is on its way, so everything that is found is due.
+pub(super) async fn at_start<R: Reconciler>(context: &ReconcileContext, tally: &ReconcilerTally) {
+    if R::AT_START {
+        let begun = Instant::now();
+        let found = R::plan(context.situation());
+        let failures = if found.is_empty() { 0 } else { R::act(context, found).await };
+        tally.record(begun, context.clock.now(), failures);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::reconciler::Situation;
+
+    struct Numbers<const DEBOUNCES: bool>;
+
+    impl<const DEBOUNCES: bool> Reconciler for Numbers<DEBOUNCES> {
+        type Finding = i32;
+
+        const NAME: &'static str = "numbers";
+        const MENDS: &'static str = "nothing";
+        const DEBOUNCES: bool = DEBOUNCES;
+
+        fn plan(_: Situation<'_>) -> BTreeSet<i32> {
+            BTreeSet::new()
+        }
+
+        fn describe(number: &i32) -> String {
+            number.to_string()
+        }
+
+        async fn act(_: &ReconcileContext, _: BTreeSet<i32>) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn where_a_reconciler_debounces_only_what_is_found_twice_in_a_row_is_due() {
+        let found = BTreeSet::from([1, 2, 3]);
+        assert_eq!(due::<Numbers<true>>(&found, &BTreeSet::new()), BTreeSet::new());
+        assert_eq!(due::<Numbers<true>>(&found, &BTreeSet::from([3, 1, 4])), BTreeSet::from([1, 3]));
+        assert_eq!(due::<Numbers<false>>(&found, &BTreeSet::new()), found);
+    }
+}

@@ -1,0 +1,97 @@
+//! The one table of reconcilers.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::context::ReconcileContext;
+use super::filters::PortFilters;
+use super::floating_ips::LooseAddresses;
+use super::image_cache::UnusedImages;
+use super::interfaces::ServerInterfaces;
+use super::moved::UnconfirmedMoves;
+use super::networks::DeletedNetworks;
+use super::placement::OutdatedProviders;
+use super::quota::{LeakedQuota, MisfitQuota};
+use super::reclaim::DeletedServers;
+use super::reconciler::{Reconciler, Situation};
+use super::runner;
+use super::server_groups::GhostMembers;
+use super::shelved::ShelvedServers;
+use super::tally::ReconcilerTally;
+use super::volumes::IdleVolumeQuota;
+
+/// One reconciler, without its type.
+#[derive(Debug)]
+pub struct ReconcilerRow {
+    pub name: &'static str,
+    pub mends: &'static str,
+    pub debounces: bool,
+    pub at_start: bool,
+    pub by_clock: bool,
+    pub follows_log: bool,
+    pub from_log_alone: bool,
+    pub(crate) run: fn(Arc<ReconcileContext>, Arc<ReconcilerTally>) -> BoxFuture<'static, ()>,
+    pub(crate) sweep: for<'a> fn(&'a ReconcileContext, &'a ReconcilerTally) -> BoxFuture<'a, ()>,
+    plan: fn(Situation<'_>) -> Vec<String>,
+}
+
+impl ReconcilerRow {
+    /// The findings that it would mend now, each in one line; `None` for one that asks hosts or other services what to mend.
+    pub fn findings(&self, situation: Situation<'_>) -> Option<Vec<String>> {
+        self.from_log_alone.then(|| (self.plan)(situation))
+    }
+}
+
+const fn row<R: Reconciler>() -> ReconcilerRow {
+    ReconcilerRow {
+        name: R::NAME,
+        mends: R::MENDS,
+        debounces: R::DEBOUNCES,
+        at_start: R::AT_START,
+        by_clock: R::BY_CLOCK,
+        follows_log: R::FOLLOWS_LOG,
+        from_log_alone: R::FROM_LOG_ALONE,
+        run: R::run,
+        sweep: |context, tally| Box::pin(runner::at_start::<R>(context, tally)),
+        plan: |situation| R::plan(situation).iter().map(R::describe).collect(),
+    }
+}
+
+/// Those that run at start-up do so in this order.
+pub static RECONCILERS: &[ReconcilerRow] = &[
+    row::<LeakedQuota>(),
+    row::<MisfitQuota>(),
+    row::<GhostMembers>(),
+    row::<IdleVolumeQuota>(),
+    row::<LooseAddresses>(),
+    row::<OutdatedProviders>(),
+    row::<UnconfirmedMoves>(),
+    row::<DeletedServers>(),
+    row::<ShelvedServers>(),
+    row::<UnusedImages>(),
+    row::<PortFilters>(),
+    row::<ServerInterfaces>(),
+    row::<DeletedNetworks>(),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_tell_reconcilers_apart() {
+        let names: BTreeSet<&str> = RECONCILERS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), RECONCILERS.len());
+    }
+
+    /// An event would wake the second plan a moment after the first, while the request that caused both is on its way.
+    #[test]
+    fn a_reconciler_that_debounces_runs_by_the_clock_alone() {
+        for row in RECONCILERS {
+            assert!(!(row.debounces && row.follows_log), "{}", row.name);
+        }
+    }
+}

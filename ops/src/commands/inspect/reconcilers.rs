@@ -1,0 +1,102 @@
+//! `chronova inspect reconcilers`: every reconciler of the table, and what it would mend if it ran at that moment.
+
+use std::io::{self, Write};
+
+use chronova_actors::reconcile::options::ReconcileOptions;
+use chronova_actors::reconcile::reconciler::Situation;
+use chronova_actors::reconcile::table::{RECONCILERS, ReconcilerRow};
+use chronova_actors::runtime::RuntimeOptions;
+use chronova_actors::server_options::ServerOptions;
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::store::EventStore;
+use chronova_projections::replay::BATCH;
+use chronova_projections::runner::ProjectionError;
+use chronova_projections::views::Views;
+use serde_json::{Value, json};
+
+/// The options that say when something is due; `nova.conf`'s, or else their defaults.
+#[derive(Debug, Clone, Default)]
+pub struct ReconcileRules {
+    options: ReconcileOptions,
+    server_options: ServerOptions,
+}
+
+impl ReconcileRules {
+    pub fn of(options: &RuntimeOptions) -> Self {
+        Self { options: options.reconcile.clone(), server_options: options.servers.clone() }
+    }
+}
+
+/// A reconciler, and its findings where the log tells them.
+type Surveyed = (&'static ReconcilerRow, Option<Vec<String>>);
+
+/// All reconcilers, in the order of their table.
+pub(super) struct ReconcilerSurvey(Vec<Surveyed>);
+
+/// As the log is at `until`, which was `now`.
+pub(super) async fn survey(
+    store: &dyn EventStore,
+    rules: &ReconcileRules,
+    (until, now): (Position, Timestamp),
+) -> Result<ReconcilerSurvey, ProjectionError> {
+    let views = Views::new();
+    fold(store, &views, until).await?;
+    let (options, server_options) = (&rules.options, &rules.server_options);
+    let situation = Situation { views: &views, now, options, server_options };
+    Ok(ReconcilerSurvey(RECONCILERS.iter().map(|row| (row, row.findings(situation))).collect()))
+}
+
+impl ReconcilerSurvey {
+    pub(super) fn write(&self, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+        if as_json {
+            return writeln!(out, "{}", serde_json::to_string_pretty(&json_of(&self.0))?);
+        }
+        write_table(&self.0, out)
+    }
+}
+
+async fn fold(store: &dyn EventStore, views: &Views, until: Position) -> Result<(), ProjectionError> {
+    loop {
+        let mut batch = store.read_all(views.position(), BATCH).await?;
+        batch.truncate(batch.partition_point(|recorded| recorded.position <= until));
+        if batch.is_empty() {
+            return Ok(());
+        }
+        views.apply(&batch)?;
+    }
+}
+
+fn write_table(all: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
+    let name = all.iter().map(|(row, _)| row.name.len()).max().unwrap_or(0);
+    writeln!(out, "{:name$}  {:22}  {:>8}  mends", "reconciler", "runs", "findings")?;
+    for (row, findings) in all {
+        let found = findings.as_ref().map_or_else(|| "-".to_owned(), |found| found.len().to_string());
+        writeln!(out, "{:name$}  {:22}  {found:>8}  {}", row.name, when(row).join(", "), row.mends)?;
+        for finding in findings.iter().flatten() {
+            writeln!(out, "{:name$}    {finding}", "")?;
+        }
+    }
+    writeln!(out)?;
+    writeln!(out, "-: the reconciler asks hosts or services, so the log alone does not tell.")?;
+    writeln!(out, "twice: it mends only what it finds in two runs in a row.")
+}
+
+fn when(row: &ReconcilerRow) -> Vec<&'static str> {
+    let words = [(row.at_start, "start"), (row.by_clock, "clock"), (row.follows_log, "log"), (row.debounces, "twice")];
+    words.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word).collect()
+}
+
+fn json_of(all: &[Surveyed]) -> Value {
+    let shown = |(row, findings): &Surveyed| {
+        json!({
+            "name": row.name,
+            "mends": row.mends,
+            "at_start": row.at_start,
+            "by_clock": row.by_clock,
+            "follows_log": row.follows_log,
+            "debounces": row.debounces,
+            "findings": findings,
+        })
+    };
+    json!({ "reconcilers": all.iter().map(shown).collect::<Vec<Value>>() })
+}

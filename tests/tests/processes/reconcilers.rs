@@ -1,0 +1,79 @@
+//! When reconcilers run, that they mend, and what they count.
+
+use std::time::Duration;
+
+use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::reconcile::tally::TallyReading;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_events::store::EventStore as _;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_tests::process_harness::swept;
+use chronova_tests::world::{Life, World};
+use uuid::Uuid;
+
+/// Nobody ever asks for it.
+const NEVER_BUILT: InstanceId = InstanceId(Uuid::from_u128(0xFADE));
+
+async fn reserve(life: &Life) {
+    let project = ProjectId::new("acme");
+    let defaults = DefaultLimits { instances: -1, cores: -1, memory_mib: -1 };
+    let instances = vec![NEVER_BUILT];
+    let reserve = QuotaCommand::Reserve { project: project.clone(), instances, cores: 1, memory_mib: 512, defaults };
+    life.context().gateway.send::<QuotaAggregate>(&project, reserve, Meta::system("test")).await.unwrap();
+}
+
+async fn until_nothing_is_reserved(life: &Life) {
+    life.until(|context| {
+        let caught_up = context.views.position() >= life.store.head();
+        caught_up && context.views.quotas.read(|view| view.by_project.values().all(|quota| quota.held.is_empty()))
+    })
+    .await;
+}
+
+fn tally(life: &Life, name: &str) -> TallyReading {
+    life.runtime.reconcilers().iter().find(|tally| tally.name == name).unwrap().read()
+}
+
+#[actix_rt::test]
+async fn quota_that_nobody_holds_is_given_back_by_the_clock_after_two_runs() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    let before = tally(&life, "quota-leaks");
+    reserve(&life).await;
+    until_nothing_is_reserved(&life).await;
+    let after = tally(&life, "quota-leaks");
+    assert!(after.runs > before.runs, "the first run only remembers: {before:?}, {after:?}");
+    assert_eq!(after.failures, 0);
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn quota_that_nobody_holds_is_given_back_at_start_before_anything_is_served() {
+    let mut world = World::new(1);
+    world.options.reconcile.period = Duration::from_hours(1);
+    let life = world.live(None, None).await;
+    reserve(&life).await;
+    life.stop().await;
+    let life = world.live(None, None).await;
+    let at_start = tally(&life, "quota-leaks");
+    assert_eq!((at_start.runs, at_start.failures, at_start.last_run.is_some()), (1, 0, true));
+    until_nothing_is_reserved(&life).await;
+    assert_eq!(tally(&life, "quota-leaks").runs, 1);
+    assert_eq!(tally(&life, "unconfirmed-moves").runs, 0, "it has no place at start, and the clock has not called it");
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn what_cannot_be_mended_is_counted_as_a_failure() {
+    let mut world = World::new(1);
+    world.options.image_cache = swept(Duration::ZERO);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let seen = tally(&life, "image-cache").runs;
+    life.until(|_| tally(&life, "image-cache").runs > seen + 1).await;
+    assert_eq!(tally(&life, "image-cache").failures, 0);
+    world.fleet.set_faults(0, FaultPlan::default().with(Call::CachedImages, When::Always, Effect::Refuse));
+    life.until(|_| tally(&life, "image-cache").failures > 1).await;
+    life.stop().await;
+}
