@@ -2,7 +2,8 @@
 //!
 //! [`world::World`] is a whole control plane on a log in memory and a simulated fleet, which can be crashed at any append
 //! and started again on the same log and the same hosts. [`process_harness`] proves processes with it.
-//! [`placement_model`] is a second opinion on placement. [`fuzz`] makes input that nobody means.
+//! [`placement_model`] is a second opinion on placement. [`ports`] says what the services beside Compute must keep.
+//! [`fuzz`] makes input that nobody means.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 
@@ -11,9 +12,11 @@ pub mod core_only;
 pub mod creation;
 pub mod fuzz;
 pub mod gates;
+pub mod mixed_networks;
 pub mod moves;
 pub mod pinned;
 pub mod placement_model;
+pub mod ports;
 pub mod process_harness;
 pub mod quick;
 pub mod services;

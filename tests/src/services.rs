@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_actors::ports::{ImageDraft, Images, Networks, NicWanted, NicsWanted, PortError, Realisation};
+use chronova_actors::ports::{
+    FloatingAddress, ImageDraft, Images, Networks, NicWanted, NicsWanted, PortError, PortInfo, Realisation,
+    SecurityGroupInfo, ServiceCaller,
+};
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProjectId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
 use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic};
@@ -44,6 +47,10 @@ impl OneNetwork {
         let more = self.more.lock().unwrap();
         first.into_iter().chain(more.iter().filter(|(_, (of, _))| *of == instance).map(|(port, _)| *port)).collect()
     }
+}
+
+fn port_of(process: ProcessId) -> PortId {
+    PortId::derive(process.0, "port")
 }
 
 fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
@@ -91,7 +98,14 @@ impl Networks for OneNetwork {
         Ok(())
     }
 
-    async fn rebind(&self, instance: InstanceId, host: Option<&str>, _: &str, _: Arc<Meta>) -> Result<(), PortError> {
+    async fn rebind(
+        &self,
+        instance: InstanceId,
+        _: &ProjectId,
+        host: Option<&str>,
+        _: &str,
+        _: Arc<Meta>,
+    ) -> Result<(), PortError> {
         if let Some(bound) = self.hosts.lock().unwrap().get_mut(&instance) {
             *bound = host.map(str::to_owned);
         }
@@ -103,7 +117,7 @@ impl Networks for OneNetwork {
     }
 
     async fn attach(&self, wanted: NicWanted, _: Arc<Meta>) -> Result<NicInfo, PortError> {
-        let port = wanted.nic.port.unwrap_or_else(|| self.attached_port(wanted.process));
+        let port = wanted.nic.port.unwrap_or_else(|| port_of(wanted.process));
         let mut more = self.more.lock().unwrap();
         let number = more.len() + 130;
         let made = || (wanted.instance, nic(port, number, wanted.nic.tag.clone()));
@@ -116,12 +130,67 @@ impl Networks for OneNetwork {
         Ok(())
     }
 
-    async fn add_address(&self, _: InstanceId, _: NetworkId, _: Arc<Meta>) -> Result<(), PortError> {
+    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.detach(instance, port_of(process), meta).await
+    }
+
+    async fn add_address(&self, _: InstanceId, _: &ProjectId, _: NetworkId, _: Arc<Meta>) -> Result<(), PortError> {
         Err(PortError::Conflict("ports have one address here".to_owned()))
     }
 
-    async fn remove_address(&self, _: InstanceId, _: IpAddr, _: Arc<Meta>) -> Result<(), PortError> {
+    async fn remove_address(&self, _: InstanceId, _: &ProjectId, _: IpAddr, _: Arc<Meta>) -> Result<(), PortError> {
         Err(PortError::Conflict("ports have one address here".to_owned()))
+    }
+
+    async fn add_security_group(
+        &self,
+        _: InstanceId,
+        _: &ProjectId,
+        _: &str,
+        _: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        Err(PortError::NotFound("there is one group here, and every port is in it".to_owned()))
+    }
+
+    async fn remove_security_group(
+        &self,
+        _: InstanceId,
+        _: &ProjectId,
+        _: &str,
+        _: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        Err(PortError::NotFound("there is one group here, and every port is in it".to_owned()))
+    }
+
+    async fn group_names(
+        &self,
+        servers: &[(InstanceId, ProjectId)],
+        _: &ServiceCaller,
+    ) -> Result<Vec<Option<Vec<String>>>, PortError> {
+        let names = |ports: &[PortId]| ports.iter().map(|_| "default".to_owned()).collect();
+        let of = |server: InstanceId| Some(self.ports_of(server)).filter(|ports| !ports.is_empty());
+        Ok(servers.iter().map(|(server, _)| of(*server).map(|ports| names(&ports))).collect())
+    }
+
+    async fn find_security_groups(
+        &self,
+        _: &ProjectId,
+        named: &[String],
+        _: &ServiceCaller,
+    ) -> Result<Vec<Option<SecurityGroupInfo>>, PortError> {
+        Ok(named.iter().map(|_| None).collect())
+    }
+
+    async fn floating_addresses(&self, _: &[PortId], _: &ServiceCaller) -> Result<Vec<FloatingAddress>, PortError> {
+        Ok(vec![])
+    }
+
+    async fn find_ports(&self, _: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        Ok(vec![])
+    }
+
+    async fn ports_at(&self, _: IpAddr, _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        Ok(vec![])
     }
 
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {

@@ -38,6 +38,7 @@ use uuid::Uuid;
 
 use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
+use crate::mixed_networks::MixedNetworks;
 use crate::quick::quick;
 use crate::services::{OneImage, OneNetwork};
 
@@ -103,9 +104,10 @@ impl World {
         let drivers: Vec<Arc<dyn Driver>> = configured.map(gated).map(offered).collect();
         let mut core = Core::start(store, Arc::new(SystemClock), setting.views.unwrap_or_default(), 1).await.unwrap();
         core.interference = setting.interference;
+        let service = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let networks: Arc<dyn Networks> = match setting.embedded_networks {
-            true => EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
-            false => Arc::clone(&self.network) as Arc<dyn Networks>,
+            true => service,
+            false => Arc::new(MixedNetworks { ports: Arc::clone(&self.network), service }),
         };
         let images = Arc::clone(&self.images);
         let (gateway, views, options) = (Arc::clone(&core.gateway), Arc::clone(&core.views), self.options.clone());

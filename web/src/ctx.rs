@@ -9,6 +9,7 @@ use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use chronova_actors::operations::Queries;
+use chronova_actors::ports::{Networks, ServiceCaller, UserToken};
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, LocalBoxStream};
@@ -18,7 +19,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::{Caller, Requester};
 use crate::body;
-use crate::dispatch::Dispatch;
+use crate::dispatch::{self, Dispatch};
 use crate::fault::Fault;
 use crate::links::Links;
 use crate::microversion::Microversion;
@@ -74,6 +75,27 @@ impl Ctx {
         match &self.past {
             Some(past) => Ok(past),
             None => Ok(&self.queries()?.views),
+        }
+    }
+
+    /// The network service as the answer is made of it: as it is, or as it was at the moment that `as_of` names. `None`: it
+    /// does not remember.
+    pub fn networks(&self) -> Result<Option<Arc<dyn Networks>>, Fault> {
+        let live = &self.queries()?.networks;
+        Ok(match &self.past {
+            Some(past) => live.as_of(past),
+            None => Some(Arc::clone(live)),
+        })
+    }
+
+    /// The caller, as the services beside Compute are told.
+    pub fn service_caller(&self) -> ServiceCaller {
+        let caller = self.caller();
+        ServiceCaller {
+            project: caller.project.clone(),
+            is_admin: caller.is_admin,
+            token: self.header("X-Auth-Token").map(UserToken::new),
+            meta: dispatch::meta_of(&self.requester),
         }
     }
 

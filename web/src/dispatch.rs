@@ -7,35 +7,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_actors::aggregate::Aggregate as _;
 use chronova_actors::aggregate::{CommandError, Committed};
 use chronova_actors::coordination::passwords::OneTimePasswords;
 use chronova_actors::erasure::work::Eraser;
 use chronova_actors::gateway::Reachable;
 use chronova_actors::instance::creation::{CreateReject, CreateServersRequest};
 use chronova_actors::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
+use chronova_actors::operations::interfaces::{
+    AddressChange, AttachInterfaceReject, AttachInterfaceRequest, InterfaceReject,
+};
+use chronova_actors::operations::security_groups::SecurityGroupChange;
 use chronova_actors::operations::{Operations, Queries};
-use chronova_actors::process::ProcessAggregate;
-use chronova_events::envelope::{Cause, Meta, Position, Revision};
-use chronova_events::ids::{HostId, InstanceId, ProcessId, RequestId};
-use chronova_events::instance::{FaultInfo, ImageSnapshot};
-use chronova_events::process::{Outcome, ProcessEvent};
-use chronova_events::registry::Event;
-use chronova_events::store::{EventStore, StoreError};
+use chronova_actors::ports::{PortError, ServiceCaller};
+use chronova_events::envelope::{Cause, Meta, Position};
+use chronova_events::ids::{HostId, InstanceId, RequestId};
+use chronova_events::instance::{ImageSnapshot, NicInfo};
+use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 use uuid::Uuid;
 
+use crate::auth::Requester;
 use crate::metadata::Guest;
 use crate::policy::Permit;
 
 /// How long an answer waits for the read models to show what the command did. They lag by microseconds; if they ever lag
 /// more than this, the client gets its answer all the same.
 const READ_YOUR_WRITES: Duration = Duration::from_secs(5);
-
-/// Longest pause between two looks at a process that somebody waits for.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// More than the record of any process is long.
-const MOST_EVENTS: usize = 10_000;
 
 /// What handlers hold of [`Operations`]. It sends nothing by itself.
 ///
@@ -138,41 +135,33 @@ pub async fn shown(dispatch: &Dispatch, position: Position) {
     }
 }
 
-/// How a process ended.
-#[derive(Debug)]
-pub enum Ended {
-    Succeeded,
-    Failed(FaultInfo),
-    /// It goes on, and nobody waits for it any more.
-    NotYet,
+/// Gives a server one more interface, in the name of the permitted caller; ends when the guest has it.
+pub async fn attach_interface(
+    dispatch: &Dispatch,
+    permit: &Permit,
+    wanted: AttachInterfaceRequest,
+) -> Result<NicInfo, AttachInterfaceReject> {
+    dispatch.operations.attach_interface(wanted, meta(permit)).await
 }
 
-/// Waits until a process has ended that a command of before asked for.
-pub async fn ended(dispatch: &Dispatch, process: ProcessId, patience: Duration) -> Result<Ended, StoreError> {
-    let waiting = async {
-        let mut pause = Duration::from_millis(1);
-        while dispatch.queries().views.processes.read(|processes| processes.is_pending(process)) {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    };
-    if tokio::time::timeout(patience, waiting).await.is_err() {
-        return Ok(Ended::NotYet);
-    }
-    let mut fault = None;
-    for recorded in
-        dispatch.queries().log.read_stream(&ProcessAggregate::stream(&process), Revision::NONE, MOST_EVENTS).await?
-    {
-        match recorded.event().map(AsRef::as_ref) {
-            Ok(Event::ProcessEvent(ProcessEvent::StepFailed(failed))) => fault = Some(failed.fault.clone()),
-            Ok(Event::ProcessEvent(ProcessEvent::Finished(finished))) if finished.outcome == Outcome::Succeeded => {
-                return Ok(Ended::Succeeded);
-            }
-            _ => {}
-        }
-    }
-    let unknown = || FaultInfo { code: 500, message: "The operation was called off.".into(), details: String::new() };
-    Ok(Ended::Failed(fault.unwrap_or_else(unknown)))
+/// Gives a server one more address, or takes one from it, in the name of the permitted caller.
+pub async fn change_address(
+    dispatch: &Dispatch,
+    permit: &Permit,
+    server: InstanceId,
+    change: AddressChange,
+) -> Result<(), InterfaceReject> {
+    dispatch.operations.change_address(server, change, meta(permit)).await
+}
+
+/// Has a security group apply to the ports of a server, or no longer, in the name of the permitted caller.
+pub async fn change_security_group(
+    dispatch: &Dispatch,
+    _: &Permit,
+    change: SecurityGroupChange<'_>,
+    caller: &ServiceCaller,
+) -> Result<(), PortError> {
+    dispatch.operations.change_security_group(change, caller).await
 }
 
 /// What the events will say about who asked and why.
@@ -180,7 +169,10 @@ pub async fn ended(dispatch: &Dispatch, process: ProcessId, patience: Duration) 
 /// The correlation is the request's own UUID: everything that follows from one request, in whatever stream, is found by
 /// the id that the client was given.
 pub fn meta(permit: &Permit) -> Arc<Meta> {
-    let requester = permit.requester();
+    meta_of(permit.requester())
+}
+
+pub(crate) fn meta_of(requester: &Requester) -> Arc<Meta> {
     let caller = &requester.caller;
     Arc::new(Meta {
         request_id: Some(requester.request_id.clone()),

@@ -2,24 +2,26 @@
 
 use std::time::Duration;
 
-use chronova_events::ids::InstanceId;
+use chronova_events::ids::{InstanceId, PortId};
 use chronova_events::instance::Alive;
 use chronova_hypervisor::capability::device_locations::GuestDevice;
-use chronova_projections::views::Views;
 use serde_json::{Map, Value};
 
 use super::MetadataOptions;
 use crate::hosts::fleet::Fleet;
+use crate::ports::{Networks, PortError, ServiceCaller};
 
 /// A guest that asks is starting, and waits: it is told without what its host does not say in this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The floating address of the first interface that has one.
-pub fn floating_ip(views: &Views, server: &Alive) -> Option<String> {
-    views.networks.read(|networks| {
-        let mut given = server.nics.iter().flat_map(|nic| networks.floating_ips_at(nic.port));
-        given.next().map(|(floating, _)| floating.allocated.address.address.to_string())
-    })
+///
+/// # Errors
+/// The network service does not say.
+pub async fn floating_ip(networks: &dyn Networks, server: &Alive) -> Result<Option<String>, PortError> {
+    let ports: Vec<PortId> = server.nics.iter().map(|nic| nic.port).collect();
+    let given = networks.floating_addresses(&ports, &ServiceCaller::system("metadata")).await?;
+    Ok(given.first().map(|floating| floating.address.to_string()))
 }
 
 /// What other services say of the server, where any are asked; an error where guests are to be told nothing without them.

@@ -4,7 +4,10 @@
 //! handler without a permit has no way to send anything.
 
 pub mod create_servers;
+pub mod interfaces;
 pub mod queries;
+pub mod security_groups;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -22,7 +25,7 @@ use crate::gateway::{Gateway, Reachable};
 use crate::hosts::context::HostContext;
 use crate::hosts::images;
 use crate::reconcile::context::ReconcileContext;
-use crate::reconcile::interfaces;
+use crate::reconcile::interfaces as interface_watch;
 
 pub use queries::Queries;
 
@@ -73,7 +76,7 @@ impl Operations {
     /// Records how the network service has the interfaces of a server now.
     pub async fn refresh_interfaces(&self, server: InstanceId) {
         // The reconciler counts failures; here nobody does.
-        let _shown = interfaces::refresh(&self.reconcile, server).await;
+        let _shown = interface_watch::refresh(&self.reconcile, server).await;
     }
 
     /// Has each of `hosts` fetch `images` into its cache; ends when all have.

@@ -3,6 +3,10 @@
 //! Every change is idempotent under the ids that the caller chose (derive them from the process's id): asked for twice, it
 //! is done once. What takes time (`create`, `create_snapshot`, `delete`) is only accepted here; the caller looks with
 //! `find` until the status says how it ended.
+//!
+//! Cinder has a call for each of these: attachments as of microversion 3.44 (`POST attachments` reserves, `PUT` connects,
+//! `os-complete` completes, `DELETE` releases). It chooses the ids of volumes, snapshots and attachments itself, whereas
+//! the caller chooses them here: a client of Cinder needs calls that learn the ids from the answers.
 
 use std::sync::Arc;
 

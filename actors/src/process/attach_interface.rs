@@ -90,17 +90,19 @@ async fn allocate(work: &Work) -> Result<Output, StepError> {
 }
 
 async fn release(work: &Work) -> Result<(), StepError> {
-    let networks = &work.context.networks;
-    let port = match wanted(work) {
-        Some(RequestedNic { port: Some(port), .. }) => *port,
-        _ => networks.attached_port(work.running.process),
+    let (networks, meta) = (&work.context.networks, work.meta.clone());
+    let released = match wanted(work) {
+        Some(RequestedNic { port: Some(port), .. }) => {
+            // A port that was the server's before this process began is not this process's to take away.
+            let before = work.server().await?.is_some_and(|server| server.nics.iter().any(|nic| nic.port == *port));
+            if before {
+                return Ok(());
+            }
+            networks.detach(work.instance_id(), *port, meta).await
+        }
+        _ => networks.undo_attach(work.instance_id(), work.running.process, meta).await,
     };
-    // A port that was the server's before this process began is not this process's to take away.
-    let before = work.server().await?.is_some_and(|server| server.nics.iter().any(|nic| nic.port == port));
-    if before {
-        return Ok(());
-    }
-    match networks.detach(work.instance_id(), port, work.meta.clone()).await {
+    match released {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
         Err(error) => Err(StepError::Again(error.to_string())),
     }

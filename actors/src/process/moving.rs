@@ -139,8 +139,10 @@ pub(super) async fn count(work: &Work, server: &Alive, flavor: &FlavorSnapshot) 
 
 /// The server's ports are at that host from now on.
 pub(super) async fn bind(work: &Work, at: &Placed) -> Result<(), StepError> {
-    let networks = &work.context.networks;
-    networks.rebind(work.instance_id(), Some(&at.hostname), &at.availability_zone, work.meta.clone()).await?;
+    let Some(server) = work.server().await? else { return Ok(()) };
+    let (networks, project) = (&work.context.networks, &server.request.project);
+    let (host, zone) = (Some(at.hostname.as_str()), at.availability_zone.as_str());
+    networks.rebind(work.instance_id(), project, host, zone, work.meta.clone()).await?;
     Ok(())
 }
 

@@ -82,7 +82,8 @@ async fn unbind_network(work: &Work) -> Result<Output, StepError> {
 /// The ports are on no host.
 pub(super) async fn unbind(work: &Work, server: &Alive) -> Result<(), StepError> {
     let zone = server.placement.as_ref().map_or("", |placed| &placed.availability_zone);
-    Ok(work.context.networks.rebind(work.instance_id(), None, zone, work.meta.clone()).await?)
+    let project = &server.request.project;
+    Ok(work.context.networks.rebind(work.instance_id(), project, None, zone, work.meta.clone()).await?)
 }
 
 async fn release_claim(work: &Work) -> Result<Output, StepError> {

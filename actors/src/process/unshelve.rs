@@ -89,7 +89,8 @@ async fn bind_network(work: &Work) -> Result<Output, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     let (host, zone) = (Some(placed.hostname.as_str()), placed.availability_zone.as_str());
-    work.context.networks.rebind(work.instance_id(), host, zone, work.meta.clone()).await?;
+    let project = &server.request.project;
+    work.context.networks.rebind(work.instance_id(), project, host, zone, work.meta.clone()).await?;
     Ok(Output::Nothing)
 }
 

@@ -11,6 +11,7 @@ use chronova_actors::instance::creation::CreateReject;
 use chronova_actors::instance::unsupported::Hardware;
 use chronova_actors::keypair::KeypairReject;
 use chronova_actors::ledger::LedgerReject;
+use chronova_actors::operations::interfaces::{AttachInterfaceReject, InterfaceReject};
 use chronova_actors::ports::{PortError, VolumeInfo};
 use chronova_actors::quota::{Overdrawn, QuotaReject};
 use chronova_actors::server_group::ServerGroupReject;
@@ -352,6 +353,27 @@ pub(super) fn attachment(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),
         other => network(other),
+    }
+}
+
+/// Why a server has no further interface.
+pub(super) fn attach_interface(id: InstanceId, error: AttachInterfaceReject) -> Fault {
+    match error {
+        AttachInterfaceReject::Instance(reject) => instance_reject(id, reject),
+        AttachInterfaceReject::Network(error) => attachment(error),
+        AttachInterfaceReject::Failed(fault) => Fault::new(fault.code, fault.message).caused_by(fault.details),
+        AttachInterfaceReject::NotYet => {
+            Fault::new(500, format!("Failed to attach network adapter device to {id}")).caused_by(error)
+        }
+        AttachInterfaceReject::Unavailable(error) => Fault::of_log(&error),
+    }
+}
+
+/// Why the addresses of a server stay as they are.
+pub(super) fn interface(id: InstanceId, error: InterfaceReject) -> Fault {
+    match error {
+        InterfaceReject::Network(error) => address(error),
+        InterfaceReject::Instance(error) => instance(id, error),
     }
 }
 

@@ -141,13 +141,14 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use chronova_actors::ports::FloatingAddress;
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold as _;
     use chronova_events::ids::PortId;
     use chronova_events::instance::{Instance, InstanceEvent, samples};
 
     use super::*;
-    use crate::compute::views::server::{Floating, SERVER};
+    use crate::compute::views::server::SERVER;
     use crate::links::Links;
     use crate::microversion::v;
 
@@ -200,7 +201,7 @@ mod tests {
         check(&ServerView { host_status: "DOWN", ..view(&row, &own).ok_or("no view")? });
         let mut floats = view(&row, &own).ok_or("no view")?;
         let port = floats.row.server().and_then(|server| server.nics.first()).map_or(PortId::random(), |nic| nic.port);
-        floats.floating = vec![Floating { port, address: [203, 0, 113, 5].into() }];
+        floats.floating = vec![FloatingAddress { port, address: [203, 0, 113, 5].into() }];
         check(&floats);
         drop(floats);
         // As a read model changes it: nobody else holds the row, so it is changed where it is.

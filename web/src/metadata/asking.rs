@@ -13,6 +13,7 @@ use std::path::Path;
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::InstanceReject;
+use chronova_actors::ports::ServiceCaller;
 use chronova_events::ids::{InstanceId, NetworkId};
 use chronova_hypervisor::volumes::{bridge_name, is_bridge_name};
 use hmac::{Hmac, Mac as _};
@@ -24,13 +25,13 @@ use crate::fault::Fault;
 use crate::secret::Secret;
 
 /// 404 for who is unknown: that a server is another project's is nobody's business.
-pub(super) fn who(ctx: &Ctx) -> Result<Guest, Fault> {
+pub(super) async fn who(ctx: &Ctx) -> Result<Guest, Fault> {
     match &ctx.app.config.metadata.proxy_secret {
         Some(secret) if ctx.header("X-Metadata-Provider").is_some_and(|provider| !provider.is_empty()) => {
             by_provider(ctx, secret)
         }
         Some(secret) => by_proxy(ctx, secret),
-        None => by_address(ctx),
+        None => by_address(ctx).await,
     }
 }
 
@@ -92,18 +93,16 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
-fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
+async fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
     if ctx.header("X-Instance-ID").is_some() {
         tracing::warn!("X-Instance-ID counts only with [neutron] service_metadata_proxy");
     }
     let GuestOrigin { address, network } = asker(ctx).ok_or_else(Fault::no_route)?;
-    let ports: Vec<_> = ctx.queries()?.views.networks.read(|networks| {
-        networks.at_address(address).filter(|port| network.may_be(port.created.network)).cloned().collect()
-    });
+    let ports = ctx.queries()?.networks.ports_at(address, &ServiceCaller::system("metadata")).await;
     let mut guests = Vec::new();
-    for port in ports {
-        let guest = port.binding().device.parse().ok().map(|id| find(ctx, id)).transpose()?.flatten();
-        let own = |guest: &Guest| guest.server().is_ok_and(|server| server.request.project == port.created.project);
+    for port in ports.map_err(Fault::internal)?.into_iter().filter(|port| network.may_be(port.network)) {
+        let guest = port.server.map(|id| find(ctx, id)).transpose()?.flatten();
+        let own = |guest: &Guest| guest.server().is_ok_and(|server| server.request.project == port.project);
         guests.extend(guest.filter(own));
     }
     match (guests.pop(), guests.is_empty()) {

@@ -54,7 +54,7 @@ async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     if path.is_empty() {
         return shown(tree::root());
     }
-    let guest = asking::who(&ctx)?;
+    let guest = asking::who(&ctx).await?;
     match look_up(&ctx, &guest, &path).await? {
         Some(Found::Password) => password(ctx, &guest).await,
         Some(found) => shown(found),
@@ -76,7 +76,7 @@ fn normal(path: &str) -> Vec<&str> {
 
 async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<Found>, Fault> {
     let (queries, server) = (Arc::clone(ctx.queries()?), guest.server()?);
-    let floating_ip = sources::floating_ip(&queries.views, server);
+    let floating_ip = sources::floating_ip(queries.networks.as_ref(), server).await.map_err(Fault::internal)?;
     let devices = match path.last() {
         Some(&"meta_data.json") => queries.devices(guest.id(), server).await,
         _ => Vec::new(),

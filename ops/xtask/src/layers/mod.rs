@@ -15,6 +15,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod walls;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ use source::Source;
 use tree::{Finding, Text, has_extension, text};
 
 /// The rules about more than one file, with their reasons.
-const LISTED: [(&str, &str); 7] = [
+const LISTED: [(&str, &str); 8] = [
     (manifest::NAME, manifest::WHY),
     (oversize::NAME, oversize::WHY),
     (words::NAME, words::WHY),
@@ -34,6 +35,7 @@ const LISTED: [(&str, &str); 7] = [
     (homonyms::NAME, homonyms::WHY),
     (handlers::NAME, handlers::WHY),
     (prose::NAME, prose::WHY),
+    (walls::NAME, walls::WHY),
 ];
 
 /// Prints every rule with its reason.
@@ -74,10 +76,12 @@ pub(crate) fn lower(root: &Path) -> anyhow::Result<bool> {
     let sources = sources(&files);
     let (cycles, names) = (cycles::largest(&sources), homonyms::names(&sources));
     let (handlers, sentences) = (handlers::long(&sources), prose::hard(&files));
+    let walls = walls::breaches(&sources);
     let now = [
         (cycles::LIST, cycles::list(&cycles), cycles::check(&cycles, text(&files, cycles::LIST))),
         (homonyms::LIST, homonyms::list(&names), homonyms::check(&names, text(&files, homonyms::LIST))),
         (handlers::LIST, handlers::list(&handlers), handlers::check(&handlers, text(&files, handlers::LIST))),
+        (walls::LIST, walls::list(&walls), walls::check(&walls, text(&files, walls::LIST))),
         (prose::LIST, prose::list(&sentences), prose::check(&sentences, text(&files, prose::LIST))),
     ];
     for (path, list, findings) in now {
@@ -111,6 +115,7 @@ fn judge(files: &[Text]) -> Vec<Finding> {
     let sources = sources(files);
     findings.extend(cycles::check(&cycles::largest(&sources), text(files, cycles::LIST)));
     findings.extend(handlers::check(&handlers::long(&sources), text(files, handlers::LIST)));
+    findings.extend(walls::check(&walls::breaches(&sources), text(files, walls::LIST)));
     findings.extend(homonyms::check(&homonyms::names(&sources), text(files, homonyms::LIST)));
     findings.extend(prose::check(&prose::hard(files), text(files, prose::LIST)));
     findings

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
+use chronova_actors::services::embedded::network::service::rule_info;
 use chronova_events::ids::{SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::security_group::{Direction, Ethertype, RuleAdded, Traffic};
 use ipnet::IpNet;
@@ -40,7 +41,8 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let added = RuleAdded { rule, group: parent.id(), project: project.clone(), description: String::new(), traffic };
     let limit = network::quotas::limit(&ctx, &project, "security_group_rule")?;
     send(&ctx, &permit, &project, SecurityGroupCommand::AddRules { rules: vec![added], limit }).await?;
-    let shown = ctx.queries()?.views.security_groups.read(|view| view.rule(rule).map(|rule| render(view, rule)));
+    let shown =
+        ctx.queries()?.views.security_groups.read(|view| view.rule(rule).map(|rule| render(&rule_info(view, rule))));
     Ok(Reply::ok(json!({"security_group_rule": shown})))
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chronova_actors::services::embedded::network::security_group::{
     GroupPatch, SecurityGroupAggregate, SecurityGroupCommand, SecurityGroupReject,
 };
+use chronova_actors::services::embedded::network::service::group_info;
 use chronova_events::ids::{ProjectId, SecurityGroupId};
 use chronova_events::security_group::{Group, GroupCreated, GroupSettings, default_group};
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ fn page<'a>(ctx: &Ctx, groups: &'a [Arc<Group>]) -> impl Iterator<Item = &'a Arc
 }
 
 fn show_one(ctx: &Ctx, group: &Group) -> Result<Value, Fault> {
-    Ok(ctx.queries()?.views.security_groups.read(|view| render(view, group)))
+    Ok(ctx.queries()?.views.security_groups.read(|view| render(&group_info(view, group))))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {

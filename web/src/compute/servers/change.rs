@@ -37,7 +37,7 @@ pub(super) async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let asker = Asker { overrides_lock: true };
     send(&ctx, &found, InstanceCommand::Change { changes, asker }).await?;
     let sees = sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
-    Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees)?})))
+    Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees).await?})))
 }
 
 fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {

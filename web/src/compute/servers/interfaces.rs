@@ -4,10 +4,9 @@
 //!
 //! Source of the words: nova `api/openstack/compute/attach_interfaces.py`, `multinic.py`.
 
-use std::time::Duration;
-
 use chronova_actors::instance::actions::{self, Action};
 use chronova_actors::instance::{InstanceCommand, InstanceReject};
+use chronova_actors::operations::interfaces::{AddressChange, AttachInterfaceRequest};
 use chronova_events::ids::{NetworkId, PortId, ProcessId};
 use chronova_events::instance::{Alive, RequestedNic};
 use serde_json::Value;
@@ -18,7 +17,7 @@ use super::parts;
 use crate::compute::bodies::server_parts as bodies;
 use crate::compute::reject;
 use crate::ctx::Ctx;
-use crate::dispatch::{self, Ended};
+use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
@@ -42,26 +41,12 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .body(bodies::multinic_remove_fixed_ip_body),
 ];
 
-/// How long an attachment is waited for: Nova's `long_rpc_timeout` would be 1800 s, a client's patience is less.
-const PATIENCE: Duration = Duration::from_mins(3);
-
 async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let wanted = wanted(&ctx)?;
-    let (server, asker) = (found.server()?, asker(&ctx, &found));
-    actions::admit(server, Action::AttachInterface, asker)
-        .map_err(|reject| reject::instance_reject(found.id, reject))?;
-    let dispatch = ctx.dispatch()?;
-    dispatch.queries().networks.check_attach(&server.request.project, &wanted).await.map_err(reject::attachment)?;
-    let process = ProcessId::random();
-    let port = wanted.port.unwrap_or_else(|| dispatch.queries().networks.attached_port(process));
-    send(&ctx, &found, InstanceCommand::AttachNic { process, wanted, asker }).await?;
-    match dispatch::ended(dispatch, process, PATIENCE).await.map_err(|error| Fault::of_log(&error))? {
-        Ended::Succeeded => parts::show_interface(&ctx, &find(&ctx, "server_id")?, &port.to_string()),
-        Ended::Failed(fault) => Err(Fault::new(fault.code, fault.message).caused_by(fault.details)),
-        Ended::NotYet => Err(Fault::new(500, format!("Failed to attach network adapter device to {}", found.id))
-            .caused_by("it goes on, and nobody waits for it any more")),
-    }
+    let request = AttachInterfaceRequest { server: found.id, nic: wanted(&ctx)?, asker: asker(&ctx, &found) };
+    let attached = dispatch::attach_interface(ctx.dispatch()?, &found.permit, request).await;
+    let nic = attached.map_err(|error| reject::attach_interface(found.id, error))?;
+    parts::show_interface(&ctx, &find(&ctx, "server_id")?, &nic.port.to_string()).await
 }
 
 /// Nothing said at all is the one network that there is.
@@ -124,10 +109,7 @@ async fn add_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
         other => other.to_string(),
     };
     let network = id.parse().map_err(|_| no_network_of(&found))?;
-    let queries = ctx.queries()?;
-    let meta = dispatch::meta(&found.permit);
-    queries.networks.add_address(found.id, network, meta).await.map_err(reject::address)?;
-    refreshed(&ctx, &found).await
+    change_address(&ctx, &found, AddressChange::Add(network)).await
 }
 
 fn no_network_of(found: &Found) -> Fault {
@@ -145,17 +127,12 @@ async fn remove_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
     if !found.server()?.nics.iter().any(has) {
         return Err(none());
     }
-    let queries = ctx.queries()?;
-    let meta = dispatch::meta(&found.permit);
-    queries.networks.remove_address(found.id, address, meta).await.map_err(reject::address)?;
-    refreshed(&ctx, &found).await
+    change_address(&ctx, &found, AddressChange::Remove(address)).await
 }
 
-/// The server shows its addresses as the network service has them now.
-async fn refreshed(ctx: &Ctx, found: &Found) -> Result<Reply, Fault> {
-    let networks = &ctx.queries()?.networks;
-    if let Ok(nics) = networks.refresh(found.id, &found.server()?.nics).await {
-        send(ctx, found, InstanceCommand::RefreshNics { nics }).await?;
-    }
+async fn change_address(ctx: &Ctx, found: &Found, change: AddressChange) -> Result<Reply, Fault> {
+    dispatch::change_address(ctx.dispatch()?, &found.permit, found.id, change)
+        .await
+        .map_err(|error| reject::interface(found.id, error))?;
     Ok(Reply::empty(202))
 }

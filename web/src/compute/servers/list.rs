@@ -22,14 +22,14 @@ use crate::fields::{self, FieldTable};
 use crate::reply::Reply;
 
 pub(super) async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    list(&ctx, "os_compute_api:servers:index:get_all_tenants", "servers", &BRIEF)
+    list(&ctx, "os_compute_api:servers:index:get_all_tenants", "servers", &BRIEF).await
 }
 
 pub(super) async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
-    list(&ctx, "os_compute_api:servers:detail:get_all_tenants", "servers/detail", &SERVER)
+    list(&ctx, "os_compute_api:servers:detail:get_all_tenants", "servers/detail", &SERVER).await
 }
 
-fn list(
+async fn list(
     ctx: &Ctx,
     list_all: &'static str,
     collection: &str,
@@ -37,17 +37,17 @@ fn list(
 ) -> Result<Reply, Fault> {
     let wanted = Wanted::read(ctx, list_all)?;
     let page = rows(ctx, &wanted)?;
-    Ok(Reply::json_text(200, text(ctx, &page, collection, table)?))
+    Ok(Reply::json_text(200, text(ctx, &page, collection, table).await?))
 }
 
 /// The answer as text. Nothing is looked up twice for servers on the same host.
-fn text(
+async fn text(
     ctx: &Ctx,
     page: &Page<Arc<ServerRow>>,
     collection: &str,
     table: &'static FieldTable<ServerView>,
 ) -> Result<Vec<u8>, Fault> {
-    let mut viewer = super::viewer::Viewer::new(ctx, false, collection == "servers")?;
+    let mut viewer = super::viewer::Viewer::new(ctx, &page.items, false, collection == "servers").await?;
     let mut out = Vec::with_capacity(64 + page.items.len() * ROW);
     out.extend_from_slice(b"{\"servers\":[");
     let mut shown = 0;

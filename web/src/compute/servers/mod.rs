@@ -72,5 +72,5 @@ pub(in crate::compute) fn host_of(ctx: &Ctx, found: &Found) -> Result<HostReadin
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees(&ctx, true, false)?)?})))
+    Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees(&ctx, true, false)?).await?})))
 }

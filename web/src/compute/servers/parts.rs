@@ -1,15 +1,16 @@
 //! What belongs to a server and is read through it: addresses, interfaces, security groups.
 
-use chronova_events::ids::SecurityGroupId;
+use chronova_actors::ports::{PortInfo, SecurityGroupInfo};
+use chronova_events::ids::PortId;
 use chronova_events::instance::NicInfo;
-use chronova_projections::networks::Networks;
 use serde_json::{Map, Value, json};
 
 use super::found::{Found, find};
+use super::security_groups;
 use crate::compute::bodies::no_query;
-use crate::compute::versions;
 use crate::compute::views::security_group;
-use crate::compute::views::server::{addresses, floating};
+use crate::compute::views::server::addresses;
+use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -38,21 +39,25 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .query(no_query),
 ];
 
-fn all_addresses(ctx: &Ctx, found: &Found) -> Result<Value, Fault> {
+async fn all_addresses(ctx: &Ctx, found: &Found) -> Result<Value, Fault> {
     let nics = &found.server()?.nics;
-    let floating = ctx.views()?.networks.read(|networks| floating(networks, nics));
+    let ports: Vec<PortId> = nics.iter().map(|nic| nic.port).collect();
+    let floating = match ctx.networks()? {
+        Some(networks) => networks.floating_addresses(&ports, &ctx.service_caller()).await.map_err(reject::network)?,
+        None => Vec::new(),
+    };
     Ok(addresses(nics, &floating, false))
 }
 
 async fn ips(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    Ok(Reply::ok(json!({"addresses": all_addresses(&ctx, &found)?})))
+    Ok(Reply::ok(json!({"addresses": all_addresses(&ctx, &found).await?})))
 }
 
 async fn ips_of_network(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let label = ctx.param("id");
-    let mut all = all_addresses(&ctx, &found)?;
+    let mut all = all_addresses(&ctx, &found).await?;
     match all.get_mut(label).map(Value::take) {
         Some(list) => Ok(Reply::ok(json!({label: list}))),
         None => Err(Fault::not_found("Instance is not a member of specified network")),
@@ -60,11 +65,10 @@ async fn ips_of_network(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// An interface as `os-interface` shows it. The port's subnets come from the network service.
-fn attachment(ctx: &Ctx, networks: &Networks, nic: &NicInfo) -> Value {
-    let port = networks.port(nic.port);
+fn attachment(ctx: &Ctx, nic: &NicInfo, port: Option<&PortInfo>) -> Value {
     let ips: Vec<Value> = match port {
         Some(port) => port
-            .addresses()
+            .addresses
             .iter()
             .map(|at| json!({"subnet_id": at.subnet, "ip_address": at.address.to_string()}))
             .collect(),
@@ -82,44 +86,44 @@ fn attachment(ctx: &Ctx, networks: &Networks, nic: &NicInfo) -> Value {
     Value::Object(shown)
 }
 
+async fn attachments(ctx: &Ctx, nics: &[&NicInfo]) -> Result<Vec<Value>, Fault> {
+    let ids: Vec<PortId> = nics.iter().map(|nic| nic.port).collect();
+    let ports = ctx.queries()?.networks.find_ports(&ids, &ctx.service_caller()).await.map_err(reject::network)?;
+    let of = |nic: &NicInfo| ports.iter().find(|port| port.port == nic.port);
+    Ok(nics.iter().map(|nic| attachment(ctx, nic, of(nic))).collect())
+}
+
 async fn interfaces(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let nics = &found.server()?.nics;
-    let list: Vec<Value> =
-        ctx.queries()?.views.networks.read(|networks| nics.iter().map(|nic| attachment(&ctx, networks, nic)).collect());
-    Ok(Reply::ok(json!({"interfaceAttachments": list})))
+    let nics: Vec<&NicInfo> = found.server()?.nics.iter().collect();
+    Ok(Reply::ok(json!({"interfaceAttachments": attachments(&ctx, &nics).await?})))
 }
 
 async fn interface(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    show_interface(&ctx, &found, ctx.param("id"))
+    show_interface(&ctx, &found, ctx.param("id")).await
 }
 
-pub(super) fn show_interface(ctx: &Ctx, found: &Found, port: &str) -> Result<Reply, Fault> {
+pub(super) async fn show_interface(ctx: &Ctx, found: &Found, port: &str) -> Result<Reply, Fault> {
     let nic = found.server()?.nics.iter().find(|nic| nic.port.to_string() == port);
     let nic =
         nic.ok_or_else(|| Fault::not_found(format!("Instance {} does not have a port with id {port}", found.id)))?;
-    let shown = ctx.queries()?.views.networks.read(|networks| attachment(ctx, networks, nic));
+    let shown = attachments(ctx, &[nic]).await?.pop();
     Ok(Reply::ok(json!({"interfaceAttachment": shown})))
 }
 
 /// The groups of the server's ports, in the form that the network service of old had.
 async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let server = found.server()?;
+    let (server, caller, networks) = (found.server()?, ctx.service_caller(), &ctx.queries()?.networks);
     let project = &server.request.project;
-    let names = super::security_groups::names(ctx.views()?, found.id, server);
-    let list: Vec<Value> = ctx.queries()?.views.security_groups.read(|view| {
-        let named = |name: &str| {
-            let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == name);
-            name.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id)).or_else(own)
-        };
-        let shown = |name: &str| match named(name) {
-            Some(group) => security_group::group(view, group),
-            // An external network service told no more than the name.
-            None => json!({"id": name, "name": name, "tenant_id": project, "description": "", "rules": []}),
-        };
-        names.iter().map(|name| shown(name)).collect()
-    });
+    let names = security_groups::names(&ctx, Some(networks.as_ref()), &[(found.id, server)]).await?.concat();
+    let groups = networks.find_security_groups(project, &names, &caller).await.map_err(reject::network)?;
+    let shown = |(name, group): (&String, &Option<SecurityGroupInfo>)| match group {
+        Some(group) => security_group::group(group),
+        // The network service told no more than the name.
+        None => json!({"id": name, "name": name, "tenant_id": project, "description": "", "rules": []}),
+    };
+    let list: Vec<Value> = names.iter().zip(&groups).map(shown).collect();
     Ok(Reply::ok(json!({"security_groups": list})))
 }

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chronova_actors::operations::Queries;
-use chronova_events::ids::{HostId, InstanceId};
-use chronova_projections::networks::Networks;
+use chronova_actors::ports::FloatingAddress;
+use chronova_events::ids::{HostId, InstanceId, PortId};
+use chronova_events::instance::{Alive, NicInfo};
 use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
 use serde_json::Value;
 
 use super::security_groups;
-use crate::compute::views::server::{SERVER, Sees, ServerView, floating, host_status};
+use crate::compute::views::server::{SERVER, Sees, ServerView, host_status};
 use crate::compute::{reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -34,6 +35,43 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<Sees>, Fa
     }))
 }
 
+/// Groups and floating addresses of the servers of an answer, as the network service has them.
+#[derive(Default)]
+struct Connected {
+    groups: HashMap<InstanceId, Vec<String>>,
+    floating: HashMap<PortId, Vec<FloatingAddress>>,
+}
+
+impl Connected {
+    /// Asks once for all servers of the answer.
+    async fn of(ctx: &Ctx, rows: &[Arc<ServerRow>], brief: bool) -> Result<Self, Fault> {
+        let networks = ctx.networks()?;
+        let servers: Vec<_> = rows.iter().filter_map(|row| Some((row.id, row.server()?))).collect();
+        let groups = match brief {
+            true => HashMap::new(),
+            false => {
+                let names = security_groups::names(ctx, networks.as_deref(), &servers).await?;
+                servers.iter().map(|(id, _)| *id).zip(names).collect()
+            }
+        };
+        let ports: Vec<PortId> = servers.iter().flat_map(|(_, server)| &server.nics).map(|nic| nic.port).collect();
+        let floating = match networks {
+            Some(networks) => networks.floating_addresses(&ports, &ctx.service_caller()).await,
+            None => Ok(Vec::new()),
+        };
+        let mut by_port: HashMap<PortId, Vec<FloatingAddress>> = HashMap::new();
+        for address in floating.map_err(reject::network)? {
+            by_port.entry(address.port).or_default().push(address);
+        }
+        Ok(Self { groups, floating: by_port })
+    }
+
+    fn floating_of(&self, server: &Alive) -> Vec<FloatingAddress> {
+        let of = |nic: &NicInfo| self.floating.get(&nic.port).into_iter().flatten().cloned();
+        server.nics.iter().flat_map(of).collect()
+    }
+}
+
 /// Makes views of rows with what they need of other read models.
 pub(super) struct Viewer<'a> {
     queries: &'a Queries,
@@ -41,18 +79,18 @@ pub(super) struct Viewer<'a> {
     sees: Arc<Sees>,
     /// What was found of hosts already: whether each answers, and its zone.
     hosts: HashMap<HostId, (&'static str, Arc<str>)>,
-    /// Whether any server has a floating address: they are few where they are at all.
-    floats: bool,
+    connected: Connected,
 }
 
 impl<'a> Viewer<'a> {
-    pub(super) fn new(ctx: &'a Ctx, groups: bool, brief: bool) -> Result<Self, Fault> {
-        Ok(Self::of(ctx.queries()?, ctx.views()?, sees(ctx, groups, brief)?))
+    /// For `rows`, which are all that is to be viewed.
+    pub(super) async fn new(ctx: &'a Ctx, rows: &[Arc<ServerRow>], groups: bool, brief: bool) -> Result<Self, Fault> {
+        Self::of(ctx, rows, sees(ctx, groups, brief)?).await
     }
 
-    fn of(queries: &'a Queries, views: &'a Views, sees: Arc<Sees>) -> Self {
-        let floats = views.networks.read(Networks::any_floats);
-        Self { queries, views, sees, hosts: HashMap::new(), floats }
+    async fn of(ctx: &'a Ctx, rows: &[Arc<ServerRow>], sees: Arc<Sees>) -> Result<Self, Fault> {
+        let connected = Connected::of(ctx, rows, sees.brief).await?;
+        Ok(Self { queries: ctx.queries()?, views: ctx.views()?, sees, hosts: HashMap::new(), connected })
     }
 
     /// `None` for a row whose server was never asked for.
@@ -66,12 +104,8 @@ impl<'a> Viewer<'a> {
             });
             (view.host_status, view.zone) = (status, Some(Arc::clone(zone)));
         }
-        if let Some(server) = row.server().filter(|_| !self.sees.brief) {
-            view.security_groups = security_groups::names(self.views, row.id, server);
-        }
-        if let Some(server) = row.server().filter(|_| self.floats) {
-            view.floating = self.views.networks.read(|networks| floating(networks, &server.nics));
-        }
+        view.security_groups = self.connected.groups.remove(&row.id).unwrap_or_default();
+        view.floating = row.server().map(|server| self.connected.floating_of(server)).unwrap_or_default();
         if self.sees.groups {
             view.group =
                 self.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
@@ -80,16 +114,11 @@ impl<'a> Viewer<'a> {
     }
 }
 
-/// A row with what the view needs of other read models.
-pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<Option<ServerView>, Fault> {
-    let (queries, views) = (ctx.queries()?, ctx.views()?);
-    Ok(Viewer::of(queries, views, Arc::clone(sees)).view(row))
-}
-
 /// The server as the read model shows it now, in full.
-pub(super) fn render(ctx: &Ctx, id: InstanceId, sees: &Arc<Sees>) -> Result<Value, Fault> {
+pub(super) async fn render(ctx: &Ctx, id: InstanceId, sees: &Arc<Sees>) -> Result<Value, Fault> {
     let row = ctx.views()?.servers.read(|servers| servers.get(id).cloned());
     let row = row.ok_or_else(|| reject::no_instance(id))?;
-    let view = view(ctx, &row, sees)?.ok_or_else(|| reject::no_instance(id))?;
+    let mut viewer = Viewer::of(ctx, std::slice::from_ref(&row), Arc::clone(sees)).await?;
+    let view = viewer.view(&row).ok_or_else(|| reject::no_instance(id))?;
     Ok(SERVER.render(&view, ctx.version))
 }

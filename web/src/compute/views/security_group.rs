@@ -1,22 +1,22 @@
 //! Security groups and their rules in the form of the days when Nova had its own: only what a group lets in.
 
-use chronova_events::security_group::{Direction, Ethertype, Group, Rule};
-use chronova_projections::security_groups::SecurityGroupsView;
+use chronova_actors::ports::{SecurityGroupInfo, SecurityRuleInfo};
+use chronova_events::security_group::{Direction, Ethertype};
 use serde_json::{Value, json};
 
-pub fn group(view: &SecurityGroupsView, group: &Group) -> Value {
-    let ingress = group.rules.values().filter(|rule| rule.added.traffic.direction == Direction::Ingress);
+pub fn group(group: &SecurityGroupInfo) -> Value {
+    let ingress = group.rules.iter().filter(|rule| rule.traffic.direction == Direction::Ingress);
     json!({
-        "description": group.settings().description,
-        "id": group.id(),
-        "name": group.settings().name,
-        "rules": ingress.map(|one| rule(view, one)).collect::<Vec<_>>(),
-        "tenant_id": group.project(),
+        "description": group.description,
+        "id": group.id,
+        "name": group.name,
+        "rules": ingress.map(rule).collect::<Vec<_>>(),
+        "tenant_id": group.project,
     })
 }
 
-pub fn rule(view: &SecurityGroupsView, rule: &Rule) -> Value {
-    let traffic = &rule.added.traffic;
+pub fn rule(rule: &SecurityRuleInfo) -> Value {
+    let traffic = &rule.traffic;
     let icmp = traffic.protocol.as_deref().is_some_and(|protocol| protocol.contains("icmp"));
     let (first, last) = match (&traffic.protocol, icmp) {
         (None, _) => (None, None),
@@ -29,14 +29,13 @@ pub fn rule(view: &SecurityGroupsView, rule: &Rule) -> Value {
         (None, None) if traffic.ethertype == Ethertype::Ipv6 => json!({"cidr": "::/0"}),
         (None, None) => json!({"cidr": "0.0.0.0/0"}),
     };
-    let source = traffic.remote_group.and_then(|id| view.get(id));
     json!({
-        "id": rule.added.rule,
-        "parent_group_id": rule.added.group,
+        "id": rule.id,
+        "parent_group_id": rule.group,
         "ip_protocol": traffic.protocol,
         "from_port": traffic.port_min.map(i32::from).or(first),
         "to_port": traffic.port_max.map(i32::from).or(last),
-        "group": source.map_or_else(|| json!({}), |group| json!({"name": group.settings().name, "tenant_id": group.project()})),
+        "group": rule.remote.as_ref().map_or_else(|| json!({}), |(project, name)| json!({"name": name, "tenant_id": project})),
         "ip_range": range,
     })
 }

@@ -4,20 +4,19 @@
 //! request ([`Sees`]), not per field.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
-use chronova_events::ids::{PortId, ServerGroupId};
+use chronova_events::ids::ServerGroupId;
 use chronova_events::instance::status::{self, Status};
 use chronova_events::instance::{Alive, Disk, DiskConfig, NicInfo, Pairs};
-use chronova_projections::networks::Networks;
 use chronova_projections::servers::ServerRow;
 use serde_json::{Map, Value, json};
 
 use chronova_actors::guest_name::NameTemplate;
 use chronova_actors::instance::disks::root_name;
+use chronova_actors::ports::FloatingAddress;
 
 use super::host_id;
 use crate::fields::{FieldTable, field};
@@ -60,14 +59,7 @@ pub struct ServerView {
     /// Of all its ports, each once, by name.
     pub security_groups: Vec<String>,
     /// The floating addresses of its ports.
-    pub floating: Vec<Floating>,
-}
-
-/// A floating address that stands for an address of a port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Floating {
-    pub port: PortId,
-    pub address: IpAddr,
+    pub floating: Vec<FloatingAddress>,
 }
 
 /// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
@@ -77,7 +69,7 @@ pub struct Beside {
     zone: Option<Arc<str>>,
     group: Option<ServerGroupId>,
     security_groups: Vec<String>,
-    floating: Vec<Floating>,
+    floating: Vec<FloatingAddress>,
 }
 
 impl Beside {
@@ -152,19 +144,9 @@ fn host_name(server: &Alive) -> Value {
     server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
 }
 
-/// The floating addresses of these interfaces, as they are now: a floating address is given and taken without the server
-/// hearing of it.
-pub fn floating(networks: &Networks, nics: &[NicInfo]) -> Vec<Floating> {
-    let at = |nic: &NicInfo| {
-        let (port, all) = (nic.port, networks.floating_ips_at(nic.port));
-        all.map(move |(floating, _)| Floating { port, address: floating.address() })
-    };
-    nics.iter().flat_map(at).collect()
-}
-
 /// Addresses by network, the floating ones of a network after all its fixed ones; `extended` adds the interface's MAC and
 /// which of the two an address is.
-pub fn addresses(nics: &[NicInfo], floating: &[Floating], extended: bool) -> Value {
+pub fn addresses(nics: &[NicInfo], floating: &[FloatingAddress], extended: bool) -> Value {
     let mut networks: Map<String, Value> = Map::new();
     for nic in nics {
         let list = networks.entry(nic.network_label.clone()).or_insert_with(|| json!([]));

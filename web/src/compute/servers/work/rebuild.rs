@@ -43,7 +43,7 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     let (process, rebuild) =
         (request.process, WorkCommand::Rebuild { request: Box::new(request), files, asker: asker(&ctx, &found) });
     ask_with(&ctx, &found, process, password.as_ref(), rebuild).await?;
-    answer(&ctx, &found, password)
+    answer(&ctx, &found, password).await
 }
 
 /// The caller's key pair: users own keys, and who rebuilds need not be who made the server.
@@ -142,9 +142,9 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
 }
 
 /// The server, its new password, and from 2.57 on its user data.
-fn answer(ctx: &Ctx, found: &Found, password: Option<String>) -> Result<Reply, Fault> {
+async fn answer(ctx: &Ctx, found: &Found, password: Option<String>) -> Result<Reply, Fault> {
     let brief = versions::update_answers_briefly(ctx.version);
-    let mut server = render(ctx, found.id, &sees(ctx, true, brief)?)?;
+    let mut server = render(ctx, found.id, &sees(ctx, true, brief)?).await?;
     let now = find(ctx, "id")?;
     let request = &now.server()?.request;
     if let Some(fields) = server.as_object_mut() {

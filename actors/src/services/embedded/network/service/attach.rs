@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::Port;
 use chronova_projections::networks::Networks;
@@ -14,8 +14,13 @@ use chronova_projections::views::Views;
 use super::allocate::{Planned, command, info};
 use super::{EmbeddedNetworks, check as words, port_error};
 use crate::aggregate::CommandError;
-use crate::ports::{Networks as _, NicWanted, NicsWanted, PortError};
+use crate::ports::{NicWanted, NicsWanted, PortError};
 use crate::services::embedded::network::{AddressWanted, NetworkCommand, PortPatch};
+
+/// The port that is made for `process`: asked for twice, it is the same one.
+pub(super) fn port_of(process: ProcessId) -> PortId {
+    PortId::derive(process.0, "port")
+}
 
 /// The network of the interface: what Nova's `attach_interface` says of a wish, in its words.
 pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> Result<NetworkId, PortError> {
@@ -110,7 +115,7 @@ pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -
 
 impl EmbeddedNetworks {
     pub(super) async fn attach_one(&self, wanted: NicWanted, meta: &Arc<Meta>) -> Result<NicInfo, PortError> {
-        let own = wanted.nic.port.unwrap_or_else(|| self.attached_port(wanted.process));
+        let own = wanted.nic.port.unwrap_or_else(|| port_of(wanted.process));
         let device = wanted.instance.to_string();
         // What an earlier attempt did is gone on with.
         let known = self.views.networks.read(|view| {
@@ -159,10 +164,11 @@ impl EmbeddedNetworks {
     pub(super) async fn add_one(
         &self,
         instance: InstanceId,
+        project: &ProjectId,
         network: NetworkId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let port = self.ports_of(instance).into_iter().find(|port| port.created.network == network);
+        let port = self.ports_of(project, instance).into_iter().find(|port| port.created.network == network);
         let found = self.views.networks.read(|view| {
             let port = port?;
             let subnets = view.whole(network)?.subnets.keys().copied().collect::<Vec<_>>();
@@ -185,11 +191,12 @@ impl EmbeddedNetworks {
     pub(super) async fn remove_one(
         &self,
         instance: InstanceId,
+        project: &ProjectId,
         address: IpAddr,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let holds = |port: &Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == address);
-        let port = self.ports_of(instance).into_iter().find(holds).ok_or_else(|| {
+        let port = self.ports_of(project, instance).into_iter().find(holds).ok_or_else(|| {
             PortError::NotFound(format!(
                 "Fixed IP not found for instance {instance}: {address} is none of its addresses."
             ))

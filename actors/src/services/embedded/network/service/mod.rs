@@ -1,7 +1,8 @@
 //! The embedded network service as the processes see it.
 //!
 //! [`check`] speaks Nova's words before a server is accepted; [`allocate`] and release are commands to the networks'
-//! aggregates; [`attach`] is about the ports of a server that runs already; [`realise`] renders what a host needs. Invariants:
+//! aggregates; [`attach`] is about the ports of a server that runs already, [`groups`] about their security groups; [`reads`]
+//! answers questions; [`realise`] renders what a host needs. Invariants:
 //!  - allocate is idempotent: ports made for a server have ids that follow from the server's id and the place of the
 //!    interface, so a repeated call finds what an earlier one made;
 //!  - release misses nothing: it goes to every network that the views know to hold a port of the server and to every
@@ -11,6 +12,8 @@
 mod allocate;
 mod attach;
 mod check;
+mod groups;
+mod reads;
 mod realise;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,16 +23,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::{Port, PortBinding};
 use chronova_events::network_quota::Counted;
+use chronova_projections::networks::Networks as NetworksView;
 use chronova_projections::views::Views;
+
+pub use reads::{group_info, rule_info};
 
 use super::{NetworkAggregate, NetworkCommand, NetworkReject};
 use crate::aggregate::CommandError;
 use crate::gateway::Gateway;
-use crate::ports::{Networks, NicWanted, NicsWanted, PortError, Realisation};
+use crate::ports::{
+    FloatingAddress, Networks, NicWanted, NicsWanted, PortError, PortInfo, Realisation, SecurityGroupInfo,
+    ServiceCaller,
+};
 use crate::services::embedded::network::quota::{NetworkQuotaAggregate, NetworkQuotaCommand, NetworkQuotaReject, room};
 
 /// How long a call waits for the read models to show what it did; they lag by microseconds.
@@ -62,14 +71,8 @@ impl EmbeddedNetworks {
         networks
     }
 
-    /// The ports of a server that is there.
-    fn ports_of(&self, instance: InstanceId) -> Vec<Arc<Port>> {
-        let project = self.views.servers.read(|servers| {
-            let server = servers.get(instance)?.instance.alive()?;
-            Some(server.request.project.clone())
-        });
-        let Some(project) = project else { return Vec::new() };
-        self.views.networks.read(|view| view.of_server(&project, instance).cloned().collect())
+    fn ports_of(&self, project: &ProjectId, instance: InstanceId) -> Vec<Arc<Port>> {
+        self.views.networks.read(|view| view.of_server(project, instance).cloned().collect())
     }
 
     async fn send(
@@ -154,6 +157,10 @@ impl Networks for EmbeddedNetworks {
         self.attach_one(wanted, &meta).await
     }
 
+    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.detach(instance, attach::port_of(process), meta).await
+    }
+
     async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
         let mut networks = self.touched(|touched| touched.get(&instance).cloned().unwrap_or_default());
         networks.extend(self.views.networks.read(|view| view.port(port).map(|port| port.created.network)));
@@ -165,12 +172,86 @@ impl Networks for EmbeddedNetworks {
         self.see(seen).await
     }
 
-    async fn add_address(&self, instance: InstanceId, network: NetworkId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.add_one(instance, network, &meta).await
+    async fn add_address(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        network: NetworkId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.add_one(instance, project, network, &meta).await
     }
 
-    async fn remove_address(&self, instance: InstanceId, address: IpAddr, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.remove_one(instance, address, &meta).await
+    async fn remove_address(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        address: IpAddr,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.remove_one(instance, project, address, &meta).await
+    }
+
+    async fn add_security_group(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        group: &str,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.add_group(instance, project, group, &caller.meta).await
+    }
+
+    async fn remove_security_group(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        group: &str,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.remove_group(instance, project, group, &caller.meta).await
+    }
+
+    async fn group_names(
+        &self,
+        servers: &[(InstanceId, ProjectId)],
+        _: &ServiceCaller,
+    ) -> Result<Vec<Option<Vec<String>>>, PortError> {
+        Ok(servers.iter().map(|(server, project)| reads::group_names(&self.views, project, *server)).collect())
+    }
+
+    async fn find_security_groups(
+        &self,
+        project: &ProjectId,
+        named: &[String],
+        _: &ServiceCaller,
+    ) -> Result<Vec<Option<SecurityGroupInfo>>, PortError> {
+        Ok(self.views.security_groups.read(|view| {
+            let find = |name: &String| reads::find_group(view, project, name);
+            named.iter().map(|name| find(name).map(|group| reads::group_info(view, group))).collect()
+        }))
+    }
+
+    async fn floating_addresses(&self, ports: &[PortId], _: &ServiceCaller) -> Result<Vec<FloatingAddress>, PortError> {
+        Ok(self.views.networks.read(|view| reads::floating_addresses(view, ports)))
+    }
+
+    async fn find_ports(&self, ports: &[PortId], _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        let found = |view: &NetworksView| {
+            let known = ports.iter().filter_map(|port| view.port(*port));
+            known.map(|port| reads::port_info(port)).collect()
+        };
+        Ok(self.views.networks.read(found))
+    }
+
+    async fn ports_at(&self, address: IpAddr, _: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        Ok(self.views.networks.read(|view| view.at_address(address).map(|port| reads::port_info(port)).collect()))
+    }
+
+    /// It keeps everything in the log, so the read models of a moment are the service of that moment. Nothing is changed
+    /// through it.
+    fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn Networks>> {
+        Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past)))
     }
 
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
@@ -190,12 +271,13 @@ impl Networks for EmbeddedNetworks {
     async fn rebind(
         &self,
         instance: InstanceId,
+        project: &ProjectId,
         host: Option<&str>,
         availability_zone: &str,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         let mut seen = Position::START;
-        for port in self.ports_of(instance) {
+        for port in self.ports_of(project, instance) {
             let (created, now) = (&port.created, port.binding().clone());
             let owner = match host {
                 Some(_) => format!("compute:{availability_zone}"),

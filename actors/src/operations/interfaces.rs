@@ -1,0 +1,133 @@
+//! Interfaces of servers that run already, and their addresses.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, NetworkId, ProcessId};
+use chronova_events::instance::{FaultInfo, NicInfo, RequestedNic};
+use chronova_events::process::Output;
+use chronova_events::store::StoreError;
+use thiserror::Error;
+
+use super::Operations;
+use super::waiting::ProcessEnd;
+use crate::aggregate::CommandError;
+use crate::instance::actions::{self, Action};
+use crate::instance::{Asker, InstanceAggregate, InstanceCommand, InstanceReject};
+use crate::ports::PortError;
+
+/// How long an attachment is waited for: Nova's `long_rpc_timeout` would be 1800 s, a client's patience is less.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// One more interface for a server.
+#[derive(Debug, Clone)]
+pub struct AttachInterfaceRequest {
+    pub server: InstanceId,
+    pub nic: RequestedNic,
+    pub asker: Asker,
+}
+
+/// Why a server has no further interface.
+#[derive(Debug, Error)]
+pub enum AttachInterfaceReject {
+    #[error("the server refuses")]
+    Instance(#[source] InstanceReject),
+    #[error("the network service refuses")]
+    Network(#[source] PortError),
+    #[error("the attachment failed: {}", .0.message)]
+    Failed(FaultInfo),
+    /// It goes on, and nobody waits for it any more.
+    #[error("the attachment takes too long to wait for")]
+    NotYet,
+    #[error("the log does not answer")]
+    Unavailable(#[source] StoreError),
+}
+
+/// Which address of a server comes or goes.
+#[derive(Debug, Clone, Copy)]
+pub enum AddressChange {
+    /// One more address on this network.
+    Add(NetworkId),
+    Remove(IpAddr),
+}
+
+/// Why the addresses of a server stay as they are, or are not shown.
+#[derive(Debug, Error)]
+pub enum InterfaceReject {
+    #[error("the network service refuses")]
+    Network(#[source] PortError),
+    #[error("the server cannot show its interfaces")]
+    Instance(#[source] CommandError<InstanceReject>),
+}
+
+impl From<CommandError<InstanceReject>> for AttachInterfaceReject {
+    fn from(error: CommandError<InstanceReject>) -> Self {
+        match error {
+            CommandError::Rejected(reject) => Self::Instance(reject),
+            CommandError::Unavailable(error) => Self::Unavailable(error),
+        }
+    }
+}
+
+impl Operations {
+    /// Gives a server one more interface; ends when the guest has it.
+    ///
+    /// # Errors
+    /// The server or the network service refuses, or the attachment fails or takes too long.
+    pub async fn attach_interface(
+        &self,
+        request: AttachInterfaceRequest,
+        meta: Arc<Meta>,
+    ) -> Result<NicInfo, AttachInterfaceReject> {
+        let AttachInterfaceRequest { server: id, nic: wanted, asker } = request;
+        let row = self.queries.views.servers.read(|servers| servers.get(id).cloned());
+        let server = row.as_ref().and_then(|row| row.instance.alive());
+        let server = server.ok_or(AttachInterfaceReject::Instance(InstanceReject::NotFound))?;
+        actions::admit(server, Action::AttachInterface, asker).map_err(AttachInterfaceReject::Instance)?;
+        let project = &server.request.project;
+        self.queries.networks.check_attach(project, &wanted).await.map_err(AttachInterfaceReject::Network)?;
+        let process = ProcessId::random();
+        let command = InstanceCommand::AttachNic { process, wanted, asker };
+        self.send_shown::<InstanceAggregate>(&id, command, meta).await?;
+        match self.process_end(process, PATIENCE).await.map_err(AttachInterfaceReject::Unavailable)? {
+            ProcessEnd::Succeeded(outputs) => attached(outputs).ok_or(AttachInterfaceReject::NotYet),
+            ProcessEnd::Failed(fault) => Err(AttachInterfaceReject::Failed(fault)),
+            ProcessEnd::NotYet => Err(AttachInterfaceReject::NotYet),
+        }
+    }
+
+    /// Gives a server one more address, or takes one from it; the server shows its addresses as they are then.
+    ///
+    /// # Errors
+    /// The network service refuses, or the log does not take the events.
+    pub async fn change_address(
+        &self,
+        server: InstanceId,
+        change: AddressChange,
+        meta: Arc<Meta>,
+    ) -> Result<(), InterfaceReject> {
+        let (networks, views) = (&self.queries.networks, &self.queries.views);
+        let row = views.servers.read(|servers| servers.get(server).cloned());
+        let known = row.as_ref().and_then(|row| row.instance.alive());
+        let known = known.ok_or(InterfaceReject::Instance(CommandError::Rejected(InstanceReject::NotFound)))?;
+        let (project, by) = (&known.request.project, Arc::clone(&meta));
+        let changed = match change {
+            AddressChange::Add(network) => networks.add_address(server, project, network, by).await,
+            AddressChange::Remove(address) => networks.remove_address(server, project, address, by).await,
+        };
+        changed.map_err(InterfaceReject::Network)?;
+        let Ok(nics) = networks.refresh(server, &known.nics).await else { return Ok(()) };
+        let sent = self.send_shown::<InstanceAggregate>(&server, InstanceCommand::RefreshNics { nics }, meta).await;
+        sent.map(drop).map_err(InterfaceReject::Instance)
+    }
+}
+
+/// The interface that the process found.
+fn attached(outputs: Vec<Output>) -> Option<NicInfo> {
+    outputs.into_iter().find_map(|output| match output {
+        Output::Nics(nics) => nics.into_iter().next(),
+        _ => None,
+    })
+}

@@ -1,0 +1,78 @@
+//! Answers to compute about ports, floating addresses and security groups.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{InstanceId, PortId, ProjectId, SecurityGroupId};
+use chronova_events::network::Port;
+use chronova_events::security_group::{Group, Rule};
+use chronova_projections::networks::Networks;
+use chronova_projections::security_groups::SecurityGroupsView;
+use chronova_projections::views::Views;
+
+use crate::ports::{FloatingAddress, PortInfo, SecurityGroupInfo, SecurityRuleInfo};
+
+pub(super) fn port_info(port: &Port) -> PortInfo {
+    PortInfo {
+        port: port.created.port,
+        network: port.created.network,
+        project: port.created.project.clone(),
+        server: port.binding().device.parse().ok(),
+        host: Some(port.binding().host.clone()).filter(|host| !host.is_empty()),
+        addresses: port.addresses().to_vec(),
+    }
+}
+
+/// As they are now: a port changes its groups without its server hearing of it.
+pub(super) fn group_names(views: &Views, project: &ProjectId, server: InstanceId) -> Option<Vec<String>> {
+    let bound: Vec<SecurityGroupId> = views.networks.read(|networks| {
+        let mut ports = networks.of_server(project, server).peekable();
+        ports.peek()?;
+        Some(ports.flat_map(|port| port.settings().security_groups.iter().copied()).collect())
+    })?;
+    let names = views.security_groups.read(|groups| {
+        let name = |id: SecurityGroupId| groups.get(id).map(|group| group.settings().name.clone());
+        bound.into_iter().filter_map(name).collect()
+    });
+    Some(names)
+}
+
+/// A floating address is given and taken without the server hearing of it.
+pub(super) fn floating_addresses(networks: &Networks, ports: &[PortId]) -> Vec<FloatingAddress> {
+    // They are few where there are any at all.
+    if !networks.any_floats() {
+        return Vec::new();
+    }
+    let at = |port: &PortId| {
+        let (port, all) = (*port, networks.floating_ips_at(*port));
+        all.map(move |(floating, _)| FloatingAddress { port, address: floating.address() })
+    };
+    ports.iter().flat_map(at).collect()
+}
+
+/// The group of this id, or else the first of the project that has this name.
+pub(super) fn find_group<'a>(view: &'a SecurityGroupsView, project: &ProjectId, named: &str) -> Option<&'a Arc<Group>> {
+    let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == named);
+    named.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id)).or_else(own)
+}
+
+/// A group as compute is told of it.
+pub fn group_info(view: &SecurityGroupsView, group: &Group) -> SecurityGroupInfo {
+    SecurityGroupInfo {
+        id: group.id(),
+        project: group.project().clone(),
+        name: group.settings().name.clone(),
+        description: group.settings().description.clone(),
+        rules: group.rules.values().map(|rule| rule_info(view, rule)).collect(),
+    }
+}
+
+/// A rule as compute is told of it.
+pub fn rule_info(view: &SecurityGroupsView, rule: &Rule) -> SecurityRuleInfo {
+    let remote = rule.added.traffic.remote_group.and_then(|id| view.get(id));
+    SecurityRuleInfo {
+        id: rule.added.rule,
+        group: rule.added.group,
+        traffic: rule.added.traffic.clone(),
+        remote: remote.map(|group| (group.project().clone(), group.settings().name.clone())),
+    }
+}

@@ -1,0 +1,163 @@
+//! A network service whose servers get their ports from [`OneNetwork`], and whose users ask the embedded service.
+//!
+//! Most worlds need no more of networks than one port for each server. Their users may still make networks, groups and
+//! floating addresses by the network API, and see them at their servers.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_actors::ports::{
+    FloatingAddress, Networks, NicWanted, NicsWanted, PortError, PortInfo, Realisation, SecurityGroupInfo,
+    ServiceCaller,
+};
+use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
+use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
+use chronova_projections::views::Views;
+
+use crate::services::OneNetwork;
+
+pub struct MixedNetworks {
+    /// Gives servers their ports; it outlives a crash.
+    pub ports: Arc<OneNetwork>,
+    /// Answers users.
+    pub service: Arc<EmbeddedNetworks>,
+}
+
+#[async_trait]
+impl Networks for MixedNetworks {
+    async fn check(
+        &self,
+        project: &ProjectId,
+        networks: &RequestedNetworks,
+        security_groups: &[String],
+    ) -> Result<(), PortError> {
+        self.ports.check(project, networks, security_groups).await
+    }
+
+    async fn check_auto(&self, project: &ProjectId) -> Result<(), PortError> {
+        self.ports.check_auto(project).await
+    }
+
+    async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+        self.ports.allocate(wanted, meta).await
+    }
+
+    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
+        self.ports.check_attach(project, nic).await
+    }
+
+    async fn attach(&self, wanted: NicWanted, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
+        self.ports.attach(wanted, meta).await
+    }
+
+    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.ports.undo_attach(instance, process, meta).await
+    }
+
+    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.ports.detach(instance, port, meta).await
+    }
+
+    async fn add_address(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        network: NetworkId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.add_address(instance, project, network, meta).await
+    }
+
+    async fn remove_address(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        address: IpAddr,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.remove_address(instance, project, address, meta).await
+    }
+
+    async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
+        self.ports.refresh(instance, nics).await
+    }
+
+    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.ports.release(instance, project, meta).await
+    }
+
+    async fn rebind(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: Option<&str>,
+        availability_zone: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.rebind(instance, project, host, availability_zone, meta).await
+    }
+
+    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+        self.ports.realise(nics).await
+    }
+
+    async fn add_security_group(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        group: &str,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.service.add_security_group(instance, project, group, caller).await
+    }
+
+    async fn remove_security_group(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        group: &str,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.service.remove_security_group(instance, project, group, caller).await
+    }
+
+    async fn group_names(
+        &self,
+        servers: &[(InstanceId, ProjectId)],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<Option<Vec<String>>>, PortError> {
+        self.service.group_names(servers, caller).await
+    }
+
+    async fn find_security_groups(
+        &self,
+        project: &ProjectId,
+        named: &[String],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<Option<SecurityGroupInfo>>, PortError> {
+        self.service.find_security_groups(project, named, caller).await
+    }
+
+    async fn floating_addresses(
+        &self,
+        ports: &[PortId],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<FloatingAddress>, PortError> {
+        self.service.floating_addresses(ports, caller).await
+    }
+
+    async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        self.service.find_ports(ports, caller).await
+    }
+
+    async fn ports_at(&self, address: IpAddr, caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        self.service.ports_at(address, caller).await
+    }
+
+    fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn Networks>> {
+        self.service.as_of(past)
+    }
+}

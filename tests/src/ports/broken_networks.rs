@@ -1,0 +1,230 @@
+//! A network service that breaks one promise: whether the suite sees it is what proves the suite.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_actors::ports::{
+    FloatingAddress, Networks, NicWanted, NicsWanted, PortError, PortInfo, Realisation, SecurityGroupInfo,
+    ServiceCaller,
+};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
+use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
+
+/// The promise that is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkFault {
+    /// Everything is allowed.
+    ChecksNothing,
+    /// A repeated call makes other ports.
+    AllocatesAgain,
+    /// A repeated attachment makes another port.
+    AttachesAgain,
+    /// Ports stay when the server goes.
+    ReleasesNothing,
+    /// The port of a lost answer stays.
+    UndoesNothing,
+    /// A port is taken from whatever server has it.
+    DetachesAnyPort,
+    /// Groups are accepted and do not apply.
+    AppliesNoGroup,
+    /// Names of groups are not looked for.
+    FindsNoGroup,
+    AddsNoAddress,
+    /// Ports are not found by their address.
+    KnowsNoAddress,
+    TellsNoFloatingAddress,
+    /// Lost ports are shown for ever.
+    RefreshesNothing,
+    RebindsNothing,
+}
+
+pub struct BrokenNetworks {
+    pub networks: Arc<dyn Networks>,
+    pub fault: NetworkFault,
+}
+
+impl BrokenNetworks {
+    fn has(&self, fault: NetworkFault) -> bool {
+        self.fault == fault
+    }
+}
+
+#[async_trait]
+impl Networks for BrokenNetworks {
+    async fn check(
+        &self,
+        project: &ProjectId,
+        networks: &RequestedNetworks,
+        security_groups: &[String],
+    ) -> Result<(), PortError> {
+        if self.has(NetworkFault::ChecksNothing) {
+            return Ok(());
+        }
+        self.networks.check(project, networks, security_groups).await
+    }
+
+    async fn check_auto(&self, project: &ProjectId) -> Result<(), PortError> {
+        self.networks.check_auto(project).await
+    }
+
+    async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+        if self.has(NetworkFault::AllocatesAgain) {
+            let wanted = NicsWanted { instance: InstanceId::random(), ..wanted };
+            return self.networks.allocate(wanted, meta).await;
+        }
+        self.networks.allocate(wanted, meta).await
+    }
+
+    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
+        if self.has(NetworkFault::ChecksNothing) {
+            return Ok(());
+        }
+        self.networks.check_attach(project, nic).await
+    }
+
+    async fn attach(&self, wanted: NicWanted, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
+        if self.has(NetworkFault::AttachesAgain) {
+            let wanted = NicWanted { process: ProcessId::random(), ..wanted };
+            return self.networks.attach(wanted, meta).await;
+        }
+        self.networks.attach(wanted, meta).await
+    }
+
+    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
+        if self.has(NetworkFault::UndoesNothing) {
+            return Ok(());
+        }
+        self.networks.undo_attach(instance, process, meta).await
+    }
+
+    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
+        if self.has(NetworkFault::DetachesAnyPort) {
+            let found = self.networks.find_ports(&[port], &ServiceCaller::system("fault")).await?;
+            let holder = found.first().and_then(|port| port.server).unwrap_or(instance);
+            return self.networks.detach(holder, port, meta).await;
+        }
+        self.networks.detach(instance, port, meta).await
+    }
+
+    async fn add_address(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        network: NetworkId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        if self.has(NetworkFault::AddsNoAddress) {
+            return Ok(());
+        }
+        self.networks.add_address(instance, project, network, meta).await
+    }
+
+    async fn remove_address(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        address: IpAddr,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.networks.remove_address(instance, project, address, meta).await
+    }
+
+    async fn add_security_group(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        group: &str,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        if self.has(NetworkFault::AppliesNoGroup) {
+            return Ok(());
+        }
+        self.networks.add_security_group(instance, project, group, caller).await
+    }
+
+    async fn remove_security_group(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        group: &str,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.networks.remove_security_group(instance, project, group, caller).await
+    }
+
+    async fn group_names(
+        &self,
+        servers: &[(InstanceId, ProjectId)],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<Option<Vec<String>>>, PortError> {
+        self.networks.group_names(servers, caller).await
+    }
+
+    async fn find_security_groups(
+        &self,
+        project: &ProjectId,
+        named: &[String],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<Option<SecurityGroupInfo>>, PortError> {
+        if self.has(NetworkFault::FindsNoGroup) {
+            return Ok(named.iter().map(|_| None).collect());
+        }
+        self.networks.find_security_groups(project, named, caller).await
+    }
+
+    async fn floating_addresses(
+        &self,
+        ports: &[PortId],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<FloatingAddress>, PortError> {
+        if self.has(NetworkFault::TellsNoFloatingAddress) {
+            return Ok(vec![]);
+        }
+        self.networks.floating_addresses(ports, caller).await
+    }
+
+    async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        self.networks.find_ports(ports, caller).await
+    }
+
+    async fn ports_at(&self, address: IpAddr, caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        if self.has(NetworkFault::KnowsNoAddress) {
+            return Ok(vec![]);
+        }
+        self.networks.ports_at(address, caller).await
+    }
+
+    async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
+        if self.has(NetworkFault::RefreshesNothing) {
+            return Ok(nics.to_vec());
+        }
+        self.networks.refresh(instance, nics).await
+    }
+
+    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
+        if self.has(NetworkFault::ReleasesNothing) {
+            return Ok(());
+        }
+        self.networks.release(instance, project, meta).await
+    }
+
+    async fn rebind(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: Option<&str>,
+        availability_zone: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        if self.has(NetworkFault::RebindsNothing) {
+            return Ok(());
+        }
+        self.networks.rebind(instance, project, host, availability_zone, meta).await
+    }
+
+    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+        self.networks.realise(nics).await
+    }
+}

@@ -1,0 +1,177 @@
+//! A volume service that breaks one promise: whether the suite sees it is what proves the suite.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_actors::ports::{Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, Volumes};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{AttachmentId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
+
+/// The promise that is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeFault {
+    /// A repeated call makes another volume.
+    MakesAgain,
+    /// Every project sees every volume.
+    ShowsAll,
+    /// A volume that is gone cannot be deleted.
+    DeletesOnce,
+    /// Guests never have their volumes.
+    CompletesNothing,
+    /// A repeated call gives another way to the volume.
+    ConnectsAgain,
+    /// Any number of servers are promised the volume.
+    ReservesForAll,
+    /// Attachments stay.
+    ReleasesNothing,
+    /// A volume that no server has is detached.
+    DetachesFree,
+    /// Volumes of other projects are copied.
+    CopiesAnything,
+    /// Snapshots of other projects become volumes.
+    MakesOfAnything,
+}
+
+pub struct BrokenVolumes {
+    pub volumes: Arc<dyn Volumes>,
+    pub fault: VolumeFault,
+}
+
+impl BrokenVolumes {
+    fn has(&self, fault: VolumeFault) -> bool {
+        self.fault == fault
+    }
+}
+
+#[async_trait]
+impl Volumes for BrokenVolumes {
+    async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError> {
+        self.volumes.find(volume, project, is_admin || self.has(VolumeFault::ShowsAll)).await
+    }
+
+    async fn list(&self, project: &ProjectId, all: bool) -> Result<Vec<VolumeInfo>, PortError> {
+        self.volumes.list(project, all).await
+    }
+
+    async fn find_snapshot(
+        &self,
+        snapshot: SnapshotId,
+        project: &ProjectId,
+        is_admin: bool,
+    ) -> Result<SnapshotInfo, PortError> {
+        self.volumes.find_snapshot(snapshot, project, is_admin).await
+    }
+
+    async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError> {
+        self.volumes.list_snapshots(project, all).await
+    }
+
+    async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError> {
+        if self.has(VolumeFault::MakesAgain) {
+            let (volume, project) = (wanted.volume, wanted.project.clone());
+            if self.volumes.find(volume, &project, true).await.is_ok() {
+                let wanted = NewVolume { volume: VolumeId::random(), ..wanted };
+                return self.volumes.create(wanted, is_admin, meta).await;
+            }
+        }
+        self.volumes.create(wanted, is_admin || self.has(VolumeFault::MakesOfAnything), meta).await
+    }
+
+    async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError> {
+        if self.has(VolumeFault::DeletesOnce) {
+            return match self.volumes.find(volume, &ProjectId::new("anybody"), true).await {
+                Ok(_) => self.volumes.delete(volume, meta).await,
+                Err(gone) => Err(gone),
+            };
+        }
+        self.volumes.delete(volume, meta).await
+    }
+
+    async fn create_snapshot(
+        &self,
+        wanted: NewSnapshot,
+        is_admin: bool,
+        meta: Arc<Meta>,
+    ) -> Result<SnapshotInfo, PortError> {
+        self.volumes.create_snapshot(wanted, is_admin || self.has(VolumeFault::CopiesAnything), meta).await
+    }
+
+    async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.volumes.delete_snapshot(snapshot, meta).await
+    }
+
+    async fn reimage(
+        &self,
+        volume: VolumeId,
+        image: ImageId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.volumes.reimage(volume, image, project, process, meta).await
+    }
+
+    async fn find_type(&self, id_or_name: &str, project: &ProjectId, is_admin: bool) -> Result<String, PortError> {
+        self.volumes.find_type(id_or_name, project, is_admin).await
+    }
+
+    async fn snapshots_left(&self, project: &ProjectId) -> Result<Option<u64>, PortError> {
+        self.volumes.snapshots_left(project).await
+    }
+
+    async fn reserve(
+        &self,
+        attachment: AttachmentId,
+        volume: VolumeId,
+        instance: InstanceId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        if self.has(VolumeFault::ReservesForAll) {
+            let reserved = self.volumes.reserve(attachment, volume, instance, meta).await;
+            return if matches!(reserved, Err(PortError::Invalid(_))) { Ok(()) } else { reserved };
+        }
+        self.volumes.reserve(attachment, volume, instance, meta).await
+    }
+
+    async fn connect(
+        &self,
+        volume: VolumeId,
+        attachment: AttachmentId,
+        host: &str,
+        device: Option<&str>,
+        meta: Arc<Meta>,
+    ) -> Result<Connection, PortError> {
+        if self.has(VolumeFault::ConnectsAgain) {
+            let mut way = self.volumes.connect(volume, attachment, host, device, meta).await?;
+            way.volume = VolumeId::random().to_string();
+            return Ok(way);
+        }
+        self.volumes.connect(volume, attachment, host, device, meta).await
+    }
+
+    async fn complete(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError> {
+        if self.has(VolumeFault::CompletesNothing) {
+            return Ok(());
+        }
+        self.volumes.complete(volume, attachment, meta).await
+    }
+
+    async fn begin_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError> {
+        if self.has(VolumeFault::DetachesFree) {
+            let begun = self.volumes.begin_detaching(volume, meta).await;
+            return if matches!(begun, Err(PortError::Invalid(_))) { Ok(()) } else { begun };
+        }
+        self.volumes.begin_detaching(volume, meta).await
+    }
+
+    async fn roll_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.volumes.roll_detaching(volume, meta).await
+    }
+
+    async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError> {
+        if self.has(VolumeFault::ReleasesNothing) {
+            return Ok(());
+        }
+        self.volumes.release(volume, attachment, meta).await
+    }
+}

@@ -1,0 +1,47 @@
+//! The embedded image service on a log in memory, with its bytes in a folder of its own.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_actors::runtime::Core;
+use chronova_actors::runtime::member::FollowingMember;
+use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::image::files::ImageFiles;
+use chronova_events::clock::SystemClock;
+use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::store::memory::MemoryStore;
+use chronova_projections::views::Views;
+use tempfile::TempDir;
+
+use super::images::ImageStage;
+
+const MOST_BYTES: u64 = 1_000;
+
+pub struct EmbeddedImageStage {
+    pub images: Arc<EmbeddedImages>,
+    member: FollowingMember,
+    _folder: TempDir,
+}
+
+impl EmbeddedImageStage {
+    /// A service with nothing in it. Needs a running actix system.
+    pub async fn new() -> Self {
+        let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
+        let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
+        let folder = tempfile::tempdir().unwrap();
+        let files = ImageFiles::open(folder.path(), MOST_BYTES).unwrap();
+        let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
+        Self { images, member, _folder: folder }
+    }
+
+    pub fn stop(self) {
+        self.member.stop();
+    }
+}
+
+#[async_trait]
+impl ImageStage for EmbeddedImageStage {
+    async fn project(&self) -> ProjectId {
+        ProjectId::new(ImageId::random().to_string())
+    }
+}

@@ -1,0 +1,154 @@
+//! The embedded network service on a log in memory, and a stage that speaks to its aggregates.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chronova_actors::gateway::Reachable;
+use chronova_actors::runtime::Core;
+use chronova_actors::runtime::member::FollowingMember;
+use chronova_actors::services::embedded::network::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
+use chronova_actors::services::embedded::network::{
+    FloatingIpWanted, Gateway, NetworkAggregate, NetworkCommand, PortWanted, SubnetWanted,
+};
+use chronova_events::clock::SystemClock;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
+use chronova_events::instance::NicInfo;
+use chronova_events::network::{
+    Association, FloatingIpSettings, NetworkCreated, NetworkSettings, Pool, PortBinding, PortSettings,
+    ProviderAttributes,
+};
+use chronova_events::security_group::{GroupCreated, GroupSettings};
+use chronova_events::store::memory::MemoryStore;
+use chronova_projections::views::Views;
+
+use super::networks::{GROUP, NetworkStage, NetworkTenant};
+
+/// How long a command waits for the read models; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+pub struct EmbeddedNetworkStage {
+    pub networks: Arc<EmbeddedNetworks>,
+    core: Core,
+    member: FollowingMember,
+}
+
+impl EmbeddedNetworkStage {
+    /// A service with nothing in it. Needs a running actix system.
+    pub async fn new() -> Self {
+        let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
+        let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
+        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
+        Self { networks, core, member }
+    }
+
+    async fn send<A: Reachable>(&self, id: &A::Id, command: A::Command)
+    where
+        A::Reject: std::fmt::Debug,
+    {
+        let committed = self.core.gateway.send::<A>(id, command, Meta::system("stage")).await.unwrap();
+        assert!(self.core.views.wait_for(committed.position, PATIENCE).await, "the read models follow");
+    }
+
+    /// A network with one subnet, whose pool has this many addresses.
+    async fn network(&self, project: &ProjectId, addresses: u8, external: bool) -> NetworkId {
+        let network = NetworkId::random();
+        let created = NetworkCreated {
+            network,
+            project: project.clone(),
+            settings: NetworkSettings { name: "private".to_owned(), external, ..NetworkSettings::default() },
+            provider: ProviderAttributes {
+                network_type: "local".to_owned(),
+                physical_network: None,
+                segmentation_id: None,
+            },
+            availability_zone_hints: vec![],
+        };
+        self.send::<NetworkAggregate>(&network, NetworkCommand::Create(created)).await;
+        let address = |last: u8| IpAddr::V4(Ipv4Addr::new(10, 7, 0, last));
+        let subnet = SubnetWanted {
+            subnet: SubnetId::random(),
+            project: project.clone(),
+            name: String::new(),
+            description: String::new(),
+            cidr: "10.7.0.0/24".parse().unwrap(),
+            gateway: Gateway::Default,
+            pools: Some(vec![Pool { start: address(10), end: address(9 + addresses) }]),
+            dhcp: true,
+            dns: vec![],
+            host_routes: vec![],
+            ipv6_address_mode: None,
+            ipv6_ra_mode: None,
+            tags: vec![],
+        };
+        self.send::<NetworkAggregate>(&network, NetworkCommand::AddSubnet(subnet)).await;
+        network
+    }
+
+    pub fn stop(self) {
+        self.member.stop();
+    }
+}
+
+#[async_trait]
+impl NetworkStage for EmbeddedNetworkStage {
+    async fn tenant(&self, addresses: u8) -> NetworkTenant {
+        let (group, project) = (SecurityGroupId::random(), ProjectId::new(NetworkId::random().to_string()));
+        let network = self.network(&project, addresses, false).await;
+        let settings =
+            GroupSettings { name: GROUP.to_owned(), description: String::new(), stateful: true, tags: vec![] };
+        let created = GroupCreated { group, project: project.clone(), settings };
+        let command = SecurityGroupCommand::Create { created, limit: -1 };
+        self.send::<SecurityGroupAggregate>(&project, command).await;
+        NetworkTenant { project, network, group }
+    }
+
+    async fn own_port(&self, tenant: &NetworkTenant) -> PortId {
+        let port = PortId::random();
+        let wanted = PortWanted {
+            port,
+            project: tenant.project.clone(),
+            mac: None,
+            addresses: None,
+            settings: PortSettings::default(),
+            port_security: None,
+            security_groups: None,
+            binding: PortBinding::default(),
+            made_for: None,
+        };
+        self.send::<NetworkAggregate>(&tenant.network, NetworkCommand::CreatePort(wanted)).await;
+        port
+    }
+
+    async fn delete_port(&self, tenant: &NetworkTenant, port: PortId) {
+        self.send::<NetworkAggregate>(&tenant.network, NetworkCommand::DeletePort { port }).await;
+    }
+
+    async fn float(&self, tenant: &NetworkTenant, nic: &NicInfo) -> IpAddr {
+        let outside = self.network(&ProjectId::new("operators"), 5, true).await;
+        let port = self.core.views.networks.read(|view| view.port(nic.port).cloned()).unwrap();
+        let fixed = port.addresses()[0];
+        let floating_ip = FloatingIpId::random();
+        let wanted = FloatingIpWanted {
+            floating_ip,
+            port: PortId::random(),
+            project: tenant.project.clone(),
+            address: None,
+            settings: FloatingIpSettings::default(),
+            association: Some(Association {
+                network: tenant.network,
+                port: nic.port,
+                subnet: fixed.subnet,
+                address: fixed.address,
+                router: RouterId::random(),
+            }),
+            limit: -1,
+            elsewhere: 0,
+        };
+        self.send::<NetworkAggregate>(&outside, NetworkCommand::AllocateFloatingIp(wanted)).await;
+        self.core.views.networks.read(|view| view.floating_ip(floating_ip).unwrap().address())
+    }
+}

@@ -1,0 +1,43 @@
+//! The embedded volume service of a whole control plane, on a simulated host.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
+use chronova_events::ids::{ProjectId, VolumeId};
+
+use super::volumes::VolumeStage;
+use crate::world::{Life, World};
+
+pub struct EmbeddedVolumeStage {
+    pub volumes: Arc<EmbeddedVolumes>,
+    life: Life,
+    host: String,
+}
+
+impl EmbeddedVolumeStage {
+    /// A service with one host and nothing in it. Needs a running actix system.
+    pub async fn new() -> Self {
+        let life = World::new(1).live(None, None).await;
+        life.hosts_up(1).await;
+        let names: Vec<String> =
+            life.context().views.hosts.read(|hosts| hosts.all().map(|host| host.hostname.clone()).collect());
+        let host = names.into_iter().next().unwrap();
+        Self { volumes: Arc::clone(&life.volumes), life, host }
+    }
+
+    pub async fn stop(self) {
+        self.life.stop().await;
+    }
+}
+
+#[async_trait]
+impl VolumeStage for EmbeddedVolumeStage {
+    async fn project(&self) -> ProjectId {
+        ProjectId::new(VolumeId::random().to_string())
+    }
+
+    fn host(&self) -> String {
+        self.host.clone()
+    }
+}

@@ -1,0 +1,25 @@
+//! Conformance suites of the ports that compute asks: one per trait of `chronova_actors::ports`.
+//!
+//! A suite is a list of cases, each a function over the trait object and a stage. The stage sets up by other means than
+//! the port (the service's own API) what a case needs: a project, a network, a group. Each implementation of a port
+//! runs the port's suite; a case fails by an error that says what was promised and not kept.
+
+pub mod broken_images;
+pub mod broken_networks;
+pub mod broken_volumes;
+pub mod embedded_images;
+pub mod embedded_networks;
+pub mod embedded_volumes;
+pub mod images;
+pub mod networks;
+pub mod volumes;
+
+/// Fails the case with the text unless the condition holds.
+macro_rules! promise {
+    ($holds:expr, $($text:tt)+) => {
+        if !$holds {
+            anyhow::bail!($($text)+);
+        }
+    };
+}
+pub(crate) use promise;

@@ -1,0 +1,51 @@
+//! The suite of networks on the embedded network service, and on one that breaks a promise.
+
+use std::sync::Arc;
+
+use chronova_actors::ports::Networks;
+use chronova_tests::ports::broken_networks::{BrokenNetworks, NetworkFault};
+use chronova_tests::ports::embedded_networks::EmbeddedNetworkStage;
+use chronova_tests::ports::networks::{CASES, NetworkCase};
+
+fn case(named: &str) -> NetworkCase {
+    CASES.iter().find(|(name, _)| *name == named).unwrap_or_else(|| panic!("no case is called {named}")).1
+}
+
+#[actix_rt::test]
+async fn the_embedded_network_service_keeps_every_promise() {
+    for (name, case) in CASES {
+        let stage = EmbeddedNetworkStage::new().await;
+        if let Err(broken) = case(stage.networks.as_ref(), &stage).await {
+            panic!("{name}: {broken:#}");
+        }
+        stage.stop();
+    }
+}
+
+#[actix_rt::test]
+async fn a_network_service_that_breaks_a_promise_fails_its_case() {
+    let faults = [
+        (NetworkFault::ChecksNothing, "checks_before_a_server_is_accepted"),
+        (NetworkFault::AllocatesAgain, "allocates_once_for_each_server"),
+        (NetworkFault::AttachesAgain, "attaches_once_for_each_process"),
+        (NetworkFault::ReleasesNothing, "releases_what_it_made_and_keeps_what_it_was_given"),
+        (NetworkFault::UndoesNothing, "undoes_an_attachment_whose_answer_was_lost"),
+        (NetworkFault::DetachesAnyPort, "detaches_only_the_ports_of_the_server"),
+        (NetworkFault::AppliesNoGroup, "applies_security_groups_to_servers"),
+        (NetworkFault::AppliesNoGroup, "refuses_security_groups_in_kind"),
+        (NetworkFault::FindsNoGroup, "finds_security_groups_by_id_and_by_name"),
+        (NetworkFault::AddsNoAddress, "adds_and_removes_addresses"),
+        (NetworkFault::KnowsNoAddress, "finds_ports_by_address"),
+        (NetworkFault::TellsNoFloatingAddress, "tells_floating_addresses"),
+        (NetworkFault::RefreshesNothing, "refreshes_interfaces_without_lost_ports"),
+        (NetworkFault::RebindsNothing, "rebinds_ports_to_hosts"),
+    ];
+    for (fault, named) in faults {
+        let stage = EmbeddedNetworkStage::new().await;
+        let networks = Arc::clone(&stage.networks) as Arc<dyn Networks>;
+        let broken = BrokenNetworks { networks, fault };
+        let judged = case(named)(&broken, &stage).await;
+        assert!(judged.is_err(), "{fault:?} passes {named}");
+        stage.stop();
+    }
+}
