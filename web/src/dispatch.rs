@@ -95,6 +95,21 @@ pub async fn send<A: Reachable>(
     Ok(committed)
 }
 
+/// Performs a use case of [`Operations`], in the name of the permitted caller. When this returns, the read models show what
+/// happened.
+///
+/// # Errors
+/// The use case refuses.
+pub async fn perform<R>(
+    dispatch: &Dispatch,
+    permit: &Permit,
+    use_case: impl AsyncFnOnce(&Operations, Arc<Meta>) -> Result<Position, R>,
+) -> Result<(), R> {
+    let position = use_case(&dispatch.operations, meta(permit)).await?;
+    shown(dispatch, position).await;
+    Ok(())
+}
+
 /// Creates servers, in the name of the permitted caller. When this returns, the read models show all of them, or none is
 /// left.
 pub async fn create_servers(

@@ -4,9 +4,15 @@
 //! handler without a permit has no way to send anything.
 
 pub mod create_servers;
+mod images_of_volumes;
 pub mod interfaces;
 pub mod queries;
+pub mod remove_host;
 pub mod security_groups;
+mod server_call;
+pub mod server_images;
+pub mod server_moves;
+pub mod server_volumes;
 mod waiting;
 
 use std::sync::Arc;
@@ -28,6 +34,7 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::interfaces as interface_watch;
 
 pub use queries::Queries;
+pub use server_call::ServerCall;
 
 /// One per member of a cluster.
 pub struct Operations {

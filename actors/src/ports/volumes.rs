@@ -48,6 +48,14 @@ pub struct VolumeInfo {
     pub created_at: Timestamp,
 }
 
+impl VolumeInfo {
+    /// Whether the volume can be kept for a server now.
+    pub fn is_reservable(&self) -> bool {
+        let shared = self.multiattach && matches!(self.status.as_str(), "in-use" | "reserved" | "attaching");
+        shared || matches!(self.status.as_str(), "available" | "downloading")
+    }
+}
+
 /// One attachment of a volume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttachmentInfo {

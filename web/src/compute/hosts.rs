@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use chronova_events::host::KnownHost;
+use chronova_events::ids::HostId;
+use chronova_projections::servers::Servers;
 use serde_json::{Value, json};
 
 use super::bodies::hosts as bodies;
@@ -64,27 +66,30 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let host = find(&ctx)?;
     let views = ctx.views()?;
     let load = hypervisors::load(views, &host, hypervisors::measured(&ctx, host.id)?.as_ref());
-    let line = |project: &str, cpu: u64, memory: u64, disk: u64| {
+    let (all, by_project) = views.servers.read(|servers| promised(servers, host.id));
+    let line = |project: &str, (cpu, memory, disk): (u64, u64, u64)| {
         json!({"resource": {
             "host": host.hostname, "project": project, "cpu": cpu, "memory_mb": memory, "disk_gb": disk,
         }})
     };
-    let mut most = (0, 0, 0);
-    let mut projects: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-    views.servers.read(|servers| {
-        for request in servers.on_host(host.id).filter_map(|row| row.server()).map(|server| &server.request) {
-            let flavor = &request.flavor;
-            let disk = u64::from(flavor.root_gib) + u64::from(flavor.ephemeral_gib);
-            for sum in [&mut most, projects.entry(request.project.to_string()).or_default()] {
-                *sum = (sum.0 + u64::from(flavor.vcpus), sum.1 + flavor.memory_mib, sum.2 + disk);
-            }
-        }
-    });
-    let mut lines = vec![
-        line("(total)", load.vcpus, load.memory_mib, load.disk_gib),
-        line("(used_now)", load.vcpus_used, load.memory_used_mib, load.disk_used_gib),
-        line("(used_max)", most.0, most.1, most.2),
-    ];
-    lines.extend(projects.iter().map(|(project, (cpu, memory, disk))| line(project, *cpu, *memory, *disk)));
+    let now = (load.vcpus_used, load.memory_used_mib, load.disk_used_gib);
+    let total = line("(total)", (load.vcpus, load.memory_mib, load.disk_gib));
+    let mut lines = vec![total, line("(used_now)", now), line("(used_max)", all)];
+    lines.extend(by_project.iter().map(|(project, sum)| line(project, *sum)));
     Ok(Reply::ok(json!({"host": lines})))
+}
+
+/// Processors, MiB of memory and GiB of disk that the flavors of a host's servers promise: together, and by project.
+type Promised = ((u64, u64, u64), BTreeMap<String, (u64, u64, u64)>);
+
+fn promised(servers: &Servers, host: HostId) -> Promised {
+    let (mut all, mut by_project) = Promised::default();
+    for request in servers.on_host(host).filter_map(|row| row.server()).map(|server| &server.request) {
+        let flavor = &request.flavor;
+        let disk = u64::from(flavor.root_gib) + u64::from(flavor.ephemeral_gib);
+        for sum in [&mut all, by_project.entry(request.project.to_string()).or_default()] {
+            *sum = (sum.0 + u64::from(flavor.vcpus), sum.1 + flavor.memory_mib, sum.2 + disk);
+        }
+    }
+    (all, by_project)
 }

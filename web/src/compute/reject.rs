@@ -2,6 +2,8 @@
 //!
 //! Source of the words: the Compute API's own faults, which clients show to people and sometimes match on.
 
+mod use_cases;
+
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::flavor::FlavorReject;
 use chronova_actors::host::HostReject;
@@ -10,15 +12,15 @@ use chronova_actors::instance::InstanceReject;
 use chronova_actors::instance::creation::CreateReject;
 use chronova_actors::instance::unsupported::Hardware;
 use chronova_actors::keypair::KeypairReject;
-use chronova_actors::ledger::LedgerReject;
 use chronova_actors::operations::interfaces::{AttachInterfaceReject, InterfaceReject};
-use chronova_actors::ports::{PortError, VolumeInfo};
+use chronova_actors::ports::PortError;
 use chronova_actors::quota::{Overdrawn, QuotaReject};
 use chronova_actors::server_group::ServerGroupReject;
-use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::ids::{HostId, InstanceId, VolumeId};
 use serde_json::json;
 use std::fmt::Display;
 
+pub(super) use self::use_cases::{remove_host, server_image, server_move, server_volume};
 use crate::fault::Fault;
 use crate::schema::repr;
 
@@ -62,14 +64,6 @@ pub(super) fn hosts_instances() -> Fault {
     Fault::conflict(
         "Unable to delete compute service that is hosting instances. Migrate or delete the instances first.",
     )
-}
-
-/// What the ledger has against the end of a host's provider; one that is gone already is none.
-pub(super) fn provider_stays(error: CommandError<LedgerReject>) -> Result<(), Fault> {
-    match error {
-        CommandError::Rejected(LedgerReject::NoSuchProvider(_)) => Ok(()),
-        error => Err(refused(error, |_| hosts_instances())),
-    }
 }
 
 pub(super) fn no_marker(marker: &str) -> Fault {
@@ -159,17 +153,12 @@ pub(super) fn multiattach() -> Fault {
     Fault::bad_request("Multiattach volumes are only supported starting with compute API version 2.60.")
 }
 
-/// Whether a volume can be kept for a server now; the volume service's words where it cannot.
-pub(super) fn reservable(volume: &VolumeInfo) -> Result<(), String> {
-    let shared = volume.multiattach && matches!(volume.status.as_str(), "in-use" | "reserved" | "attaching");
-    match shared || matches!(volume.status.as_str(), "available" | "downloading") {
-        true => Ok(()),
-        false => Err(format!(
-            "Invalid input received: Invalid volume: Volume {} status must be available or downloading to reserve, but the \
-             current status is {}.",
-            volume.id, volume.status
-        )),
-    }
+/// The volume service's words for a volume that cannot be kept for a server now.
+pub(super) fn not_reservable(volume: VolumeId, status: &str) -> String {
+    format!(
+        "Invalid input received: Invalid volume: Volume {volume} status must be available or downloading to reserve, but the \
+         current status is {status}."
+    )
 }
 
 /// What the volume service has against a look at a volume.

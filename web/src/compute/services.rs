@@ -4,16 +4,14 @@
 //! two services that clients expect of one, `nova-scheduler` and `nova-conductor`.
 
 use chronova_actors::host::{HostAggregate, HostCommand};
-use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate};
-use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use chronova_actors::operations::Queries;
 use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
-use chronova_events::ids::{HostId, ProviderId};
+use chronova_events::ids::HostId;
 use serde_json::{Map, Value, json};
 
 use super::bodies::hosts as bodies;
-use super::reject::{self, AggregateAction};
+use super::reject;
 use super::views::service::{SERVICE, ServiceView};
 use super::{versions, zones};
 use crate::ctx::Ctx;
@@ -201,8 +199,6 @@ fn find(ctx: &Ctx) -> Result<ServiceView, Fault> {
     found.ok_or_else(|| Fault::not_found(format!("Service {text} not found.")))
 }
 
-/// The claims on the host are the ledger's to know: it removes the provider first, or refuses, so that no server lands on
-/// a host that is going. Each step may be found done when the request is repeated after a crash.
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let service = find(&ctx)?;
     if service.binary != COMPUTE {
@@ -211,34 +207,10 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
             service.binary
         )));
     }
-    let (dispatch, permit, host) = (ctx.dispatch()?, ctx.permit()?, service.id);
-    if dispatch.queries().views.servers.read(|servers| servers.on_host(host).next().is_some()) {
-        return Err(reject::hosts_instances());
-    }
-    for provider in tree(dispatch.queries(), host) {
-        let command = LedgerCommand::DeleteProvider { provider };
-        let gone = dispatch::send::<LedgerAggregate>(dispatch, &permit, &CELL, command).await;
-        gone.map(|_| ()).or_else(reject::provider_stays)?;
-    }
-    let forget = HostAggregateCommand::ForgetHost { host };
-    dispatch::send::<HostAggregatesAggregate>(dispatch, &permit, &AllHostAggregates, forget)
-        .await
-        .map_err(|error| reject::aggregate(AggregateAction::RemoveHost(&service.host), error))?;
-    send(&ctx, host, HostCommand::Deregister).await?;
+    let (dispatch, permit) = (ctx.dispatch()?, ctx.permit()?);
+    let removed =
+        dispatch::perform(dispatch, &permit, async |operations, meta| operations.remove_host(meta, service.id).await);
+    removed.await.map_err(|reject| reject::remove_host(service.id, &service.host, reject))?;
+    dispatch.mirror_placement().await;
     Ok(Reply::empty(204))
-}
-
-/// The provider of a host and all below it, leaves first.
-fn tree(queries: &Queries, host: HostId) -> Vec<ProviderId> {
-    let root = ProviderId(host.0);
-    queries.views.placement.read(|view| {
-        let mut left: Vec<ProviderId> =
-            view.ledger.providers.keys().copied().filter(|id| view.ledger.is_below(*id, root)).collect();
-        let above = |id: ProviderId| {
-            let parent = |id: &ProviderId| view.ledger.providers.get(id).and_then(|provider| provider.parent);
-            std::iter::successors(Some(id), parent).take(view.ledger.providers.len()).count()
-        };
-        left.sort_by_cached_key(|id| std::cmp::Reverse(above(*id)));
-        left
-    })
 }

@@ -185,14 +185,19 @@ async fn delete_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    let (permit, project) = (ctx.permit()?, project(&ctx)?);
-    let body: bodies::ProxySnapshotBody = ctx.parse_at("snapshot")?;
+    let (permit, wanted) = (ctx.permit()?, wanted_snapshot(&ctx).await?);
+    let volumes = &ctx.queries()?.volumes;
+    let made = volumes.create_snapshot(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
+    Ok(Reply::ok(json!({"snapshot": shown_snapshot(&made.map_err(unknown)?)})))
+}
+
+async fn wanted_snapshot(ctx: &Ctx) -> Result<NewSnapshot, Fault> {
+    let (project, body): (_, bodies::ProxySnapshotBody) = (project(ctx)?, ctx.parse_at("snapshot")?);
     let named = &body.volume_id;
     let volume: VolumeId =
         named.parse().map_err(|_| Fault::bad_request(format!("Volume {named} could not be found.")))?;
-    let (volumes, is_admin) = (&ctx.queries()?.volumes, ctx.caller().is_admin);
-    let known = volumes.find(volume, &project, is_admin).await.map_err(unknown)?;
-    let wanted = NewSnapshot {
+    let known = ctx.queries()?.volumes.find(volume, &project, ctx.caller().is_admin).await.map_err(unknown)?;
+    Ok(NewSnapshot {
         snapshot: SnapshotId::random(),
         volume,
         project: known.project,
@@ -201,9 +206,7 @@ async fn create_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
         description: body.display_description,
         force: body.force,
         metadata: vec![],
-    };
-    let made = volumes.create_snapshot(wanted, is_admin, dispatch::meta(&permit)).await.map_err(unknown)?;
-    Ok(Reply::ok(json!({"snapshot": shown_snapshot(&made)})))
+    })
 }
 
 /// Nova has no answer of its own to an unknown volume here but "bad request".

@@ -1,8 +1,7 @@
 //! `PUT /servers/{id}` and `DELETE /servers/{id}`.
 
-use chronova_actors::instance::actions::{self, Action};
 use chronova_actors::instance::{Asker, Change, InstanceAggregate, InstanceCommand};
-use chronova_actors::quota::{QuotaAggregate, QuotaCommand};
+use chronova_actors::operations::ServerCall;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::DiskConfig;
 use serde_json::json;
@@ -10,8 +9,7 @@ use serde_json::json;
 use super::found::{Found, find, one_spelling};
 use super::viewer::{render, sees};
 use crate::compute::bodies::servers::ServerUpdateBody;
-use crate::compute::reject;
-use crate::compute::versions;
+use crate::compute::{quotas, reject, versions};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -20,6 +18,12 @@ use crate::reply::Reply;
 /// Who asks, for decisions about locked servers.
 pub(super) fn asker(ctx: &Ctx, found: &Found) -> Asker {
     Asker { overrides_lock: ctx.allows("os_compute_api:os-lock-server:unlock:unlock_override", &found.target) }
+}
+
+/// The request about a server that was found, for the use cases of `actors/src/operations`.
+pub(super) fn call<'a>(ctx: &Ctx, found: &'a Found) -> Result<ServerCall<'a>, Fault> {
+    let (server, is_admin) = (found.server()?, ctx.caller().is_admin);
+    Ok(ServerCall { id: found.id, server, asker: asker(ctx, found), is_admin })
 }
 
 /// Sends a command about a server that was found.
@@ -72,23 +76,13 @@ fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
     Ok(changes)
 }
 
-/// The room in the quota is taken first, as for a new server.
 pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let (server, asker) = (found.server()?, asker(&ctx, &found));
-    let refused = |error| reject::instance_reject(found.id, error);
-    actions::admit(server, Action::Restore, asker).map_err(refused)?;
-    let project = server.request.project.clone();
-    let reserve = QuotaCommand::Reserve {
-        project: project.clone(),
-        instances: vec![found.id],
-        cores: server.request.flavor.vcpus,
-        memory_mib: server.request.flavor.memory_mib,
-        defaults: crate::compute::quotas::default_limits(&ctx)?,
-    };
-    dispatch::send::<QuotaAggregate>(ctx.dispatch()?, &found.permit, &project, reserve).await.map_err(reject::quota)?;
-    // Refused after all, the room goes back by itself: nobody holds it.
-    send(&ctx, &found, InstanceCommand::Restore { process: ProcessId::random(), asker }).await?;
+    let (call, defaults) = (call(&ctx, &found)?, quotas::default_limits(&ctx)?);
+    let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
+        operations.restore(meta, call, defaults).await
+    });
+    asked.await.map_err(|reject| reject::server_move(found.id, reject))?;
     Ok(Reply::empty(202))
 }
 

@@ -1,26 +1,25 @@
 //! `/servers/{server_id}/os-volume_attachments`.
 //!
-//! Source: nova `api/openstack/compute/volume_attachments.py`, `compute/api.py`. What can be known beforehand is refused at
-//! once and in Nova's order; the rest is a process (`attach_volume`, `detach_volume`, `swap_volume`), whose failure is in
-//! the server's actions.
+//! Source: nova `api/openstack/compute/volume_attachments.py`. The use cases are in
+//! [`chronova_actors::operations::server_volumes`].
 //!
 //! An exchange is an administrator's or a service's matter. Nova leaves it to Cinder's migrations alone; here there is no
 //! migration of volumes apart from it, so it is done for whoever may ask.
 
-use chronova_actors::instance::actions::{Action, admit};
-use chronova_actors::instance::{InstanceCommand, InstanceReject, VolumeCommand};
-use chronova_actors::ports::VolumeInfo;
-use chronova_events::ids::{AttachmentId, BlockDeviceId, ProcessId, VolumeId};
-use chronova_events::instance::{BlockDevice, BlockPlace, BlockSource, Disk, status};
+use chronova_actors::instance::{InstanceCommand, VolumeCommand};
+use chronova_actors::operations::server_volumes::{AttachVolumeRequest, VolumeTerms};
+use chronova_events::ids::VolumeId;
+use chronova_events::instance::{BlockDevice, Disk};
 use serde_json::{Value, json};
 
-use super::change::{asker, send};
+use super::change::{call, send};
 use super::found::{Found, find};
 use crate::compute::bodies::server_parts;
 use crate::compute::bodies::volume_attachments::{self as bodies, VolumeAttachmentBody};
 use crate::compute::views::attachment::{ATTACHMENT, AttachmentView};
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
+use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
@@ -84,137 +83,45 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"volumeAttachment": render(&ctx, &found, disk)})))
 }
 
-/// The volume, as the caller's project sees it.
-pub(super) async fn look_up(ctx: &Ctx, found: &Found, id: VolumeId) -> Result<VolumeInfo, Fault> {
-    let project = &found.server()?.request.project;
-    let seen = ctx.queries()?.volumes.find(id, project, ctx.caller().is_admin).await;
-    seen.map_err(|error| reject::volume(id, error))
-}
-
 fn wanted_volume(ctx: &Ctx) -> Result<(VolumeId, VolumeAttachmentBody), Fault> {
     let wish: VolumeAttachmentBody = ctx.parse_at("volumeAttachment")?;
     let id = wish.volume.parse().map_err(|_| reject::no_volume(&wish.volume))?;
     Ok((id, wish))
 }
 
-fn allow(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
-    admit(found.server()?, action, asker(ctx, found)).map_err(|reject| reject::instance_reject(found.id, reject))
-}
-
-/// Until 2.19 a shelved server is in no state for it, before anything else is looked at.
-fn check_shelved(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
-    let value = status::of_alive(found.server()?).vm_state;
-    if versions::shelved_servers_take_volumes(ctx.version) || !matches!(value, "shelved" | "shelved_offloaded") {
-        return Ok(());
+/// The rights of this version of the API.
+fn terms(ctx: &Ctx) -> VolumeTerms {
+    VolumeTerms {
+        shelved_servers: versions::shelved_servers_take_volumes(ctx.version),
+        shared_volumes: versions::volumes_may_be_shared(ctx.version),
     }
-    let refused = InstanceReject::NotInState { action: action.name(), attribute: "vm_state", value };
-    Err(reject::instance_reject(found.id, refused))
-}
-
-/// Whether nobody has it who would have to give it up first.
-fn check_free(found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
-    let holders: Vec<String> =
-        volume.attachments.iter().filter_map(|attachment| attachment.instance).map(|id| id.to_string()).collect();
-    if !volume.multiattach && !holders.is_empty() {
-        return Err(Fault::bad_request(format!(
-            "Invalid volume: volume {} is already attached to instances: {}",
-            volume.id,
-            holders.join(" ")
-        )));
-    }
-    match found.server()?.disk_of(volume.id).is_some() {
-        true => Err(Fault::bad_request(format!("Invalid volume: volume {} already attached", volume.id))),
-        false => Ok(()),
-    }
-}
-
-/// Nova: nobody can be asked what the host will be able to do, as there is none.
-fn check_away(found: &Found, volume: &VolumeInfo, wish: &VolumeAttachmentBody) -> Result<(), Fault> {
-    let refused = |words| Err(Fault::bad_request(words));
-    match found.server()?.is_offloaded() {
-        true if wish.tag != Sent::Nothing => {
-            refused("Tagged volume attachment is not supported for shelved-offloaded instances.")
-        }
-        true if volume.multiattach => {
-            refused("Attaching multiattach volumes is not supported for shelved-offloaded instances.")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// `[cinder] cross_az_attach`
-fn check_zone(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
-    let (server, options) = (found.server()?, &ctx.queries()?.server_options);
-    let placed = server.placement.as_ref().map(|placed| &placed.availability_zone);
-    let own = placed.or(server.request.availability_zone.as_ref()).unwrap_or(&options.availability_zone);
-    if ctx.app.compute.config.cross_az_attach || *own == volume.availability_zone {
-        return Ok(());
-    }
-    Err(Fault::bad_request(format!(
-        "Invalid volume: Instance {} and volume {} are not in the same availability_zone. Instance is in {own}. Volume is \
-         in {}",
-        found.id, volume.id, volume.availability_zone
-    )))
-}
-
-/// Only one host may reach it, and that has to be the server's.
-fn check_reach(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
-    let here = found.server()?.placement.as_ref().map(|placed| placed.host);
-    let (Some(only), Some(here)) = (volume.host, here) else { return Ok(()) };
-    if only == here {
-        return Ok(());
-    }
-    let name = ctx.queries()?.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
-    let name = name.unwrap_or_else(|| only.to_string());
-    Err(Fault::bad_request(format!(
-        "Invalid volume: volume {} is reached from host {name} only, and the server is on another one.",
-        volume.id
-    )))
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let (id, wish) = wanted_volume(&ctx)?;
-    check_shelved(&ctx, &found, Action::AttachVolume)?;
-    allow(&ctx, &found, Action::AttachVolume)?;
-    let volume = look_up(&ctx, &found, id).await?;
-    check_free(&found, &volume)?;
-    check_away(&found, &volume, &wish)?;
-    if volume.multiattach && !versions::volumes_may_be_shared(ctx.version) {
-        return Err(reject::multiattach());
-    }
-    check_zone(&ctx, &found, &volume)?;
-    reject::reservable(&volume).map_err(Fault::bad_request)?;
-    check_reach(&ctx, &found, &volume)?;
-    let device = wished(wish, &volume);
-    let process = ProcessId::random();
-    let limit = ctx.app.compute.config.max_disk_devices;
-    let asker = asker(&ctx, &found);
-    let command = VolumeCommand::Attach { process, device: Box::new(device), limit, asker };
-    send(&ctx, &found, InstanceCommand::Volume(command)).await?;
+    let (volume, wish) = wanted_volume(&ctx)?;
+    let request = attachment(&ctx, volume, wish);
+    let call = call(&ctx, &found)?;
+    let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
+        operations.attach_volume(meta, call, request).await
+    });
+    asked.await.map_err(|reject| reject::server_volume(found.id, reject))?;
     if versions::volumes_are_attached_in_the_background(ctx.version) {
         return Ok(Reply::empty(202));
     }
-    Ok(Reply::ok(json!({"volumeAttachment": accepted(&ctx, &found, id)?})))
+    Ok(Reply::ok(json!({"volumeAttachment": accepted(&ctx, &found, volume)?})))
 }
 
-fn wished(wish: VolumeAttachmentBody, volume: &VolumeInfo) -> BlockDevice {
-    BlockDevice {
-        id: BlockDeviceId::random(),
-        source: BlockSource::Volume(volume.id),
-        place: BlockPlace::Volume,
-        boot_index: None,
-        size: Some(volume.size_gb),
-        guest_format: None,
-        device_type: None,
-        disk_bus: None,
-        device_name: None,
-        delete_on_termination: wish.delete_on_termination.unwrap_or(false),
+fn attachment(ctx: &Ctx, volume: VolumeId, wish: VolumeAttachmentBody) -> AttachVolumeRequest {
+    let config = &ctx.app.compute.config;
+    AttachVolumeRequest {
+        volume,
+        tagged: wish.tag != Sent::Nothing,
         tag: wish.tag.mentioned().flatten(),
-        volume_type: None,
-        volume: Some(volume.id),
-        attachment: Some(AttachmentId::random()),
-        connection: None,
+        delete_on_termination: wish.delete_on_termination.unwrap_or(false),
+        terms: terms(ctx),
+        most_disks: config.max_disk_devices,
+        across_zones: config.cross_az_attach,
     }
 }
 
@@ -239,27 +146,14 @@ fn accepted(ctx: &Ctx, found: &Found, volume: VolumeId) -> Result<Value, Fault> 
     Ok(shown)
 }
 
-/// A server on no host does not use its volumes; they are only kept for it.
-fn check_detachable(found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
-    match volume.status != "in-use" && !found.server()?.is_offloaded() {
-        true => Err(Fault::bad_request(format!("Invalid volume: {}", reject::NOT_DETACHABLE))),
-        false => Ok(()),
-    }
-}
-
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let id: VolumeId = ctx.id("id", |text| format!("Volume {text} could not be found."))?;
-    check_shelved(&ctx, &found, Action::DetachVolume)?;
-    let volume = look_up(&ctx, &found, id).await?;
-    let disk = found.server()?.disk_of(id).ok_or_else(|| reject::not_attached(found.id, id))?;
-    if disk.device.is_root() {
-        return Err(Fault::bad_request("Cannot detach a root device volume"));
-    }
-    allow(&ctx, &found, Action::DetachVolume)?;
-    check_detachable(&found, &volume)?;
-    let command = VolumeCommand::Detach { process: ProcessId::random(), volume: id, asker: asker(&ctx, &found) };
-    send(&ctx, &found, InstanceCommand::Volume(command)).await?;
+    let volume: VolumeId = ctx.id("id", |text| format!("Volume {text} could not be found."))?;
+    let (call, terms) = (call(&ctx, &found)?, terms(&ctx));
+    let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
+        operations.detach_volume(meta, call, volume, terms).await
+    });
+    asked.await.map_err(|reject| reject::server_volume(found.id, reject))?;
     Ok(Reply::empty(202))
 }
 
@@ -302,34 +196,10 @@ async fn change(ctx: &Ctx, found: &Found, id: &str, wish: VolumeAttachmentBody) 
 
 async fn swap(ctx: &Ctx, found: &Found, old: &str, new: VolumeId) -> Result<Reply, Fault> {
     let old: VolumeId = old.parse().map_err(|_| reject::no_volume(old))?;
-    let old_volume = look_up(ctx, found, old).await?;
-    // The one in the path is not found, the one in the body is a mistake.
-    let new_volume = look_up(ctx, found, new).await.map_err(|fault| match fault.status {
-        404 => Fault::bad_request(fault.message),
-        _ => fault,
-    })?;
-    allow(ctx, found, Action::SwapVolume)?;
-    let invalid = |reason: &str| Err(Fault::bad_request(format!("Invalid volume: {reason}")));
-    if old_volume.attachments.iter().all(|attachment| attachment.instance != Some(found.id)) {
-        return invalid("Old volume is attached to a different instance.");
-    }
-    if !new_volume.attachments.is_empty() {
-        return invalid("New volume must be detached in order to swap.");
-    }
-    if new_volume.size_gb < old_volume.size_gb {
-        return invalid("New volume must be the same size or larger.");
-    }
-    if old_volume.status != "in-use" {
-        return invalid(reject::NOT_DETACHABLE);
-    }
-    if old_volume.attachments.len() > 1 {
-        return Err(Fault::bad_request(
-            "Swapping multi-attach volumes with more than one read/write attachment is not supported.",
-        ));
-    }
-    check_reach(ctx, found, &new_volume)?;
-    let (process, new_attachment) = (ProcessId::random(), AttachmentId::random());
-    let command = VolumeCommand::Swap { process, old, new, new_attachment, asker: asker(ctx, found) };
-    send(ctx, found, InstanceCommand::Volume(command)).await?;
+    let call = call(ctx, found)?;
+    let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
+        operations.swap_volume(meta, call, (old, new)).await
+    });
+    asked.await.map_err(|reject| reject::server_volume(found.id, reject))?;
     Ok(Reply::empty(202))
 }

@@ -209,7 +209,9 @@ impl Asker<'_> {
         if info.multiattach && !versions::volumes_may_be_shared(ctx.version) {
             return Err(reject::multiattach());
         }
-        reject::reservable(&info).map_err(|reason| Fault::bad_request(format!("Invalid volume: {reason}")))?;
+        if !info.is_reservable() {
+            return Err(Fault::bad_request(format!("Invalid volume: {}", reject::not_reservable(id, &info.status))));
+        }
         device.size = Some(info.size_gb);
         device.volume = Some(id);
         Ok(())

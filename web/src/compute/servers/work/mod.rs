@@ -7,7 +7,6 @@ mod asking;
 mod images;
 mod on_volumes;
 mod password;
-mod properties;
 mod rebuild;
 mod rescue;
 mod shelve;

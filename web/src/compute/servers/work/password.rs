@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use chronova_actors::coordination::passwords::Told;
 use chronova_actors::instance::actions::Action;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
+use tokio::sync::oneshot;
 
 use super::asking::{admit, ask};
 use crate::compute::servers::change::asker;
@@ -28,6 +30,11 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
         passwords.forget(process);
     }
     asked?;
+    guests_answer(told).await
+}
+
+/// The guest's agent has said how it went, or is too slow.
+async fn guests_answer(told: oneshot::Receiver<Told>) -> Result<Reply, Fault> {
     match tokio::time::timeout(PATIENCE, told).await {
         Ok(Ok(Ok(()))) => Ok(Reply::empty(202)),
         Ok(Ok(Err(fault))) => Err(Fault::new(fault.code, fault.message).caused_by(fault.details)),

@@ -4,7 +4,7 @@ use chronova_actors::instance::actions::Action;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::ports::PortError;
 use chronova_events::ids::{ImageId, ProcessId};
-use chronova_events::instance::{Alive, DiskConfig, ImageSnapshot, KeySnapshot, RebuildRequested};
+use chronova_events::instance::{Alive, DiskConfig, FilesGiven, ImageSnapshot, KeySnapshot, RebuildRequested};
 use serde_json::{Value, json};
 
 use super::asking::{admit, ask_with, pairs};
@@ -21,29 +21,35 @@ use crate::schema::is_true;
 
 pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let body = ctx.action_body().clone();
-    if body.get("trusted_image_certificates").is_some() {
+    if ctx.action_body().get("trusted_image_certificates").is_some() {
         ctx.authorize_rule("os_compute_api:servers:rebuild:trusted_certs", &found.target)?;
     }
     admit(&ctx, &found, Action::Rebuild)?;
-    let key = key(&ctx, &body, found.server()?)?;
-    let image = image(&ctx, &found, &body).await?;
-    let reimage = match found.server()?.is_volume_backed() {
-        true => check_volumes(&ctx, &found, &body, &image).await?,
+    let (request, files) = wanted(&ctx, &found).await?;
+    let password = create::new_password(&ctx, ctx.action_body()["adminPass"].as_str());
+    let process = request.process;
+    let rebuild = WorkCommand::Rebuild { request: Box::new(request), files, asker: asker(&ctx, &found) };
+    ask_with(&ctx, &found, process, password.as_ref(), rebuild).await?;
+    answer(&ctx, &found, password).await
+}
+
+/// The rebuild that was asked for, and the files for the guest to find.
+async fn wanted(ctx: &Ctx, found: &Found) -> Result<(RebuildRequested, Option<FilesGiven>), Fault> {
+    let (body, server) = (ctx.action_body(), found.server()?);
+    let key = key(ctx, body, server)?;
+    let image = image(ctx, found, body).await?;
+    let reimage = match server.is_volume_backed() {
+        true => check_volumes(ctx, found, body, &image).await?,
         false => {
-            on_volumes::in_use(&ctx, &found, Fault::bad_request).await?;
+            on_volumes::in_use(ctx, found, Fault::bad_request).await?;
             false
         }
     };
-    let request = RebuildRequested { reimage, ..request(&body, found.server()?, key, image) };
+    let request = RebuildRequested { reimage, ..request(body, server, key, image) };
     let files = create::files(body.get("personality"));
     let metadata = body["metadata"].as_object().map_or(0, serde_json::Map::len);
-    create::limits(&ctx, &found.server()?.request.project, metadata, files.as_ref())?;
-    let password = create::new_password(&ctx, body["adminPass"].as_str());
-    let (process, rebuild) =
-        (request.process, WorkCommand::Rebuild { request: Box::new(request), files, asker: asker(&ctx, &found) });
-    ask_with(&ctx, &found, process, password.as_ref(), rebuild).await?;
-    answer(&ctx, &found, password).await
+    create::limits(ctx, &server.request.project, metadata, files.as_ref())?;
+    Ok((request, files))
 }
 
 /// The caller's key pair: users own keys, and who rebuilds need not be who made the server.

@@ -6,27 +6,22 @@ use chronova_events::ids::ProcessId;
 use chronova_events::instance::{Alive, UnshelveRequested, status};
 
 use super::asking::{admit, ask};
-use super::images;
-use crate::compute::servers::change::asker;
+use crate::compute::servers::change::{asker, call};
 use crate::compute::servers::found::{Found, find};
 use crate::compute::{reject, versions, zones};
 use crate::ctx::Ctx;
+use crate::dispatch;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
 pub(super) async fn shelve(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    admit(&ctx, &found, Action::Shelve)?;
-    let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
-    if found.server()?.is_volume_backed() {
-        // Its disk stays where it is, and it leaves its host at once.
-        ask(&ctx, &found, WorkCommand::Shelve { process, image: None, asker }).await?;
-        return Ok(Reply::empty(202));
-    }
-    let name = format!("{}-shelved", found.server()?.request.name);
-    let image = images::make(&ctx, &found, images::of_disk(&ctx, &found, &name, "snapshot", vec![])?).await?;
-    let shelve = WorkCommand::Shelve { process, image: Some(image), asker };
-    images::or_drop(&ctx, &found, image, ask(&ctx, &found, shelve).await).await?;
+    let (project, user) = (ctx.caller().project.clone(), ctx.caller().user.clone());
+    let call = call(&ctx, &found)?;
+    let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
+        operations.shelve(meta, call, project, user).await
+    });
+    asked.await.map_err(|reject| reject::server_image(found.id, reject))?;
     Ok(Reply::empty(202))
 }
 

@@ -1,0 +1,71 @@
+//! The properties of an image of a server whose root disk is a volume: they name the snapshots that its disks are made from.
+//!
+//! Source: nova `compute/api.py` (`snapshot_volume_backed`) and `block_device.py` (`snapshot_from_bdm`).
+
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::{Alive, BlockDevice, BlockPlace, BlockSource, Pairs};
+use serde_json::{Value, json};
+
+use super::server_images::set;
+use crate::instance::disks;
+use crate::process::snapshot_volumes;
+
+/// The image that the volume's content came from says this of its own disks.
+const OF_OTHER_DISKS: [&str; 3] = ["block_device_mapping", "bdm_v2", "root_device_name"];
+
+/// How many snapshots an image of the server needs.
+pub(super) fn volume_count(server: &Alive) -> u64 {
+    snapshot_volumes::volumes(server).count() as u64
+}
+
+/// Nova's `QemuGuestAgentNotEnabled`.
+pub(super) fn cannot_rest(server: &Alive) -> bool {
+    snapshot_volumes::cannot_rest(server)
+}
+
+/// Replaces what `properties` say of disks by those of the server, as `process` copies them.
+pub(super) fn properties_of_volumes(properties: &mut Pairs, server: &Alive, process: ProcessId) {
+    properties.retain(|(key, _)| !OF_OTHER_DISKS.contains(&key.as_str()));
+    set(properties, "root_device_name", &disks::root_name(server));
+    set(properties, "block_device_mapping", &mapping(server, process).to_string());
+    set(properties, "bdm_v2", "True");
+}
+
+/// The disks, volumes as their snapshots: with every field that Nova's mappings have.
+fn mapping(server: &Alive, process: ProcessId) -> Value {
+    let local = server.disks.iter().map(|disk| &disk.device).filter(|device| device.place == BlockPlace::Local);
+    let local = local.map(|device| one(device, &Value::Null));
+    let volumes = snapshot_volumes::volumes(server);
+    let volumes = volumes.map(|(device, _)| one(device, &json!(snapshot_volumes::snapshot_of(process, device.id))));
+    local.chain(volumes).collect()
+}
+
+fn one(device: &BlockDevice, snapshot: &Value) -> Value {
+    let is_volume = !snapshot.is_null();
+    let (source, image) = match device.source {
+        _ if is_volume => ("snapshot", Value::Null),
+        BlockSource::Image(image) => ("image", json!(image)),
+        _ => ("blank", Value::Null),
+    };
+    json!({
+        "source_type": source,
+        "destination_type": if is_volume { "volume" } else { "local" },
+        "guest_format": if is_volume { None } else { device.guest_format.as_ref() },
+        "device_type": device.device_type,
+        "disk_bus": device.disk_bus,
+        "boot_index": device.boot_index,
+        "device_name": device.device_name,
+        "delete_on_termination": device.delete_on_termination,
+        "snapshot_id": snapshot,
+        "volume_id": null,
+        "volume_size": device.size,
+        "image_id": image,
+        "no_device": null,
+        "tag": null,
+        "volume_type": device.volume_type,
+        "encrypted": null,
+        "encryption_secret_uuid": null,
+        "encryption_format": null,
+        "encryption_options": null,
+    })
+}

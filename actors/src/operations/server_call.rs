@@ -1,0 +1,41 @@
+//! A request about one server.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::Alive;
+
+use super::Operations;
+use crate::aggregate::CommandError;
+use crate::instance::actions::{self, Action};
+use crate::instance::{Asker, InstanceAggregate, InstanceCommand, InstanceReject};
+
+/// The server that a request names, as its caller sees it, and what of the caller matters. The read model may lag: the
+/// server's own `decide` has the last word.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerCall<'a> {
+    pub id: InstanceId,
+    pub server: &'a Alive,
+    pub asker: Asker,
+    pub is_admin: bool,
+}
+
+impl ServerCall<'_> {
+    /// # Errors
+    /// Its hardware, its lock or its state is in the way.
+    pub fn admit(&self, action: Action) -> Result<(), InstanceReject> {
+        actions::admit(self.server, action, self.asker)
+    }
+}
+
+impl Operations {
+    pub(super) async fn ask_server(
+        &self,
+        meta: Arc<Meta>,
+        id: InstanceId,
+        command: InstanceCommand,
+    ) -> Result<Position, CommandError<InstanceReject>> {
+        Ok(self.send::<InstanceAggregate>(&id, command, meta).await?.position)
+    }
+}

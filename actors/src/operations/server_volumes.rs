@@ -1,0 +1,264 @@
+//! Attaches, detaches and exchanges the volumes of a server.
+//!
+//! Each use case looks at the server and at the volume service, refuses at once what can be known beforehand, and asks the
+//! server. The rest is a process (`attach_volume`, `detach_volume`, `swap_volume`), whose failure is in the server's
+//! actions. The order of the checks is that of Nova's `compute/api.py`: it decides which of several refusals is told.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{AttachmentId, BlockDeviceId, InstanceId, ProcessId, VolumeId};
+use chronova_events::instance::{Alive, BlockDevice, BlockPlace, BlockSource, status};
+use thiserror::Error;
+
+use super::{Operations, ServerCall};
+use crate::aggregate::CommandError;
+use crate::instance::actions::Action;
+use crate::instance::{InstanceCommand, InstanceReject, VolumeCommand};
+use crate::ports::{PortError, VolumeInfo};
+
+/// A volume that a server is to get.
+#[derive(Debug, Clone)]
+pub struct AttachVolumeRequest {
+    pub volume: VolumeId,
+    pub tag: Option<String>,
+    /// A tag was mentioned, be it `null`.
+    pub tagged: bool,
+    pub delete_on_termination: bool,
+    pub terms: VolumeTerms,
+    /// `[compute] max_disk_devices_to_attach`; `None`: no bound.
+    pub most_disks: Option<usize>,
+    /// `[cinder] cross_az_attach`.
+    pub across_zones: bool,
+}
+
+/// The version of a request lets it do this with volumes.
+#[derive(Debug, Clone, Copy)]
+pub struct VolumeTerms {
+    /// Servers that are shelved are in a state for it.
+    pub shelved_servers: bool,
+    /// Volumes that several servers may have.
+    pub shared_volumes: bool,
+}
+
+/// Why nothing is done with a server's volumes.
+#[derive(Debug, Clone, Error)]
+pub enum ServerVolumeReject {
+    #[error(transparent)]
+    Server(#[from] CommandError<InstanceReject>),
+    #[error("volume {volume}: {error}")]
+    Volume { volume: VolumeId, error: PortError },
+    /// The volume that an exchange is to bring.
+    #[error("new volume {volume}: {error}")]
+    NewVolume { volume: VolumeId, error: PortError },
+    #[error("volume {volume} is attached to {holders:?} already")]
+    HeldElsewhere { volume: VolumeId, holders: Vec<InstanceId> },
+    #[error("a volume gets no tag while the server is on no host")]
+    TaggedOnNoHost,
+    #[error("a shared volume does not come to a server on no host")]
+    SharedOnNoHost,
+    #[error("the version of the request knows no shared volumes")]
+    SharedUnknown,
+    #[error("volume {volume} is in zone {theirs}, the server in {own}")]
+    OtherZone { volume: VolumeId, own: String, theirs: String },
+    #[error("volume {volume} is {status}")]
+    NotReservable { volume: VolumeId, status: String },
+    /// `host` is the only one that reaches the volume.
+    #[error("volume {volume} is reached from host {host} only")]
+    OutOfReach { volume: VolumeId, host: String },
+    #[error("no guest has volume {volume}")]
+    NotInUse { volume: VolumeId },
+    #[error("another server has the old volume")]
+    OldElsewhere,
+    #[error("the new volume is attached")]
+    NewAttached,
+    #[error("the new volume is smaller than the old one")]
+    NewTooSmall,
+    #[error("several servers have the old volume")]
+    OldShared,
+}
+
+impl From<InstanceReject> for ServerVolumeReject {
+    fn from(reject: InstanceReject) -> Self {
+        Self::Server(CommandError::Rejected(reject))
+    }
+}
+
+impl Operations {
+    /// Asks for one more volume. The device's name is in the read models when they have reached the position.
+    ///
+    /// # Errors
+    /// The server or the volume is not in a state for it, or cannot have it; the log does not take the event.
+    pub async fn attach_volume(
+        &self,
+        meta: Arc<Meta>,
+        call: ServerCall<'_>,
+        request: AttachVolumeRequest,
+    ) -> Result<Position, ServerVolumeReject> {
+        check_shelved(call.server, Action::AttachVolume, request.terms)?;
+        call.admit(Action::AttachVolume)?;
+        let volume = self.volume_of(&call, request.volume).await?;
+        check_free(call.server, &volume)?;
+        check_on_host(call.server, &volume, request.tagged)?;
+        if volume.multiattach && !request.terms.shared_volumes {
+            return Err(ServerVolumeReject::SharedUnknown);
+        }
+        if !request.across_zones {
+            self.check_zone(call.server, &volume)?;
+        }
+        if !volume.is_reservable() {
+            return Err(ServerVolumeReject::NotReservable { volume: volume.id, status: volume.status });
+        }
+        self.check_reach(call.server, &volume)?;
+        let (limit, device) = (request.most_disks, Box::new(device(request, &volume)));
+        let attach = VolumeCommand::Attach { process: ProcessId::random(), device, limit, asker: call.asker };
+        Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(attach)).await?)
+    }
+
+    /// Asks the server to let a volume go.
+    ///
+    /// # Errors
+    /// The server does not have it, or cannot let it go now; the log does not take the event.
+    pub async fn detach_volume(
+        &self,
+        meta: Arc<Meta>,
+        call: ServerCall<'_>,
+        volume: VolumeId,
+        terms: VolumeTerms,
+    ) -> Result<Position, ServerVolumeReject> {
+        check_shelved(call.server, Action::DetachVolume, terms)?;
+        let found = self.volume_of(&call, volume).await?;
+        let disk = call.server.disk_of(volume).ok_or(InstanceReject::VolumeNotAttached { volume })?;
+        if disk.device.is_root() {
+            return Err(InstanceReject::RootVolume { volume }.into());
+        }
+        call.admit(Action::DetachVolume)?;
+        // A server on no host does not use its volumes; they are only kept for it.
+        if found.status != "in-use" && !call.server.is_offloaded() {
+            return Err(ServerVolumeReject::NotInUse { volume });
+        }
+        let detach = VolumeCommand::Detach { process: ProcessId::random(), volume, asker: call.asker };
+        Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(detach)).await?)
+    }
+
+    /// Asks for the exchange of `old` for `new`, with its content.
+    ///
+    /// # Errors
+    /// The server does not have the old one, or cannot have the new one; the log does not take the event.
+    pub async fn swap_volume(
+        &self,
+        meta: Arc<Meta>,
+        call: ServerCall<'_>,
+        (old, new): (VolumeId, VolumeId),
+    ) -> Result<Position, ServerVolumeReject> {
+        let old_volume = self.volume_of(&call, old).await?;
+        let new_volume = self.find_volume(&call, new).await;
+        let new_volume = new_volume.map_err(|error| ServerVolumeReject::NewVolume { volume: new, error })?;
+        call.admit(Action::SwapVolume)?;
+        check_exchange(call.id, &old_volume, &new_volume)?;
+        self.check_reach(call.server, &new_volume)?;
+        let (process, new_attachment) = (ProcessId::random(), AttachmentId::random());
+        let swap = VolumeCommand::Swap { process, old, new, new_attachment, asker: call.asker };
+        Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(swap)).await?)
+    }
+
+    /// The volume, as the server's project sees it.
+    async fn find_volume(&self, call: &ServerCall<'_>, volume: VolumeId) -> Result<VolumeInfo, PortError> {
+        self.queries.volumes.find(volume, &call.server.request.project, call.is_admin).await
+    }
+
+    async fn volume_of(&self, call: &ServerCall<'_>, volume: VolumeId) -> Result<VolumeInfo, ServerVolumeReject> {
+        self.find_volume(call, volume).await.map_err(|error| ServerVolumeReject::Volume { volume, error })
+    }
+
+    fn check_zone(&self, server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
+        let placed = server.placement.as_ref().map(|placed| &placed.availability_zone);
+        let default = &self.queries.server_options.availability_zone;
+        let own = placed.or(server.request.availability_zone.as_ref()).unwrap_or(default);
+        if *own == volume.availability_zone {
+            return Ok(());
+        }
+        let (own, theirs) = (own.clone(), volume.availability_zone.clone());
+        Err(ServerVolumeReject::OtherZone { volume: volume.id, own, theirs })
+    }
+
+    /// Where only one host reaches the volume, that has to be the server's.
+    fn check_reach(&self, server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
+        let here = server.placement.as_ref().map(|placed| placed.host);
+        let (Some(only), Some(here)) = (volume.host, here) else { return Ok(()) };
+        if only == here {
+            return Ok(());
+        }
+        let name = self.queries.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
+        Err(ServerVolumeReject::OutOfReach { volume: volume.id, host: name.unwrap_or_else(|| only.to_string()) })
+    }
+}
+
+/// Before anything else is looked at.
+fn check_shelved(server: &Alive, action: Action, terms: VolumeTerms) -> Result<(), InstanceReject> {
+    let value = status::of_alive(server).vm_state;
+    match terms.shelved_servers || !matches!(value, "shelved" | "shelved_offloaded") {
+        true => Ok(()),
+        false => Err(InstanceReject::NotInState { action: action.name(), attribute: "vm_state", value }),
+    }
+}
+
+/// Whether no server has the volume that would have to give it up first.
+fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
+    let holders: Vec<_> = volume.attachments.iter().filter_map(|attachment| attachment.instance).collect();
+    if !volume.multiattach && !holders.is_empty() {
+        return Err(ServerVolumeReject::HeldElsewhere { volume: volume.id, holders });
+    }
+    match server.disk_of(volume.id).is_some() {
+        true => Err(InstanceReject::VolumeAttached { volume: volume.id }.into()),
+        false => Ok(()),
+    }
+}
+
+/// Without a host there is nobody to say whether tags and shared volumes are possible: Nova refuses both.
+fn check_on_host(server: &Alive, volume: &VolumeInfo, tagged: bool) -> Result<(), ServerVolumeReject> {
+    match server.is_offloaded() {
+        true if tagged => Err(ServerVolumeReject::TaggedOnNoHost),
+        true if volume.multiattach => Err(ServerVolumeReject::SharedOnNoHost),
+        _ => Ok(()),
+    }
+}
+
+fn check_exchange(server: InstanceId, old: &VolumeInfo, new: &VolumeInfo) -> Result<(), ServerVolumeReject> {
+    if old.attachments.iter().all(|attachment| attachment.instance != Some(server)) {
+        return Err(ServerVolumeReject::OldElsewhere);
+    }
+    if !new.attachments.is_empty() {
+        return Err(ServerVolumeReject::NewAttached);
+    }
+    if new.size_gb < old.size_gb {
+        return Err(ServerVolumeReject::NewTooSmall);
+    }
+    if old.status != "in-use" {
+        return Err(ServerVolumeReject::NotInUse { volume: old.id });
+    }
+    match old.attachments.len() > 1 {
+        true => Err(ServerVolumeReject::OldShared),
+        false => Ok(()),
+    }
+}
+
+fn device(request: AttachVolumeRequest, volume: &VolumeInfo) -> BlockDevice {
+    BlockDevice {
+        id: BlockDeviceId::random(),
+        source: BlockSource::Volume(volume.id),
+        place: BlockPlace::Volume,
+        boot_index: None,
+        size: Some(volume.size_gb),
+        guest_format: None,
+        device_type: None,
+        disk_bus: None,
+        device_name: None,
+        delete_on_termination: request.delete_on_termination,
+        tag: request.tag,
+        volume_type: None,
+        volume: Some(volume.id),
+        attachment: Some(AttachmentId::random()),
+        connection: None,
+    }
+}
