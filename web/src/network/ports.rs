@@ -52,6 +52,9 @@ const READ_ONLY: [&str; 7] =
 /// The most DHCP options of a port: each change of a port writes all of them.
 const MOST_OPTIONS: usize = 50;
 
+/// The most address pairs of a port: Neutron's `max_allowed_address_pair`.
+const MOST_PAIRS: usize = 10;
+
 const VNIC_TYPES: [&str; 3] = ["normal", "direct", "macvtap"];
 
 fn render(ctx: &Ctx, row: &Port) -> Result<Value, Fault> {
@@ -300,7 +303,7 @@ fn groups(body: &mut Attributes) -> Result<Option<Vec<SecurityGroupId>>, Fault> 
 }
 
 fn pairs(body: &mut Attributes) -> Result<Option<Vec<AddressPair>>, Fault> {
-    let pairs = body.objects("allowed_address_pairs", |pair| {
+    let pairs = body.objects_up_to(MOST_PAIRS, "allowed_address_pairs", |pair| {
         pair.required("ip_address")?;
         let text = pair.text("ip_address", 64)?.unwrap_or_default();
         if text.parse::<IpAddr>().is_err() && text.parse::<IpNet>().is_err() {

@@ -100,6 +100,15 @@ async fn lists_among_settings_are_bounded() {
     };
     assert_eq!(world.refused(BOB, "PUT", &path, Some(options(51))).await.0, 400);
     assert_eq!(world.send(BOB, "PUT", &path, Some(options(50))).await.0, 200);
+    let pairs = |count: usize| -> Value {
+        let all: Vec<Value> = (0..count).map(|n| json!({"ip_address": format!("10.0.9.{n}")})).collect();
+        json!({"port": {"allowed_address_pairs": all}})
+    };
+    assert_eq!(world.refused(BOB, "PUT", &path, Some(pairs(11))).await.0, 400);
+    assert_eq!(world.send(BOB, "PUT", &path, Some(pairs(10))).await.0, 200);
+    let addresses = |count: usize| json!({"port": {"fixed_ips": vec![json!({"subnet_id": made["id"]}); count]}});
+    assert_eq!(world.refused(BOB, "PUT", &path, Some(addresses(51))).await.0, 400);
+    assert_eq!(world.send(BOB, "PUT", &path, Some(addresses(50))).await.0, 200);
     let tags = |count: usize| json!({"port": {"tags": (0..count).map(|n| format!("t{n}")).collect::<Vec<_>>()}});
     assert_eq!(world.refused(BOB, "PUT", &path, Some(tags(51))).await.0, 400);
     assert_eq!(world.send(BOB, "PUT", &path, Some(tags(50))).await.0, 200);

@@ -360,6 +360,9 @@ mod tests {
         let answer = ImageCommand::Answer { member: "q".into(), status: MemberStatus::Accepted };
         assert_eq!(decide(&state, answer).unwrap().len(), 1);
         assert!(matches!(decide(&state, ImageCommand::RemoveMember("z".into())), Err(ImageReject::NoMember(_))));
+        let full = given((0..MAX_MEMBERS).map(|n| ImageCommand::Invite(format!("p{n}").as_str().into())));
+        let refused = Err(ImageReject::TooMany { what: "members", limit: MAX_MEMBERS });
+        assert_eq!(decide(&full, ImageCommand::Invite("q".into())), refused);
     }
 
     #[test]

@@ -196,6 +196,9 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
     events
 }
 
+/// The most addresses of a port: each change of a port writes all of them.
+const MOST_ADDRESSES: usize = 50;
+
 /// Chooses the addresses of one port.
 struct Choice<'a> {
     state: &'a Network,
@@ -234,6 +237,11 @@ impl<'a> Choice<'a> {
     }
 
     fn these(&mut self, wanted: &[AddressWanted]) -> Result<Vec<FixedAddress>, NetworkReject> {
+        if wanted.len() > MOST_ADDRESSES {
+            return Err(NetworkReject::InvalidInput(format!(
+                "Exceeded maximum amount of fixed ips per port: {MOST_ADDRESSES}"
+            )));
+        }
         // What is asked for by name comes first, so that no other wish of the same port takes it.
         for one in wanted.iter().filter(|one| one.address.is_some()) {
             let fixed = self.one(one)?;
