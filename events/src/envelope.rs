@@ -229,6 +229,12 @@ impl Recorded {
         }
     }
 
+    /// The same with its personal fields in their erased form: for those who must not see them.
+    pub fn without_personal(&self) -> Result<Self, DecodeError> {
+        let event = Arc::new(sealed::without_personal(self.event()?));
+        Ok(Self { decoded: event.into(), ..self.encoded() })
+    }
+
     /// Whether the personal fields can be read, now.
     pub fn personal(&self) -> Personal {
         sealed::state(self.keys.as_deref(), self.codec, &self.data)

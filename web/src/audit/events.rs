@@ -1,5 +1,7 @@
 //! `GET /chronova/v1/events`: the log, page by page or live.
 
+use chronova_events::envelope::Recorded;
+use chronova_events::registry::DecodeError;
 use serde_json::json;
 
 use super::feed::{self, Right};
@@ -12,6 +14,8 @@ use crate::reply::Reply;
 use crate::route::{Route, get};
 
 pub(super) const RULE: &str = "chronova:events:list";
+/// The rule for personal fields. An auditor of the system need not read tenants' user data.
+pub(super) const PERSONAL: &str = "chronova:events:personal";
 
 pub(super) const ROUTES: &[Route] = &[get("events.list", "/events", handler!(list)).policy(RULE)];
 
@@ -36,7 +40,8 @@ fn follow(ctx: &Ctx, mut asked: Asked, format: Format) -> Result<Reply, Fault> {
         let position = last.trim().parse().map_err(|_| Fault::bad_request("Last-Event-ID is no position."))?;
         asked.after = chronova_events::envelope::Position(position);
     }
-    let right = Right { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE };
+    let personal = ctx.allows(PERSONAL, &ctx.own_target());
+    let right = Right { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal };
     let stream = feed::start(right, std::sync::Arc::clone(ctx.app.log()?), asked, format)?;
     // Proxies are asked not to collect what is meant to arrive at once.
     let reply = Reply::stream(SSE, None, stream).header("Cache-Control", "no-store");
@@ -56,17 +61,17 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
 /// One page; `next` is what `after` has to be for the next one, and absent at the end of the log.
 async fn page(ctx: &Ctx, asked: Asked, format: Format) -> Result<Reply, Fault> {
     let limit = limit(&ctx.query, ctx.app.config.max_limit)?;
-    let store = ctx.app.log()?;
+    let (store, personal) = (ctx.app.log()?, ctx.allows(PERSONAL, &ctx.own_target()));
     let (mut at, mut events, mut ended) = (asked.after, Vec::new(), false);
     while events.len() < limit && at < asked.up_to && !ended {
         let found = store.search(at, limit - events.len(), &asked.criteria).await.map_err(unreadable)?;
         ended = found.until == at;
         at = found.until;
         for recorded in found.events.iter().filter(|recorded| recorded.position <= asked.up_to) {
-            let shown = match format {
-                Format::CloudEvents => cloud_event(recorded),
-                _ => json_line(recorded),
-            };
+            let shown = without(recorded, personal).and_then(|blank| match format {
+                Format::CloudEvents => cloud_event(blank.as_ref().unwrap_or(recorded)),
+                _ => json_line(blank.as_ref().unwrap_or(recorded)),
+            });
             events.push(shown.map_err(unreadable)?);
         }
     }
@@ -77,6 +82,11 @@ async fn page(ctx: &Ctx, asked: Asked, format: Format) -> Result<Reply, Fault> {
     }
     let next = (!ended).then_some(at.0);
     Ok(Reply::ok(json!({"events": events, "position": at.0.min(asked.up_to.0), "next": next})))
+}
+
+/// An event as somebody sees it who must not see personal fields; `None` for those who may see it as it is.
+pub(super) fn without(recorded: &Recorded, personal: bool) -> Result<Option<Recorded>, DecodeError> {
+    if personal { Ok(None) } else { recorded.without_personal().map(Some) }
 }
 
 fn unreadable(error: impl std::fmt::Display) -> Fault {

@@ -18,6 +18,7 @@ use futures::stream::LocalBoxStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::events::{PERSONAL, without};
 use super::filters::Asked;
 use super::line::Format;
 use crate::app::App;
@@ -42,6 +43,8 @@ pub(super) struct Right {
     pub app: Arc<App>,
     pub headers: HeaderMap,
     pub rule: &'static str,
+    /// Whether personal fields are shown, too.
+    pub personal: bool,
 }
 
 impl Right {
@@ -52,7 +55,8 @@ impl Right {
             Ok(None) | Err(crate::auth::AuthError::Invalid) => return false,
             Err(crate::auth::AuthError::Unavailable(_)) => return true,
         };
-        self.app.policy.allows(Service::Chronova, self.rule, &caller, &Target::of(&caller))
+        let allows = |rule| self.app.policy.allows(Service::Chronova, rule, &caller, &Target::of(&caller));
+        allows(self.rule) && (!self.personal || allows(PERSONAL))
     }
 }
 
@@ -168,7 +172,8 @@ impl Feed {
         if recorded.position > self.asked.up_to || !self.asked.criteria.admits(recorded) {
             return Ok(());
         }
-        let line = self.format.line(recorded)?;
+        let blank = without(recorded, self.right.personal)?;
+        let line = self.format.line(blank.as_ref().unwrap_or(recorded))?;
         self.client.put(recorded.position, line.trim_end()).await
     }
 

@@ -7,6 +7,9 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:events:list", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[Scope::System, Scope::Project])
         .guards("GET /chronova/v1/events"),
+    rule("chronova:events:personal", "role:admin")
+        .any_of(&[Scope::System, Scope::Project])
+        .guards("personal fields in GET /chronova/v1/events"),
     rule("chronova:erasures:list", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[Scope::System, Scope::Project])
         .guards("GET /chronova/v1/erasures"),
