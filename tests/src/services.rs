@@ -244,6 +244,11 @@ pub struct Made {
     pub number: usize,
 }
 
+/// The number in a draft's property `virtual_gib`; 1 without it.
+fn virtual_gib(draft: &ImageDraft) -> u64 {
+    draft.properties.iter().find(|(key, _)| key == "virtual_gib").map_or(1, |(_, value)| value.parse().unwrap())
+}
+
 impl OneImage {
     pub fn snapshot() -> ImageSnapshot {
         ImageSnapshot {
@@ -297,7 +302,7 @@ impl Images for OneImage {
             checksum: format!("{:x}", Sha512::digest(bytes)),
             format: made.draft.format.clone(),
             size: bytes.len() as u64,
-            virtual_size: 1 << 30,
+            virtual_size: virtual_gib(&made.draft) << 30,
             min_memory_mib: made.draft.min_memory_mib,
             min_disk_gib: made.draft.min_disk_gib,
             properties: made.draft.properties.clone(),

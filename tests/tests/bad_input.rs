@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
-use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE};
 use chronova_web::server::configure;
 use serde_json::{Value, json};
 
@@ -81,6 +81,55 @@ async fn bad_requests_get_novas_answer() {
     let giant = json!({"name": "giant", "flavorRef": "giant", "imageRef": wish["server"]["imageRef"]});
     let placed = api.call("POST", "/servers", "2.1", "carol:big", Some(json!({"server": giant}))).await;
     is((placed.status, placed.body), 403, "forbidden", "Quota exceeded for ram");
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// A thing that is not done is refused instead of being passed over in silence.
+#[actix_rt::test]
+async fn hardware_and_certificates_that_are_not_provided_are_refused() {
+    let mut api = Api::start().await;
+    Arc::get_mut(&mut api.app).unwrap().compute.config.unchecked_certificates = false;
+    let id = api.server(USER, Api::wish("plain")).await;
+    let create = async |wish: Value| {
+        let answer = api.call("POST", "/servers", "2.63", USER, Some(json!({"server": wish}))).await;
+        (answer.status, answer.body)
+    };
+    let act = async |body: Value| {
+        let answer = api.call("POST", &format!("/servers/{id}/action"), "2.63", USER, Some(body)).await;
+        (answer.status, answer.body)
+    };
+    let with = |key: &str, value: Value| {
+        let mut wish = Api::wish("x");
+        wish[key] = value;
+        wish
+    };
+    let words = "leave out trusted_image_certificates";
+    is(create(with("trusted_image_certificates", json!(["a"]))).await, 409, "conflictingRequest", words);
+    let rebuild = json!({"rebuild": {"imageRef": IMAGE, "trusted_image_certificates": ["a"]}});
+    is(act(rebuild).await, 409, "conflictingRequest", words);
+    let (status, body) = create(with("trusted_image_certificates", Value::Null)).await;
+    assert_eq!(status, 202, "a request without certificates: {body}");
+
+    for (number, spec, value) in [(21, "hw:locked_memory", "True"), (22, "hw:viommu_model", "virtio")] {
+        let flavor = number.to_string();
+        api.flavor(&flavor, 512, 1).await;
+        let specs = json!({"extra_specs": {spec: value, "hw:mem_page_size": "small"}});
+        let made = api.call("POST", &format!("/flavors/{flavor}/os-extra_specs"), "2.1", ADMIN, Some(specs)).await;
+        assert_eq!(made.status, 200, "{:?}", made.body);
+        is(create(with("flavorRef", json!(flavor))).await, 400, "badRequest", spec);
+        is(act(json!({"resize": {"flavorRef": flavor}})).await, 400, "badRequest", spec);
+        let property = spec.replace(':', "_");
+        let image = api.image(&[(&property, value)]).await;
+        is(create(with("imageRef", json!(image))).await, 400, "badRequest", &property);
+        is(act(json!({"rebuild": {"imageRef": image}})).await, 400, "badRequest", &property);
+    }
+    let off = json!({"extra_specs": {"hw:locked_memory": "false"}});
+    api.flavor("23", 512, 1).await;
+    api.call("POST", "/flavors/23/os-extra_specs", "2.1", ADMIN, Some(off)).await;
+    let (status, body) = create(with("flavorRef", json!("23"))).await;
+    assert_eq!(status, 202, "{body}");
+    api.life.settled().await;
     api.world.check().await;
     api.stop().await;
 }

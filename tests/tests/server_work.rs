@@ -293,6 +293,12 @@ async fn a_rescued_server_runs_from_another_disk() {
     assert!(!rescued(&api));
     let words = format!("Cannot 'unrescue' instance {} while it is in vm_state active", server.id);
     server.refused(json!({"unrescue": null}), 409, &words).await;
+    let large = api.image(&[("virtual_gib", "2")]).await;
+    let words = format!(
+        "Instance {} cannot be rescued: the rescue image has 2147483648 bytes, the flavor's disk 1073741824.",
+        server.id
+    );
+    server.refused(json!({"rescue": {"rescue_image_ref": large}}), 400, &words).await;
     // Nothing said: its own image, and a password made up.
     let answer = server.ask("2.1", json!({"rescue": null})).await;
     assert_eq!(answer.body["adminPass"].as_str().unwrap().len(), 12);

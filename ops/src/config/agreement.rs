@@ -31,8 +31,41 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         place: place(texts, clash.at),
         message: clash.message.into_owned(),
     };
-    let agreements = [storage(config), migration(config), metadata(config), reserved(config), processors(config)];
+    let agreements = [
+        storage(config),
+        migration(config),
+        metadata(config),
+        reserved(config),
+        processors(config),
+        signatures(config),
+    ];
     agreements.into_iter().flatten().map(told).collect()
+}
+
+/// Signatures of images are not verified yet. A cloud that believes that they are is worse off than one that knows, so the
+/// options that ask for it stop the start.
+fn signatures(config: &Config) -> Vec<Clash> {
+    let glance = &config.glance;
+    let wanted = [
+        (
+            glance.verify_glance_signatures,
+            "verify_glance_signatures",
+            "[glance] verify_glance_signatures is on and this version verifies no signature: set it to false, and let only \
+             trusted projects upload images",
+        ),
+        (
+            glance.enable_certificate_validation,
+            "enable_certificate_validation",
+            "[glance] enable_certificate_validation is on and this version validates no certificate: set it to false",
+        ),
+        (
+            !glance.default_trusted_certificate_ids.is_empty(),
+            "default_trusted_certificate_ids",
+            "[glance] default_trusted_certificate_ids names certificates and this version validates none: leave it empty",
+        ),
+    ];
+    let told = wanted.into_iter().filter(|(is, ..)| *is);
+    told.map(|(_, name, message)| error(("glance", name), message)).collect()
 }
 
 fn storage(config: &Config) -> Vec<Clash> {

@@ -208,6 +208,22 @@ fn policy_lies_beside_the_first_file_and_is_there_if_it_is_named() {
 }
 
 #[test]
+fn signatures_that_nobody_verifies_stop_the_start() {
+    for option in [
+        "verify_glance_signatures = true",
+        "enable_certificate_validation = true",
+        "default_trusted_certificate_ids = a,b",
+    ] {
+        let told = told(&[&format!("[glance]\n{option}\n")]);
+        let name = option.split(' ').next().unwrap();
+        let stops = |line: &String| line.starts_with("0.conf:2: error: ") && line.contains(name);
+        assert!(told.iter().any(stops), "{option}: {told:?}");
+    }
+    let off = told(&["[glance]\nverify_glance_signatures = false\n"]);
+    assert!(!off.iter().any(|line| line.contains("error")), "{off:?}");
+}
+
+#[test]
 fn storage_options_that_do_not_go_together_stop_the_start() {
     let lines = |text: &str| told(&[&format!("[libvirt]\n{text}")]);
     for (text, place, option, advice) in [

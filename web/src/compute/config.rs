@@ -29,6 +29,8 @@ pub struct ComputeConfig {
     pub max_servers_per_request: u32,
     /// `[cinder] cross_az_attach`
     pub cross_az_attach: bool,
+    /// `[glance] unchecked_certificates`: take trusted certificates although no signature of an image is verified.
+    pub unchecked_certificates: bool,
     /// The host name under which the control plane's own services are listed.
     pub host: String,
 }
@@ -65,6 +67,7 @@ impl Default for ComputeConfig {
             max_disk_devices: None,
             max_servers_per_request: 10_000,
             cross_az_attach: true,
+            unchecked_certificates: false,
             host: "chronova".to_owned(),
         }
     }

@@ -47,14 +47,20 @@ section! {
         }
         verify_glance_signatures: bool => nothing {
             default: Text("false"),
-            help: "Refuse images whose signature is missing or wrong.",
+            help: "Refuse images whose signature is missing or wrong. Signatures are not verified yet, so true stops the start.",
         }
         enable_certificate_validation: bool => nothing {
             default: Text("false"),
-            help: "Check an image signature's certificate against the trusted certificates of the request.",
+            help: "Check an image signature's certificate against the trusted certificates of the request. Certificates are \
+                   not validated yet, so true stops the start.",
         }
         default_trusted_certificate_ids: Vec<String> => nothing {
-            help: "Certificates that are trusted where a request names none.",
+            help: "Certificates that are trusted where a request names none. A list that is not empty stops the start.",
+        }
+        unchecked_certificates: bool => compute.unchecked_certificates {
+            origin: super::super::Origin::Chronova,
+            help: "Take servers' trusted_image_certificates and show them, although no signature of an image is verified. \
+                   Without it such a request is answered with 409.",
         }
     }
 }

@@ -161,10 +161,11 @@ fn what_new_servers_get_is_as_the_file_says() {
     assert_eq!((plain.default_schedule_zone, plain.max_local_block_devices), (None, 3));
     let text = "[api]\nenable_instance_password = false\n[DEFAULT]\nforce_config_drive = true\n\
                 default_schedule_zone = north\nmax_local_block_devices = 0\nshutdown_timeout = 9\n\
-                [compute]\nmax_disk_devices_to_attach = 4\n";
+                [compute]\nmax_disk_devices_to_attach = 4\n[glance]\nunchecked_certificates = true\n";
     let set = targets(text).compute;
     assert!(!set.enable_instance_password && set.force_config_drive);
     assert_eq!((set.default_schedule_zone.as_deref(), set.max_local_block_devices), (Some("north"), 0));
+    assert!(set.unchecked_certificates && !plain.unchecked_certificates);
     assert_eq!((set.max_disk_devices, plain.max_disk_devices), (Some(4), None));
     let runtime = targets(text).runtime;
     assert_eq!((runtime.servers.shutdown_timeout, runtime.servers.max_disk_devices), (9, Some(4)));

@@ -13,8 +13,38 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
+/// Hardware that Nova has and no guest gets here, as flavors and as images ask for it.
+const NOT_PROVIDED: [(&str, &str); 2] =
+    [("hw:locked_memory", "hw_locked_memory"), ("hw:viommu_model", "hw_viommu_model")];
+
+/// A server that runs without what was asked for looks as if it had it, so it is refused instead.
+fn check_provided(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(), Fault> {
+    let asks =
+        |pairs: &[(String, String)], name: &str| pairs.iter().any(|(key, value)| key == name && !is_false(value));
+    for (spec, property) in NOT_PROVIDED {
+        if asks(&flavor.extra_specs, spec) {
+            let name = &flavor.name;
+            return Err(Fault::bad_request(format!(
+                "Flavor {name} asks for {spec}, which this cloud does not provide: choose another flavor."
+            )));
+        }
+        if let Some(image) = image.filter(|image| asks(&image.properties, property)) {
+            return Err(Fault::bad_request(format!(
+                "Image {} asks for {property}, which this cloud does not provide: choose another image.",
+                image.id
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_false(value: &str) -> bool {
+    matches!(value.trim().to_lowercase().as_str(), "" | "false" | "f" | "0" | "no" | "n" | "off")
+}
+
 /// What a flavor and an image ask for together.
 pub(super) fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Option<Topology>, Fault> {
+    check_provided(flavor, image)?;
     topology::ask(flavor, image).map_err(Fault::bad_request)
 }
 

@@ -25,7 +25,7 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::BuildRequested;
 use serde_json::{Value, json};
 
-pub(super) use self::admit::{fits, key, limits, visible_flavor};
+pub(super) use self::admit::{fits, key, limits, trusted_certificates, visible_flavor};
 pub(super) use self::wish::files;
 
 use self::admit::Admitted;

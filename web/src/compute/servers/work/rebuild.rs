@@ -24,6 +24,9 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     if ctx.action_body().get("trusted_image_certificates").is_some() {
         ctx.authorize_rule("os_compute_api:servers:rebuild:trusted_certs", &found.target)?;
     }
+    if body["trusted_image_certificates"].is_array() && !found.server()?.is_volume_backed() {
+        create::trusted_certificates(&ctx)?;
+    }
     admit(&ctx, &found, Action::Rebuild)?;
     let (request, files) = wanted(&ctx, &found).await?;
     let password = create::new_password(&ctx, ctx.action_body()["adminPass"].as_str());

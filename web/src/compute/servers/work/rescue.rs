@@ -23,6 +23,7 @@ pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
     let image = image(&ctx, &found).await?;
     on_volumes::in_use(&ctx, &found, Fault::conflict).await?;
     check_root(&ctx, &found, &image)?;
+    check_size(&found, &image)?;
     let (process, password) =
         (ProcessId::random(), create::new_password(&ctx, ctx.action_body()["adminPass"].as_str()));
     let rescue = WorkCommand::Rescue { process, image, asker: asker(&ctx, &found) };
@@ -41,6 +42,19 @@ fn check_root(ctx: &Ctx, found: &Found, image: &ImageSnapshot) -> Result<(), Fau
     let allowed = versions::rescues_servers_on_volumes(ctx.version) && stable;
     match found.server()?.is_volume_backed() && !allowed {
         true => Err(not_rescuable(found)),
+        false => Ok(()),
+    }
+}
+
+/// The rescue disk is as large as its image, and the project pays for the flavor's disk: an image that is larger would be
+/// room for nothing. A flavor without a disk bounds nothing.
+fn check_size(found: &Found, image: &ImageSnapshot) -> Result<(), Fault> {
+    let (id, disk) = (found.id, u64::from(found.server()?.request.flavor.root_gib) << 30);
+    let size = image.size.max(image.virtual_size);
+    match disk > 0 && size > disk {
+        true => Err(Fault::bad_request(format!(
+            "Instance {id} cannot be rescued: the rescue image has {size} bytes, the flavor's disk {disk}. Choose a smaller image."
+        ))),
         false => Ok(()),
     }
 }
