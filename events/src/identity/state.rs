@@ -1,6 +1,7 @@
 //! The state of the identity stream, folded from its events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +59,7 @@ pub struct Identity {
     /// The roles that a role implies directly.
     pub implied: BTreeMap<RoleId, BTreeSet<RoleId>>,
     pub grants: BTreeMap<UserId, Grants>,
-    /// Audit ids of revoked tokens, until they would have expired.
+    /// Audit ids of revoked tokens, at least until they would have expired.
     pub revoked: BTreeMap<String, Timestamp>,
     user_names: BTreeMap<DomainId, BTreeMap<String, UserId>>,
     project_names: BTreeMap<DomainId, BTreeMap<String, ProjectId>>,
@@ -227,10 +228,27 @@ impl Fold for Identity {
                 }
             }
             IdentityEvent::TokenRevoked(e) => {
-                self.revoked.retain(|_, expires_at| *expires_at > at);
+                forget_some(&mut self.revoked, &e.audit_id, at);
                 self.revoked.insert(e.audit_id.clone(), e.expires_at);
             }
         }
+    }
+}
+
+/// Revoked tokens that each revocation looks at, on each side of its own audit id.
+const LOOKED_AT: usize = 4;
+
+/// Forgets revoked tokens beside `audit_id` that have expired. A walk over all of them at each revocation would cost the
+/// square of their number. Audit ids are random, so the neighbours are a fair sample: in the long run each revocation finds
+/// one that expired as soon as an eighth of them has.
+fn forget_some(revoked: &mut BTreeMap<String, Timestamp>, audit_id: &str, at: Timestamp) {
+    let below = (Bound::Unbounded, Bound::Excluded(audit_id));
+    let above = (Bound::Excluded(audit_id), Bound::Unbounded);
+    let below = revoked.range::<str, _>(below).rev().take(LOOKED_AT);
+    let beside = below.chain(revoked.range::<str, _>(above).take(LOOKED_AT));
+    let expired = beside.filter(|(_, expires_at)| **expires_at <= at).map(|(id, _)| id.clone());
+    for id in expired.collect::<Vec<_>>() {
+        revoked.remove(&id);
     }
 }
 

@@ -203,6 +203,35 @@ fn revoked_tokens_are_forgotten_when_they_would_have_expired() {
     assert_eq!(state.revoked.keys().collect::<Vec<_>>(), ["b"]);
 }
 
+/// Tokens of an hour, revoked one a second: what is kept stays near what still counts, and one revocation looks at a few.
+#[test]
+fn a_revocation_forgets_a_few_expired_tokens_and_enough_in_the_long_run() {
+    let mut state = given([]);
+    let revoke = |state: &mut Identity, number: u64, at: u64| {
+        // As random as audit ids are, and the same in each run.
+        let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let audit_id = format!("{:016x}", mixed ^ (mixed >> 31));
+        let expires_at = Timestamp(i64::try_from(at + 3_600).unwrap());
+        let command = IdentityCommand::RevokeToken { user: "u".into(), audit_id, expires_at };
+        let events = decide(state, command).unwrap();
+        state.evolve(&events[0], Timestamp(i64::try_from(at).unwrap()));
+    };
+    for number in 0..20_000 {
+        revoke(&mut state, number, number);
+        assert!(state.revoked.len() <= 5_400, "{} are kept after {number}", state.revoked.len());
+        if number % 100 != 0 {
+            continue;
+        }
+        let counts = state.revoked.values().filter(|until| until.0 > i64::try_from(number).unwrap()).count();
+        assert_eq!(u64::try_from(counts).unwrap(), (number + 1).min(3_600), "one that still counts was forgotten");
+    }
+    let before = state.revoked.len();
+    revoke(&mut state, 20_000, 1_000_000);
+    assert!(before + 1 - state.revoked.len() <= 8, "one revocation walked over all of them");
+}
+
 #[test]
 fn attributes_merge_and_null_removes() {
     let extra =
