@@ -8,6 +8,8 @@ mod core_only;
 mod creates;
 #[path = "processes/drain.rs"]
 mod drain;
+#[path = "processes/every.rs"]
+mod every;
 #[path = "processes/image_cache.rs"]
 mod image_cache;
 #[path = "processes/leftovers.rs"]

@@ -21,29 +21,16 @@ pub mod upload;
 use std::sync::Arc;
 
 use chronova_events::ids::{HostId, InstanceId, ProjectId, SnapshotId, VolumeId};
-use chronova_events::process::{Subject, VolumeWork};
+use chronova_events::process::Subject;
 use chronova_events::volume::{Snapshot, Volume, VolumeRecord};
 use chronova_hypervisor::driver::{Driver, DriverError};
 
-use super::definition::{Definition, StepError, Work};
+use super::definition::{StepError, Work};
 use crate::aggregate::CommandError;
 use crate::services::embedded::volume::quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
 use crate::services::embedded::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
 
 pub(super) const GIB: u64 = 1 << 30;
-
-/// The definition of a volume's process.
-pub fn definition(work: VolumeWork) -> &'static Definition {
-    match work {
-        VolumeWork::Create => &create::DEFINITION,
-        VolumeWork::Delete { .. } => &delete::DEFINITION,
-        VolumeWork::Extend { .. } => &extend::DEFINITION,
-        VolumeWork::CreateSnapshot { .. } => &snapshot::CREATE,
-        VolumeWork::DeleteSnapshot { .. } => &snapshot::DELETE,
-        VolumeWork::Upload { .. } => &upload::DEFINITION,
-        VolumeWork::Reimage { .. } => &reimage::DEFINITION,
-    }
-}
 
 impl Work {
     /// The volume that the process works on.

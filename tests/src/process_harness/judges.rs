@@ -1,0 +1,170 @@
+//! Judges make the steps of a proof fail, repeat and wait.
+//!
+//! A judge acts once, at the one moment it was made for. [`Moment::arm`] then makes the control plane die at the nth append
+//! from there, so that "crash at every append of the unwinding" needs no guess at where the unwinding begins.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use chronova_actors::process::definition::Definition;
+use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_events::store::faulty::FuseStore;
+
+/// When a judge acted in the life whose log it watches, and which append from then on is the last of that life.
+#[derive(Default)]
+struct Moment {
+    store: OnceLock<Arc<FuseStore>>,
+    fuse: Option<u64>,
+    come: AtomicBool,
+    appends_before: AtomicU64,
+}
+
+impl Moment {
+    fn with_fuse(fuse: Option<u64>) -> Self {
+        Self { fuse, ..Self::default() }
+    }
+
+    /// True only for the first caller.
+    fn comes(&self) -> bool {
+        let first = !self.come.swap(true, Ordering::SeqCst);
+        if let (true, Some(store)) = (first, self.store.get()) {
+            self.appends_before.store(store.appends(), Ordering::SeqCst);
+            store.arm(self.fuse);
+        }
+        first
+    }
+
+    fn has_come(&self) -> bool {
+        self.come.load(Ordering::SeqCst)
+    }
+
+    fn appends_since(&self) -> u64 {
+        let now = self.store.get().map_or(0, |store| store.appends());
+        now.saturating_sub(self.appends_before.load(Ordering::SeqCst))
+    }
+
+    /// To be said before anything is asked for.
+    fn watch(&self, store: &Arc<FuseStore>) {
+        assert!(self.store.set(Arc::clone(store)).is_ok(), "a judge judges in one life");
+    }
+}
+
+/// One verdict on the first run of one step.
+pub(super) struct Once {
+    process: &'static str,
+    step: &'static str,
+    verdict: Verdict,
+    moment: Moment,
+}
+
+impl Once {
+    /// `fuse`: the append, counted from the verdict, at which the control plane dies.
+    pub(super) fn new(definition: &Definition, step: &'static str, verdict: Verdict, fuse: Option<u64>) -> Arc<Self> {
+        Arc::new(Self { process: definition.name, step, verdict, moment: Moment::with_fuse(fuse) })
+    }
+
+    pub(super) fn watch(&self, store: &Arc<FuseStore>) {
+        self.moment.watch(store);
+    }
+
+    pub(super) fn has_judged(&self) -> bool {
+        self.moment.has_come()
+    }
+
+    /// How many appends there were since the verdict.
+    pub(super) fn appends_since(&self) -> u64 {
+        self.moment.appends_since()
+    }
+}
+
+impl Interference for Once {
+    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+        let here = (process, step, way) == (self.process, self.step, Way::Run);
+        if here && self.moment.comes() { self.verdict } else { Verdict::Pass }
+    }
+}
+
+/// The last step fails and every undo is done twice.
+pub(super) struct Clumsy {
+    process: &'static str,
+    last: &'static str,
+    failed: AtomicBool,
+}
+
+impl Clumsy {
+    pub(super) fn new(definition: &Definition) -> Arc<Self> {
+        let last = definition.steps.last().unwrap().name;
+        Arc::new(Self { process: definition.name, last, failed: AtomicBool::new(false) })
+    }
+}
+
+impl Interference for Clumsy {
+    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+        match (process == self.process, way) {
+            (true, Way::Undo) => Verdict::Repeat,
+            (true, Way::Run) if step == self.last && !self.failed.swap(true, Ordering::SeqCst) => Verdict::FailAfter,
+            _ => Verdict::Pass,
+        }
+    }
+}
+
+/// Holds a process back before it runs or undoes a step, so that something else happens just then. For an undo, the last
+/// step fails first.
+pub(super) struct Meeting {
+    process: &'static str,
+    last: &'static str,
+    step: &'static str,
+    way: Way,
+    failed: AtomicBool,
+    over: AtomicBool,
+    moment: Moment,
+}
+
+impl Meeting {
+    pub(super) fn new(definition: &Definition, step: &'static str, way: Way, fuse: Option<u64>) -> Arc<Self> {
+        let last = definition.steps.last().unwrap().name;
+        Arc::new(Self {
+            process: definition.name,
+            last,
+            step,
+            way,
+            failed: AtomicBool::new(way == Way::Run),
+            over: AtomicBool::new(false),
+            moment: Moment::with_fuse(fuse),
+        })
+    }
+
+    pub(super) fn watch(&self, store: &Arc<FuseStore>) {
+        self.moment.watch(store);
+    }
+
+    /// Whether the process waits, or has waited, at the step.
+    pub(super) fn is_reached(&self) -> bool {
+        self.moment.has_come()
+    }
+
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// How many appends there were since the process came to the step.
+    pub(super) fn appends_since(&self) -> u64 {
+        self.moment.appends_since()
+    }
+}
+
+impl Interference for Meeting {
+    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+        if process != self.process {
+            return Verdict::Pass;
+        }
+        if (step, way) == (self.step, self.way) {
+            self.moment.comes();
+            return if self.over.load(Ordering::SeqCst) { Verdict::Pass } else { Verdict::Hold };
+        }
+        match way == Way::Run && step == self.last && !self.failed.swap(true, Ordering::SeqCst) {
+            true => Verdict::FailAfter,
+            false => Verdict::Pass,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Something happens to the subject just when the process is about to run or to undo a step, and the control plane dies at
+//! some append around it: the subject is deleted, or a host is lost and comes back.
+
+use std::time::Duration;
+
+use chronova_actors::process::context::StepContext;
+use chronova_actors::process::interference::Way;
+use chronova_events::ids::{InstanceId, VolumeId};
+use chronova_events::process::Process;
+use chronova_events::store::EventStore as _;
+use chronova_hypervisor::sim::{Call, SimGuest};
+
+use super::judges::Meeting;
+use super::sample::Sample;
+use super::{Case, HOSTS, prepared, seen, subject};
+use crate::world::{Life, World};
+
+/// Deletes of a case, and losses of a host, in a run of every day.
+const FEW: usize = 2;
+/// For how long a process may try to go on without the host that it lost, before that comes back.
+const LOST: Duration = Duration::from_millis(40);
+/// How often hosts are asked, and compared with the log, where one is lost.
+const SOON: Duration = Duration::from_millis(20);
+
+/// Something that happens beside a process.
+#[derive(Debug, Clone, Copy)]
+enum Incident {
+    Delete,
+    LoseHost { host: usize, guests_survive: bool },
+}
+
+/// An incident, and the step at which it happens.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    step: &'static str,
+    way: Way,
+    incident: Incident,
+}
+
+/// Each incident at each step, alone and with a crash at each append around it; or some of them. `appends`: about how many
+/// an undisturbed process takes.
+pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample) {
+    let losses = [(0, true), (0, false), (1, true), (1, false)];
+    let losses = losses.map(|(host, guests_survive)| Incident::LoseHost { host, guests_survive });
+    for incidents in [&[Incident::Delete][..], &losses] {
+        for trial in sample.choose(trials(case, incidents), FEW) {
+            if sample.is_everything() {
+                let around = meet(case, trial, None).await;
+                for fuse in 0..=around {
+                    meet(case, trial, Some(fuse)).await;
+                }
+            } else {
+                // The first is no crash, and the second one before anything happens.
+                let fuse = sample.below(appends + 2);
+                meet(case, trial, fuse.checked_sub(1)).await;
+            }
+        }
+    }
+}
+
+fn trials(case: &Case, incidents: &[Incident]) -> Vec<Trial> {
+    let steps = case.definition.steps.iter();
+    let undone = steps.clone().filter(|step| case.definition.undoes && step.undo.is_some());
+    let moments = steps.map(|step| (step.name, Way::Run)).chain(undone.map(|step| (step.name, Way::Undo)));
+    moments
+        .flat_map(|(step, way)| incidents.iter().map(move |incident| Trial { step, way, incident: *incident }))
+        .collect()
+}
+
+/// `fuse`: 0 for a crash before it happens. Returns how many appends there were from the moment on.
+async fn meet(case: &Case, trial: Trial, fuse: Option<u64>) -> u64 {
+    let what = format!("{}: {trial:?}, crash at {fuse:?}", case.definition.name);
+    eprintln!("{what}");
+    let mut world = prepared(case).await;
+    if matches!(trial.incident, Incident::LoseHost { .. }) {
+        // A host that comes back is compared with the log soon.
+        world.options.hosts.heartbeat = SOON;
+        world.options.hosts.resync = SOON;
+    }
+    let meeting = Meeting::new(case.definition, trial.step, trial.way, fuse.filter(|fuse| *fuse > 0));
+    let life = world.live(None, Some(meeting.clone())).await;
+    meeting.watch(&life.store);
+    life.hosts_up(HOSTS).await;
+    // At once: some requests wait for the end of their process.
+    let asking = async { (case.ask)(&life, subject()).await.is_ok() };
+    let happening = async {
+        life.until(|context| meeting.is_reached() && context.views.position() >= life.store.head()).await;
+        assert!(meeting.is_reached(), "{what}: never reached");
+        if fuse == Some(0) {
+            life.store.blow();
+        }
+        let done = trial.incident.happens(&world, &life).await;
+        meeting.end();
+        done
+    };
+    let (asked, done) = futures::join!(asking, happening);
+    let (appends, gone) = match trial.incident {
+        Incident::Delete => after_delete(&world, life, &meeting, done).await,
+        Incident::LoseHost { host, guests_survive } => {
+            (after_loss(&world, life, &meeting, host, guests_survive).await, false)
+        }
+    };
+    world.check().await;
+    let now = seen(&world).await;
+    let server = world.story().await.first().map(|(server, _)| *server);
+    let possible = match trial.incident {
+        _ if gone => ["DELETED", "ABSENT"].contains(&now),
+        // The server is what its guest was found to be, whatever the process made of it.
+        Incident::LoseHost { .. } if server.and_then(|server| power(&world, server)) == Some(now) => true,
+        // The builds that a request asked for are not undone with it.
+        Incident::LoseHost { .. } if case.waits && now == "ERROR" => true,
+        Incident::Delete | Incident::LoseHost { .. } => {
+            let half = !asked && case.half_asked.contains(&now);
+            half || now == case.to || now == case.from || now == case.failed || case.failed_after.contains(&now)
+        }
+    };
+    assert!(possible, "{what}: {now}\n{}", world.trail().await);
+    appends
+}
+
+/// The status of a server by the power of its guest, where it has one.
+fn power(world: &World, server: InstanceId) -> Option<&'static str> {
+    let hosts = world.fleet.whereabouts().remove(&server)?;
+    let is_on = hosts.into_iter().any(|host| world.fleet.guests(host).get(&server).is_some_and(SimGuest::is_on));
+    Some(if is_on { "ACTIVE" } else { "SHUTOFF" })
+}
+
+impl Incident {
+    /// Says whether it was acknowledged.
+    async fn happens(self, world: &World, life: &Life) -> bool {
+        match self {
+            Self::Delete => delete(life).await,
+            Self::LoseHost { host, .. } => {
+                world.fleet.kill_host(host);
+                true
+            }
+        }
+    }
+}
+
+/// Deletes the first server of the world, or the volume where there is no server.
+async fn delete(life: &Life) -> bool {
+    match server(life) {
+        Some(server) => life.delete(server).await.is_ok(),
+        None => life.remove_volume(VolumeId(subject().0), true, true).await.is_ok(),
+    }
+}
+
+fn server(life: &Life) -> Option<InstanceId> {
+    life.context().views.servers.read(|servers| servers.all().next().map(|row| row.id))
+}
+
+/// Says, too, whether the subject must be gone: a delete was acknowledged, or a server was asked to go in two lives.
+async fn after_delete(world: &World, life: Life, meeting: &Meeting, mut acknowledged: bool) -> (u64, bool) {
+    let mut asked_to_go = server(&life).is_some();
+    life.settled().await;
+    let (appends, crashed) = (meeting.appends_since(), life.store.is_blown());
+    life.stop().await;
+    if crashed {
+        let life = world.live(None, None).await;
+        life.hosts_up(HOSTS).await;
+        // It meets the processes that go on after the crash, and may be the second of its kind.
+        acknowledged = acknowledged || delete(&life).await;
+        asked_to_go = asked_to_go && server(&life).is_some();
+        assert!(life.settled().await);
+        life.stop().await;
+    }
+    (appends, acknowledged || asked_to_go)
+}
+
+async fn after_loss(world: &World, life: Life, meeting: &Meeting, host: usize, guests_survive: bool) -> u64 {
+    idle(&life).await;
+    life.store.arm(None);
+    let (appends, crashed) = (meeting.appends_since(), life.store.is_blown());
+    let life = match crashed {
+        false => life,
+        true => {
+            life.stop().await;
+            let next = world.live(None, None).await;
+            idle(&next).await;
+            next
+        }
+    };
+    world.fleet.revive_host(host, guests_survive).unwrap();
+    life.hosts_up(HOSTS).await;
+    assert!(life.settled().await);
+    compared(world, &life).await;
+    assert!(life.settled().await);
+    life.stop().await;
+    appends
+}
+
+/// Waits until no process can go on, for a moment at the most: some wait for the host without telling anybody.
+async fn idle(life: &Life) {
+    let is_stuck = |process: &Process| matches!(process, Process::Running(running) if running.stuck > 0);
+    let met = |context: &StepContext| {
+        let caught_up = context.views.position() >= life.store.head();
+        caught_up && context.views.processes.read(|view| view.pending().all(|pending| is_stuck(&pending.state)))
+    };
+    let _ = tokio::time::timeout(LOST, life.until(met)).await;
+}
+
+/// Waits until every host was compared with the log again, twice over: what a lost host has too much is removed then.
+async fn compared(world: &World, life: &Life) {
+    let rounds = 3 * HOSTS as u64;
+    for call in [Call::Guests, Call::Leftovers] {
+        let wanted = world.fleet.calls(call) + rounds;
+        life.until(|_| world.fleet.calls(call) >= wanted).await;
+    }
+}

@@ -1,0 +1,68 @@
+//! A step fails, and the control plane dies at some append while it takes back what was done.
+
+use chronova_actors::process::interference::Verdict;
+use chronova_events::envelope::Position;
+use chronova_events::process::ProcessEvent;
+use chronova_events::registry::{Event, NounEvent as _};
+use chronova_events::store::EventStore as _;
+
+use super::judges::Once;
+use super::sample::Sample;
+use super::{Case, HOSTS, prepared, seen, subject};
+use crate::world::World;
+
+/// Trials of a case in a run of every day.
+const FEW: usize = 3;
+
+/// How a step fails, and how many appends there were from then to the end.
+pub(super) struct Unwinding {
+    pub(super) step: &'static str,
+    pub(super) verdict: Verdict,
+    pub(super) appends: u64,
+}
+
+/// Crashes in each of these, or in some of them.
+pub(super) async fn crash_in(case: &Case, unwindings: Vec<Unwinding>, sample: &mut Sample) {
+    let trials = unwindings
+        .into_iter()
+        .flat_map(|unwinding| (1..=unwinding.appends).map(move |fuse| (unwinding.step, unwinding.verdict, fuse)));
+    for (step, verdict, fuse) in sample.choose(trials.collect(), FEW) {
+        eprintln!("{}: {step} {verdict:?}, crash at append {fuse} after it", case.definition.name);
+        crashes(case, step, verdict, fuse).await;
+    }
+}
+
+async fn crashes(case: &Case, step: &'static str, verdict: Verdict, fuse: u64) {
+    let world = prepared(case).await;
+    let once = Once::new(case.definition, step, verdict, Some(fuse));
+    let life = world.live(None, Some(once.clone())).await;
+    once.watch(&life.store);
+    life.hosts_up(HOSTS).await;
+    let acknowledged = (case.ask)(&life, subject()).await.is_ok();
+    life.settled().await;
+    life.stop().await;
+    assert!(once.has_judged(), "{step} of {} is never reached", case.definition.name);
+    let failed = failed_in(&world).await;
+
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    assert!(life.settled().await);
+    life.stop().await;
+    world.check().await;
+    let now = seen(&world).await;
+    // Nobody knows of a failure that was not recorded: the step is run again, and nothing fails it this time.
+    let failed = case.definition.undoes && failed;
+    let expected = if failed { case.failed } else { case.to };
+    let possible = now == expected
+        || (failed && verdict == Verdict::FailAfter && case.failed_after.contains(&now))
+        || (!acknowledged && (now == case.from || case.half_asked.contains(&now)));
+    let name = case.definition.name;
+    assert!(possible, "{name}: {step} {verdict:?}, crashed at append {fuse} after it: {now}\n{}", world.trail().await);
+}
+
+/// Whether the log knows of a step that failed.
+async fn failed_in(world: &World) -> bool {
+    let events = world.log.read_all(Position::START, usize::MAX).await.unwrap();
+    let is_failure = |event: &Event| matches!(ProcessEvent::of(event), Some(ProcessEvent::StepFailed(_)));
+    events.iter().any(|recorded| recorded.event().is_ok_and(|event| is_failure(event)))
+}
