@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+mod child;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -14,10 +16,8 @@ use chronova_events::store::sqlite::verify::{VerifyOptions, verify};
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 
-/// Where the child finds its log; set only for children.
-const LOG: &str = "CHRONOVA_TEST_LOG";
-/// Names the run, so that tags of different runs on one log differ.
-const RUN: &str = "CHRONOVA_TEST_RUN";
+use crate::child::{kill_after, say, spawn, told};
+
 const WRITERS: usize = 16;
 /// Events in one append.
 const TOGETHER: usize = 3;
@@ -41,11 +41,10 @@ fn tagged(tag: &str) -> Vec<NewEvent> {
 /// Not a test but the process that others kill: appends for ever and tells each acknowledged tag.
 #[test]
 fn child() {
-    let Some(path) = std::env::var_os(LOG) else { return };
-    let run = std::env::var(RUN).unwrap();
+    let Some((path, run)) = told() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async move {
-        let store = match open(Path::new(&path)) {
+        let store = match open(&path) {
             Ok(store) => store,
             Err(StoreError::Locked { pid, .. }) => return say(&format!("locked by {}", pid.unwrap_or(0))),
             Err(other) => panic!("{other}"),
@@ -66,41 +65,6 @@ fn child() {
             writer.await.unwrap();
         }
     });
-}
-
-/// One whole line at once, past the test harness's capture.
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
-}
-
-fn spawn(path: &Path, run: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
-        .env(LOG, path)
-        .env(RUN, run.to_string())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-/// Kills the child once it has acknowledged `after` appends; gives back all that it acknowledged.
-fn kill_after(child: &mut Child, after: usize) -> Vec<String> {
-    let mut acknowledged = Vec::new();
-    let mut killed = false;
-    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-        if let Some(tag) = line.unwrap().strip_prefix("ack ") {
-            acknowledged.push(tag.to_owned());
-        }
-        if !killed && acknowledged.len() >= after {
-            child.kill().unwrap();
-            killed = true;
-        }
-    }
-    assert!(killed, "the child ended by itself");
-    child.wait().unwrap();
-    acknowledged
 }
 
 /// Every append that is in the log, which must be whole.

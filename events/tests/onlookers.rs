@@ -5,10 +5,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+mod child;
+
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -18,10 +19,8 @@ use chronova_events::store::sqlite::verify::{VerifyOptions, verify};
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected, StoreError};
 
-/// Where the child finds its log; set only for children.
-const LOG: &str = "CHRONOVA_TEST_LOG";
-/// Names the run, so that texts of different runs on one log differ.
-const RUN: &str = "CHRONOVA_TEST_RUN";
+use crate::child::{kill_after, say, spawn, told};
+
 const WRITERS: usize = 8;
 /// Kills of one log.
 const EVERY: u64 = 10;
@@ -40,11 +39,10 @@ fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
 /// Not a test but the process that others kill: appends for ever and tells each acknowledged text.
 #[test]
 fn child() {
-    let Some(path) = std::env::var_os(LOG) else { return };
-    let run = std::env::var(RUN).unwrap();
+    let Some((path, run)) = told() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async move {
-        let store = open(Path::new(&path)).unwrap();
+        let store = open(&path).unwrap();
         let writers = (0..WRITERS).map(|writer| {
             let (store, run) = (Arc::clone(&store), run.clone());
             tokio::spawn(async move {
@@ -62,41 +60,6 @@ fn child() {
             writer.await.unwrap();
         }
     });
-}
-
-/// One whole line at once, past the test harness's capture.
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
-}
-
-fn spawn(path: &Path, run: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
-        .env(LOG, path)
-        .env(RUN, run.to_string())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-/// Kills the child once it has acknowledged `after` appends; gives back all that it acknowledged.
-fn kill_after(child: &mut Child, after: usize) -> Vec<String> {
-    let (mut acknowledged, mut killed) = (Vec::new(), false);
-    for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
-        if let Some(text) = line.strip_prefix("ack ") {
-            acknowledged.push(text.to_owned());
-        }
-        assert!(!line.starts_with("refused"), "onlookers are no reason to refuse: {line}");
-        if !killed && acknowledged.len() >= after {
-            child.kill().unwrap();
-            killed = true;
-        }
-    }
-    child.wait().unwrap();
-    assert!(killed, "the child ended by itself after {} appends", acknowledged.len());
-    acknowledged
 }
 
 const PYTHON: &str = "import sqlite3, sys

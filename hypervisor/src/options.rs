@@ -134,7 +134,7 @@ pub struct ImagesOptions {
 }
 
 /// `[libvirt] images_rbd_*`, `rbd_user`, `rbd_secret_uuid`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RbdOptions {
     pub pool: String,
     /// `HOST[:PORT]` of Ceph's monitors.
@@ -144,6 +144,12 @@ pub struct RbdOptions {
     pub user: Option<String>,
     /// The libvirt secret that holds the user's key.
     pub secret: Option<String>,
+}
+
+impl Default for RbdOptions {
+    fn default() -> Self {
+        Self { pool: "rbd".to_owned(), monitors: Vec::new(), conf: None, user: None, secret: None }
+    }
 }
 
 /// The protocols in which a guest's screen is served, and on which of the host's addresses.
@@ -235,11 +241,11 @@ impl Default for LibvirtOptions {
             screens: Screens::default(),
             host_ip: None,
             forward: ForwardMode::Auto,
-            call_deadline: Duration::from_mins(1),
+            call_deadline: Duration::from_mins(2),
             device_detach_attempts: 8,
             device_detach_timeout: Duration::from_secs(20),
             transfer_stall: Duration::from_mins(1),
-            workers: 6,
+            workers: 8,
             keepalive: (5, 3),
             reconnect_max: Duration::from_secs(30),
         }

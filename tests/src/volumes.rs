@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use chronova_actors::instance::{InstanceCommand, VolumeCommand as Disks};
 use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, Volumes as _};
 use chronova_actors::services::embedded::volume::VolumeCommand;
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{
-    AttachmentId, BlockDeviceId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId,
+    AttachmentId, BlockDeviceId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId,
 };
 use chronova_events::instance::{BlockDevice, BlockDevicesMapped, BlockPlace, BlockSource, BuildRequested};
 use chronova_events::volume::{AttachMode, SnapshotStatus, VolumeStatus};
@@ -104,6 +105,23 @@ pub fn word(views: &Views, id: VolumeId) -> &'static str {
     }
 }
 
+/// An empty volume of one GiB of a user of a project; `host` where it must be there.
+fn empty_volume(volume: VolumeId, (project, user): (&str, &str), host: Option<HostId>) -> NewVolume {
+    NewVolume {
+        volume,
+        project: ProjectId::new(project),
+        user: UserId::new(user),
+        name: "data".to_owned(),
+        description: None,
+        size_gb: Some(1),
+        content: NewContent::Blank,
+        volume_type: None,
+        availability_zone: None,
+        metadata: vec![],
+        host,
+    }
+}
+
 /// The snapshot and the image that the tests of a volume use.
 pub fn snapshot_of(id: VolumeId) -> SnapshotId {
     SnapshotId::derive(id.0, "snapshot")
@@ -148,24 +166,27 @@ impl Life {
         self.build_mapped(request, mapped).await
     }
 
+    /// An empty volume that a user of a project asked for, made and free; on the host of the server `beside`, or on any.
+    pub async fn data_volume(&self, owner: (&str, &str), beside: Option<&str>, size_gb: u32) -> VolumeId {
+        let host = beside.map(|server| {
+            let now = self.instance_now(server.parse().unwrap());
+            now.alive().unwrap().placement.as_ref().unwrap().host
+        });
+        let id = VolumeId::random();
+        let wanted = NewVolume { size_gb: Some(size_gb), ..empty_volume(id, owner, host) };
+        self.volumes.accept(wanted, true, Meta::system("test")).await.unwrap();
+        self.settled().await;
+        id
+    }
+
     /// A volume on the server's host, made and free.
     pub async fn volume_beside(&self, instance: InstanceId, n: u32) {
         let now = self.instance_now(instance);
         let server = now.alive().unwrap();
         let host = server.placement.as_ref().unwrap().host;
-        let wanted = NewVolume {
-            volume: nth_volume(instance, n),
-            project: server.request.project.clone(),
-            user: server.request.user.clone(),
-            name: format!("volume {n}"),
-            description: None,
-            size_gb: Some(1),
-            content: NewContent::Blank,
-            volume_type: None,
-            availability_zone: None,
-            metadata: vec![],
-            host: Some(host),
-        };
+        let owner = (server.request.project.as_str(), server.request.user.as_str());
+        let wanted =
+            NewVolume { name: format!("volume {n}"), ..empty_volume(nth_volume(instance, n), owner, Some(host)) };
         self.volumes.accept(wanted, true, user_meta()).await.unwrap();
         self.settled().await;
     }
@@ -195,19 +216,7 @@ impl Life {
     }
 
     pub async fn volume(&self, id: VolumeId, content: NewContent) -> Result<(), String> {
-        let wanted = NewVolume {
-            volume: id,
-            project: ProjectId::new("p"),
-            user: UserId::new("u"),
-            name: "volume".to_owned(),
-            description: None,
-            size_gb: Some(1),
-            content,
-            volume_type: None,
-            availability_zone: None,
-            metadata: vec![],
-            host: None,
-        };
+        let wanted = NewVolume { content, ..empty_volume(id, ("p", "u"), None) };
         self.volumes.accept(wanted, true, user_meta()).await.map(drop).map_err(|error| error.to_string())
     }
 

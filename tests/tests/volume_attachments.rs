@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chronova_actors::ports::{NewContent, NewVolume};
-use chronova_events::ids::{InstanceId, ProjectId, UserId, VolumeId};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 
@@ -17,28 +15,7 @@ const OWNER: &str = "u:p";
 
 /// A volume of the owner's project on the host of a server, or on any.
 async fn volume(api: &Api, beside: Option<&str>, size_gb: u32) -> String {
-    let id = VolumeId::random();
-    let host = beside.map(|server| {
-        let server: InstanceId = server.parse().unwrap();
-        let now = api.life.instance_now(server);
-        now.alive().unwrap().placement.clone().unwrap().host
-    });
-    let wanted = NewVolume {
-        volume: id,
-        project: ProjectId::new("p"),
-        user: UserId::new("u"),
-        name: "data".to_owned(),
-        description: None,
-        size_gb: Some(size_gb),
-        content: NewContent::Blank,
-        volume_type: None,
-        availability_zone: None,
-        metadata: vec![],
-        host,
-    };
-    api.life.volumes.accept(wanted, true, chronova_events::envelope::Meta::system("test")).await.unwrap();
-    api.life.settled().await;
-    id.to_string()
+    api.life.data_volume(("p", "u"), beside, size_gb).await.to_string()
 }
 
 async fn call(api: &Api, method: &str, path: &str, version: &str, body: Option<Value>) -> (u16, Value, String) {

@@ -89,6 +89,7 @@ impl Default for CorsConfig {
                 "X-Openstack-Request-Id",
                 "X-Subject-Token",
                 "X-Service-Token",
+                "X-OpenStack-Nova-API-Version",
                 "OpenStack-API-Version",
             ]),
             max_age: 3600,
@@ -101,6 +102,7 @@ impl Default for CorsConfig {
                 "X-Service-Catalog",
                 "X-User-Id",
                 "X-Tenant-Id",
+                "X-OpenStack-Nova-API-Version",
                 "OpenStack-API-Version",
             ]),
         }

@@ -156,7 +156,7 @@ async fn sweep(context: &ReconcileContext) -> usize {
 /// Says whether everything was done.
 async fn tidy(context: &ReconcileContext, member: Arc<Member>, sharers: BTreeSet<HostId>, needs: &Needs) -> bool {
     let host = &member.hostname;
-    let Some(cache) = member.driver.image_cache() else { return };
+    let Some(cache) = member.driver.image_cache() else { return true };
     let found = match cache.cached_images().await {
         Ok(found) => found,
         Err(error) => {

@@ -47,7 +47,7 @@ impl Origin {
 pub enum Default {
     /// The default of the field that takes the value; not set where no field does.
     Owner,
-    /// For options that no field takes, or with which the program starts otherwise than the field's owner would.
+    /// For options that no field takes.
     Text(&'static str),
     /// The machine's host name.
     HostName,

@@ -2,7 +2,7 @@
 //!
 //! A declaration in [`options`](super::options) names the field of [`Targets`] that takes its value. The default of such an
 //! option is what the field's owner defaults to, so that it stands in one place: the `Default` of the owner. A declaration
-//! names a default only where the program starts with another one than the owner's.
+//! names a default only where no field has one: none takes the value, or the default follows from the machine.
 
 use std::sync::LazyLock;
 

@@ -51,7 +51,7 @@ fn without_files_every_option_has_its_default() {
     assert_eq!(loaded.remarks, []);
     let config = loaded.config;
     assert_eq!(config.default.shutdown_timeout, 60);
-    assert_eq!(config.default.host, "control-1");
+    assert_eq!(config.default.host.as_deref(), Some("control-1"));
     assert_eq!(config.default.my_ip, "192.0.2.7");
     assert_eq!(config.default.instances_path, PathBuf::from("/var/lib/nova/instances"));
     assert_eq!(config.default.cpu_allocation_ratio, None);

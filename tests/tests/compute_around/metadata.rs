@@ -3,9 +3,6 @@
 use std::sync::Arc;
 
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
-use chronova_actors::ports::{NewContent, NewVolume};
-use chronova_events::envelope::Meta;
-use chronova_events::ids::{ProjectId, UserId, VolumeId};
 use chronova_tests::compute_api::{ADMIN, IMAGE};
 use chronova_web::app::App;
 use chronova_web::auth::{Authentication, Secret};
@@ -489,24 +486,7 @@ async fn devices_are_told_apart_by_their_tags() {
     // What comes later is told, too; what has no tag is not.
     assert_eq!(cloud.attach(&server, "2.49", json!({"net_id": cloud.network, "tag": "back"})).await.status, 200);
     assert_eq!(cloud.attach(&server, "2.49", json!({"net_id": cloud.network})).await.status, 200);
-    let volume = VolumeId::random();
-    let wanted = NewVolume {
-        volume,
-        project: ProjectId::new("web"),
-        user: UserId::new("alice"),
-        name: "data".to_owned(),
-        description: None,
-        size_gb: Some(1),
-        content: NewContent::Blank,
-        volume_type: None,
-        availability_zone: None,
-        metadata: vec![],
-        host: Some(
-            cloud.api.life.instance_now(server.parse().unwrap()).alive().unwrap().placement.clone().unwrap().host,
-        ),
-    };
-    cloud.api.life.volumes.accept(wanted, true, Meta::system("test")).await.unwrap();
-    cloud.api.life.settled().await;
+    let volume = cloud.api.life.data_volume(("web", "alice"), Some(&server), 1).await;
     let attach = json!({"volumeAttachment": {"volumeId": volume.to_string(), "tag": "data"}});
     let path = format!("/servers/{server}/os-volume_attachments");
     assert_eq!(service.call("POST", &path, "2.49", Some(attach)).await, 200);

@@ -1,8 +1,6 @@
 //! What becomes of disks and volumes when a server is moved: on one host, to another, and back.
 
-use chronova_actors::ports::{NewContent, NewVolume};
-use chronova_events::envelope::Meta;
-use chronova_events::ids::{InstanceId, ProjectId, UserId, VolumeId};
+use chronova_events::ids::{InstanceId, VolumeId};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
@@ -43,27 +41,7 @@ fn revert() -> Value {
 
 /// An empty volume; on the host of `beside`, where that is said.
 async fn volume(api: &Api, beside: Option<&str>) -> String {
-    let host = beside.map(|server| {
-        let now = api.life.instance_now(server.parse::<InstanceId>().unwrap());
-        now.alive().unwrap().placement.clone().unwrap().host
-    });
-    let id = VolumeId::random();
-    let wanted = NewVolume {
-        volume: id,
-        project: ProjectId::new("p"),
-        user: UserId::new("u"),
-        name: "data".to_owned(),
-        description: None,
-        size_gb: Some(1),
-        content: NewContent::Blank,
-        volume_type: None,
-        availability_zone: None,
-        metadata: vec![],
-        host,
-    };
-    api.life.volumes.accept(wanted, true, Meta::system("test")).await.unwrap();
-    api.life.settled().await;
-    id.to_string()
+    api.life.data_volume(("p", "u"), beside, 1).await.to_string()
 }
 
 async fn attach(api: &Api, server: &str, volume: &str) -> u16 {

@@ -41,7 +41,7 @@ async fn nobody_copies_another_projects_volume() {
 async fn what_a_server_has_is_taken_from_it_by_the_server_alone() {
     let api = Api::start().await;
     let server = api.server(OWNER, Api::wish("web")).await;
-    let id = volume_on_host_of(&api, &server).await;
+    let id = api.life.data_volume(("web", "owner"), Some(&server), 1).await;
     let path = format!("/servers/{server}/os-volume_attachments");
     let wish = json!({"volumeAttachment": {"volumeId": id}});
     let made = api.call("POST", &path, "2.89", OWNER, Some(wish)).await;
@@ -70,30 +70,6 @@ async fn what_a_server_has_is_taken_from_it_by_the_server_alone() {
     let service = api.ask_as("DELETE", &path, "2.1, volume 3.59", OWNER, Some("member,service"), None).await;
     assert_eq!(service.status, 200, "{}", service.body);
     api.stop().await;
-}
-
-async fn volume_on_host_of(api: &Api, server: &str) -> String {
-    use chronova_actors::ports::{NewContent, NewVolume};
-    use chronova_events::ids::{InstanceId, ProjectId, UserId, VolumeId};
-    let server: InstanceId = server.parse().unwrap();
-    let host = api.life.instance_now(server).alive().unwrap().placement.clone().unwrap().host;
-    let volume = VolumeId::random();
-    let wanted = NewVolume {
-        volume,
-        project: ProjectId::new("web"),
-        user: UserId::new("owner"),
-        name: "data".to_owned(),
-        description: None,
-        size_gb: Some(1),
-        content: NewContent::Blank,
-        volume_type: None,
-        availability_zone: None,
-        metadata: vec![],
-        host: Some(host),
-    };
-    api.life.volumes.accept(wanted, true, chronova_events::envelope::Meta::system("test")).await.unwrap();
-    api.life.settled().await;
-    volume.to_string()
 }
 
 #[actix_rt::test]

@@ -31,8 +31,8 @@ pub struct ComputeConfig {
     pub cross_az_attach: bool,
     /// `[glance] unchecked_certificates`: take trusted certificates although no signature of an image is verified.
     pub unchecked_certificates: bool,
-    /// The host name under which the control plane's own services are listed.
-    pub host: String,
+    /// The host name under which the control plane's own services are listed; `chronova` without one.
+    pub host: Option<String>,
 }
 
 /// `[quota]` of Nova. Networks are somebody else's business: -1.
@@ -68,7 +68,7 @@ impl Default for ComputeConfig {
             max_servers_per_request: 10_000,
             cross_az_attach: true,
             unchecked_certificates: false,
-            host: "chronova".to_owned(),
+            host: None,
         }
     }
 }

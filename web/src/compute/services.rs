@@ -63,7 +63,9 @@ fn of_host(queries: &Queries, host: &KnownHost) -> ServiceView {
 }
 
 fn own(ctx: &Ctx, queries: &Queries) -> impl Iterator<Item = ServiceView> {
-    let (host, zone) = (ctx.app.compute.config.host.clone(), ctx.app.compute.config.internal_availability_zone.clone());
+    let config = &ctx.app.compute.config;
+    let host = config.host.clone().unwrap_or_else(|| "chronova".to_owned());
+    let zone = config.internal_availability_zone.clone();
     let now = queries.clock.now();
     OWN.into_iter().zip(1..).map(move |(binary, number)| ServiceView {
         id: HostId::derive(uuid::Uuid::NAMESPACE_DNS, &format!("{binary}.{host}")),

@@ -135,7 +135,6 @@ section! {
             help: "Let pages of allowed origins send credentials.",
         }
         expose_headers: Vec<String> => web.cors.expose_headers {
-            default: Text("X-Auth-Token,X-Openstack-Request-Id,X-Subject-Token,X-Service-Token,X-OpenStack-Nova-API-Version,OpenStack-API-Version"),
             help: "Response headers that pages may read. The default is the one Nova sets for itself.",
         }
         max_age: u32 => web.cors.max_age {
@@ -146,7 +145,6 @@ section! {
             help: "Methods that pages may use. The default is the one Nova sets for itself.",
         }
         allow_headers: Vec<String> => web.cors.allow_headers {
-            default: Text("X-Auth-Token,X-Openstack-Request-Id,X-Identity-Status,X-Roles,X-Service-Catalog,X-User-Id,X-Tenant-Id,X-OpenStack-Nova-API-Version,OpenStack-API-Version"),
             help: "Request headers that pages may send. The default is the one Nova sets for itself.",
         }
     }

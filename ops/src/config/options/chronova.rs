@@ -63,12 +63,12 @@ section! {
                    to clouds.yaml (mode 0600) in the data directory.",
         }
         driver_threads: u32 => drivers.libvirt.workers by Whole {
-            default: Text("8"), min: Some(1.0), max: Some(256.0),
+            min: Some(1.0), max: Some(256.0),
             help: "Calls that may be under way to one compute host at the same time. libvirt calls block a thread; the \
                    bound keeps one hanging libvirtd from taking those of the others.",
         }
         driver_timeout: u32 => drivers.libvirt.call_deadline by Seconds {
-            default: Text("120"), min: Some(1.0), unit: "seconds",
+            min: Some(1.0), unit: "seconds",
             help: "Time after which a call to a compute host counts as unanswered. Transfers of images have no bound of \
                    their own but must make progress within it.",
         }

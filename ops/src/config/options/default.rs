@@ -37,7 +37,7 @@ section! {
                    all but those of metadata_listen, `metadata` for those. Nova's default is none; here a certificate \
                    that is configured is used, except for guests, who ask for their metadata without TLS.",
         }
-        host: String => compute.host {
+        host: Option<String> => compute.host {
             default: HostName,
             help: "Name of this control plane as the compute service list shows it beside its services.",
         }

@@ -82,7 +82,6 @@ section! {
                    with zeros, whichever way was chosen.",
         }
         images_rbd_pool: String => drivers.libvirt.images.rbd.pool {
-            default: Text("rbd"),
             help: "Ceph pool of guests' disks, with images_type rbd.",
         }
         images_rbd_ceph_conf: String => drivers.libvirt.images.rbd.conf by NotEmpty {

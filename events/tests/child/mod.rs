@@ -1,0 +1,50 @@
+//! A process that appends until it is killed: the test program itself, started again with its test `child` alone.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Where the child finds its log; set only for children.
+const LOG: &str = "CHRONOVA_TEST_LOG";
+/// Names the run, so that texts of different runs on one log differ.
+const RUN: &str = "CHRONOVA_TEST_RUN";
+
+/// The log and the name of the run, in a child.
+pub(crate) fn told() -> Option<(PathBuf, String)> {
+    Some((std::env::var_os(LOG)?.into(), std::env::var(RUN).ok()?))
+}
+
+/// One whole line at once, past the test harness's capture.
+pub(crate) fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
+}
+
+pub(crate) fn spawn(path: &Path, run: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .env(LOG, path)
+        .env(RUN, run.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills the child once it has acknowledged `after` appends; gives back all that it acknowledged.
+pub(crate) fn kill_after(child: &mut Child, after: usize) -> Vec<String> {
+    let (mut acknowledged, mut killed) = (Vec::new(), false);
+    for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
+        if let Some(text) = line.strip_prefix("ack ") {
+            acknowledged.push(text.to_owned());
+        }
+        assert!(!line.starts_with("refused"), "nothing is a reason to refuse: {line}");
+        if !killed && acknowledged.len() >= after {
+            child.kill().unwrap();
+            killed = true;
+        }
+    }
+    child.wait().unwrap();
+    assert!(killed, "the child ended by itself after {} appends", acknowledged.len());
+    acknowledged
+}
