@@ -16,6 +16,11 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
+/// The operations that a text names.
+fn listed(text: &str) -> BTreeSet<String> {
+    quoted(text).map(str::to_lowercase).collect()
+}
+
 /// The parts of the page, by their headings.
 fn parts(page: &str) -> BTreeMap<&str, &str> {
     let parts = page.split("\n## ").skip(1);
@@ -70,7 +75,6 @@ fn every_post_route_has_a_row_of_limits() {
     .map(|heading| parts[heading]);
     let rows = made.lines().filter(|line| line.starts_with("| `"));
     let rows: Vec<Vec<&str>> = rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
-    let listed = |text| quoted(text).map(str::to_lowercase).collect::<BTreeSet<String>>();
     let items = |text: &str| listed(&text.lines().filter(|line| line.starts_with("* ")).collect::<String>());
     let (closed, changes) = (items(closed), items(changes));
     let made: BTreeSet<String> = rows.iter().flat_map(|row| listed(row[0])).collect();
