@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 use super::host::{LibvirtDriver, QUESTIONERS};
+use super::pool;
 use crate::capability::live_migration::LiveMigration as _;
 use crate::driver::{Driver as _, DriverError};
 use crate::options::LibvirtOptions;

@@ -24,7 +24,7 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     if ctx.action_body().get("trusted_image_certificates").is_some() {
         ctx.authorize_rule("os_compute_api:servers:rebuild:trusted_certs", &found.target)?;
     }
-    if body["trusted_image_certificates"].is_array() && !found.server()?.is_volume_backed() {
+    if ctx.action_body()["trusted_image_certificates"].is_array() && !found.server()?.is_volume_backed() {
         create::trusted_certificates(&ctx)?;
     }
     admit(&ctx, &found, Action::Rebuild)?;
