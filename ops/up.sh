@@ -100,7 +100,7 @@ flavor_and_network() {
   fi
   if [ -n "$(field network demo id)" ]; then say "network demo is there"; else
     openstack network create demo >/dev/null || die "the network could not be made"
-    # libvirt refuses a network whose addresses this host has already: of its own, or of an earlier demo.
+    # libvirt refuses a network with addresses that this host already has, of its own or of an earlier demo.
     local second=66 taken
     taken=$(ip -4 -o addr)
     while grep -qF " 10.$second." <<<"$taken"; do second=$((second + 1)); done

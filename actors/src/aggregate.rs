@@ -1,4 +1,4 @@
-//! What a noun must be able to do to become an actor.
+//! The trait that turns a noun into an actor.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -11,15 +11,15 @@ use chronova_events::store::StoreError;
 use thiserror::Error;
 
 /// The events of an aggregate.
-pub type EventOf<A> = <<A as Aggregate>::State as Fold>::Event;
+pub type EventOf<A> = <<A as AggregateRoot>::State as Fold>::Event;
 
 /// A noun that decides. Implementations have no fields: they only name the types.
-pub trait Aggregate: Send + Sync + 'static {
+pub trait AggregateRoot: Send + Sync + 'static {
     /// Which one of the kind.
     type Id: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     /// The sum of its events.
     type State: Fold;
-    /// What it can be asked. Ids, times and chosen hosts arrive in the command: `decide` makes up nothing.
+    /// The commands that it accepts. Ids, times and chosen hosts arrive in the command: `decide` makes up nothing.
     type Command: Clone + Debug + Send + 'static;
     /// Why it may refuse.
     type Reject: std::error::Error + Clone + Send + Sync + 'static;
@@ -30,30 +30,30 @@ pub trait Aggregate: Send + Sync + 'static {
     /// The stream that holds the events of `id`.
     fn stream(id: &Self::Id) -> StreamId;
 
-    /// What happens when `command` meets `state`: events, or a refusal. An empty list says "that is so already", which
+    /// Decides `command` against `state`: the events, or a refusal. An empty list says "that is so already", which
     /// makes a repeated command harmless. Pure.
     fn decide(state: &Self::State, command: Self::Command) -> Result<Vec<EventOf<Self>>, Self::Reject>;
 
-    /// Whether `command` is the first that an aggregate with a new id ever gets: it is then decided without looking for a
-    /// stream, and the append says whether there was none.
+    /// Whether `command` is always the first one of an aggregate with a new id. Then it is decided without reading the
+    /// stream, and the append checks that there was none.
     fn begins(_command: &Self::Command) -> bool {
         false
     }
 
-    /// Whether nothing more is expected to happen to it: its actor leaves memory at once. Whoever asks after all finds it
-    /// in the log.
+    /// Whether nothing more is expected to happen to it: its actor leaves memory at once. A later command loads it from
+    /// the log again.
     fn is_over(_state: &Self::State) -> bool {
         false
     }
 }
 
-/// What became of a command that was accepted. Everything in it is durable.
+/// The result of an accepted command. Everything in it is durable.
 #[derive(Debug, Clone)]
 pub struct Committed {
     pub revision: Revision,
     /// A view that has reached this position shows what the command did.
     pub position: Position,
-    /// What happened; empty when there was nothing to do.
+    /// The recorded events; empty when there was nothing to do.
     pub events: Vec<Arc<Event>>,
 }
 

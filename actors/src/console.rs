@@ -2,15 +2,15 @@
 
 use std::convert::Infallible;
 
-use chronova_events::console::{ConsoleAuthorized, ConsoleEvent, Consoles};
+use chronova_events::console::{ConsoleAuthorized, ConsoleEvent, IssuedConsoleTokens};
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::InstanceId;
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum ConsoleAggregate {}
+pub enum ConsoleRoot {}
 
 #[derive(Debug, Clone)]
 pub enum ConsoleCommand {
@@ -24,9 +24,9 @@ pub enum ConsoleReject {
     Never(Infallible),
 }
 
-impl Aggregate for ConsoleAggregate {
+impl AggregateRoot for ConsoleRoot {
     type Id = InstanceId;
-    type State = Consoles;
+    type State = IssuedConsoleTokens;
     type Command = ConsoleCommand;
     type Reject = ConsoleReject;
 
@@ -34,7 +34,7 @@ impl Aggregate for ConsoleAggregate {
         StreamId::new("console", instance)
     }
 
-    fn decide(state: &Consoles, command: ConsoleCommand) -> Result<Vec<ConsoleEvent>, ConsoleReject> {
+    fn decide(state: &IssuedConsoleTokens, command: ConsoleCommand) -> Result<Vec<ConsoleEvent>, ConsoleReject> {
         let ConsoleCommand::Authorize(wanted) = command;
         Ok(match state.by_hash.contains_key(&wanted.token_hash) {
             true => vec![],
@@ -54,16 +54,12 @@ mod tests {
     #[test]
     fn a_token_is_kept_once_and_forgotten_when_it_is_over() {
         let ConsoleEvent::ConsoleAuthorized(first) = samples().remove(0);
-        let mut state = Consoles::default();
+        let mut state = IssuedConsoleTokens::default();
         let authorize = |of: &ConsoleAuthorized| ConsoleCommand::Authorize(of.clone());
-        for event in ConsoleAggregate::decide(&state, authorize(&first)).unwrap() {
+        for event in ConsoleRoot::decide(&state, authorize(&first)).unwrap() {
             state.evolve(&event, Timestamp(0));
         }
-        assert_eq!(
-            ConsoleAggregate::decide(&state, authorize(&first)).unwrap(),
-            vec![],
-            "a repeated command is harmless"
-        );
+        assert_eq!(ConsoleRoot::decide(&state, authorize(&first)).unwrap(), vec![], "a repeated command is harmless");
         let second = ConsoleAuthorized { token_hash: "cd".into(), expires_at: Timestamp(i64::MAX), ..first.clone() };
         state.evolve(&second.clone().into(), first.expires_at);
         assert_eq!(state.by_hash.into_keys().collect::<Vec<_>>(), ["cd"]);

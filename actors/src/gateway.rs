@@ -6,41 +6,41 @@ use chronova_events::clock::Clock;
 use chronova_events::envelope::Meta;
 use chronova_events::store::{EventStore, StoreError};
 
-use crate::aggregate::{Aggregate, CommandError, Committed};
+use crate::aggregate::{AggregateRoot, CommandError, Committed};
 use crate::shell::arbiters::Arbiters;
-use crate::shell::directory::Directory;
-use crate::shell::entity::{IDLE, Surroundings};
+use crate::shell::directory::ActorDirectory;
+use crate::shell::entity::{EntityContext, IDLE};
 
 /// An aggregate that the gateway can reach; implemented by the table below only.
-pub trait Reachable: Aggregate + Sized {
-    fn directory(gateway: &Gateway) -> &Directory<Self>;
+pub trait Reachable: AggregateRoot + Sized {
+    fn directory(gateway: &CommandGateway) -> &ActorDirectory<Self>;
 }
 
-/// Defines [`Gateway`]: one line per aggregate.
+/// Defines [`CommandGateway`]: one line per aggregate.
 macro_rules! gateway {
     ($( $field:ident: $aggregate:ty, )+) => {
         /// Every aggregate there is.
         #[derive(Debug)]
-        pub struct Gateway {
-            $( $field: Directory<$aggregate>, )+
+        pub struct CommandGateway {
+            $( $field: ActorDirectory<$aggregate>, )+
             arbiters: Arc<Arbiters>,
         }
 
-        impl Gateway {
+        impl CommandGateway {
             /// Needs a running actix system. `threads` is how many threads the actors share; 0: the
             /// one that calls.
             pub fn start(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, threads: usize) -> Arc<Self> {
                 let arbiters = Arc::new(Arbiters::start(threads));
-                let around = Surroundings { store, clock, idle: IDLE };
+                let around = EntityContext { store, clock, idle: IDLE };
                 Arc::new(Self {
-                    $( $field: Directory::new(around.clone(), Arc::clone(&arbiters)), )+
+                    $( $field: ActorDirectory::new(around.clone(), Arc::clone(&arbiters)), )+
                     arbiters,
                 })
             }
         }
 
         $( impl Reachable for $aggregate {
-            fn directory(gateway: &Gateway) -> &Directory<Self> {
+            fn directory(gateway: &CommandGateway) -> &ActorDirectory<Self> {
                 &gateway.$field
             }
         } )+
@@ -48,30 +48,30 @@ macro_rules! gateway {
 }
 
 gateway! {
-    consoles: crate::console::ConsoleAggregate,
-    erasures: crate::erasure::ErasureAggregate,
-    flavors: crate::flavor::FlavorAggregate,
-    host_aggregates: crate::host_aggregate::HostAggregatesAggregate,
-    hosts: crate::host::HostAggregate,
-    identities: crate::services::embedded::identity::IdentityAggregate,
-    images: crate::services::embedded::image::ImageAggregate,
-    instances: crate::instance::InstanceAggregate,
-    keypairs: crate::keypair::KeypairAggregate,
-    ledger: crate::ledger::LedgerAggregate,
-    network_quotas: crate::services::embedded::network::quota::NetworkQuotaAggregate,
-    networks: crate::services::embedded::network::NetworkAggregate,
-    processes: crate::process::ProcessAggregate,
-    quota_classes: crate::quota_class::QuotaClassAggregate,
-    quotas: crate::quota::QuotaAggregate,
-    routers: crate::services::embedded::network::router::RouterAggregate,
-    security_groups: crate::services::embedded::network::security_group::SecurityGroupAggregate,
-    server_groups: crate::server_group::ServerGroupAggregate,
-    volumes: crate::services::embedded::volume::VolumeAggregate,
-    volume_quotas: crate::services::embedded::volume::quota::VolumeQuotaAggregate,
-    volume_types: crate::services::embedded::volume::types::VolumeTypeAggregate,
+    consoles: crate::console::ConsoleRoot,
+    erasures: crate::erasure::ErasureRoot,
+    flavors: crate::flavor::FlavorRoot,
+    host_aggregates: crate::host_aggregate::HostAggregatesRoot,
+    hosts: crate::host::HostRoot,
+    identities: crate::services::embedded::identity::IdentityRoot,
+    images: crate::services::embedded::image::ImageRoot,
+    instances: crate::instance::InstanceRoot,
+    keypairs: crate::keypair::KeypairRoot,
+    ledger: crate::ledger::LedgerRoot,
+    network_quotas: crate::services::embedded::network::quota::NetworkQuotaRoot,
+    networks: crate::services::embedded::network::NetworkRoot,
+    processes: crate::process::ProcessRoot,
+    quota_classes: crate::quota_class::QuotaClassRoot,
+    quotas: crate::quota::QuotaRoot,
+    routers: crate::services::embedded::network::router::RouterRoot,
+    security_groups: crate::services::embedded::network::security_group::SecurityGroupRoot,
+    server_groups: crate::server_group::ServerGroupRoot,
+    volumes: crate::services::embedded::volume::VolumeRoot,
+    volume_quotas: crate::services::embedded::volume::quota::VolumeQuotaRoot,
+    volume_types: crate::services::embedded::volume::types::VolumeTypeRoot,
 }
 
-impl Gateway {
+impl CommandGateway {
     /// Has `command` decided by the aggregate `id`; answers when what happened is durable.
     pub async fn send<A: Reachable>(
         &self,

@@ -12,14 +12,14 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameTemplate {
     before: String,
-    field: Field,
+    field: TemplateField,
     after: String,
     /// As it was written.
     text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+enum TemplateField {
     Decimal { width: usize },
     Hexadecimal { width: usize },
     Uuid,
@@ -33,9 +33,9 @@ impl NameTemplate {
     pub fn fill(&self, server: InstanceId, number: u64) -> String {
         let Self { before, after, .. } = self;
         match self.field {
-            Field::Decimal { width } => format!("{before}{number:0width$}{after}"),
-            Field::Hexadecimal { width } => format!("{before}{number:0width$x}{after}"),
-            Field::Uuid => format!("{before}{server}{after}"),
+            TemplateField::Decimal { width } => format!("{before}{number:0width$}{after}"),
+            TemplateField::Hexadecimal { width } => format!("{before}{number:0width$x}{after}"),
+            TemplateField::Uuid => format!("{before}{server}{after}"),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Default for NameTemplate {
     fn default() -> Self {
         Self {
             before: "instance-".to_owned(),
-            field: Field::Hexadecimal { width: 8 },
+            field: TemplateField::Hexadecimal { width: 8 },
             after: String::new(),
             text: "instance-%08x".to_owned(),
         }
@@ -68,9 +68,9 @@ impl FromStr for NameTemplate {
         let width = if digits == 0 { Some(0) } else { width }.ok_or_else(invalid)?;
         let mut kind = rest[digits..].chars();
         let field = match (key, kind.next()) {
-            ("id", Some('d')) => Field::Decimal { width },
-            ("id", Some('x')) => Field::Hexadecimal { width },
-            ("uuid", Some('s')) if digits == 0 => Field::Uuid,
+            ("id", Some('d')) => TemplateField::Decimal { width },
+            ("id", Some('x')) => TemplateField::Hexadecimal { width },
+            ("uuid", Some('s')) if digits == 0 => TemplateField::Uuid,
             _ => return Err(invalid()),
         };
         let after = kind.as_str();

@@ -1,9 +1,10 @@
-//! Who decides.
+//! The crate that decides.
 //!
-//! An aggregate is a noun's pure `decide` over the state that its events add up to; [`shell`] turns it into an actor;
-//! [`gateway::Gateway`] is how the rest of the crate reaches it. [`operations`] is what an API may ask for. [`process`] holds the multi-step operations,
-//! [`scheduler`] chooses hosts, [`hosts`] watches them, [`reconcile`] mends what crashes may have left between two appends.
-//! [`ports`] says what compute asks of the services beside it, and [`services`] holds the services that answer.
+//! An aggregate is a noun's pure `decide` over the state that its events fold into. [`shell`] turns it into an actor.
+//! The rest of the crate reaches it through [`gateway::Gateway`]. [`operations`] is what an API may ask for.
+//! [`process`] holds the multi-step operations, [`scheduler`] chooses hosts, [`hosts`] watches them, [`reconcile`]
+//! mends what crashes may have left between two appends. [`ports`] says what compute asks of the services beside it,
+//! and [`services`] holds the services that answer.
 
 pub mod aggregate;
 pub mod gateway;

@@ -13,12 +13,14 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::ProjectId;
 use thiserror::Error;
 
-pub use images::{ImageDraft, Images};
+pub use images::{ImageDraft, ImageService};
 pub use networks::{
-    FloatingAddress, Networks, NicWanted, NicsWanted, PortInfo, Realisation, SecurityGroupInfo, SecurityRuleInfo,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortInfo,
+    SecurityGroupInfo, SecurityRuleInfo,
 };
 pub use volumes::{
-    AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumes, SnapshotInfo, VolumeInfo, Volumes,
+    AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, VolumeInfo,
+    VolumeService,
 };
 
 /// For whom a service is asked.
@@ -61,19 +63,19 @@ impl fmt::Debug for UserToken {
     }
 }
 
-/// Why a service did not do what was asked.
+/// The error of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PortError {
-    /// The thing asked for is not there (404).
+    /// The requested resource does not exist (404).
     #[error("{0}")]
     NotFound(String),
-    /// What was asked for makes no sense (400).
+    /// The request makes no sense (400).
     #[error("{0}")]
     Invalid(String),
     /// The service refuses for now: no free address, in use, over quota (409).
     #[error("{0}")]
     Conflict(String),
-    /// The caller may not (403).
+    /// The caller has no right to it (403).
     #[error("{0}")]
     Forbidden(String),
     /// The service does not answer; the same call may succeed later.

@@ -6,16 +6,16 @@ use chronova_events::envelope::StreamId;
 use chronova_events::quota_class::{ClassLimitsSet, QuotaClassEvent, QuotaClasses};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum QuotaClassAggregate {}
+pub enum QuotaClassRoot {}
 
 /// All classes of the cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AllClasses;
+pub struct QuotaClassesId;
 
-impl fmt::Display for AllClasses {
+impl fmt::Display for QuotaClassesId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("all")
     }
@@ -35,13 +35,13 @@ pub enum QuotaClassReject {
     TooMany,
 }
 
-impl Aggregate for QuotaClassAggregate {
-    type Id = AllClasses;
+impl AggregateRoot for QuotaClassRoot {
+    type Id = QuotaClassesId;
     type State = QuotaClasses;
     type Command = QuotaClassCommand;
     type Reject = QuotaClassReject;
 
-    fn stream(all: &AllClasses) -> StreamId {
+    fn stream(all: &QuotaClassesId) -> StreamId {
         StreamId::new("quota_class", all)
     }
 
@@ -74,7 +74,7 @@ mod tests {
             limits: limits.iter().map(|(name, limit)| ((*name).to_owned(), *limit)).collect(),
         };
         for command in [set(&[("cores", 4), ("ram", 1)]), set(&[("cores", 8)])] {
-            for event in QuotaClassAggregate::decide(&state, command).unwrap() {
+            for event in QuotaClassRoot::decide(&state, command).unwrap() {
                 state.evolve(&event, Timestamp(0));
             }
         }
@@ -82,6 +82,6 @@ mod tests {
             state.by_name["default"].clone().into_iter().collect::<Vec<_>>(),
             [("cores".into(), 8), ("ram".into(), 1)]
         );
-        assert_eq!(QuotaClassAggregate::decide(&state, set(&[("cores", 8)])).unwrap(), vec![]);
+        assert_eq!(QuotaClassRoot::decide(&state, set(&[("cores", 8)])).unwrap(), vec![]);
     }
 }

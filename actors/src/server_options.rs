@@ -1,4 +1,4 @@
-//! Options that hold for servers, whoever works on them: a query, a process or a reconciler.
+//! Options on servers that queries, processes and reconcilers share.
 
 use std::sync::Arc;
 use std::time::Duration;

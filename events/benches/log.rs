@@ -87,7 +87,7 @@ fn durable_appends(c: &mut Criterion) {
     group.finish();
 }
 
-/// What the disk does for plain SQLite: the same table and index, the same bytes, nothing else.
+/// The reference with plain SQLite: the same table and index, the same bytes, nothing else.
 fn raw() -> (TempDir, Connection) {
     let folder = folder();
     let path = folder.path().join("log.db");

@@ -1,7 +1,7 @@
 //! The chain: one hash per event, over the event and the hash of the event before it in the whole log.
 //!
 //! One stored hash (an [`Anchor`]) later proves that no event up to it was changed, left out or inserted. The chain is
-//! the same in every back end that orders all events. It is part of the format of the log: [`Content::bytes`] and
+//! the same in every back end that orders all events. It is part of the format of the log: [`EventContent::bytes`] and
 //! [`link`] define the hashed bytes, which never change. Two levels:
 //!
 //! * the **content** of an event: payload, cause and time, but not its position. It is known before the append, so the
@@ -102,7 +102,7 @@ impl FromStr for Anchor {
 
 /// The content of an event, independent of its position.
 #[derive(Debug, Clone, Copy)]
-pub struct Content<'a> {
+pub struct EventContent<'a> {
     pub stream: &'a StreamId,
     pub id: EventId,
     pub kind: &'a str,
@@ -114,7 +114,7 @@ pub struct Content<'a> {
     pub data: &'a [u8],
 }
 
-impl<'a> Content<'a> {
+impl<'a> EventContent<'a> {
     pub fn of(event: &'a Recorded) -> Self {
         Self {
             stream: &event.stream,
@@ -205,7 +205,7 @@ fn put_optional(to: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
-/// The hash of [`Content::bytes`].
+/// The hash of [`EventContent::bytes`].
 pub fn hash(bytes: &[u8]) -> EventHash {
     EventHash(*blake3::hash(bytes).as_bytes())
 }
@@ -229,14 +229,14 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Goes on after `head`; [`EventHash::START`] at the beginning of the log.
+    /// Continues after `head`; [`EventHash::START`] at the beginning of the log.
     pub fn after(head: EventHash) -> Self {
         Self { head }
     }
 
     /// Whether `event` is the next one, unchanged. One without a hash is not.
     pub fn accepts(&mut self, event: &Recorded) -> bool {
-        self.head = link(&self.head, event.position, event.revision, &Content::of(event).hash());
+        self.head = link(&self.head, event.position, event.revision, &EventContent::of(event).hash());
         event.hash == Some(self.head)
     }
 }
@@ -266,7 +266,7 @@ mod tests {
     fn content(cause: Cause) -> EventHash {
         let stream = StreamId::new("instance", "a");
         let meta = meta(cause);
-        let content = Content {
+        let content = EventContent {
             stream: &stream,
             id: EventId(Uuid::from_u128(1)),
             kind: "instance.renamed",

@@ -12,7 +12,7 @@ use crate::ids::InstanceId;
 noun! {
     /// Events of a server's consoles.
     ConsoleEvent = "console" {
-        /// A user was given a token with which a console can be reached for a while.
+        /// A user got a token for a console, valid for a limited time.
         ConsoleAuthorized = "authorized" @ 1,
     }
 }
@@ -34,11 +34,11 @@ pub struct ConsoleAuthorized {
 
 /// A server's tokens that were not expired when the last one was given out, by their hashes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Consoles {
+pub struct IssuedConsoleTokens {
     pub by_hash: BTreeMap<String, ConsoleAuthorized>,
 }
 
-impl Fold for Consoles {
+impl Fold for IssuedConsoleTokens {
     type Event = ConsoleEvent;
     const STATE_VERSION: u32 = 1;
 

@@ -1,7 +1,7 @@
-//! The one place that asks for randomness: the machine's, or a seed's.
+//! The only source of randomness: the machine's, or a seed's.
 //!
-//! A proof that is to happen again in the same way gives its thread a seed. Every id and every draw of what runs on that
-//! thread then follows from it. A control plane never does so; its randomness is the machine's.
+//! A reproducible test gives its thread a seed. Every id and every random draw on that thread then derives from it. A
+//! control plane never does so; it uses the machine's randomness.
 
 use std::cell::Cell;
 
@@ -53,7 +53,7 @@ pub fn number() -> u64 {
     drawn().unwrap_or_else(|| getrandom::u64().unwrap_or(0))
 }
 
-/// Random bytes. Says whether there were any to be had.
+/// Random bytes. Returns whether the machine had any.
 pub fn fill(bytes: &mut [u8]) -> bool {
     if SEEDED.get().is_none() {
         return getrandom::fill(bytes).is_ok();

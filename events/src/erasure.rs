@@ -15,16 +15,16 @@ use crate::ids::{ErasureId, InstanceId, ProjectId, UserId};
 noun! {
     /// Events of an erasure.
     ErasureEvent = "erasure" {
-        /// Somebody asked for personal data to be erased.
+        /// An erasure of personal data was requested.
         ErasureRequested = "requested" @ 1,
-        /// The keys are destroyed: the data cannot be read any more, in whatever copy of the log.
+        /// The keys are destroyed: the data can no longer be read, in any copy of the log.
         ErasureCompleted = "completed" @ 1,
     }
 }
 
 /// The subject of the erasure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Whose {
+pub enum ErasureTarget {
     /// A user's name, attributes and key pairs, and all their servers'.
     User(UserId),
     /// One server's.
@@ -36,14 +36,14 @@ pub enum Whose {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErasureRequested {
     pub erasure: ErasureId,
-    pub whose: Whose,
+    pub whose: ErasureTarget,
     /// As the initiator wrote it.
     pub reason: String,
     /// The user, if the user's own data is erased.
     pub user: Option<UserId>,
     /// The servers whose data is erased, sorted.
     pub servers: Vec<InstanceId>,
-    /// Keys in records before this one are destroyed: what is recorded later is sealed under new keys.
+    /// Keys in records before this one are destroyed; later events are sealed under new keys.
     pub keys_before: u64,
 }
 
@@ -110,9 +110,9 @@ pub fn samples() -> Vec<ErasureEvent> {
         keys_before: 12,
     };
     vec![
-        request(Whose::User(UserId::new("u"))).into(),
-        request(Whose::Server(InstanceId(uuid(1)))).into(),
-        request(Whose::Project(ProjectId::new("p"))).into(),
+        request(ErasureTarget::User(UserId::new("u"))).into(),
+        request(ErasureTarget::Server(InstanceId(uuid(1)))).into(),
+        request(ErasureTarget::Project(ProjectId::new("p"))).into(),
         ErasureCompleted { erasure, keys: 3 }.into(),
     ]
 }

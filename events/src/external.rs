@@ -24,16 +24,16 @@ pub struct ExternalRecorded {
     pub event_type: String,
     /// `application/json`, or `application/octet-stream` for anything else.
     pub content_type: String,
-    pub data: Content,
+    pub data: ExternalBytes,
     /// The other program's metadata of the event, in its own format.
-    pub metadata: Content,
+    pub metadata: ExternalBytes,
 }
 
 /// Bytes of others. People are shown text where it is text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Content(pub Bytes);
+pub struct ExternalBytes(pub Bytes);
 
-impl Serialize for Content {
+impl Serialize for ExternalBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if !serializer.is_human_readable() {
             return serializer.serialize_bytes(&self.0);
@@ -45,7 +45,7 @@ impl Serialize for Content {
     }
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de> Deserialize<'de> for ExternalBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Bytes::deserialize(deserializer).map(Self)
     }
@@ -61,7 +61,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// Whether streams of this category belong to Chronova: every noun keeps its events in the category of its name. Only
-/// events of that noun may stand there, because the noun's fold gives a meaning to each of them.
+/// events of that noun are allowed there, because the noun's fold applies each of them.
 pub fn is_ours(category: &str) -> bool {
     category != ExternalEvent::NOUN && is_noun(category)
 }
@@ -72,8 +72,8 @@ pub fn samples() -> Vec<ExternalEvent> {
         ExternalRecorded {
             event_type: "OrderPlaced".into(),
             content_type: "application/json".into(),
-            data: Content(Bytes::from_static(b"{\"order\":7}")),
-            metadata: Content(Bytes::from_static(&[0, 255])),
+            data: ExternalBytes(Bytes::from_static(b"{\"order\":7}")),
+            metadata: ExternalBytes(Bytes::from_static(&[0, 255])),
         }
         .into(),
     ]

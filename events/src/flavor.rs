@@ -12,9 +12,9 @@ use crate::ids::{FlavorId, ProjectId};
 noun! {
     /// Events of flavors.
     FlavorEvent = "flavor" {
-        /// A flavor was made.
+        /// A flavor was created.
         FlavorCreated = "created" @ 1,
-        /// A flavor was removed; servers made from it keep their copy.
+        /// A flavor was deleted; its servers keep their copy.
         FlavorDeleted = "deleted" @ 1,
         /// The description was changed or removed (2.55).
         FlavorDescribed = "described" @ 1,

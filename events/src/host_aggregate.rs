@@ -1,7 +1,7 @@
 //! The host aggregates: groups of hosts that an administrator makes, and the availability zones that some of them are.
 //!
-//! One stream for all of them, because names are unique among them and a host is in one zone only, whatever aggregates
-//! it is in. A zone is the metadata `availability_zone` of an aggregate, as in Nova.
+//! One stream for all of them, because names are unique among them, and a host is in one zone only, with any number of
+//! aggregates. A zone is the metadata `availability_zone` of an aggregate, as in Nova.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ pub const ZONE_KEY: &str = "availability_zone";
 noun! {
     /// Events of host aggregates.
     HostAggregateEvent = "host_aggregate" {
-        /// An aggregate was made.
+        /// An aggregate was created.
         HostAggregateCreated = "created" @ 1,
         /// An aggregate has another name.
         HostAggregateRenamed = "renamed" @ 1,
         /// The metadata of an aggregate, its zone included, is now this.
         HostAggregateMetadataReplaced = "metadata_replaced" @ 1,
-        /// A host is in the aggregate from now on.
+        /// A host was added to the aggregate.
         HostAdded = "host_added" @ 1,
-        /// A host is not in the aggregate any more.
+        /// A host was removed from the aggregate.
         HostRemoved = "host_removed" @ 1,
-        /// An aggregate without hosts was removed.
+        /// An aggregate without hosts was deleted.
         HostAggregateDeleted = "deleted" @ 1,
     }
 }
@@ -165,7 +165,7 @@ impl Fold for HostAggregates {
                     aggregate.metadata = replaced.metadata.iter().cloned().collect();
                 });
             }
-            // Hosts are no change of the aggregate itself, as its `updated_at` tells in Nova.
+            // A change of hosts does not change the aggregate's `updated_at`, as in Nova.
             HostAggregateEvent::HostAdded(added) => self.with(added.aggregate, |aggregate| {
                 aggregate.hosts.push((added.host, added.hostname.clone()));
             }),

@@ -11,11 +11,11 @@ use crate::ids::{ErasureId, UserId};
 noun! {
     /// Events of a user's key pairs.
     KeypairEvent = "keypair" {
-        /// A public key was imported, or a pair generated (the private half went to the user and nowhere else).
+        /// A public key was imported, or a pair generated (only the user gets the private key).
         KeypairCreated = "created" @ 1,
-        /// A key was removed; servers made with it keep their copy.
+        /// A key was deleted; its servers keep their copy.
         KeypairDeleted = "deleted" @ 1,
-        /// The user's keys so far were removed and erased with the user's personal data.
+        /// The user's keys were deleted, and erased with the user's personal data.
         KeypairsErased = "erased" @ 1,
     }
 }

@@ -1,8 +1,8 @@
-//! The facts: what can have happened, what it means, and the log that keeps it.
+//! Events, the folds that give them meaning, and the event store.
 //!
 //! One folder or file per noun (`instance`, `host`, `ledger`, ...) holds its events and the fold that gives them meaning;
-//! [`registry`] lists the nouns; [`store`] keeps the log. Nothing here decides anything and nothing here knows what time
-//! it is, except [`clock`].
+//! [`registry`] lists the nouns; [`store`] keeps the log. Nothing here decides anything, and only [`clock`] reads the
+//! time.
 
 #[macro_use]
 pub mod registry;

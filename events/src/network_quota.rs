@@ -1,9 +1,9 @@
-//! A project's limits for networks, subnets, ports, routers and security groups, and the room that is taken below them: one
+//! Network quota of a project: limits and reservations for networks, subnets, ports, routers and security groups. One
 //! stream per project.
 //!
-//! Room is taken before a network, subnet, port or router is made, and names it: however many ask at once, no project gets
-//! more than it may have. The next taker gives back the room of things that are gone or never came to be. Things made before
-//! there was room to take, or without a limit, have none: they are counted where they are.
+//! Quota is reserved by name before a network, subnet, port or router is created. So concurrent requests cannot exceed
+//! the limit. The next reservation releases those of resources that are deleted or were never created. Resources
+//! created without a limit, or by older versions, have no reservation: they are counted directly.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ noun! {
         NetworkLimitsSet = "limits_set" @ 1,
         /// The project is back to the defaults.
         NetworkLimitsReset = "limits_reset" @ 1,
-        /// Room was taken for what is about to be made.
+        /// Quota was reserved for a resource about to be created.
         NetworkRoomTaken = "room_taken" @ 1,
-        /// Room was given back.
+        /// Quota was released.
         NetworkRoomReleased = "room_released" @ 1,
     }
 }
@@ -39,16 +39,16 @@ pub struct NetworkLimitsReset {
     pub project: ProjectId,
 }
 
-/// A thing that takes room below a limit.
+/// A kind of resource that counts against a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Counted {
+pub enum CountedResource {
     Network(NetworkId),
     Subnet(SubnetId),
     Port(PortId),
     Router(RouterId),
 }
 
-impl Counted {
+impl CountedResource {
     /// By the name that Neutron's quotas give it.
     pub fn resource(self) -> &'static str {
         match self {
@@ -64,24 +64,24 @@ impl Counted {
 pub struct NetworkRoomTaken {
     pub project: ProjectId,
     /// Sorted.
-    pub things: Vec<Counted>,
+    pub things: Vec<CountedResource>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkRoomReleased {
     pub project: ProjectId,
     /// Sorted.
-    pub things: Vec<Counted>,
+    pub things: Vec<CountedResource>,
 }
 
-/// One project's limits, and what has taken room.
+/// One project's limits and reservations.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NetworkLimits {
     /// Other than the defaults.
     pub limits: BTreeMap<String, i64>,
     /// Since when.
     #[serde(with = "pairs")]
-    pub taken: BTreeMap<Counted, Timestamp>,
+    pub taken: BTreeMap<CountedResource, Timestamp>,
 }
 
 /// A map as a list: JSON has no keys but texts.
@@ -90,15 +90,20 @@ mod pairs {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::Counted;
+    use super::CountedResource;
     use crate::envelope::Timestamp;
 
-    pub(super) fn serialize<S: Serializer>(map: &BTreeMap<Counted, Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        map: &BTreeMap<CountedResource, Timestamp>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.collect_seq(map)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Counted, Timestamp>, D::Error> {
-        Vec::<(Counted, Timestamp)>::deserialize(from).map(|pairs| pairs.into_iter().collect())
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<CountedResource, Timestamp>, D::Error> {
+        Vec::<(CountedResource, Timestamp)>::deserialize(from).map(|pairs| pairs.into_iter().collect())
     }
 }
 
@@ -130,12 +135,12 @@ pub fn samples() -> Vec<NetworkQuotaEvent> {
         NetworkLimitsReset { project: project.clone() }.into(),
         NetworkRoomTaken {
             project: project.clone(),
-            things: vec![Counted::Network(NetworkId(uuid(1))), Counted::Port(PortId(uuid(2)))],
+            things: vec![CountedResource::Network(NetworkId(uuid(1))), CountedResource::Port(PortId(uuid(2)))],
         }
         .into(),
         NetworkRoomReleased {
             project,
-            things: vec![Counted::Subnet(SubnetId(uuid(3))), Counted::Router(RouterId(uuid(4)))],
+            things: vec![CountedResource::Subnet(SubnetId(uuid(3))), CountedResource::Router(RouterId(uuid(4)))],
         }
         .into(),
     ]

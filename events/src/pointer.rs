@@ -12,12 +12,12 @@ use crate::envelope::Position;
 
 /// A position, and those who wait for it to become another one.
 #[derive(Debug)]
-pub struct Pointer {
+pub struct PositionWatch {
     at: AtomicU64,
     moved: Notify,
 }
 
-impl Pointer {
+impl PositionWatch {
     pub fn new(at: Position) -> Self {
         Self { at: AtomicU64::new(at.0), moved: Notify::new() }
     }
@@ -64,7 +64,7 @@ mod tests {
 
     #[tokio::test]
     async fn they_are_woken_in_the_order_in_which_they_came() {
-        let (pointer, woken) = (Arc::new(Pointer::new(Position(1))), Arc::new(Mutex::new(Vec::new())));
+        let (pointer, woken) = (Arc::new(PositionWatch::new(Position(1))), Arc::new(Mutex::new(Vec::new())));
         pointer.reaches(Position(1)).await;
         let waiting: Vec<_> = (0..20)
             .map(|nth| {
@@ -88,7 +88,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_move_between_looking_and_waiting_is_not_missed() {
-        let pointer = Pointer::new(Position(0));
+        let pointer = PositionWatch::new(Position(0));
         let moved = pointer.moved();
         pointer.set(Position(1));
         moved.await;

@@ -1,7 +1,7 @@
-//! What a project uses of its quota, and its limits: one stream per project.
+//! Quota of a project: its use and its limits, one stream per project.
 //!
-//! A reservation names the servers it is for, so that one whose server never came to be (a crash between the two
-//! appends) is recognised and given back. A claim also asks for the process that creates its servers.
+//! A reservation names its servers. So if a server was never created (a crash between the two appends), its reservation
+//! is found and released. A claim also asks for the process that creates its servers.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::fold::Fold;
 use crate::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 
 noun! {
-    /// What can happen to a project's quota.
+    /// Events of a project's quota.
     QuotaEvent = "quota" {
-        /// Room was taken for servers about to be built.
+        /// Quota was reserved for servers about to be built.
         QuotaReserved = "reserved" @ 1,
-        /// A server's room was given back.
+        /// A server's quota was released.
         QuotaReleased = "released" @ 1,
         /// An administrator set limits for the project.
         LimitsSet = "limits_set" @ 1,
         /// The project is back to the default limits.
         LimitsReset = "limits_reset" @ 1,
-        /// A server takes another amount of room.
+        /// A server uses another amount of quota.
         QuotaAdjusted = "adjusted" @ 1,
-        /// Room was taken for the servers of one request, and a process was asked to create them.
+        /// Quota was reserved for the servers of one request, and a process was asked to create them.
         ServersClaimed = "claimed" @ 1,
     }
 }
@@ -33,9 +33,9 @@ noun! {
 pub struct QuotaReserved {
     pub project: ProjectId,
     pub instances: Vec<InstanceId>,
-    /// Of each.
+    /// For each server.
     pub cores: u32,
-    /// Of each.
+    /// For each server.
     pub memory_mib: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct LimitsReset {
     pub project: ProjectId,
 }
 
-/// What a server that holds room holds from now on.
+/// The new amounts of a server that has quota reserved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaAdjusted {
     pub project: ProjectId,

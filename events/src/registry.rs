@@ -1,4 +1,4 @@
-//! Every kind of event there is, in every version there ever was.
+//! All kinds of events, in all their versions.
 //!
 //! A noun's file lists its events with [`noun!`]; this file lists the nouns. Adding an event is one payload struct, one
 //! line in the noun's list and one sample; adding a noun is one file and one line here. Changing a payload is a new
@@ -42,13 +42,13 @@ pub trait NounEvent: Clone + Sized + Into<Event> {
     fn json(&self) -> serde_json::Value;
     /// This noun's event inside `event`, if it is one.
     fn of(event: &Event) -> Option<&Self>;
-    /// (kind, newest version, what it says).
-    fn catalogue() -> Vec<Entry>;
+    /// (kind, newest version, description).
+    fn catalogue() -> Vec<EventCatalogueEntry>;
 }
 
 /// One line of the event catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct EventCatalogueEntry {
     pub kind: &'static str,
     pub version: u16,
     /// Older versions that can still be read.
@@ -115,8 +115,8 @@ macro_rules! noun {
                 }
             }
 
-            fn catalogue() -> Vec<$crate::registry::Entry> {
-                vec![$( $crate::registry::Entry {
+            fn catalogue() -> Vec<$crate::registry::EventCatalogueEntry> {
+                vec![$( $crate::registry::EventCatalogueEntry {
                     kind: concat!($noun, ".", $kind),
                     version: $version,
                     older: &[$($($old),+)?],
@@ -158,7 +158,7 @@ macro_rules! nouns {
                 match self { $( Self::$enum(event) => event.encode(), )+ }
             }
 
-            /// The event of any known version, lifted to the newest.
+            /// The event of any known version, converted to the newest.
             pub fn decode(kind: &str, version: u16, codec: u8, bytes: &[u8]) -> Result<Self, DecodeError> {
                 match kind.split_once('.').map_or(kind, |(noun, _)| noun) {
                     $( <$module::$enum>::NOUN => <$module::$enum>::decode(kind, version, codec, bytes).map(Self::$enum), )+
@@ -173,7 +173,7 @@ macro_rules! nouns {
         }
 
         /// Every kind of event, in the order of the nouns.
-        pub fn catalogue() -> Vec<Entry> {
+        pub fn catalogue() -> Vec<EventCatalogueEntry> {
             let mut all = Vec::new();
             $( all.extend(<$module::$enum>::catalogue()); )+
             all

@@ -20,11 +20,11 @@ pub const INTERFACE_OWNER: &str = "network:router_interface";
 noun! {
     /// Events of a router.
     RouterEvent = "router" {
-        /// The router was made.
+        /// The router was created.
         RouterCreated = "created" @ 1,
         /// Its settings are now these.
         RouterSettingsReplaced = "settings_replaced" @ 2 from { 1 => RouterSettingsReplacedV1 },
-        /// The router is gone.
+        /// The router was deleted.
         RouterDeleted = "deleted" @ 1,
     }
 }

@@ -1,7 +1,7 @@
 //! Security groups: one stream per project, because names and the quota are the project's.
 //!
-//! Every project has the group `default`, whose id follows from the project's, so that whoever makes it first makes the
-//! same one.
+//! Every project has the group `default`. Its id derives from the project's, so that concurrent creations make the same
+//! group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::tags::{SettingsWithTags, TagsChange};
 /// Ids of default groups are derived below this.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7d44_41c5_8d5c_4be0_9a10_6c1d_2f3e_5b77);
 
-/// The name that cannot be given away.
+/// The reserved group name.
 pub const DEFAULT: &str = "default";
 
 /// The id of a project's `default` group.
@@ -26,22 +26,22 @@ pub fn default_group(project: &ProjectId) -> SecurityGroupId {
 }
 
 noun! {
-    /// What can happen to a project's security groups.
+    /// Events of a project's security groups.
     SecurityGroupEvent = "security_group" {
-        /// A group was made.
+        /// A group was created.
         GroupCreated = "created" @ 1,
         /// The settings of a group are now these.
         GroupSettingsReplaced = "settings_replaced" @ 2 from { 1 => GroupSettingsReplacedV1 },
-        /// A group is gone, with its rules.
+        /// A group was deleted, with its rules.
         GroupDeleted = "deleted" @ 1,
-        /// A rule lets traffic through.
+        /// A rule that allows traffic was added.
         RuleAdded = "rule_added" @ 1,
-        /// A rule no longer lets traffic through.
+        /// A rule was removed.
         RuleRemoved = "rule_removed" @ 1,
     }
 }
 
-/// What can be changed about a group.
+/// The settings of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSettings {
     pub name: String,
@@ -72,7 +72,7 @@ pub struct GroupSettingsReplaced {
     pub tags: TagsChange,
 }
 
-/// As it used to be written, with all tags; read for ever, written no more.
+/// The older version, with all tags: still read, no longer written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSettingsReplacedV1 {
     pub group: SecurityGroupId,
@@ -105,7 +105,7 @@ pub enum Ethertype {
 
 /// Traffic that a rule lets through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
+pub struct RuleTraffic {
     pub direction: Direction,
     pub ethertype: Ethertype,
     /// As Neutron shows it: `tcp`, `ipv6-icmp`, `89`; `None` for any.
@@ -126,7 +126,7 @@ pub struct RuleAdded {
     pub group: SecurityGroupId,
     pub project: ProjectId,
     pub description: String,
-    pub traffic: Traffic,
+    pub traffic: RuleTraffic,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,22 +136,22 @@ pub struct RuleRemoved {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct SecurityGroupRule {
     pub added: RuleAdded,
     pub created_at: Timestamp,
 }
 
 /// A group, with its settings as they are now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Group {
+pub struct SecurityGroup {
     pub created: GroupCreated,
-    pub rules: BTreeMap<SecurityGroupRuleId, Arc<Rule>>,
+    pub rules: BTreeMap<SecurityGroupRuleId, Arc<SecurityGroupRule>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub revision: u64,
 }
 
-impl Group {
+impl SecurityGroup {
     pub fn id(&self) -> SecurityGroupId {
         self.created.group
     }
@@ -168,13 +168,13 @@ impl Group {
 /// A project's groups.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SecurityGroups {
-    pub by_id: BTreeMap<SecurityGroupId, Arc<Group>>,
+    pub by_id: BTreeMap<SecurityGroupId, Arc<SecurityGroup>>,
     /// How many rules there are in all of them.
     pub rules: usize,
 }
 
 impl SecurityGroups {
-    fn change(&mut self, id: SecurityGroupId, at: Timestamp, with: impl FnOnce(&mut Group)) {
+    fn change(&mut self, id: SecurityGroupId, at: Timestamp, with: impl FnOnce(&mut SecurityGroup)) {
         if let Some(group) = self.by_id.get_mut(&id) {
             let group = Arc::make_mut(group);
             with(group);
@@ -191,7 +191,7 @@ impl Fold for SecurityGroups {
     fn evolve(&mut self, event: &SecurityGroupEvent, at: Timestamp) {
         match event {
             SecurityGroupEvent::GroupCreated(created) => {
-                let group = Group {
+                let group = SecurityGroup {
                     created: created.clone(),
                     rules: BTreeMap::new(),
                     created_at: at,
@@ -213,7 +213,7 @@ impl Fold for SecurityGroups {
             SecurityGroupEvent::RuleAdded(added) => {
                 let mut is_new = false;
                 self.change(added.group, at, |group| {
-                    let rule = Rule { added: added.clone(), created_at: at };
+                    let rule = SecurityGroupRule { added: added.clone(), created_at: at };
                     is_new = group.rules.insert(added.rule, Arc::new(rule)).is_none();
                 });
                 self.rules += usize::from(is_new);
@@ -248,7 +248,7 @@ pub fn samples() -> Vec<SecurityGroupEvent> {
             group,
             project,
             description: "ssh".into(),
-            traffic: Traffic {
+            traffic: RuleTraffic {
                 direction: Direction::Ingress,
                 ethertype: Ethertype::Ipv4,
                 protocol: Some("tcp".into()),

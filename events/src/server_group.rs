@@ -1,7 +1,7 @@
 //! Server groups: one stream per project, because the number of a project's groups has a limit.
 //!
 //! A server becomes a member before it is asked for, and leaves when it is deleted. Members are named in the group's own
-//! stream, so that the limit of members holds however many requests come at once.
+//! stream, so that the limit of members holds under concurrent requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::fold::Fold;
 use crate::ids::{InstanceId, ProjectId, ServerGroupId, UserId};
 
 noun! {
-    /// What can happen to a project's server groups.
+    /// Events of a project's server groups.
     ServerGroupEvent = "server_group" {
-        /// A group was made.
+        /// A group was created.
         ServerGroupCreated = "created" @ 1,
-        /// A group was removed; its servers stay where they are.
+        /// A group was deleted; its servers do not move.
         ServerGroupDeleted = "deleted" @ 1,
-        /// Servers about to be built belong to the group.
+        /// Servers about to be built joined the group.
         MembersJoined = "members_joined" @ 1,
-        /// A server is gone, or never came to be.
+        /// A server was deleted, or never created.
         MemberLeft = "member_left" @ 1,
     }
 }
 
 /// How the members of a group are placed to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Policy {
+pub enum ServerGroupPolicy {
     /// On one host.
     Affinity,
     /// Each on another host, or at most some on one.
@@ -39,7 +39,7 @@ pub enum Policy {
     SoftAntiAffinity,
 }
 
-impl Policy {
+impl ServerGroupPolicy {
     pub const ALL: [Self; 4] = [Self::AntiAffinity, Self::Affinity, Self::SoftAffinity, Self::SoftAntiAffinity];
 
     /// The API's name.
@@ -63,7 +63,7 @@ pub struct ServerGroupCreated {
     pub project: ProjectId,
     pub user: UserId,
     pub name: String,
-    pub policy: Policy,
+    pub policy: ServerGroupPolicy,
     /// The rule of an anti-affinity group that admits more than one member per host (2.64).
     pub max_server_per_host: Option<u32>,
 }
@@ -76,7 +76,7 @@ pub struct ServerGroupDeleted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MembersJoined {
     pub group: ServerGroupId,
-    /// Whose servers they are: members are counted per user.
+    /// The owner of the servers: members are counted per user.
     pub user: UserId,
     pub instances: Vec<InstanceId>,
 }
@@ -91,7 +91,7 @@ pub struct MemberLeft {
 pub struct ServerGroup {
     pub definition: ServerGroupCreated,
     /// In the order in which they joined.
-    pub members: Vec<Member>,
+    pub members: Vec<ServerGroupMember>,
     pub created_at: Timestamp,
     pub updated_at: Option<Timestamp>,
     /// Order of creation within the project.
@@ -99,7 +99,7 @@ pub struct ServerGroup {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct ServerGroupMember {
     pub instance: InstanceId,
     pub user: UserId,
 }
@@ -111,7 +111,8 @@ impl ServerGroup {
 
     /// How many members an anti-affinity group may have on one host; `None` where the policy sets no such limit.
     pub fn most_per_host(&self) -> Option<u32> {
-        (self.definition.policy == Policy::AntiAffinity).then(|| self.definition.max_server_per_host.unwrap_or(1))
+        (self.definition.policy == ServerGroupPolicy::AntiAffinity)
+            .then(|| self.definition.max_server_per_host.unwrap_or(1))
     }
 }
 
@@ -145,7 +146,10 @@ impl Fold for ServerGroups {
             ServerGroupEvent::MembersJoined(joined) => {
                 if let Some(group) = self.by_id.get_mut(&joined.group).map(Arc::make_mut) {
                     group.updated_at = Some(at);
-                    let new = joined.instances.iter().map(|id| Member { instance: *id, user: joined.user.clone() });
+                    let new = joined
+                        .instances
+                        .iter()
+                        .map(|id| ServerGroupMember { instance: *id, user: joined.user.clone() });
                     group.members.extend(new);
                 }
             }
@@ -169,7 +173,7 @@ pub fn samples() -> Vec<ServerGroupEvent> {
             project: ProjectId::new("p"),
             user: user.clone(),
             name: "apart".into(),
-            policy: Policy::AntiAffinity,
+            policy: ServerGroupPolicy::AntiAffinity,
             max_server_per_host: Some(3),
         }
         .into(),
@@ -198,10 +202,12 @@ mod tests {
             groups.evolve(&definition.into(), Timestamp(0));
             groups.by_id.values().next().and_then(|group| group.most_per_host())
         };
-        assert_eq!(most(Policy::AntiAffinity, None), Some(1));
-        assert_eq!(most(Policy::AntiAffinity, Some(3)), Some(3));
-        assert_eq!(most(Policy::SoftAntiAffinity, None), None);
-        assert_eq!(most(Policy::Affinity, None), None);
-        assert!(Policy::ALL.into_iter().all(|policy| Policy::parse(policy.name()) == Some(policy)));
+        assert_eq!(most(ServerGroupPolicy::AntiAffinity, None), Some(1));
+        assert_eq!(most(ServerGroupPolicy::AntiAffinity, Some(3)), Some(3));
+        assert_eq!(most(ServerGroupPolicy::SoftAntiAffinity, None), None);
+        assert_eq!(most(ServerGroupPolicy::Affinity, None), None);
+        assert!(
+            ServerGroupPolicy::ALL.into_iter().all(|policy| ServerGroupPolicy::parse(policy.name()) == Some(policy))
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! How events tell of tags: what came and what went, never all of them again. Otherwise a request of a hundred bytes would
-//! write every tag of a resource into the log once more.
+//! Tags in events: an event records the added and removed tags, not all of them. Otherwise a request of a hundred bytes
+//! would write every tag of a resource into the log again.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub enum TagsChange {
 }
 
 impl TagsChange {
-    /// Takes the tags out of the new settings: what is recorded of them is how they differ from the old ones.
+    /// Takes the tags out of the new settings; the event records only their difference from the old ones.
     pub fn between<S: SettingsWithTags>(old: &[String], mut new: S) -> (S, Self) {
         let tags = std::mem::take(new.tags_mut());
         let (before, after): (BTreeSet<&String>, BTreeSet<&String>) = (old.iter().collect(), tags.iter().collect());

@@ -1,7 +1,7 @@
-//! What a project uses of its volume quota, and its limits: one stream per project.
+//! Volume quota of a project: its use and its limits, one stream per project.
 //!
-//! Room is taken before a volume or snapshot is asked for, and names it, so that what never came to be is recognised and
-//! given back.
+//! Quota is reserved by name before a volume or snapshot is created. So the reservation of one that was never created
+//! is found and released.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::fold::Fold;
 use crate::ids::{ProjectId, SnapshotId, VolumeId};
 
 noun! {
-    /// What can happen to a project's volume quota.
+    /// Events of a project's volume quota.
     VolumeQuotaEvent = "volume_quota" {
-        /// A volume takes this much; one that took less takes this much now.
+        /// A volume's quota was reserved, or raised to this amount.
         VolumeRoomTaken = "volume_taken" @ 1,
-        /// A volume's room was given back.
+        /// A volume's quota was released.
         VolumeRoomReleased = "volume_released" @ 1,
-        /// A snapshot takes this much.
+        /// A snapshot's quota was reserved.
         SnapshotRoomTaken = "snapshot_taken" @ 1,
-        /// A snapshot's room was given back.
+        /// A snapshot's quota was released.
         SnapshotRoomReleased = "snapshot_released" @ 1,
         /// An administrator set limits for the project.
         VolumeLimitsSet = "limits_set" @ 1,
@@ -78,7 +78,7 @@ pub struct VolumeQuota {
 }
 
 impl VolumeQuota {
-    /// What volumes and snapshots take together.
+    /// The use of volumes and snapshots together.
     pub fn gigabytes(&self) -> u64 {
         self.volumes.values().chain(self.snapshots.values()).map(|size| u64::from(*size)).sum()
     }

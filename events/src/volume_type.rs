@@ -1,6 +1,6 @@
 //! The volume types: one stream for the whole catalogue, because names are unique in it.
 //!
-//! Invariant: there is always the default type, which nobody had to make.
+//! Invariant: the default type always exists, without an event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::ids::{ProjectId, VolumeTypeId};
 pub const DEFAULT_TYPE: VolumeTypeId = VolumeTypeId(Uuid::from_u128(0x7d0c_8a3e_5f0b_4c55_9e0e_3a1d_64c1_0001));
 
 noun! {
-    /// What can happen to volume types.
+    /// Events of volume types.
     VolumeTypeEvent = "volume_type" {
-        /// A type was made.
+        /// A type was created.
         TypeCreated = "created" @ 1,
         /// Name, description or publicity are now these.
         TypeDescribed = "described" @ 1,
@@ -28,7 +28,7 @@ noun! {
         TypeAccessGranted = "access_granted" @ 1,
         /// A project may no longer use it.
         TypeAccessRevoked = "access_revoked" @ 1,
-        /// A type was removed.
+        /// A type was deleted.
         TypeDeleted = "deleted" @ 1,
     }
 }

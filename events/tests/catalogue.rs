@@ -1,4 +1,4 @@
-//! docs/events.md, made of what the code says of its events.
+//! docs/events.md, generated from the events' documentation in the code.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,31 +9,31 @@ use chronova_events::registry::{Event, catalogue, samples};
 
 const HEAD: &str = "# Events
 
-Made by `cargo xtask gen` from the code; do not edit. Every fact that Chronova records is one of these events. Kinds are
-stable for ever. A payload that changes gets a new version; older versions stay readable, and are lifted to the newest when
+Made by `cargo xtask gen` from the code; do not edit. Every event that Chronova records is of one of these kinds. Kinds
+never change. A changed payload gets a new version; older versions stay readable, and are converted to the newest when
 they are read.
 
 ## Envelope
 
 Readable without decoding the payload; in the log's file as columns, and as text in its view `audit_events`.
 
-| field | says |
+| field | meaning |
 |---|---|
 | position | place in the whole log: 1, 2, 3, ... |
-| stream, revision | whose event it is, and place in that stream: 1, 2, 3, ... |
+| stream, revision | the aggregate's stream, and place in that stream: 1, 2, 3, ... |
 | id | of the event, a UUID |
-| kind, version, codec | what the payload is and how it is encoded |
+| kind, version, codec | type and encoding of the payload |
 | recorded at | microseconds since 1970, UTC |
-| request id, correlation, causation | what it follows from |
+| request id, correlation, causation | the request and the event that caused it |
 | cause | a user (with project and roles), a process, or a part of the system |
 | hash | its place in the chain |
 
 ## The chain
 
-Each event has a hash over itself and the hash of the event before it in the whole log. Whoever keeps one (`chronova audit
-head`) can tell later, with `chronova audit verify --against`, that nothing up to it was changed, left out or put in
+Each event has a hash over itself and the hash of the event before it in the whole log. One hash (from `chronova audit
+head`) proves later, with `chronova audit verify --against`, that no event up to it was changed, left out or put in
 between. The hash is BLAKE3, 32 bytes. Numbers are little-endian; a text, a list and the payload are preceded by their
-length in 8 bytes; what may be absent by one byte, 1 if it is there.
+length in 8 bytes; an optional value by one byte, 1 if present.
 
 ```text
 content = BLAKE3(0x00, id 16, version 2, codec 1, recorded at 8, stream, kind, request id?, correlation 16, causation?,

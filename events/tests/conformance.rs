@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chronova_events::event_store_conformance;
 use chronova_events::store::EventStore;
-use chronova_events::store::conformance::{Backend, Memory};
+use chronova_events::store::conformance::{Backend, MemoryFixture};
 use chronova_events::store::faulty::FuseStore;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
@@ -46,7 +46,7 @@ fn narrow() -> SqliteOptions {
 }
 
 /// A fuse that never blows changes nothing.
-struct Fused(Memory);
+struct Fused(MemoryFixture);
 
 impl Backend for Fused {
     fn open(&self) -> Arc<dyn EventStore> {
@@ -59,7 +59,7 @@ impl Backend for Fused {
     }
 }
 
-event_store_conformance!(memory, Memory::default());
+event_store_conformance!(memory, MemoryFixture::default());
 event_store_conformance!(sqlite, Sqlite::new(SqliteOptions::default()));
 event_store_conformance!(sqlite_with_narrow_bounds, Sqlite::new(narrow()));
-event_store_conformance!(fuse, Fused(Memory::default()));
+event_store_conformance!(fuse, Fused(MemoryFixture::default()));

@@ -1,4 +1,4 @@
-//! What the SQLite log does when its process is killed, its disk is full, or somebody else has it.
+//! The SQLite log when its process is killed, its disk is full, or another process has the lock.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -38,7 +38,7 @@ fn tagged(tag: &str) -> Vec<NewEvent> {
     (0..TOGETHER).map(|n| event(format!("{tag} {n}"))).collect()
 }
 
-/// Not a test but the process that others kill: appends for ever and tells each acknowledged tag.
+/// Not a test but the process that others kill: appends endlessly and prints each acknowledged tag.
 #[test]
 fn child() {
     let Some((path, run)) = told() else { return };
@@ -89,7 +89,7 @@ async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
     let mut acknowledged = Vec::new();
     for run in 0_u64..kills {
         if run % EVERY == 0 && run > 0 {
-            // Each time everything is looked at: a new log now and then keeps this bounded.
+            // Each round verifies the whole log: a new log from time to time bounds this.
             acknowledged.clear();
             folder = tempfile::tempdir().unwrap();
             path = folder.path().join("log.db");
@@ -162,7 +162,7 @@ fn of_processes_that_open_a_log_at_once_one_has_it_and_the_others_name_it() {
     assert_eq!(verify(&path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// Appends by several writers until the log is full; gives back how many appends were acknowledged.
+/// Appends by several writers until the log is full; returns how many appends were acknowledged.
 async fn fill(store: &dyn EventStore, run: &str) -> usize {
     let mut acknowledged = 0;
     for round in 0..20_000 {

@@ -1,4 +1,4 @@
-//! What the SQLite log does when its files are not what it left: a clear error, and nothing changed or lost.
+//! The SQLite log with changed files: a clear error, and nothing is changed or lost.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -109,7 +109,8 @@ impl Backend for Served {
 
 event_store_conformance!(eventstoredb, Served::new());
 
-/// The server is killed under a subscriber and a writer; both go on where they were, and nothing is lost or twice.
+/// The server is killed under a subscriber and a writer; both continue at their position, and nothing is lost or
+/// repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_lost_server_is_found_again() {
     let served = Arc::new(Served::new());

@@ -1,4 +1,4 @@
-//! What the log does when the disk under it fails: calls on its files fail, as told, in a child of this test.
+//! The log on a failing disk: calls on its files fail on demand, in a child process of this test.
 //!
 //! The child loads a small library (`preload/fault.c`) before the C library, so that it is SQLite's own system calls that
 //! fail. Skipped, with the reason printed, where there is no C compiler.
@@ -76,7 +76,7 @@ fn nth(path: &Path, round: u64) -> PathBuf {
     path.with_file_name(round.to_string()).join("log.db")
 }
 
-/// After a failed fsync nobody can say what is on the disk: nothing is acknowledged any more, in this process.
+/// After a failed fsync the content of the disk is unknown: this process acknowledges nothing any more.
 async fn failing_fsync(path: &Path) {
     let store = open(path);
     let mut acknowledged = Vec::new();
@@ -89,7 +89,7 @@ async fn failing_fsync(path: &Path) {
     assert!(matches!(refused, StoreError::Io(_)), "{refused}");
     fault("");
     for _ in 0..5 {
-        // The kernel may have dropped the very pages that it could not write, and tells so only once.
+        // The kernel may have dropped the pages that it could not write, and reports this only once.
         assert_eq!(append(&*store, "later").await.expect_err("nothing is acknowledged any more"), refused);
     }
     assert_eq!(texts(&*store).await[..20], acknowledged[..], "reads go on");
@@ -103,8 +103,8 @@ async fn failing_fsync(path: &Path) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// The same while many wait for their answers, at any moment, whatever the kernel's reason: a quota or a full disk that is
-/// found out only when the pages are written is no reason to go on either.
+/// The same with many waiting callers, at any moment, for every error of the kernel. After a quota or full-disk error
+/// that appears only when the pages are written, the log must stop, too.
 async fn failing_fsync_under_load(path: &Path, round: u64) {
     const WRITERS: usize = 8;
     let store = open(path);
@@ -155,7 +155,7 @@ async fn failing_fsync_under_load(path: &Path, round: u64) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// Appends are refused, reads go on, and so do appends when the disk does.
+/// Appends are refused, reads continue; appends work again when the disk does.
 async fn failing_write(path: &Path, how: &str, expected: &StoreError) {
     let store = open(path);
     let mut acknowledged = Vec::new();
@@ -311,7 +311,7 @@ async fn read_only(disk: &Mounted, events: u64) {
     }
 }
 
-/// Positions and the chain are in the order of the appends, whatever the clock says.
+/// Positions and the chain follow the order of the appends, not the clock.
 #[tokio::test]
 async fn a_clock_that_goes_backwards_disturbs_no_order() {
     const BEGIN: i64 = 1_769_860_800_000_000;

@@ -1,12 +1,12 @@
-//! Golden bytes: what was written once can be read for ever.
+//! Golden bytes: every released version stays readable.
 //!
 //! `events/golden/<noun>.txt` has one line per kind, version and sample: `instance.renamed v1 0a6e65772d6e616d65`. The
 //! lines of a kind stand in the order of its samples.
 //!
 //! * **A new event, noun or sample:** run `CHRONOVA_BLESS=1 cargo test -p chronova-events --test golden` and commit the
 //!   lines that it adds. Samples of a kind are only ever added behind those that are there.
-//! * **A changed payload:** is a new version. Raise the version in the noun's list, keep the old struct as `...V1` in the
-//!   `from` clause, and bless: lines of the new version are added, those of the old one stay and must go on decoding.
+//! * **A changed payload:** is a new version. Raise the version in the noun's list, keep the old struct as `...V1` in
+//!   the `from` clause, and bless. Lines of the new version are added; those of the old one stay and must still decode.
 //! * **Never** edit or delete a line of a kind or version that any installation may have written. Blessing adds lines and
 //!   rewrites none; a line that is wrong before its first release has to be deleted by hand.
 
@@ -17,7 +17,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use chronova_events::codec::BINCODE_2;
-use chronova_events::registry::{Entry, Event, catalogue, samples};
+use chronova_events::registry::{Event, EventCatalogueEntry, catalogue, samples};
 
 /// A kind in one of its versions.
 type Key = (String, u16);
@@ -86,7 +86,7 @@ fn missing(lines: &[String], samples: &[Event]) -> Vec<String> {
 }
 
 /// Everything that is wrong between what was once written and what this version writes and reads.
-fn problems(lines: &[String], catalogue: &[Entry], samples: &[Event]) -> Vec<String> {
+fn problems(lines: &[String], catalogue: &[EventCatalogueEntry], samples: &[Event]) -> Vec<String> {
     let (golden, mut problems) = recorded(lines);
     let now = encoded(samples);
     for ((kind, version), all) in &golden {
@@ -182,13 +182,13 @@ fn every_kind_has_a_sample_and_every_sample_goes_round() {
 mod drift {
     use super::*;
 
-    fn good() -> (Vec<String>, Vec<Entry>, Vec<Event>) {
+    fn good() -> (Vec<String>, Vec<EventCatalogueEntry>, Vec<Event>) {
         let samples: Vec<Event> = samples().into_iter().filter(|event| noun(event.kind()) == "process").collect();
         let catalogue = catalogue().into_iter().filter(|entry| noun(entry.kind) == "process").collect();
         (missing(&[], &samples), catalogue, samples)
     }
 
-    fn only(lines: &[String], catalogue: &[Entry], samples: &[Event]) -> String {
+    fn only(lines: &[String], catalogue: &[EventCatalogueEntry], samples: &[Event]) -> String {
         let found = problems(lines, catalogue, samples);
         assert!(!found.is_empty(), "nobody noticed");
         found.join("\n")

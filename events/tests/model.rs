@@ -1,4 +1,4 @@
-//! Random operations on SQLite and on the model, which must not be told apart.
+//! Random operations on SQLite and on the model, which must behave alike.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -6,7 +6,7 @@ use chronova_events::envelope::{NewEvent, Position, Revision, StreamId};
 use chronova_events::store::conformance::{equals_model, event};
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
-use chronova_events::store::{EventStore, Expected, Snapshot};
+use chronova_events::store::{EventStore, Expected, StreamSnapshot};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ async fn apply(operation: &Operation, store: &dyn EventStore, model: &dyn EventS
             assert_eq!(read(store).await, read(model).await);
         }
         Operation::SaveSnapshot { stream: number, revision, bytes } => {
-            let snapshot = Snapshot { revision: Revision(*revision), state_version: 1, bytes: bytes.clone() };
+            let snapshot = StreamSnapshot { revision: Revision(*revision), state_version: 1, bytes: bytes.clone() };
             model.save_snapshot(&stream(*number), snapshot.clone()).await.unwrap();
             store.save_snapshot(&stream(*number), snapshot).await.unwrap();
         }

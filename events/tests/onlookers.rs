@@ -1,4 +1,4 @@
-//! What the SQLite log does while other programs look at its file: auditors with a client of SQLite, and backups.
+//! The SQLite log while other programs read its file: auditors with a SQLite client, and backups.
 //!
 //! The other programs are processes of their own, because the locks that keep them from the write-ahead log are between
 //! processes. SQLite's shell does it where it is installed, otherwise Python's module.
@@ -36,7 +36,7 @@ fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
     SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 60, ..SqliteOptions::default() })
 }
 
-/// Not a test but the process that others kill: appends for ever and tells each acknowledged text.
+/// Not a test but the process that others kill: appends endlessly and prints each acknowledged text.
 #[test]
 fn child() {
     let Some((path, run)) = told() else { return };
@@ -71,7 +71,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// What an auditor or a backup runs, once each.
+/// The commands of an auditor or a backup, once each.
 fn looks(path: &Path, copy: &Path) -> Vec<Command> {
     let mut all = Vec::new();
     if is_there("sqlite3") {
@@ -149,7 +149,7 @@ async fn killed_beside_programs_that_look_at_the_file_it_keeps_what_it_acknowled
     let mut acknowledged = Vec::new();
     for run in 0..kills {
         if run % EVERY == 0 && run > 0 {
-            // Each time everything is looked at: a new log now and then keeps this bounded.
+            // Each round verifies the whole log: a new log from time to time bounds this.
             acknowledged.clear();
             folder = tempfile::tempdir().unwrap();
             path = folder.path().join("log.db");
@@ -178,7 +178,8 @@ async fn killed_beside_programs_that_look_at_the_file_it_keeps_what_it_acknowled
     println!("{kills} kills survived beside {looked} looks");
 }
 
-/// Whoever looks last at a log of a server that was killed moves its write-ahead log into the data file, past the seals.
+/// After a server was killed, the last SQLite client to close moves its write-ahead log into the data file, without
+/// sealing.
 #[tokio::test]
 async fn a_log_whose_last_user_was_somebody_elses_program_is_not_called_damaged() {
     let folder = tempfile::tempdir().unwrap();
@@ -214,7 +215,7 @@ fn take_away(path: &Path, suffix: &str, replace: bool) -> PathBuf {
     file
 }
 
-/// Whatever is written to a file that has lost its name is lost with the process.
+/// Writes to a removed file are lost when the process ends.
 #[tokio::test]
 async fn once_a_file_of_the_log_was_removed_or_replaced_nothing_more_is_acknowledged() {
     for (suffix, replace) in

@@ -8,9 +8,9 @@ use chronova_events::envelope::{Meta, NewEvent, Position, Revision, StreamId, Ti
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{InstanceEvent, Renamed};
 use chronova_events::registry::Event;
-use chronova_events::sealed::{ERASED, Personal, Subject};
+use chronova_events::sealed::{DataSubject, ERASED, Personal};
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
-use chronova_events::store::{EventStore, Expected, Snapshot, StoreError};
+use chronova_events::store::{EventStore, Expected, StoreError, StreamSnapshot};
 use uuid::Uuid;
 
 fn server(n: u128) -> InstanceId {
@@ -49,7 +49,7 @@ fn is_on_disk(folder: &Path, needle: &str) -> bool {
 
 async fn erase(store: &dyn EventStore, n: u128) -> u64 {
     let keys = store.keys().unwrap();
-    let destroyed = keys.destroy(&Subject::Server(server(n)), keys.next()).unwrap();
+    let destroyed = keys.destroy(&DataSubject::Server(server(n)), keys.next()).unwrap();
     store.forget(&[stream(n)]).await.unwrap();
     destroyed
 }
@@ -67,7 +67,7 @@ async fn erased_fields_are_gone_everywhere_and_the_log_verifies() {
     // A snapshot says in the clear what was folded; it goes with the rest, its pages and their log included.
     let long = "annas-laptop ".repeat(2_000);
     for bytes in [long.into_bytes(), b"annas-laptop".to_vec()] {
-        let snapshot = Snapshot { revision: Revision(1), state_version: 1, bytes };
+        let snapshot = StreamSnapshot { revision: Revision(1), state_version: 1, bytes };
         store.save_snapshot(&stream(1), snapshot).await.unwrap();
     }
     assert!(is_on_disk(folder.path(), "annas-laptop"));
@@ -81,7 +81,7 @@ async fn erased_fields_are_gone_everywhere_and_the_log_verifies() {
     assert_eq!(seen[0].personal(), Personal::Erased);
     assert_eq!(seen[1].personal(), Personal::Sealed);
     assert!(store.load_snapshot(&stream(1)).await.unwrap().is_none());
-    // What comes later is sealed anew.
+    // Later events are sealed under a new key.
     rename(&*store, 1, "later").await;
     assert_eq!(store.verify().await.unwrap().events, 4);
     store.close().await;
@@ -138,7 +138,7 @@ async fn a_lost_file_of_keys_is_said_and_can_be_accepted() {
     assert!(!folder.path().join("log.db.keys.lost").exists());
 }
 
-/// What SQL finds is what the definition admits, whatever is asked for.
+/// For every query, SQL finds exactly the events that the definition admits.
 #[tokio::test]
 async fn searching_by_sql_finds_what_the_criteria_say() {
     use chronova_events::envelope::Cause;

@@ -1,4 +1,4 @@
-//! What a verification finds, where it says it is, and what it says of a log that is whole.
+//! The findings of a verification, their places, and the report on an intact log.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use chronova_events::chain::{Anchor, EventHash};
 use chronova_events::envelope::{Position, Revision, StreamId};
 use chronova_events::store::conformance::{event, text};
-use chronova_events::store::sqlite::verify::{Damage, Verification, VerifyOptions, verify};
+use chronova_events::store::sqlite::verify::{LogDamage, Verification, VerifyOptions, verify};
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
-use chronova_events::store::{EventStore, Expected, Snapshot};
+use chronova_events::store::{EventStore, Expected, StreamSnapshot};
 use futures::StreamExt;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -45,7 +45,7 @@ async fn log(count: u64) -> (TempDir, PathBuf) {
     let path = folder.path().join("log.db");
     let store = open(&path);
     fill(&*store, 1, count).await;
-    let snapshot = Snapshot { revision: Revision(1), state_version: 1, bytes: b"the state".to_vec() };
+    let snapshot = StreamSnapshot { revision: Revision(1), state_version: 1, bytes: b"the state".to_vec() };
     store.save_snapshot(&stream(3), snapshot).await.unwrap();
     store.close().await;
     (folder, path)
@@ -92,7 +92,7 @@ fn random(state: &mut u64) -> u64 {
     *state >> 17
 }
 
-fn at(damages: &[Damage], position: u64) -> Option<&Damage> {
+fn at(damages: &[LogDamage], position: u64) -> Option<&LogDamage> {
     damages.iter().find(|damage| damage.position == Some(Position(position)) && damage.page.is_none())
 }
 
@@ -142,7 +142,7 @@ async fn a_crash_leaves_no_page_unsealed() {
     }
 }
 
-/// How many, and whether longer than an ordinary test run may take.
+/// The number of rounds, larger in a long run.
 fn rounds(usual: u64, soak: u64) -> u64 {
     if std::env::var_os("CHRONOVA_SOAK").is_some() { soak } else { usual }
 }
@@ -155,7 +155,7 @@ async fn every_flipped_bit_of_a_large_log_is_found() {
     let (mut seed, bits) = (11, size(&path) * 8);
     let flips = rounds(200, 1_000);
     for round in 0..flips {
-        // Now and then in one of the small files beside it.
+        // Sometimes in one of the small files beside it.
         let file = match round % 20 {
             18 => beside(&path, ".seals"),
             19 => beside(&path, ".witness"),
@@ -168,7 +168,7 @@ async fn every_flipped_bit_of_a_large_log_is_found() {
         flip(&file, bit);
     }
     println!("{flips} of {flips} flipped bits found, one at a time, in a log of {EVENTS} events, {} bytes", bits / 8);
-    // A look at the whole file for each takes long: many more are found together, each on a page of its own.
+    // A verification for each takes long. So one verification finds many of them together, each on a separate page.
     let (handfuls, mut together) = (rounds(2, 150), 0);
     for _ in 0..handfuls {
         let mut flipped = BTreeMap::new();
@@ -189,8 +189,8 @@ async fn every_flipped_bit_of_a_large_log_is_found() {
     assert_eq!(found.events, EVENTS);
 }
 
-/// What disks and their controllers do to whole pages: zeroes, garbage, a page in the place of another one, a page as it was
-/// before its last write.
+/// Page damage by disks and their controllers: zeroes, garbage, a page in the place of another one, a page as before
+/// its last write.
 #[tokio::test]
 async fn a_page_that_is_not_the_last_one_written_there_is_named() {
     use std::os::unix::fs::FileExt;
@@ -275,7 +275,7 @@ async fn a_page_without_an_event_is_named() {
     assert!(!look(&path).is_whole());
 }
 
-/// A tamperer with full access: every checksum is right again, the seals are made anew.
+/// An attacker with full access: every checksum is corrected, the seals are rebuilt.
 #[tokio::test]
 async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
     let (_folder, path) = log(300).await;
@@ -290,7 +290,7 @@ async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
     assert!(found.is_whole());
     assert_eq!(found.anchors, [middle]);
 
-    // Two events exchanged, checksums and all, as only the chain can tell.
+    // Two events exchanged with their checksums: only the chain detects this.
     let folder = tempfile::tempdir().unwrap();
     let forged = folder.path().join("log.db");
     let store = open(&forged);
@@ -333,7 +333,7 @@ async fn what_is_missing_is_named() {
         let (_folder, path) = log(300).await;
         Connection::open(&path).unwrap().execute_batch(change).unwrap();
         let found = look(&path);
-        let told = |damage: &Damage| damage.position == Some(Position(position)) && damage.what.contains(word);
+        let told = |damage: &LogDamage| damage.position == Some(Position(position)) && damage.what.contains(word);
         assert!(found.damages.iter().any(told), "{change}: {:?}", found.damages);
     }
 }
@@ -355,7 +355,7 @@ async fn an_overwritten_page_in_the_middle_is_found_and_the_rest_can_be_read() {
     assert!(first > 1 && last < 3_000 && last - first < 100, "{:?}", found.damages);
     assert!(found.damages.iter().any(|damage| damage.page == Some(page.into())));
     assert!(found.damages.iter().any(|damage| damage.stream.is_some()), "the index still knows the streams");
-    // The log opens, is read before and behind it, and goes on.
+    // The log opens, events before and after it are readable, and appends work.
     let store = open(&path);
     let before = usize::try_from(first - 1).unwrap();
     assert_eq!(store.read_all(Position::START, before).await.unwrap().len(), before);

@@ -6,13 +6,13 @@ use md5::Md5;
 use sha2::{Digest, Sha256, Sha512};
 
 /// A digest under way.
-pub(crate) enum Check {
+pub(crate) enum RunningDigest {
     Md5(Md5),
     Sha256(Sha256),
     Sha512(Sha512),
 }
 
-impl Check {
+impl RunningDigest {
     /// For comparison with `checksum`.
     pub(crate) fn new(checksum: &str) -> Self {
         match checksum.len() {

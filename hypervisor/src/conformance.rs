@@ -53,44 +53,44 @@ pub struct Fixture {
 
 #[derive(Debug, Error)]
 #[error("{check}: {found}")]
-pub struct Violation {
+pub struct ConformanceViolation {
     pub check: &'static str,
     pub found: String,
 }
 
 /// A driver that goes through the suite offers every optional part.
-impl From<DriverError> for Violation {
+impl From<DriverError> for ConformanceViolation {
     fn from(error: DriverError) -> Self {
         violation("every optional part is offered", error)
     }
 }
 
-type Outcome = Result<(), Violation>;
+type CheckOutcome = Result<(), ConformanceViolation>;
 
-fn violation(check: &'static str, found: impl fmt::Display) -> Violation {
-    Violation { check, found: found.to_string() }
+fn violation(check: &'static str, found: impl fmt::Display) -> ConformanceViolation {
+    ConformanceViolation { check, found: found.to_string() }
 }
 
-fn require(check: &'static str, holds: bool, found: impl fmt::Debug) -> Outcome {
+fn require(check: &'static str, holds: bool, found: impl fmt::Debug) -> CheckOutcome {
     if holds { Ok(()) } else { Err(violation(check, format!("{found:?}"))) }
 }
 
 trait Checked<T> {
-    fn check(self, check: &'static str) -> Result<T, Violation>;
+    fn check(self, check: &'static str) -> Result<T, ConformanceViolation>;
 }
 
 impl<T> Checked<T> for DriverResult<T> {
-    fn check(self, check: &'static str) -> Result<T, Violation> {
+    fn check(self, check: &'static str) -> Result<T, ConformanceViolation> {
         self.map_err(|error| violation(check, error))
     }
 }
 
-fn is_gone<T: fmt::Debug>(check: &'static str, result: &DriverResult<T>) -> Outcome {
+fn is_gone<T: fmt::Debug>(check: &'static str, result: &DriverResult<T>) -> CheckOutcome {
     require(check, matches!(result, Err(DriverError::NoSuchGuest(_))), result)
 }
 
 /// Runs the suite.
-pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
+pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> CheckOutcome {
     let trial = Trial { driver, fixture };
     trial.host().await?;
     trial.absent_guest().await?;
@@ -117,13 +117,13 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
 }
 
 /// Content that counts how often it was asked for.
-struct Source {
+struct CountingSource {
     content: Bytes,
     opened: AtomicU32,
 }
 
 #[async_trait]
-impl ImageSource for Source {
+impl ImageSource for CountingSource {
     async fn open(&self, _: &ImageRef) -> DriverResult<ByteStream> {
         self.opened.fetch_add(1, Ordering::SeqCst);
         let chunks: Vec<_> = self.content.chunks(64 * 1024).map(|chunk| Ok(self.content.slice_ref(chunk))).collect();
@@ -137,7 +137,7 @@ struct Trial {
 }
 
 impl Trial {
-    async fn host(&self) -> Outcome {
+    async fn host(&self) -> CheckOutcome {
         let first = self.driver.capabilities().await.check("capabilities")?;
         let second = self.driver.capabilities().await.check("capabilities again")?;
         require("capabilities are stable", first == second, (&first, &second))?;
@@ -147,7 +147,7 @@ impl Trial {
         self.driver.usage().await.check("usage").map(drop)
     }
 
-    async fn absent_guest(&self) -> Outcome {
+    async fn absent_guest(&self) -> CheckOutcome {
         let suspension = self.driver.suspension().needed()?;
         let absent = InstanceId::random();
         is_gone("status of an absent guest", &self.driver.guest(absent).await)?;
@@ -179,8 +179,8 @@ impl Trial {
         self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
     }
 
-    async fn image(&self) -> Outcome {
-        let source = |content: Bytes| Arc::new(Source { content, opened: AtomicU32::new(0) });
+    async fn image(&self) -> CheckOutcome {
+        let source = |content: Bytes| Arc::new(CountingSource { content, opened: AtomicU32::new(0) });
         let wrong = ImageRef { checksum: "0".repeat(128), ..self.fixture.image.clone() };
         let result = self.driver.ensure_image(&wrong, source(self.fixture.content.clone())).await;
         require("content with another checksum", matches!(result, Err(DriverError::BadImage { .. })), &result)?;
@@ -201,7 +201,7 @@ impl Trial {
 
     /// Whether the image is there from an earlier run: then no content is read.
     async fn is_cached(&self) -> bool {
-        let unused = Arc::new(Source { content: Bytes::new(), opened: AtomicU32::new(0) });
+        let unused = Arc::new(CountingSource { content: Bytes::new(), opened: AtomicU32::new(0) });
         let result = self.driver.ensure_image(&self.fixture.image, Arc::clone(&unused) as Arc<dyn ImageSource>).await;
         result.is_ok() && unused.opened.load(Ordering::SeqCst) == 0
     }
@@ -226,7 +226,7 @@ impl Trial {
         }
     }
 
-    async fn surroundings(&self) -> Outcome {
+    async fn surroundings(&self) -> CheckOutcome {
         let networks = self.driver.networks().needed()?;
         let empty = NetworkSpec { reservations: Vec::new(), ..self.fixture.network.clone() };
         networks.ensure_network(&empty).await.check("network")?;
@@ -290,14 +290,14 @@ impl Trial {
         }
     }
 
-    async fn connected(&self) -> Result<SignalStream, Violation> {
+    async fn connected(&self) -> Result<SignalStream, ConformanceViolation> {
         let mut signals = self.driver.watch();
         let first = timeout(self.fixture.patience, signals.next()).await.ok().flatten();
         require("the first signal is Connected", first == Some(HostSignal::Connected), first)?;
         Ok(signals)
     }
 
-    async fn spawn(&self, guest: &GuestSpec) -> Outcome {
+    async fn spawn(&self, guest: &GuestSpec) -> CheckOutcome {
         let (one, two) = futures::join!(self.driver.spawn(guest), self.driver.spawn(guest));
         one.check("spawn")?;
         two.check("concurrent spawn of the same guest")?;
@@ -314,22 +314,22 @@ impl Trial {
         require("the console log is cut to its end", short.len() == 7, &short)
     }
 
-    async fn is(&self, instance: InstanceId, check: &'static str, power: PowerState) -> Outcome {
+    async fn is(&self, instance: InstanceId, check: &'static str, power: PowerState) -> CheckOutcome {
         let status = self.driver.guest(instance).await.check(check)?;
         require(check, status.power == power, &status)
     }
 
-    async fn ready(&self, instance: InstanceId) -> Outcome {
+    async fn ready(&self, instance: InstanceId) -> CheckOutcome {
         self.boots(instance, 1).await
     }
 
-    async fn boot_count(&self, instance: InstanceId) -> Result<usize, Violation> {
+    async fn boot_count(&self, instance: InstanceId) -> Result<usize, ConformanceViolation> {
         let log = self.driver.consoles().needed()?.console_log(instance, 65_536).await.check("console log")?;
         Ok(String::from_utf8_lossy(&log).matches(&self.fixture.ready).count())
     }
 
     /// Waits until the guest has said so often that it is ready.
-    async fn boots(&self, instance: InstanceId, count: usize) -> Outcome {
+    async fn boots(&self, instance: InstanceId, count: usize) -> CheckOutcome {
         let end = Instant::now() + self.fixture.patience;
         loop {
             let log = self.driver.consoles().needed()?.console_log(instance, 65_536).await.check("console log")?;
@@ -342,7 +342,7 @@ impl Trial {
         }
     }
 
-    async fn power(&self, instance: InstanceId, signals: &mut SignalStream) -> Outcome {
+    async fn power(&self, instance: InstanceId, signals: &mut SignalStream) -> CheckOutcome {
         use PowerState::{Running, Shutdown};
         let driver = &self.driver;
         driver.start(instance).await.check("start of a running guest")?;
@@ -367,7 +367,7 @@ impl Trial {
     }
 
     /// Volumes come and go, whether the guest is on or off, and are there when it is started again.
-    async fn disks(&self, instance: InstanceId) -> Outcome {
+    async fn disks(&self, instance: InstanceId) -> CheckOutcome {
         let Some([one, two]) = &self.fixture.volumes else { return Ok(()) };
         let driver = &self.driver;
         let volumes = driver.volume_attachment().needed()?;
@@ -402,7 +402,7 @@ impl Trial {
         driver.start(instance).await.check("start without the disk")
     }
 
-    async fn diagnostics(&self, guest: &GuestSpec) -> Outcome {
+    async fn diagnostics(&self, guest: &GuestSpec) -> CheckOutcome {
         let found = self.driver.troubleshooting().needed()?.diagnostics(guest.instance).await.check("diagnostics")?;
         require("its memory is what it was given", found.memory_max_kib == guest.memory_mib * 1024, &found)?;
         require("each processor has its time", found.cpu_nanoseconds.len() == guest.vcpus as usize, &found)?;
@@ -411,7 +411,7 @@ impl Trial {
     }
 
     /// One more interface for a running guest, and one less.
-    async fn interfaces(&self, guest: &GuestSpec) -> Outcome {
+    async fn interfaces(&self, guest: &GuestSpec) -> CheckOutcome {
         let (driver, instance) = (&self.driver, guest.instance);
         let interfaces = driver.interfaces().needed()?;
         let more = Nic {
@@ -423,7 +423,7 @@ impl Trial {
         };
         let has = async || {
             let found = driver.troubleshooting().needed()?.diagnostics(instance).await.check("diagnostics")?;
-            Ok::<bool, Violation>(found.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(&more.mac)))
+            Ok::<bool, ConformanceViolation>(found.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(&more.mac)))
         };
         interfaces.attach_nic(instance, &more, &guest.hardware).await.check("attachment of an interface")?;
         interfaces.attach_nic(instance, &more, &guest.hardware).await.check("attachment again")?;
@@ -447,7 +447,7 @@ impl Trial {
     }
 
     /// Pause and suspension: the guest goes on from where it was.
-    async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> Outcome {
+    async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> CheckOutcome {
         use PowerState::{Paused, Running, Shutdown};
         let driver = &self.driver;
         let suspension = driver.suspension().needed()?;
@@ -492,7 +492,7 @@ impl Trial {
     }
 
     /// Other definitions of a guest: from a rescue disk, from its own again, from a new one.
-    async fn shapes(&self, guest: &GuestSpec) -> Outcome {
+    async fn shapes(&self, guest: &GuestSpec) -> CheckOutcome {
         let (driver, instance) = (&self.driver, guest.instance);
         let redefinition = driver.redefinition().needed()?;
         for stable in [None, Some(RescuePlace { cdrom: false, bus: None })] {
@@ -513,7 +513,7 @@ impl Trial {
         require("it is the one guest that it was", seen == 1, &listed)
     }
 
-    async fn hears(&self, signals: &mut SignalStream, wanted: HostSignal) -> Outcome {
+    async fn hears(&self, signals: &mut SignalStream, wanted: HostSignal) -> CheckOutcome {
         let heard = timeout(self.fixture.patience, async {
             while let Some(signal) = signals.next().await {
                 if signal == wanted {
@@ -525,7 +525,7 @@ impl Trial {
         require("the host tells what happened", heard.await == Ok(true), &wanted)
     }
 
-    async fn destroy(&self, guest: &GuestSpec, mut signals: SignalStream) -> Outcome {
+    async fn destroy(&self, guest: &GuestSpec, mut signals: SignalStream) -> CheckOutcome {
         let instance = guest.instance;
         let (one, two) = futures::join!(self.driver.destroy(instance), self.driver.destroy(instance));
         one.check("destroy")?;
@@ -551,7 +551,7 @@ impl Trial {
         require("our own destroy is no news", behind_our_back.await != Ok(true), &gone)
     }
 
-    async fn clean_up(&self) -> Outcome {
+    async fn clean_up(&self) -> CheckOutcome {
         let networks = self.driver.networks().needed()?;
         let network = self.fixture.network.network;
         if self.fixture.filters {

@@ -38,8 +38,8 @@ pub fn write(label: &str, files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, IsoErr
     let tree = Tree::new(files)?;
     let mut next = DESCRIPTORS + 3;
     let mut views = Vec::new();
-    for kind in [Kind::Primary, Kind::Joliet] {
-        views.push(View::place(kind, &tree, &mut next)?);
+    for kind in [IsoTreeKind::Primary, IsoTreeKind::Joliet] {
+        views.push(IsoTreeView::place(kind, &tree, &mut next)?);
     }
     let mut extents = Vec::new();
     for (_, content) in files {
@@ -94,11 +94,11 @@ fn both32(value: u32) -> [u8; 8] {
 
 /// The directories; 0 is the root and its own parent.
 struct Tree {
-    directories: Vec<Directory>,
+    directories: Vec<IsoDirectory>,
 }
 
 #[derive(Default)]
-struct Directory {
+struct IsoDirectory {
     parent: usize,
     /// Subdirectories by name.
     directories: BTreeMap<String, usize>,
@@ -108,7 +108,7 @@ struct Directory {
 
 impl Tree {
     fn new(files: &[(String, Vec<u8>)]) -> Result<Self, IsoError> {
-        let mut tree = Self { directories: vec![Directory::default()] };
+        let mut tree = Self { directories: vec![IsoDirectory::default()] };
         for (index, (path, _)) in files.iter().enumerate() {
             tree.insert(path, index)?;
         }
@@ -140,7 +140,7 @@ impl Tree {
             return Ok(*known);
         }
         let index = self.directories.len();
-        self.directories.push(Directory { parent, ..Directory::default() });
+        self.directories.push(IsoDirectory { parent, ..IsoDirectory::default() });
         self.directories[parent].directories.insert(name.to_owned(), index);
         Ok(index)
     }
@@ -156,39 +156,39 @@ fn is_name(name: &str) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum IsoTreeKind {
     Primary,
     Joliet,
 }
 
 /// The identifiers of a directory's entries, in the order the standard wants: by identifier.
-struct Entry {
+struct IsoEntry {
     identifier: Vec<u8>,
-    target: Target,
+    target: IsoTarget,
 }
 
 #[derive(Clone, Copy)]
-enum Target {
+enum IsoTarget {
     Directory(usize),
     File(usize),
 }
 
-fn entries(kind: Kind, directory: &Directory) -> Vec<Entry> {
+fn entries(kind: IsoTreeKind, directory: &IsoDirectory) -> Vec<IsoEntry> {
     let mut taken = BTreeSet::new();
     let mut entries = Vec::new();
     for (name, index) in &directory.directories {
         let identifier = match kind {
-            Kind::Primary => short_name(name, &mut taken, false),
-            Kind::Joliet => utf16(name),
+            IsoTreeKind::Primary => short_name(name, &mut taken, false),
+            IsoTreeKind::Joliet => utf16(name),
         };
-        entries.push(Entry { identifier, target: Target::Directory(*index) });
+        entries.push(IsoEntry { identifier, target: IsoTarget::Directory(*index) });
     }
     for (name, index) in &directory.files {
         let identifier = match kind {
-            Kind::Primary => short_name(name, &mut taken, true),
-            Kind::Joliet => utf16(&format!("{name};1")),
+            IsoTreeKind::Primary => short_name(name, &mut taken, true),
+            IsoTreeKind::Joliet => utf16(&format!("{name};1")),
         };
-        entries.push(Entry { identifier, target: Target::File(*index) });
+        entries.push(IsoEntry { identifier, target: IsoTarget::File(*index) });
     }
     entries.sort_by(|a, b| a.identifier.cmp(&b.identifier));
     entries
@@ -221,8 +221,8 @@ fn short_name(name: &str, taken: &mut BTreeSet<String>, file: bool) -> Vec<u8> {
 }
 
 /// One of the two trees, with its place in the image.
-struct View {
-    kind: Kind,
+struct IsoTreeView {
+    kind: IsoTreeKind,
     /// Directories in path table order, with their identifiers.
     order: Vec<(usize, Vec<u8>)>,
     table_bytes: u32,
@@ -232,14 +232,14 @@ struct View {
     places: Vec<(u32, u32)>,
 }
 
-impl View {
-    fn place(kind: Kind, tree: &Tree, next: &mut u32) -> Result<Self, IsoError> {
+impl IsoTreeView {
+    fn place(kind: IsoTreeKind, tree: &Tree, next: &mut u32) -> Result<Self, IsoError> {
         let mut order = vec![(0, vec![0])];
         // Breadth first with sorted children is the order of the standard: by level, parent, identifier.
         let mut at = 0;
         while let Some((directory, _)) = order.get(at) {
             for entry in entries(kind, &tree.directories[*directory]) {
-                if let Target::Directory(index) = entry.target {
+                if let IsoTarget::Directory(index) = entry.target {
                     order.push((index, entry.identifier));
                 }
             }
@@ -290,8 +290,8 @@ impl View {
             append_record(&mut block, &[1], self.places[here.parent], true);
             for entry in entries(self.kind, here) {
                 let (place, is_directory) = match entry.target {
-                    Target::Directory(index) => (self.places[index], true),
-                    Target::File(index) => {
+                    IsoTarget::Directory(index) => (self.places[index], true),
+                    IsoTarget::File(index) => {
                         let size = u32::try_from(files[index].1.len()).map_err(|_| IsoError::TooLarge)?;
                         ((extents[index], size), false)
                     }
@@ -361,8 +361,8 @@ fn record(identifier: &[u8], (extent, size): (u32, u32), directory: bool) -> Vec
     record
 }
 
-fn descriptor(label: &str, view: &View, total: u32) -> Vec<u8> {
-    let joliet = view.kind == Kind::Joliet;
+fn descriptor(label: &str, view: &IsoTreeView, total: u32) -> Vec<u8> {
+    let joliet = view.kind == IsoTreeKind::Joliet;
     let text = |value: &str, length: usize| -> Vec<u8> {
         let mut field = if joliet { utf16(value) } else { value.as_bytes().to_vec() };
         while field.len() + usize::from(joliet) < length {

@@ -123,16 +123,16 @@ pub fn snapshot(snapshot: SnapshotId) -> String {
 
 /// The kind of a volume in the volume service's pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum PoolVolumeOwner {
     Volume(VolumeId),
     Snapshot(SnapshotId),
 }
 
 /// The meaning of a name in the volume service's pool, if it is one of ours.
-pub fn kept(name: &str) -> Option<Kept> {
+pub fn kept(name: &str) -> Option<PoolVolumeOwner> {
     match (name.strip_prefix(VOLUME_PREFIX), name.strip_prefix(SNAPSHOT_PREFIX)) {
-        (Some(id), _) => id.parse().ok().map(Kept::Volume),
-        (_, Some(id)) => id.parse().ok().map(Kept::Snapshot),
+        (Some(id), _) => id.parse().ok().map(PoolVolumeOwner::Volume),
+        (_, Some(id)) => id.parse().ok().map(PoolVolumeOwner::Snapshot),
         _ => None,
     }
 }
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn the_volume_services_names_say_what_they_are() {
         let (id, of) = (VolumeId::random(), SnapshotId::random());
-        assert_eq!(kept(&volume(id)), Some(Kept::Volume(id)));
-        assert_eq!(kept(&snapshot(of)), Some(Kept::Snapshot(of)));
+        assert_eq!(kept(&volume(id)), Some(PoolVolumeOwner::Volume(id)));
+        assert_eq!(kept(&snapshot(of)), Some(PoolVolumeOwner::Snapshot(of)));
         for name in ["volume-", "volume-1", "base-0123", &format!("{}.copy", volume(id))] {
             assert_eq!(kept(name), None, "{name}");
         }

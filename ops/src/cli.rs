@@ -1,5 +1,5 @@
-//! The command line. Exit codes: 0 done; 1 the answer is no (a difference, a damaged log); 2 the command could not be
-//! carried out (wrong usage, wrong configuration, no such file).
+//! The command line. Exit codes: 0 success; 1 the answer is no (a difference, a damaged log); 2 the command failed
+//! (wrong usage, wrong configuration, no such file).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,44 +26,44 @@ enum Command {
     /// Serve the event log alone, in EventStoreDB's protocol: for auditors, or for processes of Chronova that share it.
     ServeLog {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
     },
-    /// Look at the configuration.
+    /// Check or document the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// List the events of the log, or work with it as a record; works beside a running server.
+    /// List the events of the log, export, archive or erase parts of it; works beside a running server.
     Audit(Audit),
-    /// Tell the story of a server, a process, a host or a request: who, what, when, why, how long.
+    /// Show the history of a server, a process, a host or a request: who, what, when, why, how long.
     Inspect {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
-        args: commands::inspect::Args,
+        args: commands::inspect::InspectArgs,
     },
-    /// Recompute the read models from the log and compare them with the checkpoint.
+    /// Rebuild the read models from the log and compare them with the checkpoint.
     Rebuild {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
-        args: commands::rebuild::Args,
+        args: commands::rebuild::RebuildArgs,
     },
-    /// Say what the scheduler would do, or would have done, without doing it.
+    /// Show the scheduler's decision for a server, or replay past decisions; changes nothing.
     Schedule {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
-        args: Box<commands::schedule::Args>,
+        args: Box<commands::schedule::ScheduleArgs>,
     },
-    /// Look at the policy: the rules in force, a sample file, what somebody may do.
+    /// Show the policy: the rules in force, a sample file, a user's rights.
     Policy {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
-    /// Empty a compute host, take it out of service, give it back; asks the running server.
+    /// Drain a compute host, or put it into maintenance and back; calls the running server.
     #[command(subcommand)]
-    Host(commands::host::HostCommand),
+    Host(commands::host::HostSubcommand),
 }
 
 #[derive(Debug, Args)]
@@ -72,62 +72,63 @@ struct Audit {
     #[command(subcommand)]
     action: Option<AuditAction>,
     #[command(flatten)]
-    place: Place,
+    place: ConfigPaths,
     #[command(flatten)]
-    args: commands::audit::Args,
+    args: commands::audit::AuditArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum AuditAction {
-    /// Erase personal data for ever, while no server runs.
+    /// Erase personal data permanently, while no server runs.
     Erase {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
-        args: commands::audit::erase::Args,
+        args: commands::audit::erase::EraseArgs,
     },
     /// Write a part of the log to a signed file that a third party can verify.
     Export {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
-        args: commands::audit::export::Args,
+        args: commands::audit::export::ExportArgs,
     },
-    /// Verify such a file with nothing but a public key.
+    /// Verify an exported file with a public key alone.
     VerifyExport {
         #[command(flatten)]
-        args: commands::audit::export::VerifyArgs,
+        args: commands::audit::export::ExportVerifyArgs,
     },
-    /// Make the pair of keys that signs exports.
+    /// Create the key pair that signs exports.
     Keygen {
         #[command(flatten)]
-        args: commands::audit::export::keys::Args,
+        args: commands::audit::export::keys::ExportKeysArgs,
     },
-    /// Copy old events to compressed files that prove themselves.
+    /// Copy old events to compressed files that can be verified by themselves.
     Archive {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
-        args: commands::audit::archive::Args,
+        args: commands::audit::archive::ArchiveArgs,
     },
-    /// Verify an archive, and against the log where there is one.
+    /// Verify an archive by itself, and against the log if there is one.
     VerifyArchive {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
-        args: commands::audit::archive::VerifyArgs,
+        args: commands::audit::archive::ArchiveVerifyArgs,
     },
-    /// Prove that the log is what was written: pages, checksums, the chain of hashes, payloads, snapshots, read models.
+    /// Verify the log: pages, checksums, the hash chain, payloads, snapshots, read models.
     Verify {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
         args: commands::verify::VerifyArgs,
     },
-    /// Print the newest position and its hash: kept elsewhere, it proves later that nothing up to it was changed.
+    /// Print the newest position and its hash: kept elsewhere, the hash proves later that no event up to it was
+    /// changed.
     Head {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
         #[command(flatten)]
         args: commands::verify::HeadArgs,
     },
@@ -136,26 +137,26 @@ enum AuditAction {
 #[derive(Debug, Args)]
 struct ServeArgs {
     #[command(flatten)]
-    place: Place,
-    /// HOST:PORT that serve every API; wins over `[chronova] listen`.
+    place: ConfigPaths,
+    /// HOST:PORT that serve every API; overrides `[chronova] listen`.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Vec<String>,
 }
 
 /// Where the configuration and the data are.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct ConfigPaths {
     /// A configuration file in nova.conf format; may be repeated, later files win.
     #[arg(long, value_name = "FILE")]
     pub config_file: Vec<PathBuf>,
-    /// Where the event log and everything else is kept; wins over `[chronova] data_dir`.
+    /// Directory of the event log and all other data; overrides `[chronova] data_dir`.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check configuration files and list everything there is to mend.
+    /// Check configuration files and list every problem.
     Check {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
@@ -190,7 +191,7 @@ pub fn run() -> ExitCode {
 }
 
 /// When something is due for a reconciler depends on the configuration of the server.
-fn inspect(place: &Place, mut args: commands::inspect::Args) -> ExitCode {
+fn inspect(place: &ConfigPaths, mut args: commands::inspect::InspectArgs) -> ExitCode {
     if args.is_about_reconcilers() {
         let Some(config) = load(place) else { return ExitCode::from(2) };
         args.rules = commands::inspect::ReconcileRules::of(&config.targets().runtime);
@@ -198,14 +199,14 @@ fn inspect(place: &Place, mut args: commands::inspect::Args) -> ExitCode {
     operate(place, OperatorCommand::Inspect(args))
 }
 
-/// By the configuration of the server, unless the replay names another one.
-fn schedule(place: &Place, args: commands::schedule::Args) -> ExitCode {
+/// With the server's configuration, unless the replay names another one.
+fn schedule(place: &ConfigPaths, args: commands::schedule::ScheduleArgs) -> ExitCode {
     let Some(config) = load(place) else { return ExitCode::from(2) };
     let rules = commands::schedule::Rules::of(&config);
     operate(place, OperatorCommand::Schedule(Box::new((args, rules))))
 }
 
-fn policy(place: &Place, command: &commands::policy::PolicyCommand) -> ExitCode {
+fn policy(place: &ConfigPaths, command: &commands::policy::PolicyCommand) -> ExitCode {
     let Some(config) = load(place) else { return ExitCode::from(2) };
     let mut out = Vec::new();
     let exit = commands::policy::run(command, &config.targets().web.policy, &mut out);
@@ -219,7 +220,7 @@ fn policy(place: &Place, command: &commands::policy::PolicyCommand) -> ExitCode 
     }
 }
 
-fn host(command: &commands::host::HostCommand) -> ExitCode {
+fn host(command: &commands::host::HostSubcommand) -> ExitCode {
     let Some(config) = load(&command.access().place) else { return ExitCode::from(2) };
     match commands::host::run(command, &config, &mut std::io::stdout().lock()) {
         Ok(exit) => ExitCode::from(exit as u8),
@@ -247,7 +248,7 @@ fn audit(action: AuditAction) -> ExitCode {
     }
 }
 
-fn operate(place: &Place, command: OperatorCommand) -> ExitCode {
+fn operate(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
     block_on(operate_on(place, command))
 }
 
@@ -265,7 +266,7 @@ fn block_on(work: impl Future<Output = ExitCode>) -> ExitCode {
     }
 }
 
-async fn operate_on(place: &Place, command: OperatorCommand) -> ExitCode {
+async fn operate_on(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
     let Some(config) = load(place) else { return ExitCode::from(2) };
     ExitCode::from(commands::run(command, &DataDir(config.chronova.data_dir)).await as u8)
 }
@@ -288,8 +289,8 @@ fn ended(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// The configuration, or `None` after having said what is wrong with it.
-pub fn load(place: &Place) -> Option<Config> {
+/// The configuration, or `None` after printing its problems.
+pub fn load(place: &ConfigPaths) -> Option<Config> {
     match config::load(&place.config_file) {
         Ok(loaded) => {
             for remark in loaded.remarks.iter().filter(|remark| remark.severity != Severity::Note) {
@@ -319,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    /// The commands, subcommands by their words, that look for data or configuration.
+    /// The commands and subcommands that use data or configuration.
     fn places(command: &clap::Command, words: &str, found: &mut Vec<String>) {
         for below in command.get_subcommands() {
             places(below, format!("{words} {}", below.get_name()).trim(), found);
@@ -355,7 +356,7 @@ mod tests {
         let config = load(&place).unwrap();
         assert_eq!(config.chronova.data_dir, PathBuf::from("/srv/second"), "later files win");
         assert_eq!(config.chronova.region_name, "north");
-        let place = Place { data_dir: Some("/srv/third".into()), ..place };
+        let place = ConfigPaths { data_dir: Some("/srv/third".into()), ..place };
         assert_eq!(load(&place).unwrap().chronova.data_dir, PathBuf::from("/srv/third"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`config`] reads nova.conf-format files against one table of options; [`telemetry`] sets up logs and metrics; [`serve`]
 //! wires the crates together; [`cli`] is the command line; [`commands`] holds the operators' commands on a log;
-//! [`simulated`] registers hosts that nobody drives.
+//! [`simulated`] registers simulated hosts without drivers.
 
 pub mod cli;
 pub mod commands;

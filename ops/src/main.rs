@@ -1,10 +1,10 @@
-//! The `chronova` binary: reads the command line, and hands over.
+//! The `chronova` binary: parses the command line and runs the command.
 
 use std::process::ExitCode;
 
-/// A server frees on other threads than it takes, in sizes from tens of bytes to the megabytes of a password hash: libc's
-/// allocator keeps what it got for that, and takes locks. Not in debug builds, whose memory and instructions are looked at
-/// with tools (valgrind, heaptrack) that know only libc's.
+/// A server often frees memory on another thread than the allocating one. Sizes range from tens of bytes to the
+/// megabytes of a password hash. libc's allocator then keeps the memory and contends on locks. Debug builds use libc's,
+/// because valgrind and heaptrack know only that one.
 #[cfg(not(debug_assertions))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// Writes to standard output. A reader that has gone away (`| head`) is no error.
+/// Writes to standard output. A closed reader (`| head`) is not an error.
 pub fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,11 +1,11 @@
-//! The hosts of a simulated fleet as they would have registered, for those who look at decisions without driving hosts.
+//! Registers the hosts of a simulated fleet, for commands that replay decisions without drivers.
 
-use chronova_actors::aggregate::Aggregate as _;
-use chronova_actors::host::HostAggregate;
+use chronova_actors::aggregate::AggregateRoot as _;
+use chronova_actors::host::HostRoot;
 use chronova_actors::hosts::capacity;
 use chronova_actors::hosts::options::HostOptions;
-use chronova_actors::ledger::{CELL, LedgerAggregate};
-use chronova_actors::topology::host::HostCells;
+use chronova_actors::ledger::{CELL, LedgerRoot};
+use chronova_actors::topology::host::HostNumaCells;
 use chronova_events::envelope::StreamId;
 use chronova_events::host::{CameUp, HostEvent, Registered};
 use chronova_events::ids::ProviderId;
@@ -14,7 +14,7 @@ use chronova_events::registry::Event;
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::sim::{SimFleet, SimUri};
 
-/// The events of a fleet that has been seen once: the ledger's events first, then each host's.
+/// The events of a fleet that has registered once: the ledger's events first, then each host's.
 pub async fn registrations(fleet: &SimUri, options: &HostOptions) -> Result<Vec<(StreamId, Vec<Event>)>, DriverError> {
     let mut ledger: Vec<LedgerEvent> = Vec::new();
     let mut hosts = Vec::new();
@@ -22,7 +22,7 @@ pub async fn registrations(fleet: &SimUri, options: &HostOptions) -> Result<Vec<
         let found = driver.capabilities().await?;
         let provider = ProviderId(found.host.0);
         ledger.push(ProviderCreated { provider, name: found.hostname.clone(), parent: None }.into());
-        let cells = HostCells::of(&found.cells, options.host_cpus.of(&found.hostname))
+        let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))
             .map_err(|message| DriverError::Failed { call: "capabilities", message })?;
         ledger.push(
             InventoryReplaced { provider, inventories: capacity::inventories(&found, &cells, options, 0) }.into(),
@@ -37,8 +37,8 @@ pub async fn registrations(fleet: &SimUri, options: &HostOptions) -> Result<Vec<
             capabilities: capacity::capabilities(&found),
         };
         let events = [HostEvent::from(registered), HostEvent::from(CameUp {})].map(Event::from);
-        hosts.push((HostAggregate::stream(&found.host), events.to_vec()));
+        hosts.push((HostRoot::stream(&found.host), events.to_vec()));
     }
-    let ledger = (LedgerAggregate::stream(&CELL), ledger.into_iter().map(Event::from).collect());
+    let ledger = (LedgerRoot::stream(&CELL), ledger.into_iter().map(Event::from).collect());
     Ok(std::iter::once(ledger).chain(hosts).collect())
 }

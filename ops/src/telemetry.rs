@@ -1,7 +1,7 @@
 //! The log lines and metrics of a running server.
 //!
-//! **Logs** are `tracing` events, one line each, as text or as JSON. Fields of the spans an event happens in are part of
-//! its line; the HTTP layer opens a span with `request_id`, so each line that a request causes can be found by it.
+//! **Logs** are `tracing` events, one line each, as text or as JSON. A line includes the fields of its enclosing spans.
+//! The HTTP layer opens a span with `request_id`, so an operator can find each line that a request causes.
 //! Level and target come from `[DEFAULT] debug`, `log_file`, `log_dir`, `use_json`, `use_stderr`; the environment
 //! variable `RUST_LOG` overrides the level. Log files are opened for appending and can be reopened after rotation.
 //!
@@ -46,7 +46,7 @@ pub struct LogSettings {
 
 impl LogSettings {
     /// `rust_log` as in the environment variable RUST_LOG. Our crates log at DEBUG when asked to; the libraries below
-    /// them stay at INFO, because their DEBUG drowns ours.
+    /// them stay at INFO, because their DEBUG lines would outnumber ours.
     fn filter(&self, rust_log: Option<&str>) -> Result<EnvFilter, TelemetryError> {
         let directives = match rust_log.filter(|text| !text.trim().is_empty()) {
             Some(text) => text.to_owned(),
@@ -60,14 +60,14 @@ impl LogSettings {
 /// `chronova` covers every crate of ours: a directive matches targets by prefix.
 const OUR_TARGETS: [&str; 1] = ["chronova"];
 
-/// Kept by `main`; knows the log file.
+/// Held by `main`; has the log file.
 #[derive(Debug, Clone, Default)]
 pub struct Logging {
     file: Option<LogFile>,
 }
 
 impl Logging {
-    /// Sets the process's logging up; once.
+    /// Sets up the process's logging; call it once.
     pub fn start(settings: &LogSettings) -> Result<Self, TelemetryError> {
         let filter = settings.filter(std::env::var("RUST_LOG").ok().as_deref())?;
         let file = settings.file.as_deref().map(LogFile::open).transpose()?;
@@ -155,7 +155,7 @@ pub struct Metrics {
 const PREFIX: &str = "chronova";
 
 impl Metrics {
-    /// A registry that says so far which build this is.
+    /// A registry that has only the build information so far.
     pub fn new() -> Result<Self, TelemetryError> {
         let metrics = Self { registry: Registry::new() };
         metrics
@@ -165,19 +165,19 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// A count that only grows; end its name in `_total`. `name` comes without the prefix.
+    /// A counter; end its name in `_total`. `name` comes without the prefix.
     pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, TelemetryError> {
         let counter = IntCounterVec::new(opts(name, help), labels).map_err(|source| bad_metric(name, source))?;
         self.register(name, counter)
     }
 
-    /// A number that goes up and down.
+    /// A gauge.
     pub fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, TelemetryError> {
         let gauge = IntGaugeVec::new(opts(name, help), labels).map_err(|source| bad_metric(name, source))?;
         self.register(name, gauge)
     }
 
-    /// A distribution; end the name of one of times in `_seconds`. `buckets` are upper bounds.
+    /// A histogram; end the name of one for times in `_seconds`. `buckets` are upper bounds.
     pub fn histogram(
         &self,
         name: &str,

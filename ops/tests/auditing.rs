@@ -98,7 +98,7 @@ fn a_feed_is_followed_dropped_and_resumed_without_loss_and_ends_with_the_server(
     for (at, (id, event)) in seen.iter().enumerate() {
         assert_eq!((*id, event["position"].as_u64()), (at as u64 + 1, Some(*id)), "every event once, in order");
     }
-    // What a filter leaves out is not sent; CloudEvents on request.
+    // Events outside the filter are not sent; CloudEvents on request.
     let mut filtered = Feed::open(&cloud, "?kind=keypair&format=cloudevents", None);
     for n in 0..3 {
         let (id, event) = filtered.next().unwrap();
@@ -196,7 +196,7 @@ fn server(cloud: &mut Cloud, furniture: &cloud::Furniture, name: &str, user_data
     let client = cloud.client();
     let body = json!({"server": {
         "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor,
-        // Whose port gets the host name.
+        // The server with the port that gets the host name.
         "networks": [{"uuid": furniture.network}],
         "user_data": user_data, "metadata": {"owner": name}, "description": name, "key_name": "annas-key",
     }});
@@ -259,7 +259,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     for needle in ["annas-", USER_DATA] {
         assert_eq!(files_with(&cloud.data(), needle), Vec::<String>::new());
     }
-    // New data of hers is sealed anew and can be read.
+    // Her new data is sealed under a new key and can be read.
     keypair(&client, "annas-new-key");
     let keys = client.get("/compute/v2.1/os-keypairs").unwrap().expect(200).body;
     assert_eq!(keys["keypairs"][0]["keypair"]["name"], "annas-new-key");
@@ -302,8 +302,9 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
     text.lines().count()
 }
 
-/// Instead of each write, sync, removal and renaming of an erasure the process dies. What was asked for by then is completed
-/// by the next start or the next command, what was not is not begun; either way all data is gone after the next erasure.
+/// Instead of each write, sync, removal and renaming of an erasure the process dies. The next start or command
+/// completes a recorded erasure, and does not begin an unrecorded one. Either way all data is gone after the next
+/// erasure.
 #[test]
 fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     const ERASE: [&str; 7] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"];

@@ -1,4 +1,4 @@
-//! The output of operators' commands, held by golden files (`EXPECTORATE=overwrite cargo test` rewrites them).
+//! The output of operators' commands, compared with golden files (`EXPECTORATE=overwrite cargo test` rewrites them).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod log;
@@ -17,7 +17,7 @@ use log::{DB, NOON, WEB, filled};
 
 const NOW: Timestamp = Timestamp(NOON + 60_000_000);
 
-async fn audited(store: &Arc<MemoryStore>, args: audit::Args) -> String {
+async fn audited(store: &Arc<MemoryStore>, args: audit::AuditArgs) -> String {
     let mut out = Vec::new();
     assert_eq!(audit::run(&args, &**store, NOW, &mut out).await.unwrap(), Exit::Yes);
     String::from_utf8(out).unwrap()
@@ -25,7 +25,7 @@ async fn audited(store: &Arc<MemoryStore>, args: audit::Args) -> String {
 
 async fn inspected(store: &Arc<MemoryStore>, words: &[&str], json: bool) -> (Exit, String) {
     let subject = words.iter().map(ToString::to_string).collect();
-    let args = inspect::Args { subject, json, ..inspect::Args::default() };
+    let args = inspect::InspectArgs { subject, json, ..inspect::InspectArgs::default() };
     let mut out = Vec::new();
     let exit = inspect::run(&args, &**store, NOW, &mut out).await.unwrap();
     (exit, String::from_utf8(out).unwrap())
@@ -39,36 +39,37 @@ fn positions(lines: &str) -> Vec<u64> {
 #[tokio::test]
 async fn audit_prints_the_log() {
     let store = filled().await;
-    expectorate::assert_contents("tests/golden/audit.jsonl", &audited(&store, audit::Args::default()).await);
+    expectorate::assert_contents("tests/golden/audit.jsonl", &audited(&store, audit::AuditArgs::default()).await);
 }
 
 #[tokio::test]
 async fn audit_filters() {
     let store = filled().await;
-    let none = audit::Args::default;
+    let none = audit::AuditArgs::default;
     let all = positions(&audited(&store, none()).await);
     let first = |n: usize| all[..n].to_vec();
-    assert_eq!(positions(&audited(&store, audit::Args { to_position: Some(3), ..none() }).await), first(3));
-    let by_kind = audited(&store, audit::Args { kind: vec!["*_failed".into(), "process.step_stuck".into()], ..none() });
+    assert_eq!(positions(&audited(&store, audit::AuditArgs { to_position: Some(3), ..none() }).await), first(3));
+    let by_kind =
+        audited(&store, audit::AuditArgs { kind: vec!["*_failed".into(), "process.step_stuck".into()], ..none() });
     let kinds: Vec<String> = by_kind
         .await
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(kinds, ["process.step_failed", "process.step_stuck", "instance.build_failed"]);
-    let of_db = audited(&store, audit::Args { server: vec![DB.parse().unwrap()], ..none() }).await;
+    let of_db = audited(&store, audit::AuditArgs { server: vec![DB.parse().unwrap()], ..none() }).await;
     assert!(of_db.contains("quota.reserved") && !of_db.contains("\"user\":\"bob\""), "{of_db}");
-    let by_user = audited(&store, audit::Args { user: vec!["bob".into()], ..none() }).await;
+    let by_user = audited(&store, audit::AuditArgs { user: vec!["bob".into()], ..none() }).await;
     assert!(by_user.lines().all(|line| line.contains("\"user\":\"bob\"")) && !by_user.is_empty());
     let when = Some("58s".parse().unwrap());
     let since = audit::Times { since: when, until: None };
-    let late = audited(&store, audit::Args { times: since, ..none() }).await;
+    let late = audited(&store, audit::AuditArgs { times: since, ..none() }).await;
     let until = audit::Times { since: None, until: when };
-    let early = audited(&store, audit::Args { times: until, ..none() }).await;
+    let early = audited(&store, audit::AuditArgs { times: until, ..none() }).await;
     assert_eq!(positions(&early).len() + positions(&late).len(), all.len());
-    let request = audited(&store, audit::Args { request_id: vec![WEB_REQUEST.into()], ..none() }).await;
+    let request = audited(&store, audit::AuditArgs { request_id: vec![WEB_REQUEST.into()], ..none() }).await;
     assert!(positions(&request).len() > 5);
-    let host = |host: &str| audited(&store, audit::Args { host: vec![host.to_owned()], ..none() });
+    let host = |host: &str| audited(&store, audit::AuditArgs { host: vec![host.to_owned()], ..none() });
     let (by_name, by_id) = (host("h1").await, host(HOST).await);
     assert!(by_name.contains("host.registered") && by_name == by_id, "{by_name}");
 }
@@ -80,9 +81,9 @@ const WEB_REQUEST: &str = "req-00000000-0000-0000-0000-0000000000a1";
 #[tokio::test]
 async fn audit_follows_until_the_position_asked_for() {
     let store = filled().await;
-    let head = positions(&audited(&store, audit::Args::default()).await).len() as u64;
+    let head = positions(&audited(&store, audit::AuditArgs::default()).await).len() as u64;
     let args =
-        audit::Args { follow: true, from_position: Some(head), to_position: Some(head + 1), ..Default::default() };
+        audit::AuditArgs { follow: true, from_position: Some(head), to_position: Some(head + 1), ..Default::default() };
     let (lines, ()) = tokio::join!(audited(&store, args), log::add_one(&store));
     assert_eq!(positions(&lines), [head, head + 1]);
 }
@@ -128,13 +129,16 @@ async fn inspect_takes_processes_hosts_and_requests() {
 async fn inspect_says_what_it_does_not_find() {
     let store = filled().await;
     assert_eq!(inspected(&store, &["nobody"], false).await, (Exit::No, "no server nobody in the log\n".to_owned()));
-    let args = inspect::Args { subject: vec!["table".into(), "x".into()], ..inspect::Args::default() };
+    let args = inspect::InspectArgs { subject: vec!["table".into(), "x".into()], ..inspect::InspectArgs::default() };
     assert!(inspect::run(&args, &*store, NOW, &mut Vec::new()).await.is_err());
 }
 
 async fn inspected_then(store: &Arc<MemoryStore>, name: &str, as_of: &str) -> Result<(Exit, String), String> {
-    let args =
-        inspect::Args { subject: vec![name.into()], as_of: Some(as_of.parse().unwrap()), ..inspect::Args::default() };
+    let args = inspect::InspectArgs {
+        subject: vec![name.into()],
+        as_of: Some(as_of.parse().unwrap()),
+        ..inspect::InspectArgs::default()
+    };
     let mut out = Vec::new();
     let exit = inspect::run(&args, &**store, NOW, &mut out).await.map_err(|failure| failure.to_string())?;
     Ok((exit, String::from_utf8(out).unwrap()))
@@ -150,7 +154,7 @@ async fn inspect_tells_what_could_be_told_then() {
     assert_eq!(exit, Exit::Yes);
     expectorate::assert_contents("tests/golden/inspect_as_of.txt", &then);
     assert!(then.contains("BUILD") && !then.contains("build_succeeded"), "{then}");
-    // By time it is the same story, but for the time that is told.
+    // By time the history is the same, except for the time shown.
     let lines = |text: &str| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
     let (_, by_time) = inspected_then(&store, "web-1", &Timestamp(built.recorded_at.0 - 1).to_string()).await.unwrap();
     assert_eq!(lines(&by_time), lines(&then));
@@ -162,7 +166,8 @@ async fn inspect_tells_what_could_be_told_then() {
 
 async fn rebuilt(store: &Arc<MemoryStore>, checkpoints: &Checkpoints, replace: bool) -> (Exit, String) {
     let mut out = Vec::new();
-    let exit = rebuild::run(&rebuild::Args { replace, limit: 5 }, &**store, checkpoints, &mut out).await.unwrap();
+    let exit =
+        rebuild::run(&rebuild::RebuildArgs { replace, limit: 5 }, &**store, checkpoints, &mut out).await.unwrap();
     (exit, String::from_utf8(out).unwrap().replace(checkpoints.folder().to_str().unwrap(), "FOLDER"))
 }
 
@@ -200,7 +205,7 @@ async fn rebuild_compares_with_the_checkpoint() {
     assert_eq!(rebuilt(&store, kept, true).await.0, Exit::Yes);
     assert!(rebuilt(&store, kept, false).await.1.starts_with("equal: "));
 
-    // A log that lost its end: the checkpoint knows more than the log.
+    // A truncated log: the checkpoint has later events than the log.
     let (exit, text) = rebuilt(&MemoryStore::new(), kept, false).await;
     assert_eq!(exit, Exit::No);
     assert!(text.contains("the log ends at 0"), "{text}");

@@ -1,5 +1,5 @@
-//! `kill -9` in the middle of a request for fifty servers: the next life has all of them or none, and its quota is that
-//! of the servers that are there, without the help of a reconciler.
+//! `kill -9` in the middle of a request for fifty servers: the next life has all of them or none. Its quota equals that
+//! of the existing servers, without the help of a reconciler.
 //!
 //! `CHRONOVA_KILLS` sets how often (6, and 60 with `CHRONOVA_SOAK`).
 

@@ -13,7 +13,7 @@ use chronova::commands::{CommandFailure, Exit};
 use chronova_events::envelope::{Cause, Meta, NewEvent, StreamId, Timestamp};
 use chronova_events::ids::{EventId, InstanceId};
 use chronova_events::instance::{InstanceEvent, Renamed};
-use chronova_events::sealed::Subject;
+use chronova_events::sealed::DataSubject;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
@@ -27,13 +27,13 @@ fn text(out: Vec<u8>) -> String {
 }
 
 fn make_key(folder: &Path) {
-    let args = export::keys::Args { out: folder.join("key") };
+    let args = export::keys::ExportKeysArgs { out: folder.join("key") };
     assert_eq!(export::keys::run(&args, &mut Vec::new()).unwrap(), Exit::Yes);
     assert!(matches!(export::keys::run(&args, &mut Vec::new()), Err(CommandFailure::Usage(_))), "never over a key");
 }
 
-async fn exported(folder: &Path, name: &str, args: export::Args, store: &dyn EventStore) -> String {
-    let args = export::Args { sign_key: folder.join("key"), out: folder.join(name), ..args };
+async fn exported(folder: &Path, name: &str, args: export::ExportArgs, store: &dyn EventStore) -> String {
+    let args = export::ExportArgs { sign_key: folder.join("key"), out: folder.join(name), ..args };
     let mut out = Vec::new();
     assert_eq!(export::run(&args, store, NOW, &mut out).await.unwrap(), Exit::Yes);
     text(out)
@@ -41,7 +41,7 @@ async fn exported(folder: &Path, name: &str, args: export::Args, store: &dyn Eve
 
 fn verified(folder: &Path, name: &str, anchors: &[&str]) -> (Exit, String) {
     let anchor = anchors.iter().map(|anchor| anchor.parse().unwrap()).collect();
-    let args = export::VerifyArgs { file: folder.join(name), public_key: folder.join("key.pub"), anchor };
+    let args = export::ExportVerifyArgs { file: folder.join(name), public_key: folder.join("key.pub"), anchor };
     let mut out = Vec::new();
     let exit = export::verify(&args, &mut out).unwrap();
     (exit, text(out))
@@ -53,7 +53,7 @@ async fn an_export_proves_itself_and_a_changed_one_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     make_key(folder);
-    let said = exported(folder, "all", export::Args::default(), &*store).await;
+    let said = exported(folder, "all", export::ExportArgs::default(), &*store).await;
     assert!(said.contains(" 0 represented by their hashes"), "{said}");
     let anchor = store.anchor().await.unwrap().unwrap().to_string();
     assert_eq!(verified(folder, "all", &[&anchor]).0, Exit::Yes);
@@ -107,7 +107,7 @@ async fn an_export_of_a_project_shows_its_own_and_links_over_the_rest() {
         let event = NewEvent { id: EventId::random(), event, recorded_at: NOW, meta };
         store.append(&stream, Expected::Any, vec![event]).await.unwrap();
     }
-    let args = export::Args { project, ..export::Args::default() };
+    let args = export::ExportArgs { project, ..export::ExportArgs::default() };
     let said = exported(folder, "project", args, &*store).await;
     let (exit, proved) = verified(folder, "project", &[]);
     assert_eq!(exit, Exit::Yes, "{proved}");
@@ -149,7 +149,7 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
         store.append(&stream, Expected::Any, vec![event]).await.unwrap();
     }
     let archived = async |before: &str| {
-        let args = archive::Args { before: before.parse().unwrap(), out: None };
+        let args = archive::ArchiveArgs { before: before.parse().unwrap(), out: None };
         let mut out = Vec::new();
         assert_eq!(archive::run(&args, &*store, &kept, NOW, &mut out).await.unwrap(), Exit::Yes);
         text(out)
@@ -165,15 +165,15 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     assert_eq!(verify().await, (Exit::Yes, "valid: 2 segments, positions 1 to 20, as the log has them\n".to_owned()));
     let list = |keys: &Arc<KeyRing>| {
         let mut out = Vec::new();
-        archive::list(&audit::Args::default(), &kept, keys, NOW, &mut out).unwrap();
+        archive::list(&audit::AuditArgs::default(), &kept, keys, NOW, &mut out).unwrap();
         text(out)
     };
     let mut live = Vec::new();
-    audit::run(&audit::Args::default(), &*store, NOW, &mut live).await.unwrap();
+    audit::run(&audit::AuditArgs::default(), &*store, NOW, &mut live).await.unwrap();
     assert_eq!(list(store.keys().unwrap()), text(live), "the archive says what the log says");
     assert!(list(store.keys().unwrap()).contains("annas-19"));
     let keys = Arc::clone(store.keys().unwrap());
-    keys.destroy(&Subject::Server(server), keys.next()).unwrap();
+    keys.destroy(&DataSubject::Server(server), keys.next()).unwrap();
     let after = list(&keys);
     assert!(!after.contains("annas-") && after.contains("\"personal\":\"erased\""));
     assert_eq!(verify().await.0, Exit::Yes, "erasing changes no byte of it");
@@ -190,7 +190,7 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
 #[tokio::test]
 async fn an_archive_of_another_log_is_not_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
-    let args = archive::Args { before: "5".parse().unwrap(), out: None };
+    let args = archive::ArchiveArgs { before: "5".parse().unwrap(), out: None };
     let store = filled().await;
     archive::run(&args, &*store, folder.path(), NOW, &mut Vec::new()).await.unwrap();
     let other = MemoryStore::new();

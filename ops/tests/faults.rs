@@ -120,7 +120,7 @@ fn until_full(client: &Client, created: &mut Vec<String>) {
     };
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(refused.text("/serviceUnavailable/message").contains("disk of the event log is full"), "{refused:?}");
-    // A little may have become free meanwhile (a checkpoint that could not be kept), but not for ever.
+    // Some space may have become free meanwhile (a checkpoint that could not be written), but only a little.
     for _ in 0..2 {
         let answer = create_flavor(client, "again");
         assert_eq!(answer.status, 503, "{answer:?}");
@@ -199,9 +199,9 @@ fn on_a_disk_that_became_read_only_commands_are_refused_and_reads_go_on() {
     assert_eq!(code, 0, "{text}");
 }
 
-/// Of a stopped cloud whose log is whole; it is left as it was.
+/// For a stopped cloud with an intact log; it is left as it was.
 fn damaged_caches_and_missing_seals_are_told_as_what_they_are(cloud: &Cloud) {
-    // Without its seals, a quick look has looked at nothing.
+    // Without the seals, a quick verification checks nothing.
     let (seals, aside) = (cloud.data().join("log.db.seals"), cloud.folder.path().join("seals"));
     std::fs::rename(&seals, &aside).unwrap();
     let (code, text) = cloud.command(&["audit", "verify", "--quick"]);
@@ -236,7 +236,7 @@ fn damaged_caches_and_missing_seals_are_told_as_what_they_are(cloud: &Cloud) {
     }
 }
 
-/// What an auditor or a backup runs beside the server.
+/// The commands of an auditor or a backup beside the server.
 fn look_at(log: &Path) {
     let copy = log.with_file_name("copy");
     let looks = [

@@ -1,13 +1,13 @@
 //! No tenant reaches another: every route is asked, by a tenant, about another tenant's things.
 //!
-//! A victim has one of everything, each with a word that nobody else knows. An attacker has the same things of its own and
-//! sends requests in which any id, name, address or field of a body may be the victim's. Three rules are held, without a model
-//! of what each request means:
+//! A victim has one resource of each kind, each with a unique secret word. An attacker has the same things of its own
+//! and sends requests in which any id, name, address or field of a body may be the victim's. Three rules are held,
+//! without a model of what each request means:
 //!
-//! 1. **Nothing is told.** No answer holds an id or a word of the victim that the request itself did not name.
+//! 1. **Nothing is revealed.** No answer contains an id or a word of the victim that the request itself did not name.
 //! 2. **Nothing can be found out.** An answer about the victim's thing equals the answer about a thing that does not exist.
-//!    Each request is sent three times: with unknown ids, with the victim's, and with unknown ids again; what differs both
-//!    times from the middle one depends on the victim's state.
+//!    Each request is sent three times: with unknown ids, with the victim's, and with unknown ids again. If both outer
+//!    answers differ from the middle one, it depends on the victim's state.
 //! 3. **Nothing changes.** After each request that was accepted, everything that the victim (or the administrator, who owns
 //!    the shared network) can see is as before.
 //!

@@ -1,8 +1,8 @@
 //! `kill -9` under load, hundreds of times: nothing acknowledged is lost, nothing is stuck, nothing leaks.
 //!
-//! Clients create, delete, start, stop, resize, migrate, shelve and attach volumes; an operator empties hosts, declares them
-//! down, evacuates them and gives them back. In the end allocations, ports, volumes, guests and quotas are those of the
-//! servers that are there.
+//! Clients create, delete, start, stop, resize, migrate, shelve and attach volumes; an operator drains hosts, forces
+//! them down, evacuates them and enables them again. In the end allocations, ports, volumes, guests and quotas are
+//! those of the servers that are there.
 //!
 //! `CHRONOVA_KILLS` sets how often (150, and 600 with `CHRONOVA_SOAK`), `CHRONOVA_SEED` the randomness.
 
@@ -27,12 +27,12 @@ use traffic::Goods;
 const FLEET: &str = "sim://4?latency_ms=1&vcpus=512&memory_mib=1048576&disk_gib=100000";
 const CLIENTS: u64 = 3;
 
-/// What clients were told.
+/// The answers that clients got.
 #[derive(Default)]
 pub struct Told {
     pub created: BTreeSet<String>,
     pub deleted: BTreeSet<String>,
-    /// Deletes that were sent; whether they were heard is not known.
+    /// Deletes that were sent, with unknown outcome.
     pub maybe_deleted: BTreeSet<String>,
     /// Everything else that was accepted, by its name.
     pub accepted: BTreeMap<String, u64>,
@@ -88,7 +88,7 @@ fn nothing_acknowledged_is_lost_by_hundreds_of_kills() {
     let living = model::servers(&cloud.client());
     check_api(&cloud, &told, &living);
     println!("{}", model::check(&cloud, &living));
-    // Hosts remove what servers left behind by themselves, and tell nobody.
+    // Hosts remove leftovers of servers by themselves, without an event.
     pause(1_000);
     cloud.stop();
     model::check_hosts(&cloud, FLEET, &living);
@@ -105,7 +105,7 @@ fn hosts_up(cloud: &mut Cloud, hosts: usize) {
     });
 }
 
-/// Gives all hosts back, ends what waits for somebody, and waits until nothing is under way; then nothing may be broken.
+/// Enables all hosts, ends waiting operations, and waits until no work is under way; then all invariants must hold.
 fn settle(cloud: &mut Cloud) {
     cloud.wait("all hosts are given back", |cloud| operator::give_back(&cloud.client()));
     hosts_up(cloud, 4);
@@ -194,7 +194,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The status of a request that was answered; none, where nobody did.
+/// The status of an answered request; `None` without an answer.
 pub fn asked(client: &Client, path: &str, body: &Value) -> Option<u16> {
     client.post(path, body).ok().map(|answer| answer.status).filter(|status| *status != 503)
 }

@@ -1,4 +1,5 @@
-//! Restarts of the real binary: after a change of a read model's version, with a damaged checkpoint, and what was.
+//! Restarts of the real binary: after a change of a read model's version, and with a damaged checkpoint; and time
+//! travel.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronova_events::sealed::keys::KeyRing;
-use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints, Found, relabel};
+use chronova_projections::checkpoint::{CheckpointFile, CheckpointOptions, Checkpoints, relabel};
 use cloud::{Client, Cloud, Furniture, pause};
 use serde_json::{Value, json};
 
@@ -183,7 +184,7 @@ fn a_request_that_is_too_large_for_the_log_is_told_so_and_nothing_else_suffers()
     cloud.stop();
 }
 
-/// A cloud with a few servers that nobody changes any more.
+/// A cloud with a few servers that do not change any more.
 fn settled() -> (Cloud, Vec<String>) {
     let mut cloud = Cloud::new("sim://2?vcpus=64&memory_mib=65536&disk_gib=1000");
     cloud.start();
@@ -201,7 +202,7 @@ fn settled() -> (Cloud, Vec<String>) {
     (cloud, servers)
 }
 
-fn checkpoints(cloud: &Cloud) -> Vec<Found> {
+fn checkpoints(cloud: &Cloud) -> Vec<CheckpointFile> {
     Checkpoints::new(cloud.data().join("views"), CheckpointOptions::default(), KeyRing::in_memory().unwrap()).list().0
 }
 
@@ -213,13 +214,13 @@ fn health(cloud: &Cloud) -> Value {
     cloud.client().get("/healthz").unwrap().expect(200).body
 }
 
-/// Asks without a pause from now on until `over`; every answer there is must be the one expected.
+/// Sends requests without a pause until `over`; every answer must be the expected one.
 fn asking(client: Client, expected: Value, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let over = Arc::clone(over);
     std::thread::spawn(move || {
         let mut answered = 0;
         while !over.load(Ordering::SeqCst) {
-            // Nobody listens before the process is there; from then on nothing may fail.
+            // Connections may fail before the process listens; from then on none may.
             match client.get(LIST) {
                 Ok(answer) => {
                     assert_eq!(answer.expect(200).body, expected);
@@ -251,7 +252,7 @@ fn a_changed_version_fails_no_request() {
     for client in clients {
         assert!(client.join().unwrap() > 0);
     }
-    // One that can show what the version before left does not even make them wait.
+    // A read model that can show the older version's state does not even delay requests.
     cloud.stop();
     relabel(&newest(&cloud), "placement", 1).unwrap();
     cloud.start();
@@ -261,7 +262,7 @@ fn a_changed_version_fails_no_request() {
         health(cloud)["read_models"]["checkpoint"]["position"].as_u64() > Some(0)
     });
     assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body, before);
-    // The next start finds everything in its version.
+    // The next start finds every read model in its own version.
     cloud.stop();
     cloud.start();
     assert_eq!(health(&cloud)["read_models"]["remarks"], json!([]));
@@ -289,7 +290,7 @@ fn host_of(cloud: &Cloud, server: &str) -> String {
     shown.text("/server/OS-EXT-SRV-ATTR:host")
 }
 
-/// The operator's command watches a drain across the death of the server that carries it out.
+/// The operator's command follows a drain across a kill of the server.
 #[test]
 fn a_drain_goes_on_after_a_kill() {
     let mut cloud = Cloud::new("sim://2?latency_ms=15&vcpus=64&memory_mib=65536&disk_gib=1000");
@@ -337,7 +338,7 @@ fn a_drain_goes_on_after_a_kill() {
         assert_ne!(host_of(&cloud, server), first);
     }
 
-    // Mended, the rest goes, and the host is given back.
+    // Once repaired, the other servers leave, and the maintenance ends.
     let path = format!("/compute/v2.1/servers/{}/action", servers[0]);
     cloud.client().post(&path, &json!({"resume": null})).unwrap().expect(202);
     cloud.wait("it is resumed", |cloud| {

@@ -1,10 +1,10 @@
 #![allow(clippy::unwrap_used)]
-//! What-ifs and replays of the scheduler's decisions, on logs made for the purpose.
+//! Dry runs and replays of the scheduler's decisions, on logs made for the purpose.
 
 use std::sync::Arc;
 
 use chronova::commands::Exit;
-use chronova::commands::schedule::{Args, Rules, run};
+use chronova::commands::schedule::{Rules, ScheduleArgs, run};
 use chronova::config::Config;
 use chronova::simulated::registrations;
 use chronova_events::envelope::{Meta, NewEvent, StreamId, Timestamp};
@@ -111,7 +111,7 @@ impl Past {
         server
     }
 
-    /// What the command says to these arguments, and how it ends.
+    /// The output and exit code of the command with these arguments.
     async fn ask(&self, config: &str, arguments: &[&str]) -> (String, Exit) {
         let args = Asked::try_parse_from(std::iter::once(&"schedule").chain(arguments)).unwrap().args;
         let mut out = Vec::new();
@@ -150,7 +150,7 @@ fn rules(config: &str) -> Rules {
 #[derive(Parser)]
 struct Asked {
     #[command(flatten)]
-    args: Args,
+    args: ScheduleArgs,
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use chronova_events::envelope::{Meta, Position, Recorded, Revision, Timestamp};
 use chronova_events::ids::EventId;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
-use chronova_projections::lifelike::Lifelike;
+use chronova_projections::lifelike::SyntheticEvents;
 use chronova_projections::views::Views;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -38,7 +38,7 @@ fn log() -> Vec<Arc<Recorded>> {
             decoded: OnceLock::new(),
         })
     };
-    Lifelike::new(2_000, 2).zip(1..).take(EVENTS).map(recorded).collect()
+    SyntheticEvents::new(2_000, 2).zip(1..).take(EVENTS).map(recorded).collect()
 }
 
 fn folded(log: &[Arc<Recorded>]) -> Views {

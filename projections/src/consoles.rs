@@ -1,4 +1,4 @@
-//! The console tokens that may not have expired, by their hashes: what console proxies ask for.
+//! The console tokens that may not have expired, by their hashes, for console proxies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct ConsoleTokens {
 }
 
 impl ConsoleTokens {
-    /// The console behind a token that is good at `now`.
+    /// The console of a token that is valid at `now`.
     pub fn valid(&self, hash: &str, now: Timestamp) -> Option<&Arc<ConsoleAuthorized>> {
         self.by_hash.get(hash).filter(|known| known.expires_at > now)
     }

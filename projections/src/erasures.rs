@@ -1,4 +1,4 @@
-//! Whose personal data was erased, when, why and by whom.
+//! The read model of erasures: whose personal data was erased, when, why and by whom.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ErasuresView {
     pub erasures: Erasures,
-    /// Who asked, where it was a user.
+    /// The requester, if it was a user.
     pub asked_by: BTreeMap<ErasureId, UserId>,
 }
 

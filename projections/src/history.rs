@@ -1,13 +1,13 @@
-//! Time travel: the read models as they were.
+//! Time travel: the read models as of a past moment.
 //!
-//! A question names a position or a time. The read models of that moment are made from the nearest state at or before it
-//! (a checkpoint, an answer still held, or the live ones) and the events in between, and are held for the next question.
+//! A query names a position or a time. The read models of that moment are folded from the nearest state at or before it
+//! (a checkpoint, a held state, or the live ones) and the events in between. They are held for the next query.
 //!
-//! A time means the longest beginning of the log in which nothing is later: clocks that go back now and then do not make
-//! two answers possible.
+//! A time means the longest prefix of the log in which nothing is later. So a clock that steps back does not make two
+//! answers possible.
 //!
-//! Invariants: what is held and what is being made stays below a bound of memory; so many questions are worked on at the
-//! same time, so many wait, the others are turned away; two that ask for the same moment share the work.
+//! Invariants: held states and states in the making stay below a bound of memory. The numbers of running and of waiting
+//! queries are bounded; further ones are refused. Two queries for the same moment share the work.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,19 +19,19 @@ use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::checkpoint::{Checkpoints, is_by};
-use crate::progress::Progress;
-use crate::replay::{Until, replay_while};
+use crate::progress::WorkProgress;
+use crate::replay::{ReplayEnd, replay_while};
 use crate::runner::ProjectionError;
 use crate::views::{Mark, Views};
 
-/// A moment that somebody asks about.
+/// A past moment of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum PastMoment {
     Position(Position),
     Time(Timestamp),
 }
 
-impl Moment {
+impl PastMoment {
     /// Whether a state at `mark` is at or before the moment.
     fn includes(self, mark: &Mark) -> bool {
         match self {
@@ -40,10 +40,10 @@ impl Moment {
         }
     }
 
-    fn until(self) -> Until {
+    fn until(self) -> ReplayEnd {
         match self {
-            Self::Position(position) => Until::Position(position),
-            Self::Time(time) => Until::Time(time),
+            Self::Position(position) => ReplayEnd::Position(position),
+            Self::Time(time) => ReplayEnd::Time(time),
         }
     }
 }
@@ -68,21 +68,21 @@ impl From<StoreError> for HistoryError {
     }
 }
 
-/// What questions about the past may cost.
+/// The limits on queries about the past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryOptions {
-    /// States that are held for the next question.
+    /// States that are held for the next query.
     pub held: usize,
-    /// Bytes that all states may take, held and in the making.
+    /// The limit of bytes of all states, held and in the making.
     pub memory: u64,
     /// States in the making at the same time.
     pub at_once: usize,
-    /// Questions that wait for one of these places.
+    /// Queries that may wait for one of these slots.
     pub waiting: usize,
     /// How long they wait.
     pub patience: Duration,
-    /// So many events are folded sooner than a checkpoint is read, or than the live read models are forked, which makes
-    /// them copy what they change next.
+    /// Up to so many events, folding costs less than reading a checkpoint, or than forking the live read models, which
+    /// then copy rows before they change them.
     pub near: u64,
 }
 
@@ -94,7 +94,7 @@ impl Default for HistoryOptions {
 
 /// A state that is held.
 #[derive(Debug)]
-struct Held {
+struct HeldState {
     views: Arc<Views>,
     mark: Mark,
     weight: u64,
@@ -103,22 +103,22 @@ struct Held {
 
 /// States held, and the bytes that are being added to them.
 #[derive(Debug, Default)]
-struct Shelf {
-    held: Vec<Held>,
+struct HeldStates {
+    held: Vec<HeldState>,
     clock: u64,
 }
 
-/// Answers questions about the past.
+/// Answers queries about the past.
 pub struct History {
     store: Arc<dyn EventStore>,
     live: Arc<Views>,
     checkpoints: Option<Arc<Checkpoints>>,
     options: HistoryOptions,
-    shelf: Arc<Mutex<Shelf>>,
+    shelf: Arc<Mutex<HeldStates>>,
     making: Arc<AtomicU64>,
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// Raised when the past was changed: what was begun before is neither held nor kept.
+    /// Raised after an erasure: states from before it are neither held nor stored.
     forgotten: Arc<AtomicU64>,
 }
 
@@ -148,38 +148,38 @@ impl History {
         })
     }
 
-    /// Lets go of every state of the past, held or kept on disk: what was in the log has been erased from it. Blocks.
+    /// Drops every past state, held or on disk, because data was erased from the log. Blocks.
     pub fn forget(&self) -> std::io::Result<()> {
         self.forgotten.fetch_add(1, Ordering::SeqCst);
         self.shelf().held.clear();
         self.checkpoints.as_ref().map_or(Ok(()), |checkpoints| checkpoints.discard_all())
     }
 
-    /// How many states are held, and about how many bytes they take.
+    /// The number of held states, and about how many bytes they take.
     pub fn held(&self) -> (usize, u64) {
         let shelf = self.shelf();
         (shelf.held.len(), shelf.held.iter().map(|held| held.weight).sum())
     }
 
     /// The read models as of `moment`; `now` is by the clock of the control plane.
-    pub async fn at(&self, moment: Moment, now: Timestamp) -> Result<Arc<Views>, HistoryError> {
+    pub async fn at(&self, moment: PastMoment, now: Timestamp) -> Result<Arc<Views>, HistoryError> {
         self.check(moment, now)?;
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }
         let _place = self.place().await?;
-        // Somebody may have asked the same while this one waited.
+        // Another query may have asked for the same while this one waited.
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }
         self.make(moment).await
     }
 
-    fn check(&self, moment: Moment, now: Timestamp) -> Result<(), HistoryError> {
+    fn check(&self, moment: PastMoment, now: Timestamp) -> Result<(), HistoryError> {
         let head = self.store.head();
         match moment {
-            Moment::Position(asked) if asked > head => Err(HistoryError::AfterHead { asked, head }),
-            Moment::Time(asked) if asked > now => Err(HistoryError::Future { asked, now }),
+            PastMoment::Position(asked) if asked > head => Err(HistoryError::AfterHead { asked, head }),
+            PastMoment::Time(asked) if asked > now => Err(HistoryError::Future { asked, now }),
             _ => Ok(()),
         }
     }
@@ -188,19 +188,19 @@ impl History {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(place);
         }
-        let waiting = Waiting::join(&self.waiting, self.options.waiting).ok_or(HistoryError::Busy)?;
+        let waiting = WaitingQuery::join(&self.waiting, self.options.waiting).ok_or(HistoryError::Busy)?;
         let place = tokio::time::timeout(self.options.patience, Arc::clone(&self.places).acquire_owned()).await;
         drop(waiting);
         place.ok().and_then(Result::ok).ok_or(HistoryError::Busy)
     }
 
     /// A held state of exactly this moment.
-    async fn find(&self, moment: Moment) -> Result<Option<Arc<Views>>, HistoryError> {
+    async fn find(&self, moment: PastMoment) -> Result<Option<Arc<Views>>, HistoryError> {
         let Some((views, mark)) = self.shelf().nearest(moment) else { return Ok(None) };
         let exact = match moment {
-            Moment::Position(position) => mark.position == position,
+            PastMoment::Position(position) => mark.position == position,
             // Is the next event later?
-            Moment::Time(time) => {
+            PastMoment::Time(time) => {
                 let next = self.store.read_all(mark.position, 1).await?;
                 next.first().is_none_or(|next| next.recorded_at > time)
             }
@@ -208,13 +208,13 @@ impl History {
         Ok(exact.then_some(views))
     }
 
-    /// Makes the state, within the bounds, and holds it.
-    async fn make(&self, moment: Moment) -> Result<Arc<Views>, HistoryError> {
+    /// Builds the state, within the bounds, and holds it.
+    async fn make(&self, moment: PastMoment) -> Result<Arc<Views>, HistoryError> {
         let forgotten = self.forgotten.load(Ordering::SeqCst);
         let base = self.base(moment).await?;
         let begin = base.position();
-        let progress = Progress::new("time travel", self.store.head().0.saturating_sub(begin.0));
-        let making = Making::begin(&self.making, &base);
+        let progress = WorkProgress::new("time travel", self.store.head().0.saturating_sub(begin.0));
+        let making = StateInTheMaking::begin(&self.making, &base);
         let limit = self.options.memory;
         let (shelf, sum, weight) = (Arc::clone(&self.shelf), Arc::clone(&self.making), Arc::clone(&making.weight));
         let enough = move |views: &Views| {
@@ -246,7 +246,7 @@ impl History {
     }
 
     /// The nearest state at or before the moment, to be folded further.
-    async fn base(&self, moment: Moment) -> Result<Arc<Views>, HistoryError> {
+    async fn base(&self, moment: PastMoment) -> Result<Arc<Views>, HistoryError> {
         let held = self.shelf().nearest(moment);
         let reached = held.as_ref().map_or(Position::START, |(_, mark)| mark.position);
         let live = self.live.marked();
@@ -268,7 +268,7 @@ impl History {
         }))
     }
 
-    /// A state that took long to make is kept as a checkpoint, so that it will not take long again.
+    /// A state that took long to build is stored as a checkpoint, so that it will not take long again.
     fn remember(&self, views: &Arc<Views>, begin: Position, forgotten: u64) {
         let Some(checkpoints) = self.checkpoints.clone() else { return };
         if views.position().0.saturating_sub(begin.0) < checkpoints.options().spacing {
@@ -277,28 +277,28 @@ impl History {
         let (fork, now) = (views.fork(), Arc::clone(&self.forgotten));
         tokio::task::spawn_blocking(move || {
             if let Err(error) = checkpoints.save(&fork) {
-                tracing::warn!(%error, "a checkpoint of the past could not be written");
+                tracing::warn!(%error, "writing a checkpoint of a past state failed");
             }
             if now.load(Ordering::SeqCst) != forgotten
                 && let Err(error) = checkpoints.discard_all()
             {
-                tracing::error!(%error, "checkpoints with erased data could not be removed");
+                tracing::error!(%error, "removing checkpoints with erased data failed");
             }
         });
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, HeldStates> {
         lock(&self.shelf)
     }
 }
 
-fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
+fn lock(shelf: &Mutex<HeldStates>) -> MutexGuard<'_, HeldStates> {
     shelf.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shelf {
+impl HeldStates {
     /// The latest held state at or before the moment; it counts as used.
-    fn nearest(&mut self, moment: Moment) -> Option<(Arc<Views>, Mark)> {
+    fn nearest(&mut self, moment: PastMoment) -> Option<(Arc<Views>, Mark)> {
         self.clock += 1;
         let found =
             self.held.iter_mut().filter(|held| moment.includes(&held.mark)).max_by_key(|held| held.mark.position)?;
@@ -310,14 +310,14 @@ impl Shelf {
         let (mark, weight) = (views.marked(), views.weight());
         self.clock += 1;
         self.held.retain(|held| held.mark.position != mark.position);
-        self.held.push(Held { views: Arc::clone(views), mark, weight, used: self.clock });
+        self.held.push(HeldState { views: Arc::clone(views), mark, weight, used: self.clock });
         while self.held.len() > options.held.max(1) {
             self.forget_one();
         }
         self.make_room(others, options.memory);
     }
 
-    /// Lets go of held states until `needed` more bytes fit. Says whether they do.
+    /// Drops held states until `needed` more bytes fit. Returns whether they do.
     fn make_room(&mut self, needed: u64, limit: u64) -> bool {
         while !self.held.is_empty() && needed + self.held.iter().map(|held| held.weight).sum::<u64>() > limit {
             self.forget_one();
@@ -333,12 +333,12 @@ impl Shelf {
 }
 
 /// The bytes of one state in the making, counted as long as it is.
-struct Making {
+struct StateInTheMaking {
     sum: Arc<AtomicU64>,
     weight: Arc<AtomicU64>,
 }
 
-impl Making {
+impl StateInTheMaking {
     fn begin(sum: &Arc<AtomicU64>, views: &Views) -> Self {
         let weight = views.weight();
         sum.fetch_add(weight, Ordering::Relaxed);
@@ -346,25 +346,25 @@ impl Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for StateInTheMaking {
     fn drop(&mut self) {
         self.sum.fetch_sub(self.weight.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// A question that waits, counted.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Counts a waiting query.
+struct WaitingQuery<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingQuery<'a> {
     fn join(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
-        // Leaves again where there is no place.
+        // Dropping it uncounts the query if there is no slot.
         let joined = Self(count);
         (before < limit).then_some(joined)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingQuery<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The host aggregates and the zones that they are.
+//! The host aggregates and their availability zones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct HostAggregatesView {
     aggregates: HostAggregates,
     /// The numbers of the aggregates that a host is in.
     by_host: BTreeMap<HostId, BTreeSet<u64>>,
-    /// The ids of all that ever were.
+    /// The ids of all host aggregates, deleted ones included.
     ids: BTreeSet<HostAggregateId>,
 }
 
@@ -27,7 +27,7 @@ impl HostAggregatesView {
         self.aggregates.by_number.get(&number)
     }
 
-    /// In the order in which they were made.
+    /// In the order of their creation.
     pub fn all(&self) -> impl Iterator<Item = &Arc<HostAggregate>> {
         self.aggregates.by_number.values()
     }
@@ -42,18 +42,17 @@ impl HostAggregatesView {
         self.of_host(host).find_map(|aggregate| aggregate.zone())
     }
 
-    /// All values that the aggregates of a host have under `key`: what the filters and weighers that heed aggregates
-    /// compare with.
+    /// All values of `key` in the metadata of a host's aggregates, for filters and weighers on aggregates.
     pub fn values(&self, host: HostId, key: &str) -> BTreeSet<&str> {
         self.of_host(host).filter_map(|aggregate| aggregate.metadata.get(key)).map(String::as_str).collect()
     }
 
-    /// Whether this is the id of a host aggregate that is or was.
+    /// Whether this is the id of a host aggregate, existing or deleted.
     pub fn ever_had(&self, id: Uuid) -> bool {
         self.ids.contains(&HostAggregateId(id))
     }
 
-    /// The zones that are, each once.
+    /// The existing zones, each once.
     pub fn zones(&self) -> BTreeSet<&str> {
         self.all().filter_map(|aggregate| aggregate.zone()).collect()
     }

@@ -1,4 +1,4 @@
-//! The compute hosts: what the hypervisors and services APIs show.
+//! The compute hosts, for the hypervisors and services APIs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Users, projects, domains, roles: what logging in, checking tokens and the Identity API read.
+//! Users, projects, domains and roles, for log-ins, checks of tokens and the Identity API.
 
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;

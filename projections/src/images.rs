@@ -1,4 +1,4 @@
-//! The images that are there, as the Image API lists them.
+//! The images that exist, as the Image API lists them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{ImageId, ProjectId};
-use chronova_events::image::{Image, ImageEvent, MemberStatus, Record, Visibility};
+use chronova_events::image::{Image, ImageEvent, ImageRecord, MemberStatus, Visibility};
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Images {
-    by_id: BTreeMap<ImageId, Arc<Record>>,
+pub struct ImagesView {
+    by_id: BTreeMap<ImageId, Arc<ImageRecord>>,
 }
 
-impl Projection for Images {
+impl Projection for ImagesView {
     const NAME: &'static str = "images";
     const VERSION: u32 = 1;
     const NOUNS: &'static [&'static str] = &["image"];
@@ -26,7 +26,7 @@ impl Projection for Images {
         let Some(event) = ImageEvent::of(event) else { return };
         let Ok(id) = recorded.stream.key().parse::<ImageId>() else { return };
         let mut image = self.by_id.remove(&id).map_or(Image::Unknown, |record| {
-            Image::Here(Box::new(Arc::try_unwrap(record).unwrap_or_else(|shared| Record::clone(&shared))))
+            Image::Here(Box::new(Arc::try_unwrap(record).unwrap_or_else(|shared| ImageRecord::clone(&shared))))
         });
         image.evolve(event, recorded.recorded_at);
         if let Image::Here(record) = image {
@@ -39,8 +39,8 @@ impl Projection for Images {
     }
 }
 
-impl Images {
-    pub fn get(&self, id: ImageId) -> Option<Arc<Record>> {
+impl ImagesView {
+    pub fn get(&self, id: ImageId) -> Option<Arc<ImageRecord>> {
         self.by_id.get(&id).cloned()
     }
 
@@ -50,13 +50,13 @@ impl Images {
     }
 
     /// Every image, in the order of the ids.
-    pub fn all(&self) -> Vec<Arc<Record>> {
+    pub fn all(&self) -> Vec<Arc<ImageRecord>> {
         self.by_id.values().cloned().collect()
     }
 }
 
 /// Whether an image is visible to somebody of `project` who knows its id: a shared one also while the offer is unanswered.
-pub fn is_visible(image: &Record, project: Option<&ProjectId>, is_admin: bool) -> bool {
+pub fn is_visible(image: &ImageRecord, project: Option<&ProjectId>, is_admin: bool) -> bool {
     let own = image.attributes.owner.is_none() || (project.is_some() && image.attributes.owner.as_ref() == project);
     is_admin
         || own
@@ -67,8 +67,8 @@ pub fn is_visible(image: &Record, project: Option<&ProjectId>, is_admin: bool) -
         }
 }
 
-/// What `project` said to the offer of `image`, if there is one.
-pub fn membership(image: &Record, project: Option<&ProjectId>) -> Option<MemberStatus> {
+/// The answer of `project` to the offer of `image`, if there is one.
+pub fn membership(image: &ImageRecord, project: Option<&ProjectId>) -> Option<MemberStatus> {
     if image.attributes.visibility != Visibility::Shared {
         return None;
     }

@@ -1,9 +1,9 @@
-//! Read models: what the API shows, folded from the log.
+//! Read models: folds of the log that the API shows.
 //!
-//! A projection is a fold over the whole log. It has no ports: `apply` changes memory and nothing else. [`views::Views`]
-//! holds all of them behind locks that are held only to copy `Arc`s out; rendering happens outside. [`replay`] and
-//! [`runner`] feed them from the log; [`checkpoint`] keeps them across restarts and proves them equal to a rebuild;
-//! [`rebuild`] computes some of them again beside the live ones; [`history`] shows them as of a past moment.
+//! A projection is a fold over the whole log. It has no ports: `apply` changes memory and nothing else.
+//! [`views::Views`] holds all of them behind locks that are held only to copy `Arc`s out; rendering happens outside.
+//! [`replay`] and [`runner`] feed them from the log. [`checkpoint`] keeps them across restarts and proves them equal to
+//! a rebuild. [`rebuild`] computes some of them again beside the live ones. [`history`] shows them as of a past moment.
 
 pub mod checkpoint;
 pub mod history;
@@ -46,19 +46,20 @@ pub trait Projection: Default + Clone + Serialize + DeserializeOwned + Send + Sy
     const NAME: &'static str;
     /// Raised when shape or meaning changes: what a checkpoint holds of older versions is then rebuilt from the log.
     const VERSION: u32;
-    /// The nouns whose events `apply` looks at (`instance`, `process`); empty: all of them. A test holds `apply` to it.
+    /// The nouns of the events that `apply` reads (`instance`, `process`); empty: all of them. A test checks `apply`
+    /// against it.
     const NOUNS: &'static [&'static str] = &[];
 
-    /// Takes one event in. Total, deterministic, without effects.
+    /// Folds one event. Total, deterministic, without effects.
     fn apply(&mut self, recorded: &Recorded, event: &Event);
 
-    /// What a checkpoint of an older version can still show while the rebuild beside it goes on. Without it, requests wait
-    /// for the rebuild when a server of the new version starts.
+    /// Reads a checkpoint of an older version, to be shown while the rebuild beside it goes on. Without it, requests
+    /// wait for the rebuild when a server of the new version starts.
     fn older(_version: u32, _bytes: &[u8]) -> Option<Self> {
         None
     }
 
-    /// About how many bytes of memory it takes. Only large ones count.
+    /// Its approximate size in memory. Only large read models need it.
     fn weight(&self) -> u64 {
         0
     }

@@ -1,5 +1,5 @@
-//! A made-up log that looks like the life of a cloud, for measurements: hosts come up, servers are built, stopped,
-//! started and deleted, in the events that each of these leaves.
+//! Generates a synthetic log of a cloud, for measurements. Hosts come up; servers are built, stopped, started and
+//! deleted, each with its real events.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use chronova_events::instance::{
 use chronova_events::ledger::{
     Allocation, Claimed, Inventory, InventoryReplaced, LedgerEvent, ProviderCreated, Released,
 };
-use chronova_events::process::{Finished, Outcome, Output, ProcessEvent, Started, StepDone, Task};
+use chronova_events::process::{Finished, ProcessEvent, ProcessOutcome, Started, StepDone, StepOutput, Task};
 use chronova_events::quota::{QuotaEvent, QuotaReleased, QuotaReserved};
 use chronova_events::registry::Event;
 use chronova_events::{host, instance};
@@ -24,7 +24,7 @@ const PROJECTS: u64 = 20;
 
 /// An event for a stream, one after the other, without end.
 #[derive(Debug)]
-pub struct Lifelike {
+pub struct SyntheticEvents {
     /// Servers alive at the same time; the oldest is deleted when there are more.
     fleet: usize,
     /// Times that each server is stopped and started.
@@ -36,7 +36,7 @@ pub struct Lifelike {
     nics: Vec<NicInfo>,
 }
 
-impl Lifelike {
+impl SyntheticEvents {
     pub fn new(fleet: usize, cycles: u32) -> Self {
         let request = instance::samples().into_iter().find_map(|event| match event {
             InstanceEvent::BuildRequested(request) => Some(request),
@@ -87,12 +87,12 @@ impl Lifelike {
         }
     }
 
-    fn step(&mut self, process: ProcessId, step: &str, output: Output) {
+    fn step(&mut self, process: ProcessId, step: &str, output: StepOutput) {
         self.push("process", process, ProcessEvent::from(StepDone { step: step.to_owned(), output }));
     }
 
     fn finish(&mut self, process: ProcessId) {
-        self.push("process", process, ProcessEvent::from(Finished { outcome: Outcome::Succeeded }));
+        self.push("process", process, ProcessEvent::from(Finished { outcome: ProcessOutcome::Succeeded }));
     }
 
     fn start(&mut self, process: ProcessId, task: Task) {
@@ -124,11 +124,11 @@ impl Lifelike {
         let availability_zone = "nova".to_owned();
         let placed = Placed { process, host, hostname: hostname.clone(), attempt: 1, availability_zone };
         self.push("instance", id, InstanceEvent::from(placed));
-        self.step(process, "choose_host", Output::Host { host, hostname });
+        self.step(process, "choose_host", StepOutput::Host { host, hostname });
         let nics = self.nics.clone();
         self.push("instance", id, InstanceEvent::from(NetworkAllocated { process, nics: nics.clone() }));
-        self.step(process, "allocate_network", Output::Nics(nics));
-        self.step(process, "spawn_guest", Output::Nothing);
+        self.step(process, "allocate_network", StepOutput::Nics(nics));
+        self.step(process, "spawn_guest", StepOutput::Nothing);
         self.push("instance", id, InstanceEvent::from(BuildSucceeded { process }));
         self.finish(process);
         for cycle in 0..self.cycles {
@@ -142,7 +142,7 @@ impl Lifelike {
         let process = ProcessId::derive(id.0, &format!("{action:?} {cycle}"));
         self.push("instance", id, InstanceEvent::from(PowerRequested { process, action }));
         self.start(process, Task::Power { instance: id, action });
-        self.step(process, "set_power", Output::Nothing);
+        self.step(process, "set_power", StepOutput::Nothing);
         self.push("instance", id, InstanceEvent::from(PowerCompleted { process, action }));
         self.finish(process);
     }
@@ -152,7 +152,7 @@ impl Lifelike {
         self.push("instance", id, InstanceEvent::from(DeleteRequested { process, cancels: None }));
         self.start(process, Task::DeleteInstance { instance: id, cancels: None });
         for step in ["destroy_guest", "release_network"] {
-            self.step(process, step, Output::Nothing);
+            self.step(process, step, StepOutput::Nothing);
         }
         self.ledger(Released { consumer: ConsumerId::new(id.to_string()) });
         let project = project_of(id);
@@ -162,7 +162,7 @@ impl Lifelike {
     }
 }
 
-impl Iterator for Lifelike {
+impl Iterator for SyntheticEvents {
     type Item = (StreamId, Event);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -201,7 +201,7 @@ mod tests {
     #[tokio::test]
     async fn it_lives() {
         let store = MemoryStore::new();
-        for ((stream, event), time) in Lifelike::new(5, 1).take(1_000).zip(1..) {
+        for ((stream, event), time) in SyntheticEvents::new(5, 1).take(1_000).zip(1..) {
             let new = NewEvent::new(event, Timestamp(time), &Meta::system("test"));
             store.append(&stream, Expected::Any, vec![new]).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! Every move of every server: what `os-migrations` shows.
+//! Every move of every server, for `os-migrations`.
 //!
 //! The process that moves a server is its migration. Numbers count from 1 in the order of the log.
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-/// How a migration stands, in Nova's words.
+/// A migration's status, in Nova's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MigrationStatus {
     PreMigrating,
@@ -26,11 +26,11 @@ pub enum MigrationStatus {
     Reverting,
     Reverted,
     Error,
-    /// Of a live migration, as all that follow.
+    /// Set for a live migration, like all that follow.
     Live(LiveStage),
     Completed,
     Cancelled,
-    /// Of an evacuation, as all that follow: no destination yet.
+    /// Set for an evacuation, like all that follow: no destination yet.
     Accepted,
     /// The server is at its destination; its old host is not back yet.
     Done,
@@ -61,12 +61,12 @@ impl MigrationStatus {
 
 /// One end of a migration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct MigrationEnd {
     pub host: HostId,
     pub hostname: String,
 }
 
-impl From<&Placed> for End {
+impl From<&Placed> for MigrationEnd {
     fn from(placed: &Placed) -> Self {
         Self { host: placed.host, hostname: placed.hostname.clone() }
     }
@@ -81,10 +81,10 @@ pub struct Migration {
     pub kind: MoveKind,
     pub old_flavor: FlavorId,
     pub new_flavor: FlavorId,
-    pub source: End,
-    pub target: Option<End>,
+    pub source: MigrationEnd,
+    pub target: Option<MigrationEnd>,
     pub status: MigrationStatus,
-    /// Who asked; nobody, where the control plane did.
+    /// The requester; `None` for the control plane itself.
     pub user: Option<UserId>,
     pub project: Option<ProjectId>,
     pub created_at: Timestamp,
@@ -94,7 +94,7 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Whether it is a live migration under way, by Nova's states: from its place in the line on.
+    /// Whether it is a live migration under way, by Nova's statuses, queued ones included.
     pub fn is_under_way(&self) -> bool {
         matches!(self.status, MigrationStatus::Live(stage) if stage != LiveStage::Accepted)
     }
@@ -118,7 +118,7 @@ pub struct Migrations {
     newest: BTreeMap<InstanceId, usize>,
     /// Evacuations that are done, by the host that may have leftovers.
     left: BTreeMap<HostId, Vec<usize>>,
-    /// Hosts that are down, or said to be.
+    /// Hosts that are down, or forced down.
     down: BTreeSet<HostId>,
 }
 
@@ -189,7 +189,7 @@ impl Migrations {
             kind: asked.kind,
             old_flavor: asked.old_flavor.id.clone(),
             new_flavor: asked.new_flavor.id.clone(),
-            source: End::from(&asked.source),
+            source: MigrationEnd::from(&asked.source),
             target: None,
             status: match asked.kind {
                 MoveKind::Live => MigrationStatus::Live(LiveStage::Accepted),
@@ -210,14 +210,16 @@ impl Migrations {
         use MigrationStatus as Now;
         let Some(row) = self.all.get_mut(at) else { return };
         let (status, target) = match (event, row.status) {
-            (InstanceEvent::MoveTargeted(targeted), _) => (Now::PreMigrating, Some(End::from(&targeted.target))),
+            (InstanceEvent::MoveTargeted(targeted), _) => {
+                (Now::PreMigrating, Some(MigrationEnd::from(&targeted.target)))
+            }
             (InstanceEvent::MoveUntargeted(_), now) => (now, None),
-            // The old host may have come back while the server was made anew: nothing else tells of it.
+            // The old host may have come back during the evacuation: no other event says so.
             (InstanceEvent::Evacuated(_), _) if !self.down.contains(&row.source.host) => {
                 (Now::Completed, row.target.clone())
             }
             (InstanceEvent::Evacuated(_), _) => (Now::Done, row.target.clone()),
-            // As Nova has it: no host was found, or what was found would not do.
+            // As in Nova: no valid host was found, or the destination refused.
             (InstanceEvent::MoveFailed(_), Now::Accepted) => (Now::Error, None),
             (InstanceEvent::MoveFailed(_) | InstanceEvent::Deleted(_), Now::Accepted | Now::PreMigrating) => {
                 (Now::Failed, row.target.clone())
@@ -231,7 +233,7 @@ impl Migrations {
         (row.status, row.target, row.updated_at) = (status, target, recorded.recorded_at);
     }
 
-    /// A host is said to be up again when what was evacuated from it is removed there.
+    /// A host is recorded as up again after the leftovers of its evacuated servers are removed.
     fn complete(&mut self, recorded: &Recorded) {
         let Ok(host) = recorded.stream.key().parse::<HostId>() else { return };
         self.down.remove(&host);
@@ -278,9 +280,9 @@ impl Projection for Migrations {
         let row = Arc::make_mut(row);
         row.updated_at = recorded.recorded_at;
         match change {
-            Change::Status(status) => row.status = status,
-            Change::Target(target) => row.target = target,
-            Change::Progress(progress) => row.progress = progress,
+            MigrationChange::Status(status) => row.status = status,
+            MigrationChange::Target(target) => row.target = target,
+            MigrationChange::Progress(progress) => row.progress = progress,
         }
     }
 
@@ -289,18 +291,20 @@ impl Projection for Migrations {
     }
 }
 
-enum Change {
+enum MigrationChange {
     Status(MigrationStatus),
-    Target(Option<End>),
+    Target(Option<MigrationEnd>),
     Progress(LiveProgress),
 }
 
-fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<Change> {
+fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<MigrationChange> {
     use MigrationStatus as Now;
-    Some(Change::Status(match event {
-        InstanceEvent::MoveTargeted(targeted) => return Some(Change::Target(Some(End::from(&targeted.target)))),
-        InstanceEvent::MoveUntargeted(_) => return Some(Change::Target(None)),
-        InstanceEvent::LiveMoveProgressed(progressed) => return Some(Change::Progress(progressed.progress)),
+    Some(MigrationChange::Status(match event {
+        InstanceEvent::MoveTargeted(targeted) => {
+            return Some(MigrationChange::Target(Some(MigrationEnd::from(&targeted.target))));
+        }
+        InstanceEvent::MoveUntargeted(_) => return Some(MigrationChange::Target(None)),
+        InstanceEvent::LiveMoveProgressed(progressed) => return Some(MigrationChange::Progress(progressed.progress)),
         InstanceEvent::LiveMoveAdvanced(advanced) => Now::Live(advanced.stage),
         InstanceEvent::LiveMoved(_) => Now::Completed,
         InstanceEvent::LiveMoveAborted(_) => Now::Cancelled,
@@ -316,7 +320,7 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<Change> {
         InstanceEvent::ResizeConfirmed(_) => Now::Confirmed,
         InstanceEvent::RevertRequested(_) => Now::Reverting,
         InstanceEvent::ResizeReverted(_) => Now::Reverted,
-        // As Nova has it: the end of a server confirms what was moved.
+        // As in Nova, the delete of a server confirms its move.
         InstanceEvent::Deleted(_) => match now {
             Now::Finished | Now::Confirming => Now::Confirmed,
             Now::PreMigrating | Now::Migrating | Now::PostMigrating | Now::Reverting => Now::Error,

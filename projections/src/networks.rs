@@ -10,7 +10,7 @@ use chronova_events::ids::{
     FloatingIpId, InstanceId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId,
 };
 use chronova_events::network::{Association, FloatingIp, Network, NetworkEvent, NetworkRow, Port, Subnet};
-use chronova_events::network_quota::{Counted, NetworkLimits, NetworkQuotaEvent};
+use chronova_events::network_quota::{CountedResource, NetworkLimits, NetworkQuotaEvent};
 use chronova_events::registry::Event;
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER, Router, RouterEvent, RouterRow};
 use serde::{Deserialize, Serialize};
@@ -18,33 +18,33 @@ use serde::{Deserialize, Serialize};
 use crate::Projection;
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Networks {
+pub struct NetworksView {
     by_id: BTreeMap<NetworkId, Network>,
-    /// Which network a subnet is of.
+    /// The network of a subnet.
     subnets: BTreeMap<SubnetId, NetworkId>,
-    /// Which network a port is of.
+    /// The network of a port.
     ports: BTreeMap<PortId, NetworkId>,
     by_device: BTreeMap<String, BTreeSet<PortId>>,
     by_host: BTreeMap<String, BTreeSet<PortId>>,
-    /// Networks that do not meet may use the same addresses.
+    /// Separate networks may use the same addresses.
     by_address: BTreeMap<IpAddr, BTreeSet<PortId>>,
     by_group: BTreeMap<SecurityGroupId, BTreeSet<PortId>>,
-    /// Which network a floating address is of.
+    /// The network of a floating address.
     floating_ips: BTreeMap<FloatingIpId, NetworkId>,
     /// The floating addresses that were given to a port.
     floating_by_port: BTreeMap<PortId, BTreeSet<FloatingIpId>>,
     routers: BTreeMap<RouterId, Router>,
-    /// The ports by which a router, be it gone, stands in networks.
+    /// The ports of a router, even of a deleted one.
     by_router: BTreeMap<RouterId, BTreeSet<PortId>>,
-    held: BTreeMap<ProjectId, Held>,
+    held: BTreeMap<ProjectId, ProjectNetworkResources>,
     limits: BTreeMap<ProjectId, NetworkLimits>,
-    /// Things that took room and are gone since.
-    freed: BTreeMap<ProjectId, BTreeSet<Counted>>,
+    /// Deleted resources with reserved quota.
+    freed: BTreeMap<ProjectId, BTreeSet<CountedResource>>,
 }
 
-/// What a project has.
+/// The network resources of a project.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Held {
+pub struct ProjectNetworkResources {
     pub networks: BTreeSet<NetworkId>,
     pub subnets: BTreeSet<SubnetId>,
     pub ports: BTreeSet<PortId>,
@@ -52,17 +52,17 @@ pub struct Held {
     pub floating_ips: BTreeSet<FloatingIpId>,
 }
 
-impl Held {
-    /// The things that take room below a limit.
-    pub fn counted(&self) -> impl Iterator<Item = Counted> {
-        let networks = self.networks.iter().copied().map(Counted::Network);
-        let subnets = self.subnets.iter().copied().map(Counted::Subnet);
-        let ports = self.ports.iter().copied().map(Counted::Port);
-        networks.chain(subnets).chain(ports).chain(self.routers.iter().copied().map(Counted::Router))
+impl ProjectNetworkResources {
+    /// The resources that count against quota.
+    pub fn counted(&self) -> impl Iterator<Item = CountedResource> {
+        let networks = self.networks.iter().copied().map(CountedResource::Network);
+        let subnets = self.subnets.iter().copied().map(CountedResource::Subnet);
+        let ports = self.ports.iter().copied().map(CountedResource::Port);
+        networks.chain(subnets).chain(ports).chain(self.routers.iter().copied().map(CountedResource::Router))
     }
 }
 
-impl Networks {
+impl NetworksView {
     /// The network with everything in it.
     pub fn whole(&self, id: NetworkId) -> Option<&Network> {
         self.by_id.get(&id)
@@ -92,13 +92,13 @@ impl Networks {
         self.by_id.values().flat_map(|network| network.ports.values())
     }
 
-    /// Whatever port says that it is of this device; [`of_server`](Self::of_server) are those that are.
+    /// All ports that name this device; [`of_server`](Self::of_server) lists those that really belong to the server.
     pub fn of_device(&self, device: &str) -> impl Iterator<Item = &Arc<Port>> + use<'_> {
         self.by_device.get(device).into_iter().flatten().filter_map(|id| self.port(*id))
     }
 
-    /// The ports of a server: those of its project that it is the device of. Anybody may write any device into a port of
-    /// theirs, so a port of another project is none of the server's, whatever it says.
+    /// The ports of a server: those of its project that it is the device of. Any project may write any device into its
+    /// own port, so a port of another project is never the server's.
     pub fn of_server(&self, project: &ProjectId, server: InstanceId) -> impl Iterator<Item = &Arc<Port>> {
         self.of_device(&server.to_string()).filter(move |port| port.created.project == *project)
     }
@@ -126,21 +126,21 @@ impl Networks {
         self.floating_ips.keys().filter_map(|id| self.floating_ip(*id))
     }
 
-    /// What a floating address stands for. A port that is gone, or has the address no more, has ended that by itself: the
-    /// event that says so in the stream of the external network follows.
+    /// The association of a floating address. A port that is gone, or has lost the address, ends it at once. The event
+    /// in the stream of the external network follows.
     pub fn association<'a>(&self, floating: &'a FloatingIp) -> Option<&'a Association> {
         let to = floating.association.as_ref()?;
         let has = |port: &Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == to.address);
         self.port(to.port).is_some_and(has).then_some(to)
     }
 
-    /// The floating addresses that stand for addresses of the port.
+    /// The floating addresses that are associated with the port.
     pub fn floating_ips_at(&self, port: PortId) -> impl Iterator<Item = (&Arc<FloatingIp>, &Association)> {
         let given = self.floating_by_port.get(&port).into_iter().flatten().filter_map(|id| self.floating_ip(*id));
         given.filter_map(|floating| Some((floating, self.association(floating)?)))
     }
 
-    /// Whether any port has a floating address: where none has, there is nothing to look for.
+    /// Whether any port has a floating address; if none has, searches end early.
     pub fn any_floats(&self) -> bool {
         !self.floating_by_port.is_empty()
     }
@@ -158,7 +158,7 @@ impl Networks {
         self.by_router.get(&router).into_iter().flatten().filter_map(|id| self.port(*id))
     }
 
-    /// The port by which the router stands in an external network.
+    /// The router's port in an external network.
     pub fn gateway_of(&self, router: RouterId) -> Option<&Arc<Port>> {
         self.of_router(router).find(|port| port.binding().owner == GATEWAY_OWNER)
     }
@@ -179,16 +179,16 @@ impl Networks {
         associated.filter(move |(_, to)| to.router == router)
     }
 
-    pub fn held(&self, project: &ProjectId) -> Option<&Held> {
+    pub fn held(&self, project: &ProjectId) -> Option<&ProjectNetworkResources> {
         self.held.get(project)
     }
 
-    /// Things that are gone, and whose room nobody has given back yet.
-    pub fn freed(&self, project: &ProjectId) -> Option<&BTreeSet<Counted>> {
+    /// Deleted resources with quota that is not released yet.
+    pub fn freed(&self, project: &ProjectId) -> Option<&BTreeSet<CountedResource>> {
         self.freed.get(project)
     }
 
-    /// Limits other than the defaults, and what has taken room.
+    /// Limits that differ from the defaults, and the reserved quota.
     pub fn limits(&self, project: &ProjectId) -> Option<&NetworkLimits> {
         self.limits.get(project)
     }
@@ -199,7 +199,7 @@ impl Networks {
     }
 }
 
-impl Projection for Networks {
+impl Projection for NetworksView {
     const NAME: &'static str = "networks";
     const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["network", "network_quota", "router"];
@@ -227,9 +227,9 @@ impl Projection for Networks {
     }
 }
 
-impl Networks {
+impl NetworksView {
     fn apply_quota(&mut self, event: &NetworkQuotaEvent, at: Timestamp) {
-        let (project, things): (_, &[Counted]) = match event {
+        let (project, things): (_, &[CountedResource]) = match event {
             NetworkQuotaEvent::NetworkLimitsSet(set) => (&set.project, &[]),
             NetworkQuotaEvent::NetworkLimitsReset(reset) => (&reset.project, &[]),
             NetworkQuotaEvent::NetworkRoomTaken(room) => (&room.project, &room.things),
@@ -245,7 +245,7 @@ impl Networks {
         }
     }
 
-    fn free(&mut self, project: &ProjectId, thing: Counted) {
+    fn free(&mut self, project: &ProjectId, thing: CountedResource) {
         if self.limits.get(project).is_some_and(|own| own.taken.contains_key(&thing)) {
             self.freed.entry(project.clone()).or_default().insert(thing);
         }
@@ -261,7 +261,7 @@ impl Networks {
                     && let Some(held) = self.held.get_mut(row.project())
                 {
                     held.routers.remove(&id);
-                    self.free(row.project(), Counted::Router(id));
+                    self.free(row.project(), CountedResource::Router(id));
                 }
             }
             RouterEvent::RouterSettingsReplaced(_) => {}
@@ -315,7 +315,7 @@ impl Networks {
         self.held.entry(floating.project().clone()).or_default().floating_ips.insert(id);
     }
 
-    /// What goes away is taken out of the indexes while it can still be seen.
+    /// Deleted resources leave the indexes while their rows still exist.
     fn before(&mut self, id: NetworkId, event: &NetworkEvent) {
         match event {
             NetworkEvent::NetworkDeleted(_) => {
@@ -323,7 +323,7 @@ impl Networks {
                     && let Some(held) = self.held.get_mut(&row.created.project)
                 {
                     held.networks.remove(&id);
-                    self.free(&row.created.project, Counted::Network(id));
+                    self.free(&row.created.project, CountedResource::Network(id));
                 }
             }
             NetworkEvent::SubnetRemoved(removed) => {
@@ -331,14 +331,14 @@ impl Networks {
                     && let Some(held) = self.held.get_mut(&subnet.added.project)
                 {
                     held.subnets.remove(&removed.subnet);
-                    self.free(&subnet.added.project, Counted::Subnet(removed.subnet));
+                    self.free(&subnet.added.project, CountedResource::Subnet(removed.subnet));
                 }
                 self.subnets.remove(&removed.subnet);
             }
             NetworkEvent::PortDeleted(deleted) => {
                 let port = self.by_id.get(&id).and_then(|network| network.ports.get(&deleted.port)).cloned();
                 if let Some(port) = port {
-                    self.free(&port.created.project, Counted::Port(deleted.port));
+                    self.free(&port.created.project, CountedResource::Port(deleted.port));
                 }
             }
             _ => {}
@@ -355,7 +355,7 @@ impl Networks {
             }
             // A port that was made for a server may be made again by the same id.
             NetworkEvent::PortCreated(created) => {
-                take_out(&mut self.freed, &created.project, &Counted::Port(created.port));
+                take_out(&mut self.freed, &created.project, &CountedResource::Port(created.port));
             }
             NetworkEvent::SubnetAdded(added) => {
                 self.subnets.insert(added.subnet, id);

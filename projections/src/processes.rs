@@ -1,4 +1,4 @@
-//! The processes that are not finished: what start-up has to go on with.
+//! The unfinished processes, which start-up continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::Projection;
 
 /// A process that was asked for and has not finished.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Pending {
+pub struct UnfinishedProcess {
     pub process: ProcessId,
     pub task: Task,
-    /// Who asked.
+    /// The requester.
     pub meta: Arc<Meta>,
     /// The event that asked.
     pub asked_by: EventId,
@@ -29,10 +29,10 @@ pub struct Pending {
 }
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-#[serde(from = "Kept", into = "Kept")]
+#[serde(from = "StoredProcesses", into = "StoredProcesses")]
 pub struct Processes {
-    pending: BTreeMap<ProcessId, Pending>,
-    /// Those that change interfaces, by their servers: asked for whenever a guest is made anew.
+    pending: BTreeMap<ProcessId, UnfinishedProcess>,
+    /// Processes that change interfaces, by server: queried whenever a guest is defined again.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
     /// Servers that were claimed and are not recorded yet, with the process that creates them.
     unrecorded: BTreeMap<InstanceId, ProcessId>,
@@ -40,21 +40,21 @@ pub struct Processes {
     missing: BTreeMap<ProcessId, usize>,
 }
 
-/// What a checkpoint holds; the rest follows from it.
+/// The part that a checkpoint holds; the rest follows from it.
 #[derive(Serialize, Deserialize)]
-struct Kept {
-    pending: BTreeMap<ProcessId, Pending>,
+struct StoredProcesses {
+    pending: BTreeMap<ProcessId, UnfinishedProcess>,
     unrecorded: BTreeMap<InstanceId, ProcessId>,
 }
 
-impl From<Processes> for Kept {
+impl From<Processes> for StoredProcesses {
     fn from(processes: Processes) -> Self {
         Self { pending: processes.pending, unrecorded: processes.unrecorded }
     }
 }
 
-impl From<Kept> for Processes {
-    fn from(kept: Kept) -> Self {
+impl From<StoredProcesses> for Processes {
+    fn from(kept: StoredProcesses) -> Self {
         let mut processes = Self::default();
         for pending in kept.pending.into_values() {
             processes.begin(pending);
@@ -75,7 +75,7 @@ fn of_interface(task: &Task) -> Option<InstanceId> {
 }
 
 /// The process that an event asks for, if it asks for one. Every event is named here: a new kind says whether it asks.
-pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
+pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<UnfinishedProcess> {
     match event {
         Event::InstanceEvent(event) => asked_for_instance(recorded, event),
         Event::VolumeEvent(event) => asked_for_volume(recorded, event),
@@ -103,7 +103,7 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
 }
 
 /// The process that an event of a server asks for.
-fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<Pending> {
+fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<UnfinishedProcess> {
     let instance: InstanceId = recorded.stream.key().parse().ok()?;
     let (process, task) = match event {
         InstanceEvent::BuildRequested(asked) => (asked.process, Task::BuildInstance { instance }),
@@ -233,19 +233,19 @@ fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<Pend
         | InstanceEvent::GuestPasswordCleared(_) => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
-    Some(Pending { process, task, meta, asked_by, state: Process::Absent })
+    Some(UnfinishedProcess { process, task, meta, asked_by, state: Process::Absent })
 }
 
 /// The process that an event of a volume asks for.
-fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending> {
+fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<UnfinishedProcess> {
     let volume: VolumeId = recorded.stream.key().parse().ok()?;
     let (process, work) = match event {
         VolumeEvent::VolumeCreated(asked) => (asked.process, VolumeWork::Create),
-        VolumeEvent::DeleteRequested(asked) => (asked.process, VolumeWork::Delete { cancels: asked.cancels }),
+        VolumeEvent::VolumeDeleteRequested(asked) => (asked.process, VolumeWork::Delete { cancels: asked.cancels }),
         VolumeEvent::ExtendRequested(asked) => (asked.process, VolumeWork::Extend { size_gb: asked.size_gb }),
         VolumeEvent::UploadRequested(asked) => (asked.process, VolumeWork::Upload { image: asked.image }),
         VolumeEvent::ReimageRequested(asked) => (asked.process, VolumeWork::Reimage { image: asked.image.snapshot.id }),
-        VolumeEvent::SnapshotRequested(asked) => {
+        VolumeEvent::VolumeSnapshotRequested(asked) => {
             (asked.process, VolumeWork::CreateSnapshot { snapshot: asked.snapshot })
         }
         VolumeEvent::SnapshotDeleteRequested(asked) => {
@@ -266,18 +266,18 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending>
         | VolumeEvent::StatusReset(_)
         | VolumeEvent::VolumeDeleted(_)
         | VolumeEvent::SnapshotReady(_)
-        | VolumeEvent::SnapshotFailed(_)
+        | VolumeEvent::VolumeSnapshotFailed(_)
         | VolumeEvent::SnapshotDescribed(_)
         | VolumeEvent::SnapshotReset(_)
         | VolumeEvent::SnapshotDeleted(_)
         | VolumeEvent::VolumeReimaged(_) => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
-    Some(Pending { process, task: Task::Volume { volume, work }, meta, asked_by, state: Process::Absent })
+    Some(UnfinishedProcess { process, task: Task::Volume { volume, work }, meta, asked_by, state: Process::Absent })
 }
 
 /// The process that an event of a host asks for.
-fn asked_for_host(recorded: &Recorded, event: &HostEvent) -> Option<Pending> {
+fn asked_for_host(recorded: &Recorded, event: &HostEvent) -> Option<UnfinishedProcess> {
     let asked = match event {
         HostEvent::DrainRequested(asked) => asked,
         HostEvent::Registered(_)
@@ -298,11 +298,11 @@ fn asked_for_host(recorded: &Recorded, event: &HostEvent) -> Option<Pending> {
     };
     let task = Task::DrainHost { host: recorded.stream.key().parse().ok()? };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
-    Some(Pending { process: asked.process, task, meta, asked_by, state: Process::Absent })
+    Some(UnfinishedProcess { process: asked.process, task, meta, asked_by, state: Process::Absent })
 }
 
 /// The process that an event of a quota asks for.
-fn asked_for_quota(recorded: &Recorded, event: &QuotaEvent) -> Option<Pending> {
+fn asked_for_quota(recorded: &Recorded, event: &QuotaEvent) -> Option<UnfinishedProcess> {
     let claimed = match event {
         QuotaEvent::ServersClaimed(claimed) => claimed,
         QuotaEvent::QuotaReserved(_)
@@ -314,11 +314,11 @@ fn asked_for_quota(recorded: &Recorded, event: &QuotaEvent) -> Option<Pending> {
     let (project, instances, group) = (claimed.project.clone(), claimed.instances.clone(), claimed.group.clone());
     let task = Task::CreateServers { project, instances, group };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
-    Some(Pending { process: claimed.process, task, meta, asked_by, state: Process::Absent })
+    Some(UnfinishedProcess { process: claimed.process, task, meta, asked_by, state: Process::Absent })
 }
 
 impl Processes {
-    pub fn pending(&self) -> impl Iterator<Item = &Pending> {
+    pub fn pending(&self) -> impl Iterator<Item = &UnfinishedProcess> {
         self.pending.values()
     }
 
@@ -362,11 +362,11 @@ impl Processes {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());
             let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
-            self.begin(Pending { process, task, meta, asked_by, state: Process::Absent });
+            self.begin(UnfinishedProcess { process, task, meta, asked_by, state: Process::Absent });
         }
     }
 
-    fn begin(&mut self, pending: Pending) {
+    fn begin(&mut self, pending: UnfinishedProcess) {
         if let Some(instance) = of_interface(&pending.task) {
             self.interfaces.entry(instance).or_default().insert(pending.process);
         }
@@ -399,7 +399,7 @@ impl Processes {
     }
 
     /// The processes with a step that must not fail and does.
-    pub fn stuck(&self) -> impl Iterator<Item = &Pending> {
+    pub fn stuck(&self) -> impl Iterator<Item = &UnfinishedProcess> {
         self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.stuck > 0))
     }
 }
@@ -454,7 +454,7 @@ mod tests {
     fn servers_are_being_created_until_the_last_of_them_is_recorded_or_they_are_given_up() {
         let [one, two, other] = [1, 2, 3].map(|n| InstanceId(Uuid::from_u128(n)));
         let [first, second] = [11, 12].map(|n| ProcessId(Uuid::from_u128(n)));
-        let creating = |process, instances: &[InstanceId]| Pending {
+        let creating = |process, instances: &[InstanceId]| UnfinishedProcess {
             process,
             task: Task::CreateServers { project: ProjectId::new("p"), instances: instances.to_vec(), group: None },
             meta: Meta::system("test"),
@@ -480,8 +480,8 @@ mod tests {
         assert!(view.is_empty() && view.unrecorded.is_empty() && view.missing.is_empty());
     }
 
-    fn detaching(process: u128, instance: InstanceId) -> Pending {
-        Pending {
+    fn detaching(process: u128, instance: InstanceId) -> UnfinishedProcess {
+        UnfinishedProcess {
             process: ProcessId(Uuid::from_u128(process)),
             task: Task::DetachInterface { instance, port: PortId(Uuid::from_u128(process)) },
             meta: Meta::system("test"),

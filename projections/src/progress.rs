@@ -1,4 +1,4 @@
-//! How far a long piece of work on the log has come: what, percent, events per second, when it will be done.
+//! The progress of a long piece of work on the log: its name, percent, events per second, and the time left.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// One piece of work. Shared between who does it and who asks.
 #[derive(Debug)]
-pub struct Progress {
+pub struct WorkProgress {
     /// `replay`, `rebuild servers`.
     pub what: String,
     begun: Instant,
@@ -15,7 +15,7 @@ pub struct Progress {
     total: AtomicU64,
 }
 
-impl Progress {
+impl WorkProgress {
     /// `total` events, as far as is known now.
     pub fn new(what: impl Into<String>, total: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -35,14 +35,14 @@ impl Progress {
         self.total.store(total, Ordering::Relaxed);
     }
 
-    pub fn now(&self) -> Reading {
-        Reading::of(self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed), self.begun.elapsed())
+    pub fn now(&self) -> ProgressReading {
+        ProgressReading::of(self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed), self.begun.elapsed())
     }
 }
 
-/// Where a piece of work stands.
+/// The state of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reading {
+pub struct ProgressReading {
     pub done: u64,
     pub total: u64,
     pub percent: f64,
@@ -51,7 +51,7 @@ pub struct Reading {
     pub eta: Option<Duration>,
 }
 
-impl Reading {
+impl ProgressReading {
     #[allow(clippy::cast_precision_loss, reason = "shares and rates for people")]
     fn of(done: u64, total: u64, elapsed: Duration) -> Self {
         let total = total.max(done);
@@ -64,7 +64,7 @@ impl Reading {
     }
 }
 
-impl fmt::Display for Reading {
+impl fmt::Display for ProgressReading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} % of {} events, {:.0} events/s", self.percent, self.total, self.events_per_second)?;
         match self.eta {
@@ -76,34 +76,34 @@ impl fmt::Display for Reading {
 
 /// The work that is under way.
 #[derive(Debug, Default)]
-pub struct Works {
-    under_way: Mutex<Vec<Arc<Progress>>>,
+pub struct WorkRegistry {
+    under_way: Mutex<Vec<Arc<WorkProgress>>>,
 }
 
-impl Works {
+impl WorkRegistry {
     /// Adds a piece of work; it is under way until what is returned is dropped.
-    pub fn begin(self: &Arc<Self>, progress: &Arc<Progress>) -> Ongoing {
+    pub fn begin(self: &Arc<Self>, progress: &Arc<WorkProgress>) -> OngoingWork {
         self.lock().push(Arc::clone(progress));
-        Ongoing { works: Arc::clone(self), progress: Arc::clone(progress) }
+        OngoingWork { works: Arc::clone(self), progress: Arc::clone(progress) }
     }
 
-    pub fn under_way(&self) -> Vec<Arc<Progress>> {
+    pub fn under_way(&self) -> Vec<Arc<WorkProgress>> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Progress>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<WorkProgress>>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A piece of work while it is under way.
 #[derive(Debug)]
-pub struct Ongoing {
-    works: Arc<Works>,
-    progress: Arc<Progress>,
+pub struct OngoingWork {
+    works: Arc<WorkRegistry>,
+    progress: Arc<WorkProgress>,
 }
 
-impl Drop for Ongoing {
+impl Drop for OngoingWork {
     fn drop(&mut self) {
         self.works.lock().retain(|other| !Arc::ptr_eq(other, &self.progress));
     }
@@ -115,20 +115,20 @@ mod tests {
 
     #[test]
     fn shares_rates_and_ends() {
-        let half = Reading::of(500, 1_000, Duration::from_secs(5));
+        let half = ProgressReading::of(500, 1_000, Duration::from_secs(5));
         assert!((half.percent - 50.0).abs() < 1e-9 && (half.events_per_second - 100.0).abs() < 1e-9);
         assert_eq!(half.eta, Some(Duration::from_secs(5)));
         assert_eq!(half.to_string(), "50.0 % of 1000 events, 100 events/s, done in 5 s");
-        let begun = Reading::of(0, 10, Duration::from_secs(1));
+        let begun = ProgressReading::of(0, 10, Duration::from_secs(1));
         assert_eq!((begun.eta, begun.to_string().as_str()), (None, "0.0 % of 10 events, 0 events/s"));
-        assert!((Reading::of(0, 0, Duration::ZERO).percent - 100.0).abs() < 1e-9);
-        assert_eq!(Reading::of(11, 10, Duration::from_secs(1)).total, 11);
+        assert!((ProgressReading::of(0, 0, Duration::ZERO).percent - 100.0).abs() < 1e-9);
+        assert_eq!(ProgressReading::of(11, 10, Duration::from_secs(1)).total, 11);
     }
 
     #[test]
     fn work_is_under_way_until_it_is_dropped() {
-        let works = Arc::new(Works::default());
-        let progress = Progress::new("replay", 1);
+        let works = Arc::new(WorkRegistry::default());
+        let progress = WorkProgress::new("replay", 1);
         let ongoing = works.begin(&progress);
         assert_eq!(works.under_way().len(), 1);
         drop(ongoing);

@@ -1,7 +1,8 @@
-//! Computing read models again beside the live ones, which go on being followed and read, and putting them in their place.
+//! Rebuilds read models beside the live ones, which are still folded and read, and then replaces those.
 //!
-//! The rebuilt ones are folded from the first event until they are near the live ones; then, between two live batches, the
-//! rest is folded and they are exchanged. Nobody sees anything but one or the other, both at the same position.
+//! The rebuilt ones are folded from the first event until they are near the live ones. Then, between two live batches,
+//! the rest is folded and they replace the live ones. Readers see either the old or the new one, both at the same
+//! position.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 
 use crate::checkpoint;
-use crate::progress::{Progress, Works};
-use crate::replay::{self, Until};
+use crate::progress::{WorkProgress, WorkRegistry};
+use crate::replay::{self, ReplayEnd};
 use crate::runner::ProjectionError;
 use crate::views::Views;
 
@@ -20,11 +21,11 @@ const NEAR: u64 = 2_048;
 /// Rounds of catching up before the live ones have to wait for whatever the rest is.
 const ROUNDS: usize = 8;
 
-/// What a rebuild found.
+/// The result of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rebuilt {
+pub struct RebuildReport {
     pub position: Position,
-    /// Where the read models that were replaced differed; only when that was asked for.
+    /// The differences from the replaced read models; only if requested.
     pub differences: Vec<String>,
 }
 
@@ -33,11 +34,11 @@ pub async fn fill(
     store: &dyn EventStore,
     views: &Views,
     names: &BTreeSet<&'static str>,
-    works: &Arc<Works>,
+    works: &Arc<WorkRegistry>,
 ) -> Result<(), ProjectionError> {
     let (beside, progress) = begin(names, views.position());
     let _ongoing = works.begin(&progress);
-    replay::replay(store, &beside, Until::Position(views.position()), &progress).await?;
+    replay::replay(store, &beside, ReplayEnd::Position(views.position()), &progress).await?;
     views.adopt(&beside, names);
     Ok(())
 }
@@ -48,9 +49,9 @@ pub async fn beside(
     store: &dyn EventStore,
     live: &Arc<Views>,
     names: &BTreeSet<&'static str>,
-    works: &Arc<Works>,
+    works: &Arc<WorkRegistry>,
     compare: usize,
-) -> Result<Rebuilt, ProjectionError> {
+) -> Result<RebuildReport, ProjectionError> {
     let (beside, progress) = begin(names, store.head());
     let _ongoing = works.begin(&progress);
     for _ in 0..ROUNDS {
@@ -59,12 +60,12 @@ pub async fn beside(
         if target.0.saturating_sub(beside.position().0) <= NEAR {
             break;
         }
-        replay::replay(store, &beside, Until::Position(target), &progress).await?;
+        replay::replay(store, &beside, ReplayEnd::Position(target), &progress).await?;
     }
     // From here on the live ones stand still.
     let turn = live.turn.lock().await;
     let position = live.position();
-    replay::replay(store, &beside, Until::Position(position), &progress).await?;
+    replay::replay(store, &beside, ReplayEnd::Position(position), &progress).await?;
     let before = (compare > 0).then(|| live.fork());
     live.adopt(&beside, names);
     drop(turn);
@@ -76,12 +77,12 @@ pub async fn beside(
         let compared = tokio::task::spawn_blocking(compared).await;
         differences = compared.map_err(|error| ProjectionError::Failed(error.to_string()))?;
     }
-    Ok(Rebuilt { position, differences })
+    Ok(RebuildReport { position, differences })
 }
 
-fn begin(names: &BTreeSet<&'static str>, until: Position) -> (Arc<Views>, Arc<Progress>) {
+fn begin(names: &BTreeSet<&'static str>, until: Position) -> (Arc<Views>, Arc<WorkProgress>) {
     let title = names.iter().copied().collect::<Vec<_>>().join(", ");
-    (Arc::new(Views::only(names.clone())), Progress::new(format!("rebuild of {title}"), until.0))
+    (Arc::new(Views::only(names.clone())), WorkProgress::new(format!("rebuild of {title}"), until.0))
 }
 
 #[cfg(test)]

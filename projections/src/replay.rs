@@ -1,7 +1,8 @@
-//! Folding a long stretch of the log as fast as the machine can: one task reads ahead, threads decode, one folds in order.
+//! Folds a long part of the log as fast as the machine can: one task reads ahead, threads decode, one task folds in
+//! order.
 //!
-//! Invariants: events are folded in the order of the log, each once; at most [`AHEAD`] batches are in memory; nothing after
-//! the end that was asked for is folded.
+//! Invariants: events are folded in the order of the log, each once. At most [`AHEAD`] batches are in memory. No event
+//! after the requested end is folded.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use chronova_events::store::EventStore;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::progress::Progress;
+use crate::progress::WorkProgress;
 use crate::runner::ProjectionError;
 use crate::views::Views;
 
@@ -20,10 +21,10 @@ pub const BATCH: usize = 4_096;
 /// Batches read before they are folded.
 const AHEAD: usize = 6;
 
-/// Where a replay ends.
+/// The end of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// Where the log ends when the replay gets there.
+pub enum ReplayEnd {
+    /// The end of the log when the replay gets there.
     Head,
     /// With this event.
     Position(Position),
@@ -31,7 +32,7 @@ pub enum Until {
     Time(Timestamp),
 }
 
-impl Until {
+impl ReplayEnd {
     /// Cuts off what lies beyond; says whether anything does.
     fn cut(self, batch: &mut Vec<Arc<Recorded>>) -> bool {
         let end = match self {
@@ -57,8 +58,8 @@ type Decoding = JoinHandle<Result<Vec<Arc<Recorded>>, DecodeError>>;
 pub async fn replay_while(
     store: &dyn EventStore,
     views: &Arc<Views>,
-    until: Until,
-    progress: &Arc<Progress>,
+    until: ReplayEnd,
+    progress: &Arc<WorkProgress>,
     enough: impl Fn(&Views) -> bool + Send + 'static,
 ) -> Result<Position, ProjectionError> {
     let (sender, receiver) = mpsc::channel::<Decoding>(AHEAD);
@@ -66,7 +67,7 @@ pub async fn replay_while(
     let read = read(store, views, until, &sender).await;
     drop(sender);
     let folded = folding.await.map_err(|error| ProjectionError::Failed(error.to_string()))?;
-    // What the fold says comes first: it is what made the reading end.
+    // The fold's error comes first: it made the reader end.
     folded?;
     read?;
     Ok(views.position())
@@ -76,8 +77,8 @@ pub async fn replay_while(
 pub async fn replay(
     store: &dyn EventStore,
     views: &Arc<Views>,
-    until: Until,
-    progress: &Arc<Progress>,
+    until: ReplayEnd,
+    progress: &Arc<WorkProgress>,
 ) -> Result<Position, ProjectionError> {
     replay_while(store, views, until, progress, |_| false).await
 }
@@ -85,7 +86,7 @@ pub async fn replay(
 async fn read(
     store: &dyn EventStore,
     views: &Arc<Views>,
-    until: Until,
+    until: ReplayEnd,
     sender: &mpsc::Sender<Decoding>,
 ) -> Result<(), ProjectionError> {
     let mut after = views.position();
@@ -111,7 +112,7 @@ async fn read(
 async fn fold(
     mut receiver: mpsc::Receiver<Decoding>,
     views: Arc<Views>,
-    progress: Arc<Progress>,
+    progress: Arc<WorkProgress>,
     enough: impl Fn(&Views) -> bool + Send + 'static,
 ) -> Result<(), ProjectionError> {
     let failed = |error: tokio::task::JoinError| ProjectionError::Failed(error.to_string());

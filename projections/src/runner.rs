@@ -18,7 +18,7 @@ pub enum ProjectionError {
     Decode(#[from] DecodeError),
     #[error("the fold failed: {0}")]
     Failed(String),
-    /// Who asked for the replay wants no more of it.
+    /// The caller of the replay has stopped it.
     #[error("the replay was ended")]
     Enough,
 }

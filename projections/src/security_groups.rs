@@ -7,7 +7,7 @@ use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::registry::{Event, NounEvent};
-use chronova_events::security_group::{Group, Rule, SecurityGroupEvent, SecurityGroups};
+use chronova_events::security_group::{SecurityGroup, SecurityGroupEvent, SecurityGroupRule, SecurityGroups};
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
@@ -15,7 +15,7 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SecurityGroupsView {
     by_project: BTreeMap<ProjectId, SecurityGroups>,
-    /// Whose a group is.
+    /// The project of a group.
     owners: BTreeMap<SecurityGroupId, ProjectId>,
     /// Which group a rule is of.
     rules: BTreeMap<SecurityGroupRuleId, SecurityGroupId>,
@@ -26,15 +26,15 @@ impl SecurityGroupsView {
         self.by_project.get(project)
     }
 
-    pub fn get(&self, id: SecurityGroupId) -> Option<&Arc<Group>> {
+    pub fn get(&self, id: SecurityGroupId) -> Option<&Arc<SecurityGroup>> {
         self.by_project.get(self.owners.get(&id)?)?.by_id.get(&id)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Group>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<SecurityGroup>> {
         self.by_project.values().flat_map(|groups| groups.by_id.values())
     }
 
-    pub fn rule(&self, id: SecurityGroupRuleId) -> Option<&Arc<Rule>> {
+    pub fn rule(&self, id: SecurityGroupRuleId) -> Option<&Arc<SecurityGroupRule>> {
         self.get(*self.rules.get(&id)?)?.rules.get(&id)
     }
 }

@@ -1,4 +1,4 @@
-//! Every project's server groups, with where their members are.
+//! Every project's server groups, with the hosts of their members.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ServerGroupsView {
     by_project: BTreeMap<ProjectId, ServerGroups>,
-    /// Whose a group is.
+    /// The project of a group.
     owners: BTreeMap<ServerGroupId, ProjectId>,
     members: BTreeMap<InstanceId, Membership>,
 }
 
-/// What is known of a member.
+/// The known state of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Membership {
     group: ServerGroupId,
-    /// Where the server is, or is being built.
+    /// The host of the server, or the one where it is being built.
     host: Option<HostId>,
     /// Whether the server was asked for (it is a member before that) and is not deleted.
     alive: bool,
@@ -43,7 +43,7 @@ impl ServerGroupsView {
         groups
     }
 
-    /// Of all projects, in the order in which they were made.
+    /// The groups of all projects, in the order of their creation.
     pub fn all(&self) -> Vec<&Arc<ServerGroup>> {
         let mut groups: Vec<_> = self.by_project.values().flat_map(|own| own.by_id.values()).collect();
         groups.sort_by_key(|group| (group.created_at, group.number));
@@ -61,8 +61,8 @@ impl ServerGroupsView {
         members.map(|member| (member.instance, self.members.get(&member.instance).and_then(|known| known.host)))
     }
 
-    /// The members of a group whose servers were asked for: those that a request on its way has only just made members
-    /// are left out, and so are those that a crash left behind.
+    /// The members of a group that have a server. Left out are members that a request under way has just added, and
+    /// members that a crash left behind.
     pub fn servers(&self, id: ServerGroupId) -> impl Iterator<Item = InstanceId> {
         let members = self.get(id).into_iter().flat_map(|group| &group.members);
         members

@@ -1,4 +1,4 @@
-//! The servers: what `GET /servers` and `os-instance-actions` show.
+//! The servers, for `GET /servers` and `os-instance-actions`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -8,12 +8,12 @@ use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
 use chronova_events::instance::{Alive, Instance, InstanceEvent, MoveKind, PowerAction};
-use chronova_events::process::{Outcome, ProcessEvent};
+use chronova_events::process::{ProcessEvent, ProcessOutcome};
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
-use crate::sharing::{self, Shared};
+use crate::sharing::{self, SharedValues};
 
 /// A server and what was done to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,12 +21,12 @@ pub struct ServerRow {
     pub id: InstanceId,
     pub instance: Instance,
     /// Oldest first.
-    pub actions: Vec<Arc<Action>>,
+    pub actions: Vec<Arc<InstanceAction>>,
 }
 
 /// One line of `os-instance-actions`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Action {
+pub struct InstanceAction {
     /// `create`, `delete`, `start`, `stop`, `reboot`.
     pub name: String,
     pub request_id: Option<RequestId>,
@@ -42,7 +42,7 @@ pub struct Action {
     pub steps: Vec<ActionStep>,
 }
 
-impl Action {
+impl InstanceAction {
     /// The whole action as the one event that Nova records of it; `None` where Nova records none.
     pub fn as_nova_event(&self) -> Option<ActionStep> {
         let step = match self.name.as_str() {
@@ -95,7 +95,7 @@ pub struct ActionStep {
     pub started_at: Timestamp,
     pub finished_at: Option<Timestamp>,
     pub succeeded: Option<bool>,
-    /// What went wrong, for administrators.
+    /// The error, for administrators.
     pub details: Option<String>,
     pub host: Option<HostId>,
 }
@@ -105,7 +105,7 @@ pub struct Servers {
     #[serde(deserialize_with = "sharing::rows")]
     by_id: BTreeMap<InstanceId, Arc<ServerRow>>,
     #[serde(skip)]
-    shared: Shared,
+    shared: SharedValues,
     /// Servers that are not deleted, by project.
     by_project: BTreeMap<ProjectId, BTreeSet<(Timestamp, InstanceId)>>,
     /// Servers that are not deleted, of all projects.
@@ -132,8 +132,8 @@ impl Servers {
         self.by_project.get(project).into_iter().flatten().rev().filter_map(|(_, id)| self.by_id.get(id))
     }
 
-    /// The servers that are not deleted, of a project or of all, newest first, from behind `after` on; `None` if that is
-    /// none of them. Finding the place costs the same wherever it is.
+    /// The servers of a project, or of all, that are not deleted, newest first, starting behind `after`. `None` if
+    /// `after` is not among them. Finding the place costs the same wherever it is.
     pub fn newest(
         &self,
         project: Option<&ProjectId>,
@@ -212,7 +212,7 @@ impl Servers {
         let own = matches!(event, InstanceEvent::LiveAbortRequested(_))
             && row.actions.iter().any(|action| action.request_id == *request);
         if let Some((name, process)) = action_of(event).filter(|_| !own) {
-            row.actions.push(Arc::new(Action::new(name, process, recorded)));
+            row.actions.push(Arc::new(InstanceAction::new(name, process, recorded)));
             if let Some(process) = process {
                 self.by_process.insert(process, id);
             }
@@ -313,7 +313,7 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
     })
 }
 
-impl Action {
+impl InstanceAction {
     fn new(name: &str, process: Option<ProcessId>, recorded: &Recorded) -> Self {
         let (user, project) = match &recorded.meta.cause {
             Cause::User { user, project, .. } => (Some(user.clone()), project.clone()),
@@ -333,7 +333,7 @@ impl Action {
         }
     }
 
-    fn take(&mut self, event: &ProcessEvent, at: Timestamp, host: Option<HostId>, shared: &mut Shared) {
+    fn take(&mut self, event: &ProcessEvent, at: Timestamp, host: Option<HostId>, shared: &mut SharedValues) {
         // A step begins when the one before it ended.
         let begun = self.steps.last().and_then(|step| step.finished_at).unwrap_or(self.started_at);
         self.updated_at = at;
@@ -356,9 +356,9 @@ impl Action {
                 push(&failed.step, false, Some(told.clone()));
             }
             ProcessEvent::Finished(finished) => {
-                self.succeeded = Some(finished.outcome == Outcome::Succeeded);
+                self.succeeded = Some(finished.outcome == ProcessOutcome::Succeeded);
                 self.steps.shrink_to_fit();
-                if finished.outcome == Outcome::Failed {
+                if finished.outcome == ProcessOutcome::Failed {
                     self.message = Some("Error".to_owned());
                 }
             }

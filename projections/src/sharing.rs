@@ -1,8 +1,8 @@
-//! What many servers have in common is held once: the flavors and images that they were asked for with, and the names of
-//! the steps of their actions. A million servers of ten flavors are then ten flavors.
+//! Interns the values that many servers share: the flavors and images of their requests, and the names of their
+//! actions' steps. A million servers of ten flavors are then ten flavors.
 //!
-//! Rows are given their share when they are made, and when they come from a checkpoint. Nobody notices where that was
-//! missed, but for the memory that it takes.
+//! Rows are interned when they are created, and when they come from a checkpoint. A row that is missed costs only
+//! memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -19,22 +19,22 @@ use crate::servers::ServerRow;
 const MOST: usize = 4_096;
 
 #[derive(Debug)]
-struct Pool<T: ?Sized + Eq + Hash>(HashSet<Arc<T>>);
+struct InternPool<T: ?Sized + Eq + Hash>(HashSet<Arc<T>>);
 
 /// These by hand: derived ones would ask the same of what is held.
-impl<T: ?Sized + Eq + Hash> Default for Pool<T> {
+impl<T: ?Sized + Eq + Hash> Default for InternPool<T> {
     fn default() -> Self {
         Self(HashSet::new())
     }
 }
 
-impl<T: ?Sized + Eq + Hash> Clone for Pool<T> {
+impl<T: ?Sized + Eq + Hash> Clone for InternPool<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T: ?Sized + Eq + Hash> Pool<T> {
+impl<T: ?Sized + Eq + Hash> InternPool<T> {
     /// The first one that was equal to `one`.
     fn same(&mut self, one: &Arc<T>) -> Arc<T> {
         if let Some(known) = self.0.get(one) {
@@ -48,15 +48,15 @@ impl<T: ?Sized + Eq + Hash> Pool<T> {
     }
 }
 
-/// What is shared. Forgetting it costs memory and nothing else.
+/// The shared values. Forgetting it costs memory and nothing else.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shared {
-    flavors: Pool<FlavorSnapshot>,
-    images: Pool<ImageSnapshot>,
-    names: Pool<str>,
+pub(crate) struct SharedValues {
+    flavors: InternPool<FlavorSnapshot>,
+    images: InternPool<ImageSnapshot>,
+    names: InternPool<str>,
 }
 
-impl Shared {
+impl SharedValues {
     /// Lets the server point to the flavor and image that others have as well.
     pub(crate) fn share(&mut self, instance: &mut Instance) {
         let (Instance::Alive(server) | Instance::Deleted(server)) = instance else { return };
@@ -83,9 +83,9 @@ impl Shared {
 
 /// Reads rows so that they share from the beginning: all of them on their own may be more than there is room for.
 pub(crate) fn rows<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<InstanceId, Arc<ServerRow>>, D::Error> {
-    struct Rows;
+    struct SharedServerRows;
 
-    impl<'de> Visitor<'de> for Rows {
+    impl<'de> Visitor<'de> for SharedServerRows {
         type Value = BTreeMap<InstanceId, Arc<ServerRow>>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,7 +93,7 @@ pub(crate) fn rows<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Instan
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let (mut shared, mut rows) = (Shared::default(), BTreeMap::new());
+            let (mut shared, mut rows) = (SharedValues::default(), BTreeMap::new());
             while let Some((id, mut row)) = map.next_entry::<InstanceId, ServerRow>()? {
                 shared.share_row(&mut row);
                 rows.insert(id, Arc::new(row));
@@ -102,7 +102,7 @@ pub(crate) fn rows<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Instan
         }
     }
 
-    from.deserialize_map(Rows)
+    from.deserialize_map(SharedServerRows)
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn equal_ones_become_one_and_others_stay() {
-        let mut shared = Shared::default();
+        let mut shared = SharedValues::default();
         let mut rows = [row(1), row(2), row(3)];
         if let Instance::Alive(other) = &mut rows[2].instance {
             Arc::make_mut(&mut other.request.flavor).vcpus = 77;

@@ -1,6 +1,6 @@
-//! Sets of hosts or providers as bits: the number that a row has in its table is its bit.
+//! Sets of hosts or providers as bits: a row's bit is its number in its table.
 //!
-//! Sets of ten thousand are cut and joined in about a hundred and sixty machine words, which is why the indexes of
+//! An intersection or union of sets of ten thousand reads about a hundred and sixty machine words. So the indexes of
 //! [`crate::fleet`] and [`crate::placement`] answer with sets and not with lists.
 
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ impl Slots {
         };
     }
 
-    /// What is in both.
+    /// Keeps the intersection with `other`.
     pub fn retain_all(&mut self, other: &Self) {
         self.words.truncate(other.words.len());
         for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
@@ -76,7 +76,7 @@ impl Slots {
         self.recount();
     }
 
-    /// What is in either.
+    /// Becomes the union with `other`.
     pub fn extend_all(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -87,7 +87,7 @@ impl Slots {
         self.recount();
     }
 
-    /// What is here only.
+    /// Keeps the slots that `other` lacks.
     pub fn remove_all(&mut self, other: &Self) {
         for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
             *mine &= !theirs;

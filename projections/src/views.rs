@@ -1,11 +1,11 @@
-//! All read models together.
+//! The set of all read models.
 //!
-//! Each is behind an `Arc` that only the fold changes: [`Views::fork`] shares all of them at one position in no time, for a
-//! checkpoint or a question about the past, and the next change copies what is still shared. Readers never wait for the
-//! copy: it is made beside what they read.
+//! Each is behind an `Arc` that only the fold changes. [`Views::fork`] shares all of them at one position at no cost,
+//! for a checkpoint or a query about the past. The next change copies the rows that are still shared. Readers never
+//! wait for the copy: they read the old row meanwhile.
 //!
-//! Invariants: all read models are at the same position whenever no batch is being folded; only one batch is folded at a
-//! time; an event that cannot be decoded changes nothing.
+//! Invariants: all read models are at the same position unless a batch is being folded. Only one batch is folded at a
+//! time. An event that cannot be decoded changes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::ids::EventId;
-use chronova_events::pointer::Pointer;
+use chronova_events::pointer::PositionWatch;
 use chronova_events::registry::{self, DecodeError};
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ impl<P: Projection> View<P> {
         drop(before);
     }
 
-    /// There is one who changes it at a time: whoever holds the mark of the [`Views`].
+    /// Only the task that holds the mark of the [`Views`] changes it.
     fn change(&self, change: impl FnOnce(&mut P)) {
         let shared = Some(self.share()).filter(|view| Arc::strong_count(view) > 2);
         if let Some(shared) = shared {
@@ -76,15 +76,15 @@ impl Mark {
 }
 
 /// Does something with every read model.
-pub(crate) trait Visitor {
+pub(crate) trait ViewVisitor {
     fn visit<P: Projection>(&mut self, left: &View<P>, right: &View<P>);
 }
 
-/// What became of a read model's bytes.
+/// The result of reading a read model's bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Restored {
+pub(crate) enum RestoreOutcome {
     Current,
-    /// Of another version, but good enough until it is rebuilt.
+    /// An older version, good enough until it is rebuilt.
     Provisional,
     Outdated,
     /// There is no such read model any more.
@@ -102,8 +102,9 @@ macro_rules! views {
             /// The read models that are folded; the others stay as they are. Empty: all.
             only: BTreeSet<&'static str>,
             mark: Mutex<Mark>,
-            position: Pointer,
-            /// Held by whoever folds a live log, so that a rebuilt read model can be put in between two batches.
+            position: PositionWatch,
+            /// Held by the task that folds a live log, so that a rebuilt read model replaces the live one between two
+            /// batches.
             pub(crate) turn: tokio::sync::Mutex<()>,
         }
 
@@ -120,7 +121,7 @@ macro_rules! views {
                     $( $field: View::default(), )+
                     only,
                     mark: Mutex::new(mark),
-                    position: Pointer::new(mark.position),
+                    position: PositionWatch::new(mark.position),
                     turn: tokio::sync::Mutex::new(()),
                 }
             }
@@ -165,7 +166,7 @@ macro_rules! views {
                 fork
             }
 
-            pub(crate) fn each(&self, other: &Self, visitor: &mut impl Visitor) {
+            pub(crate) fn each(&self, other: &Self, visitor: &mut impl ViewVisitor) {
                 $( visitor.visit(&self.$field, &other.$field); )+
             }
 
@@ -176,24 +177,24 @@ macro_rules! views {
             }
 
             /// Reads one read model from a checkpoint's bytes.
-            pub(crate) fn restore(&self, name: &str, version: u32, bytes: &[u8]) -> Restored {
+            pub(crate) fn restore(&self, name: &str, version: u32, bytes: &[u8]) -> RestoreOutcome {
                 match name {
                     $( <$projection>::NAME => {
                         let (view, how) = if version == <$projection>::VERSION {
-                            (chronova_events::codec::decode_snapshot::<$projection>(bytes).ok(), Restored::Current)
+                            (chronova_events::codec::decode_snapshot::<$projection>(bytes).ok(), RestoreOutcome::Current)
                         } else {
-                            (<$projection>::older(version, bytes), Restored::Provisional)
+                            (<$projection>::older(version, bytes), RestoreOutcome::Provisional)
                         };
                         match view {
                             Some(view) => {
                                 self.$field.put(Arc::new(view));
                                 how
                             }
-                            None if how == Restored::Current => Restored::Damaged,
-                            None => Restored::Outdated,
+                            None if how == RestoreOutcome::Current => RestoreOutcome::Damaged,
+                            None => RestoreOutcome::Outdated,
                         }
                     } )+
-                    _ => Restored::Unknown,
+                    _ => RestoreOutcome::Unknown,
                 }
             }
 
@@ -211,14 +212,14 @@ views! {
     console_tokens: crate::consoles::ConsoleTokens,
     erasures: crate::erasures::ErasuresView,
     flavors: crate::flavors::FlavorsView,
-    fleet: crate::fleet::Fleet,
+    fleet: crate::fleet::FleetView,
     host_aggregates: crate::host_aggregates::HostAggregatesView,
     hosts: crate::hosts::Hosts,
     identities: crate::identities::Identities,
-    images: crate::images::Images,
+    images: crate::images::ImagesView,
     keypairs: crate::keypairs::KeypairsView,
     migrations: crate::migrations::Migrations,
-    networks: crate::networks::Networks,
+    networks: crate::networks::NetworksView,
     placement: crate::placement::Placement,
     processes: crate::processes::Processes,
     quotas: crate::quotas::Quotas,
@@ -250,8 +251,8 @@ impl Views {
         *self.mark()
     }
 
-    /// The position, unless a batch is being folded: some read models may then be ahead of others. Who finds the same
-    /// position before and after looking at several of them has looked at one state.
+    /// The position, unless a batch is being folded: some read models may then be ahead of others. A reader that finds
+    /// the same position before and after has read one consistent state.
     pub fn steady(&self) -> Option<Position> {
         match self.mark.try_lock() {
             Ok(mark) => Some(mark.position),
@@ -280,7 +281,7 @@ impl Views {
             .iter()
             .map(|recorded| {
                 let noun = bit(&recorded.kind);
-                // What is not known at all must not be passed over: a newer version has written it.
+                // An unknown event must not be skipped: a newer version has written it.
                 if noun == 0 || noun & wanted != 0 {
                     recorded.event()?;
                 }
@@ -346,7 +347,7 @@ mod tests {
 
     struct Outsiders<'a>(&'a [Event]);
 
-    impl Visitor for Outsiders<'_> {
+    impl ViewVisitor for Outsiders<'_> {
         fn visit<P: Projection>(&mut self, _: &View<P>, _: &View<P>) {
             let wanted = bits(P::NOUNS);
             let mut view = P::default();

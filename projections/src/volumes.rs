@@ -7,7 +7,7 @@ use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{AttachmentId, ProjectId, SnapshotId, VolumeId};
 use chronova_events::registry::Event;
-use chronova_events::volume::{Snapshot, Volume, VolumeEvent, VolumeRecord};
+use chronova_events::volume::{Volume, VolumeEvent, VolumeRecord, VolumeSnapshot};
 use chronova_events::volume_quota::VolumeQuota;
 use chronova_events::volume_type::VolumeTypes;
 use serde::{Deserialize, Serialize};
@@ -48,13 +48,13 @@ impl VolumesView {
         self.get(*self.snapshots.get(&id)?)
     }
 
-    pub fn snapshot(&self, id: SnapshotId) -> Option<Snapshot> {
+    pub fn snapshot(&self, id: SnapshotId) -> Option<VolumeSnapshot> {
         self.of_snapshot(id)?.snapshots.get(&id).cloned()
     }
 
     /// Whether what a host has of the snapshot is nobody's: it is gone, or its copy was begun and given up.
     pub fn is_left(&self, id: SnapshotId) -> bool {
-        let given_up = |snapshot: Snapshot| !snapshot.made && snapshot.process.is_none();
+        let given_up = |snapshot: VolumeSnapshot| !snapshot.made && snapshot.process.is_none();
         self.gone.contains(&id) || self.snapshot(id).is_some_and(given_up)
     }
 
@@ -77,7 +77,7 @@ impl VolumesView {
                 self.gone.extend(self.snapshots.extract_if(.., |_, of| *of == id).map(|(snapshot, _)| snapshot));
                 self.attachments.retain(|_, of| *of != id);
             }
-            VolumeEvent::SnapshotRequested(asked) => {
+            VolumeEvent::VolumeSnapshotRequested(asked) => {
                 self.snapshots.insert(asked.snapshot, id);
                 // Made again under its id: what hosts have of it is no leftover.
                 self.gone.remove(&asked.snapshot);

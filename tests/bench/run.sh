@@ -2,8 +2,8 @@
 # tests/bench/run.sh BENCH_PY OUT.json [OPTION...]   the measurements that were made of Nova, made of this program
 #
 # Starts the program (CHRONOVA_BIN, a release build) on a log of its own with four simulated hosts, as many as Nova had
-# compute services with the fake driver, gives it an image and a flavor, and lets the script measure it over the public APIs
-# alone, starts included. Further options go to the script. tests/bench/compare.py puts two results side by side.
+# compute services with the fake driver. Creates an image and a flavor, and runs the script, which measures the public
+# APIs alone, including starts. Further options go to the script. tests/bench/compare.py puts two results side by side.
 set -euo pipefail
 BENCH=$(realpath "$1") OUT=$(realpath -m "$2"); shift 2
 BIN=$(realpath "${CHRONOVA_BIN:-$(dirname "$0")/../../target/release/chronova}")

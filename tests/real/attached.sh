@@ -1,6 +1,6 @@
 #!/bin/bash
-# Volumes and real guests: plugged into a running guest and written to from inside, there after a reboot, pulled out, read
-# by another guest; servers that boot from volumes, and what is left when they end.
+# Volumes and real guests: a volume is attached to a running guest, written to from inside, present after a reboot,
+# detached, and read by another guest. Servers boot from volumes, and leave the right volumes behind.
 set -uo pipefail
 # It takes minutes.
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
@@ -112,7 +112,7 @@ same "the volume is in use" "$(get volume "$ROOT" status)" in-use
 unlike "there is no other root disk on the host" "$(v vol-list chronova)" "${THREE}_disk "
 like "its root disk cannot be detached" "$(os server remove volume attached-three "$ROOT" 2>&1)" "root"
 
-# An image of it is a snapshot of its volume; its disk is written anew; beside it, a rescue.
+# An image of it is a snapshot of its volume; its disk is reimaged; it is also rescued.
 mark_three() { inside "$THREE" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $1 >/m/marker && sync && umount /m && sync"; } # word
 marker_of() { inside "$1" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid
 expect "the guest writes a marker on its volume" mark_three on-a-volume

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What a user does with the real client, on a real guest: everything is read back, from the API, the guest and libvirt.
+# A user's operations with the real client, on a real guest: all results are read back from the API, the guest and
+# libvirt.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open client 10.67

@@ -8,8 +8,8 @@ sim_open commands '[DEFAULT]' 'reclaim_instance_interval = 3600' '[volume]' 'sha
 sim_client
 
 RAN=$WORK/ran UNSERVED=0
-# Runs a command that must succeed: the command's words as one, then its arguments. What the server says it does not serve
-# is named and not counted as failed.
+# Runs a command that must succeed: the command's words as one, then its arguments. Operations that the server does not
+# support are listed, and do not count as failed.
 run() {
   local command=$1; shift
   echo "$command" >>"$RAN"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# A real host with three guests that count on their consoles is drained: all of them go on counting on two other hosts, no
-# more than two are on their way at once, and the host takes no more servers until it is opened again. The control plane is
-# killed half-way, and goes on with it. (Who insists on a host by `nova:HOST` gets it all the same, as with Nova.)
+# A real host with three guests that count on their consoles is drained. All of them continue to count on two other
+# hosts, at most two move at once, and the host takes no servers until it is enabled again. The control plane is killed
+# half-way, and continues the drain. (A server forced to the host by `nova:HOST` is still accepted, as in Nova.)
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"

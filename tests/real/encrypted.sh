@@ -1,10 +1,10 @@
 #!/bin/bash
-# A real guest goes from one host to another and back by TLS alone, as is read on the wire between them: first a move without
-# it, of which the reader reads words of the guest's memory and disk; then moves of which it reads none, live and switched off,
-# over a network that is for them. A host whose certificates are another authority's, or that has none, gets no guest: the
-# server stays where it is, says why, and goes there once they are mended. Also: a guest that listens on all addresses, a
-# migration that is too slow, an interface without an address.
-# encrypted.sh shared: the same over storage that both hosts have.
+# A real guest goes from one host to another and back by TLS alone; the script captures the traffic between them. In a
+# first move without TLS it finds words of the guest's memory and disk. In later moves, live and cold, over the
+# migration network, it finds none. A host with certificates of another authority, or without any, gets no guest. The
+# server stays on its host with an error, and moves there once the certificates are right. Also: a guest that listens on
+# all addresses, a migration that is too slow, an interface without an address. encrypted.sh shared: the same over
+# storage that both hosts have.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"
@@ -13,7 +13,7 @@ HOUSE_CONF=$(printf '[vnc]\nserver_listen = 0.0.0.0')
 fleet_open "encrypted-${1:-local}" en 10.75 2 "${1:-local}"
 house_furnish
 ONE=$NAME-one
-# What only this guest has in its memory, and on its disk.
+# Unique words in this guest's memory, and on its disk.
 MEMORY=memory-$RANDOM$RANDOM DISK=disk-$RANDOM$RANDOM
 counting >/dev/null
 echo "# $MEMORY" >>"$WORK/tick"
@@ -40,7 +40,7 @@ goes_to() { # host
 
 # ------------------------------------------------------------------------------------------------------------ on the wire
 
-# Read from before the control plane is started anew, so that its connections are read from their beginnings, too.
+# Capture from before the restart of the control plane, so that its connections are captured from their beginnings, too.
 wire_open() {
   : >"$WORK/wire"
   bash "$HERE/hosts.sh" ctl python3 "$HERE/wire.py" "$MEMORY" "$DISK" >"$WORK/wire" 2>&1 &

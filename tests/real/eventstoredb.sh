@@ -13,7 +13,7 @@ PYTHON=${CHRONOVA_PYTHON:-$(dirname "$(readlink -f "$OPENSTACK")")/python3}
 "$PYTHON" -c 'import kurrentdbclient' 2>/dev/null || cannot "kurrentdbclient is not installed for $PYTHON"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-eventstoredb.XXXXXX") HOUSE=
-# What this script started, and nothing else.
+# Only processes that this script started.
 finish() {
   local status=$?
   [ -z "$HOUSE" ] || { kill "$HOUSE" 2>/dev/null; wait "$HOUSE" 2>/dev/null; }

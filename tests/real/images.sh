@@ -1,6 +1,6 @@
 #!/bin/bash
-# What becomes of a real guest's disk: an image of it while it runs and while it is off, a rescue beside it, a rebuild over
-# it, a shelving away from its host and back. Seen from inside the guest, over its serial console.
+# Operations on a real guest's disk: an image of it while the guest runs and while it is off, a rescue, a rebuild, a
+# shelving and an unshelving. The script checks them from inside the guest, over its serial console.
 set -uo pipefail
 # It takes minutes.
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }

@@ -1,7 +1,7 @@
 #!/bin/bash
-# What people do with servers, on two real guests that are booted as seldom as possible: a snapshot and a server made from
-# it, a volume carried from one to the other, an interface, a rescue, standing still in memory and on disk, a rebuild, a
-# shelving away from the host and back. Seen from inside the guests, over their serial consoles.
+# Common operations on servers, on two real guests that are booted as seldom as possible. A snapshot and a server from
+# it, a volume moved from one to the other, an interface, a rescue, pause and suspend, a rebuild, shelving and
+# unshelving. The script checks them from inside the guests, over their serial consoles.
 # The longer scripts of each of these (images, attached, interfaces, actions) look closer.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
@@ -10,7 +10,7 @@ house_furnish
 # A guest that is being booted answers when its shell is there.
 INSIDE_SECONDS=150
 
-# What the client says is of interest only where it fails.
+# The client's output matters only on a failure.
 did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
 # The guest keeps /boot on its root disk; a marker there is on the disk and nowhere else.
 mark() { inside "$1" "mkdir -p /m && mount -t vfat /dev/${3:-vda}1 /m && echo $2 >/m/marker && sync && umount /m && sync"; } # uuid, word

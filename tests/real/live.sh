@@ -1,6 +1,6 @@
 #!/bin/bash
 # A real guest that counts on its console while it goes from one host to another and back: by copies of its disks, then
-# (live.sh shared) over storage that both hosts have. What it counted can be read at its destination without a gap.
+# (live.sh shared) over storage that both hosts have. Its count continues at the destination without a gap.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"

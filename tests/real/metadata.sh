@@ -1,6 +1,6 @@
 #!/bin/bash
-# A guest without a config drive that asks the metadata service who it is: at the address that guests know, known by its own,
-# and where its tagged devices are. Seen from inside.
+# A guest without a config drive gets its metadata from the metadata service: at the well-known address, identified by
+# its own address, with its tagged devices. The script checks it from inside.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 ASKED=$((40000 + $$ % 20000)) NET=10.90 RULE=()
@@ -45,7 +45,7 @@ like "it is told by serial and tag" "$DISK" "\"serial\": ?\"$DATA\".*\"data\""
 ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DISK" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
 same "and there the guest has it" "$(inside "$ONE" "ls /sys/bus/pci/devices/$ADDRESS/virtio*/block" | tail -n 1)" vdb
 
-# What a guest makes up for its owner.
+# A password that a guest generates for its owner.
 inside "$ONE" "wget -q -O - --post-data c2VjcmV0 http://169.254.169.254/openstack/latest/password" >/dev/null
 TOKEN=$(os token issue -f value -c id)
 password() { curl -fsS "${@:2}" -X "$1" -H "X-Auth-Token: $TOKEN" "$URL/compute/v2.1/servers/$ONE/os-server-password"; }

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Two real guests that are resized, migrated switched off, shelved and evacuated between two hosts, and come back. A word on
-# their own disks, and the count of their boots there, tell from inside what went with them and what did not.
-# moves.sh shared: the same where both hosts have one storage for the guests' disks; with CHRONOVA_SOAK both, and with a third
+# Two real guests that are resized, migrated switched off, shelved and evacuated between two hosts, and come back. A
+# word on their own disks, and a count of boots there, show from inside which data moved.
+# moves.sh shared: the same with shared storage for the guests' disks; with CHRONOVA_SOAK both, and with a third
 # host: round in a circle, switched off and running, into a zone and out of it, and from a host that fails to both others.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the operator's commands tell of a control plane that served real guests, beside it and after its end.
+# The operator's commands on a control plane with real guests, while it runs and after its end.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open operators 10.69

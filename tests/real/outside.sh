@@ -1,5 +1,5 @@
 #!/bin/bash
-# What happens to guests, hosts and to the control plane itself behind its back is seen, and mended.
+# The control plane detects and repairs changes from outside to guests, hosts and itself.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open outside 10.68

@@ -1,6 +1,7 @@
 #!/bin/bash
-# A real guest with a processor of its own on two hosts that have different ones to give: pinned where it is built, pinned anew
-# where it goes while it runs, and back where it was when a cold migration is reverted. Who does not fit is told why.
+# A real guest with a dedicated CPU on two hosts with different dedicated processors. It is pinned when it is built,
+# pinned again by a live migration, and back on its old processor after a reverted cold migration. A server that does
+# not fit gets the reason.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 [ "$(nproc)" -ge 2 ] || { echo "one processor is too few to tell two hosts' apart"; exit 77; }
@@ -14,7 +15,7 @@ os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated
 os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED-two" >"$WORK/two" 2>&1 || bad "the flavor is made" "$(cat "$WORK/two")"
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
-# What is pinned where: processors of the CPUs, of the emulator, and the cells of the memory.
+# The pinning: processors of the CPUs and of the emulator, and the cells of the memory.
 pins() { on "$1" vcpupin "$2" "${@:3}" | awk '$1 ~ /^[0-9]+$/ {print $2}' | paste -sd,; } # host, uuid
 emulator() { on "$1" emulatorpin "$2" | awk 'NF {print $NF}'; } # host, uuid
 cells() { on "$1" numatune "$2" | awk -F': ' '/numa_nodeset/ {print $2}' | tr -d ' '; } # host, uuid

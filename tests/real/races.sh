@@ -1,8 +1,8 @@
 #!/bin/bash
-# What goes wrong while a real guest is on its way to another host: a libvirtd restarts on either side, either host loses its
-# network (the control plane reaches it over that, too) or its power, before, in and after the moment of the switch-over, the
-# control plane is killed, another move is asked for, the guest switches itself off, the server is deleted. Whatever happens,
-# the guest ends in one place, runs once, and goes on from where it was as long as a host has its memory; of deleted servers
+# Faults during a live migration of a real guest. A libvirtd restarts on either side; either host loses its
+# network (which the control plane also uses) or its power, before, at and after the switch-over. The control
+# plane is killed, another move is requested, the guest switches itself off, the server is deleted. In every case
+# the guest ends on one host, runs once, and continues as long as a host has its memory; of deleted servers
 # nothing is left.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
@@ -22,7 +22,7 @@ on_its_way() { # FROM TO: sends the guest, slowly
   within 60 "it is on its way" migration_is "$ONE" running
   sleep 2
 }
-# What must be, whichever way it went; its guest goes on unless told otherwise.
+# Invariants for every outcome; the guest continues unless stated otherwise.
 settles() { # [how it is seen to go on]
   within 150 "the migration is over" migration_over "$ONE"
   within 60 "both hosts are up" host_is up
@@ -30,12 +30,12 @@ settles() { # [how it is seen to go on]
   local now; now=$(place "$ONE")
   within 30 "its guest runs on $now" runs_on "$now" "$ID"
   same "and nowhere else" "$(runs "$ID")" 1
-  # What a host that was away has of it is removed when it is looked at again.
+  # Remains on a host that was unreachable are removed when the host is compared with the log again.
   within 60 "nothing is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
   "${1:-counts_on}" "$ONE"
   ok "the migration: $(moves_of "$ONE" -c Status | tail -n 1)"
 }
-# As `counts_on`, of a guest whose console's older part was lost with the host that had it.
+# As `counts_on`, for a guest that lost the older part of its console with a host.
 counts_here() { # server
   local seen now; seen=$(last_tick "$1") now=$(place "$1")
   within 40 "it counts on" ticks_on "$1" "$((${seen:-0} + 2))"

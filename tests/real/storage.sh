@@ -1,8 +1,8 @@
 #!/bin/bash
-# Real guests whose disks are kept in another way than as copy-on-write files: raw files, then (storage.sh lvm) logical
-# volumes. Built, rescued, made an image of, resized, migrated switched off and running, rebuilt, shelved and deleted on two
-# hosts, looked at from inside the guests and in the hosts' pools. LVM's own programs are stood in for by testbed/lvm.sh, since
-# both hosts have one kernel; lvm.sh runs the real ones.
+# Real guests with other image backends than copy-on-write files: raw files, then (storage.sh lvm) logical volumes.
+# Build, rescue, image, resize, cold and live migration, rebuild, shelve and delete on two hosts, checked from inside
+# the guests and in the hosts' pools. testbed/lvm.sh replaces LVM's own programs, since both hosts have one kernel;
+# lvm.sh runs the real ones.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 FORM=${1:-raw}

@@ -1,7 +1,8 @@
 #!/bin/bash
 # The tests of tempest.api.compute, against a house on a simulated fleet.
 #
-#   tests/real/tempest.sh [REGEX]   the tests whose ids match; without it the short selection of tests/tempest/short.txt,
+#   tests/real/tempest.sh [REGEX]   the tests with matching ids; without it the short selection of
+#   tests/tempest/short.txt,
 #                                   or with CHRONOVA_SOAK=1 everything
 #
 # CHRONOVA_BIN    the binary to judge
@@ -14,9 +15,9 @@
 # Against other hosts than simulated ones: TEMPEST_HYPERVISORS, as the option is written, TEMPEST_HOSTS of them; TEMPEST_IMAGE,
 # a qcow2 file that boots in TEMPEST_RAM MiB; TEMPEST_PASSES, what must pass there; TEMPEST_SETTINGS, KEY=VALUE... of tempest.conf.
 #
-# What must pass stands in tests/tempest/passes.txt, and in passes-volumes.txt for what needs volumes; both may only grow. What
-# cannot pass, with its reason: exceptions.txt.
-# Exit status: 0 passed, 77 cannot run here, 1 a listed test does not pass, or one fails without a reason.
+# tests/tempest/passes.txt lists the tests that must pass, passes-volumes.txt those that need volumes; both may only
+# grow. exceptions.txt lists the tests that cannot pass, with reasons. Exit status: 0 passed, 77 cannot run here, 1 a
+# listed test does not pass, or one fails without a reason.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -25,7 +26,7 @@ HOSTS=${TEMPEST_HOSTS:-4}
 skip() { echo "tempest: $1"; exit 77; }
 [ -x "${CHRONOVA_BIN:-}" ] || skip "CHRONOVA_BIN names no program"
 
-# Of one time: the newest of each do not fit this tempest, and no newer tempest is needed for what is tested.
+# Versions of the same date: the newest of each do not work with this tempest, and no newer tempest is needed.
 PACKAGES=("setuptools<70" tempest==33.0.0 oslo.utils==6.3.0 oslo.log==5.4.0 oslo.concurrency==5.3.0 oslo.config==9.3.0
   oslo.serialization==5.3.0 stestr==4.0.1 testtools==2.6.0 fixtures==4.1.0 cliff==4.5.0 extras)
 venv=${TEMPEST_VENV:-$top/.venv-tempest}
@@ -43,7 +44,7 @@ close() {
     for _ in $(seq 100); do kill -0 "$house" 2>/dev/null || break; sleep 0.1; done
     kill -9 "$house" 2>/dev/null
   fi
-  # What went wrong can be read there.
+  # The errors are there.
   case $status in 0 | 77) rm -rf "$work" ;; *) echo "what it left: $work" ;; esac
 }
 trap close EXIT

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a user does with volumes and the real client, on a real storage pool: every answer is compared with what libvirt and
-# qemu-img find in the pool.
+# A user's operations on volumes with the real client, on a real storage pool: every answer is compared with the pool's
+# contents according to libvirt and qemu-img.
 set -uo pipefail
 POOL=chronova-volumes-$$ POOL_PATH=/var/lib/libvirt/chronova-volumes-$$
 HOUSE_CONF=$(printf '%s\n' '[volume]' "pool = $POOL" "pool_path = $POOL_PATH" 'quota_volumes = 8')

@@ -13,7 +13,7 @@ use chronova_projections::history::{History, HistoryOptions};
 use chronova_web::app::App;
 use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::server::configure;
 use chronova_web::tables::Routers;
@@ -29,7 +29,7 @@ pub struct Api {
     pub routers: Arc<Routers>,
 }
 
-/// What came back.
+/// The response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -74,7 +74,7 @@ impl Api {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse(policy, "policy.yaml").unwrap()).unwrap();
         let mut app =
-            App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
+            App::new(config, policy, Authentication::NoAuth, HttpMetrics::new(prometheus::Registry::new()).unwrap());
         // Nova's samples name certificates.
         app.compute.config.unchecked_certificates = true;
         let app = app.with_operations(Arc::clone(life.operations())).with_volumes(Arc::clone(&life.volumes));

@@ -1,5 +1,5 @@
-//! A driver that dies with its control plane: what a crashed world still has under way reaches no host. And one whose calls
-//! a test can hold up, before their work or between work and answer.
+//! A driver that stops with its control plane: calls of a crashed world reach no host. And a driver
+//! that lets a test pause calls, before their work or between work and answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +32,8 @@ use chronova_hypervisor::guest::{
 use futures::StreamExt;
 use tokio::sync::watch;
 
-/// Holds up driver calls of every host: `spawn` before its work, `spawn:answer` after it. And notes what the hosts were
-/// told of guests.
+/// Holds up driver calls of every host: `spawn` before its work, `spawn:answer` after it. And records the calls to the
+/// hosts about guests.
 #[derive(Debug, Default)]
 pub struct Brakes {
     held: watch::Sender<BTreeSet<&'static str>>,
@@ -41,7 +41,7 @@ pub struct Brakes {
     notes: Mutex<Notes>,
 }
 
-/// What hosts were told, in the order of the calls.
+/// The calls to the hosts, in order.
 #[derive(Debug, Default)]
 struct Notes {
     migration_plans: Vec<MigrationPlan>,
@@ -132,7 +132,7 @@ impl Gate {
     }
 }
 
-/// Before and after: a call that was under way at the crash did its work, but nobody learns of it.
+/// Before and after: a call that was under way at the crash took effect, but its reply is lost.
 macro_rules! gated {
     ($self:ident, $call:ident ( $($arg:expr),* )) => {{
         $self.brakes.pass(stringify!($call)).await;

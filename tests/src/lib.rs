@@ -1,9 +1,9 @@
 //! The world that proves it: what the integration tests are built with.
 //!
-//! [`world::World`] is a whole control plane on a log in memory and a simulated fleet, which can be crashed at any append
-//! and started again on the same log and the same hosts. [`process_harness`] proves processes with it.
+//! [`world::World`] is a whole control plane on a log in memory and a simulated fleet. A test can crash it at any
+//! append and start it again on the same log and hosts. [`process_harness`] proves processes with it.
 //! [`placement_model`] is a second opinion on placement. [`ports`] says what the services beside Compute must keep.
-//! [`fuzz`] makes input that nobody means.
+//! [`fuzz`] makes random input.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 

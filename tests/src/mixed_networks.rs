@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::ports::{
-    FloatingAddress, Networks, NicWanted, NicsWanted, PortError, PortInfo, Realisation, SecurityGroupInfo,
-    ServiceCaller,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortError, PortInfo,
+    SecurityGroupInfo, ServiceCaller,
 };
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_events::envelope::Meta;
@@ -27,7 +27,7 @@ pub struct MixedNetworks {
 }
 
 #[async_trait]
-impl Networks for MixedNetworks {
+impl NetworkService for MixedNetworks {
     async fn check(
         &self,
         project: &ProjectId,
@@ -41,7 +41,7 @@ impl Networks for MixedNetworks {
         self.ports.check_auto(project).await
     }
 
-    async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+    async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
         self.ports.allocate(wanted, meta).await
     }
 
@@ -49,7 +49,7 @@ impl Networks for MixedNetworks {
         self.ports.check_attach(project, nic).await
     }
 
-    async fn attach(&self, wanted: NicWanted, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
+    async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
         self.ports.attach(wanted, meta).await
     }
 
@@ -100,7 +100,7 @@ impl Networks for MixedNetworks {
         self.ports.rebind(instance, project, host, availability_zone, meta).await
     }
 
-    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+    async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
         self.ports.realise(nics).await
     }
 
@@ -157,7 +157,7 @@ impl Networks for MixedNetworks {
         self.service.ports_at(address, caller).await
     }
 
-    fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn Networks>> {
+    fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
         self.service.as_of(past)
     }
 }

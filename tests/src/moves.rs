@@ -1,11 +1,11 @@
 //! Moves of servers in the world of the tests.
 
-use chronova_actors::host::{DrainCommand, HostAggregate, HostCommand};
+use chronova_actors::host::{DrainCommand, HostCommand, HostRoot};
 use chronova_actors::instance::InstanceCommand;
 use chronova_actors::instance::evacuation::EvacuationCommand;
 use chronova_actors::instance::live::LiveCommand;
 use chronova_actors::instance::moving::MoveCommand;
-use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId};
 use chronova_events::instance::FlavorSnapshot;
 
@@ -28,7 +28,7 @@ impl Life {
             defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
         };
         let gateway = &self.context().gateway;
-        gateway.send::<QuotaAggregate>(&project, widen, user_meta()).await.map_err(|e| e.to_string())?;
+        gateway.send::<QuotaRoot>(&project, widen, user_meta()).await.map_err(|e| e.to_string())?;
         let process = ProcessId::random();
         self.moving(instance, MoveCommand::Resize { process, flavor, disk_config: None, asker: ADMIN }).await
     }
@@ -81,7 +81,7 @@ impl Life {
         moving.map(|moving| moving.migration).ok_or_else(|| "no migration".to_owned())
     }
 
-    /// Says that the server's host is down, and asks for the server to leave it, as the API does.
+    /// Forces the server's host down, and requests an evacuation, as the API does.
     pub async fn evacuate(&self, instance: InstanceId) -> Result<(), String> {
         let now = self.instance_now(instance);
         let placed = now.alive().and_then(|server| server.placement.clone()).ok_or("it is on no host")?;
@@ -97,10 +97,10 @@ impl Life {
         self.moving(instance, MoveCommand::Evacuate(begin)).await
     }
 
-    /// Says that a host is down, whatever it answers.
+    /// Forces a host down.
     pub async fn force_down(&self, host: HostId) -> Result<(), String> {
         let (gateway, down) = (&self.context().gateway, HostCommand::ForceDown { forced: true });
-        gateway.send::<HostAggregate>(&host, down, user_meta()).await.map(drop).map_err(|e| e.to_string())
+        gateway.send::<HostRoot>(&host, down, user_meta()).await.map(drop).map_err(|e| e.to_string())
     }
 
     /// Asks for the server's host to be emptied, as the API does.
@@ -112,7 +112,7 @@ impl Life {
 
     pub async fn drain(&self, host: HostId, parallel: u32) -> Result<(), String> {
         let begin = DrainCommand::Begin { process: ProcessId::random(), parallel, reason: Some("drained".to_owned()) };
-        let sent = self.context().gateway.send::<HostAggregate>(&host, HostCommand::Drain(begin), user_meta()).await;
+        let sent = self.context().gateway.send::<HostRoot>(&host, HostCommand::Drain(begin), user_meta()).await;
         sent.map(|_| ()).map_err(|error| error.to_string())
     }
 

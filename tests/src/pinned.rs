@@ -1,4 +1,4 @@
-//! Guests with NUMA topologies and processors of their own in the world of the tests.
+//! Guests with NUMA topologies and dedicated CPUs in the test world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use chronova_actors::instance::InstanceCommand;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot};
-use chronova_events::ledger::{FittedCell, Ledger};
+use chronova_events::ledger::{FittedNumaCell, Ledger};
 use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::sim::SimFleet;
 
@@ -15,7 +15,7 @@ use crate::moves::larger;
 use crate::world::{Life, World, build_request};
 
 impl World {
-    /// Every host has other processors for guests that want their own, so that none can keep its processors in a move.
+    /// Every host has different dedicated processors, so that no guest can keep its processors in a move.
     pub fn with_dedicated_processors(mut self) -> Self {
         let sets = |host: usize| {
             let first = 2 + 2 * u32::try_from(host).unwrap();
@@ -29,7 +29,7 @@ impl World {
     }
 }
 
-/// A small server with two processors of its own.
+/// A small server with two dedicated CPUs.
 pub fn pinned_request(instance: InstanceId) -> BuildRequested {
     let mut request = build_request(instance);
     request.flavor = Arc::new(pinned(FlavorSnapshot { vcpus: 2, ..(*request.flavor).clone() }));
@@ -67,8 +67,8 @@ fn taken(pinning: &Pinning) -> BTreeSet<u32> {
     pinning.nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, processors)| processors.iter().copied()).collect()
 }
 
-/// What must hold whenever nothing is under way: no processor has two guests, nobody holds one who holds nothing else, and
-/// every guest is where the ledger says.
+/// Invariants when no work is under way: no processor has two guests, no consumer has processors without an allocation,
+/// and every guest is on the host that the ledger says.
 pub fn check(fleet: &SimFleet, ledger: &Ledger) {
     for (host, guests) in &ledger.fitted {
         let mut seen = BTreeSet::new();
@@ -76,7 +76,7 @@ pub fn check(fleet: &SimFleet, ledger: &Ledger) {
             let holds = ledger.consumers.get(consumer).map(|consumer| &consumer.claim.allocations);
             let holds = holds.is_some_and(|held| held.iter().any(|held| held.provider == *host));
             assert!(holds, "{consumer} has something of the cells of {host} and holds nothing there");
-            for processor in cells.iter().flat_map(FittedCell::taken) {
+            for processor in cells.iter().flat_map(FittedNumaCell::taken) {
                 assert!(seen.insert(processor), "processor {processor} of {host} has two guests");
             }
         }

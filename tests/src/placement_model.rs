@@ -1,14 +1,15 @@
 //! A second opinion on placement: the rules of the Placement API written down without any thought of speed.
 //!
-//! Nothing here is shared with the ledger or with the index. Usage is added up from the consumers whenever somebody asks;
-//! candidates are found by trying every provider for every part of a request, in every tree. What the API reference and
-//! the reference implementation say is the rule:
+//! Nothing here is shared with the ledger or with the index. Each query sums the usage of all consumers. Candidates are
+//! found by trying every provider for every part of a request, in every tree. The rules follow the API
+//! reference and the reference implementation:
 //!
-//! * A request is answered within one tree: by its own providers, and by providers with the trait
-//!   `MISC_SHARES_VIA_AGGREGATE` that have an aggregate in common with any provider of the tree.
-//! * What the group without suffix asks for may come from several of them, class by class; together they have one of each
-//!   set of required traits, and none of them has a forbidden one. Each is a member of the aggregates asked for, or the
-//!   root of its tree is; one that shares from outside is a member itself. Neither it nor the root is in a forbidden one.
+//! * One tree answers a request: its own providers, and sharing providers (`MISC_SHARES_VIA_AGGREGATE`) that have an
+//!   aggregate in common with any provider of the tree.
+//! * The resources of the group without suffix may come from several of them, class by class. Together they have one of
+//!   each set of required traits, and none of them has a forbidden one. Each is a member of the aggregates asked for,
+//!   or the root of its tree is; one that shares from outside is a member itself. Neither it nor the root is in a
+//!   forbidden one.
 //! * A group with a suffix is served by one provider, and traits and aggregates are that provider's own.
 //! * `in_tree` leaves only that tree; a group without suffix then takes nothing that is shared.
 //! * A group without resources only names a provider, and has to require a trait or an aggregate.
@@ -66,7 +67,7 @@ pub struct Model {
     pub consumers: BTreeMap<Number, Consumer>,
 }
 
-/// What one consumer is to hold, and the generation that the client has seen.
+/// The allocations that one consumer gets, and the generation that the client has seen.
 #[derive(Debug, Clone)]
 pub struct Wish {
     pub consumer: Number,
@@ -108,7 +109,7 @@ pub struct Request {
     pub flat: bool,
 }
 
-/// What each provider gives, and which providers serve which group.
+/// The amounts from each provider, and the providers of each group.
 pub type Candidate = (Holding, BTreeMap<&'static str, BTreeSet<Number>>);
 
 // -------------------------------------------------------------------------------------------------------------- changes
@@ -169,7 +170,7 @@ impl Model {
         true
     }
 
-    /// All consumers or none. What they held before is given back first.
+    /// All consumers or none. Their former allocations are released first.
     pub fn allocate(&mut self, wishes: &[Wish]) -> bool {
         let mut after = self.clone();
         for wish in wishes {
@@ -378,8 +379,8 @@ impl Model {
         roots.len() < holding.len()
     }
 
-    /// The providers that an answer describes: all of the trees that are used; for clients from before trees, in a cloud
-    /// that has trees, only what is used.
+    /// The providers that an answer describes: all providers of the used trees. For clients of versions before trees,
+    /// in a cloud with trees: only the used providers.
     pub fn described(&self, request: &Request, candidates: &BTreeSet<Candidate>) -> BTreeSet<Number> {
         let used: BTreeSet<Number> = candidates.iter().flat_map(|(holding, _)| holding.keys().copied()).collect();
         if request.flat && self.providers.values().any(|provider| provider.parent.is_some()) {

@@ -19,7 +19,7 @@ mod unwinding;
 use std::time::Duration;
 
 use chronova_actors::process::definition::Definition;
-use chronova_actors::process::interference::Verdict;
+use chronova_actors::process::interference::InterferenceVerdict;
 use chronova_actors::reconcile::options::ImageCacheOptions;
 use chronova_events::ids::{InstanceId, VolumeId};
 use futures::future::LocalBoxFuture;
@@ -133,7 +133,7 @@ pub async fn prove(case: &Case) {
     }
     let mut unwindings = Vec::new();
     for step in case.definition.steps {
-        for verdict in [Verdict::FailBefore, Verdict::FailAfter] {
+        for verdict in [InterferenceVerdict::FailBefore, InterferenceVerdict::FailAfter] {
             let appends = fails(case, step.name, verdict).await;
             unwindings.push(Unwinding { step: step.name, verdict, appends });
         }
@@ -185,13 +185,13 @@ async fn crashes(case: &Case, fuse: u64) {
 }
 
 /// Returns how many appends there were from the failure on.
-async fn fails(case: &Case, step: &'static str, verdict: Verdict) -> u64 {
+async fn fails(case: &Case, step: &'static str, verdict: InterferenceVerdict) -> u64 {
     let world = prepared(case).await;
     let (once, appends) = judged(case, &world, step, verdict).await;
     assert!(once, "{step} of {} is never reached\n{}", case.definition.name, world.trail().await);
     let expected = if case.definition.undoes { case.failed } else { case.to };
     let now = seen(&world).await;
-    let possible = now == expected || (verdict == Verdict::FailAfter && case.failed_after.contains(&now));
+    let possible = now == expected || (verdict == InterferenceVerdict::FailAfter && case.failed_after.contains(&now));
     let trail = world.trail().await;
     assert!(possible, "{}: {step} {verdict:?}: {now}\n{trail}", case.definition.name);
     appends
@@ -199,19 +199,19 @@ async fn fails(case: &Case, step: &'static str, verdict: Verdict) -> u64 {
 
 async fn repeats(case: &Case, step: &'static str) {
     let world = prepared(case).await;
-    let (once, _) = judged(case, &world, step, Verdict::Repeat).await;
+    let (once, _) = judged(case, &world, step, InterferenceVerdict::Repeat).await;
     assert!(once, "{step} of {} is never reached\n{}", case.definition.name, world.trail().await);
     assert_eq!(seen(&world).await, case.to, "{}: {step} twice", case.definition.name);
 }
 
 /// A whole life with a verdict on a step. Says whether the step was reached, and how many appends there were from then on.
-async fn judged(case: &Case, world: &World, step: &'static str, verdict: Verdict) -> (bool, u64) {
+async fn judged(case: &Case, world: &World, step: &'static str, verdict: InterferenceVerdict) -> (bool, u64) {
     let once = Once::new(case.definition, step, verdict, None);
     let life = world.live(None, Some(once.clone())).await;
     once.watch(&life.store);
     life.hosts_up(HOSTS).await;
     let asked = (case.ask)(&life, subject()).await;
-    assert_eq!(asked.is_err(), case.waits && verdict != Verdict::Repeat, "{asked:?}");
+    assert_eq!(asked.is_err(), case.waits && verdict != InterferenceVerdict::Repeat, "{asked:?}");
     assert!(life.settled().await);
     let appends = once.appends_since();
     life.stop().await;

@@ -1,5 +1,5 @@
-//! Networks and images for worlds that are about something else. They outlive a crash, as real services do, and count what
-//! they hand out, so that a leak is seen.
+//! Simple networks and images for tests of other parts. They outlive a crash, as real services do, and count what they
+//! allocate, so that a test detects leaks.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_actors::ports::{
-    FloatingAddress, ImageDraft, Images, Networks, NicWanted, NicsWanted, PortError, PortInfo, Realisation,
-    SecurityGroupInfo, ServiceCaller,
+    FloatingAddress, HostNetworkSetup, ImageDraft, ImageService, InterfaceRequest, InterfacesRequest, NetworkService,
+    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -20,7 +20,7 @@ use futures::StreamExt;
 use sha2::{Digest, Sha512};
 use uuid::Uuid;
 
-/// One network with one port for each server, and more where they are asked for.
+/// One network with one port for each server, and more on request.
 #[derive(Debug, Default)]
 pub struct OneNetwork {
     ports: Mutex<BTreeMap<InstanceId, NicInfo>>,
@@ -36,7 +36,7 @@ impl OneNetwork {
         ports.keys().copied().chain(more.values().map(|(instance, _)| *instance)).collect()
     }
 
-    /// The servers whose port is on no host.
+    /// The servers with a port that is bound to no host.
     pub fn unbound(&self) -> Vec<InstanceId> {
         self.hosts.lock().unwrap().iter().filter(|(_, host)| host.is_none()).map(|(id, _)| *id).collect()
     }
@@ -74,12 +74,12 @@ fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
 }
 
 #[async_trait]
-impl Networks for OneNetwork {
+impl NetworkService for OneNetwork {
     async fn check(&self, _: &ProjectId, _: &RequestedNetworks, _: &[String]) -> Result<(), PortError> {
         Ok(())
     }
 
-    async fn allocate(&self, wanted: NicsWanted, _: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+    async fn allocate(&self, wanted: InterfacesRequest, _: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
         if matches!(wanted.networks, RequestedNetworks::None) {
             return Ok(vec![]);
         }
@@ -116,7 +116,7 @@ impl Networks for OneNetwork {
         Ok(())
     }
 
-    async fn attach(&self, wanted: NicWanted, _: Arc<Meta>) -> Result<NicInfo, PortError> {
+    async fn attach(&self, wanted: InterfaceRequest, _: Arc<Meta>) -> Result<NicInfo, PortError> {
         let port = wanted.nic.port.unwrap_or_else(|| port_of(wanted.process));
         let mut more = self.more.lock().unwrap();
         let number = more.len() + 130;
@@ -198,9 +198,9 @@ impl Networks for OneNetwork {
         Ok(nics.iter().filter(|nic| own.contains(&nic.port)).cloned().collect())
     }
 
-    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+    async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
         if nics.is_empty() {
-            return Ok(Realisation::default());
+            return Ok(HostNetworkSetup::default());
         }
         let nics = nics.iter().map(|nic| Nic {
             port: nic.port,
@@ -211,7 +211,7 @@ impl Networks for OneNetwork {
             tap: format!("tap{}", &nic.port.to_string()[..11]),
         });
         let network = NetworkSpec { network: NetworkId(Uuid::nil()), mtu: 1500, subnets: vec![], reservations: vec![] };
-        Ok(Realisation { nics: nics.collect(), networks: vec![network], ..Realisation::default() })
+        Ok(HostNetworkSetup { nics: nics.collect(), networks: vec![network], ..HostNetworkSetup::default() })
     }
 }
 
@@ -229,13 +229,13 @@ impl ImageSource for Plain {
     }
 }
 
-/// One image of a few bytes under every id but those of the images that were made here.
+/// One image of a few bytes under every id, except those of the images created here.
 #[derive(Debug, Default)]
 pub struct OneImage {
     made: Mutex<BTreeMap<ImageId, Made>>,
 }
 
-/// An image that was made of a server's disk.
+/// An image of a server's disk.
 #[derive(Debug, Clone)]
 pub struct Made {
     pub draft: ImageDraft,
@@ -264,12 +264,12 @@ impl OneImage {
         }
     }
 
-    /// The images that were made here and are not deleted.
+    /// The images that were created here and are not deleted.
     pub fn made(&self) -> BTreeMap<ImageId, Made> {
         self.made.lock().unwrap().clone()
     }
 
-    /// Those of them without bytes.
+    /// Those of them without data.
     pub fn unfinished(&self) -> Vec<ImageId> {
         self.made().into_iter().filter(|(_, made)| made.bytes.is_none()).map(|(id, _)| id).collect()
     }
@@ -288,7 +288,7 @@ impl ImageSource for OneImage {
 }
 
 #[async_trait]
-impl Images for OneImage {
+impl ImageService for OneImage {
     async fn find(&self, image: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
         if image == NO_IMAGE {
             return Err(PortError::NotFound(format!("Image {image} could not be found.")));

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use chronova_actors::instance::{InstanceCommand, VolumeCommand as Disks};
-use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, Volumes as _};
+use chronova_actors::instance::{InstanceCommand, InstanceVolumeCommand as Disks};
+use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, VolumeService as _};
 use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{
     AttachmentId, BlockDeviceId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId,
 };
-use chronova_events::instance::{BlockDevice, BlockDevicesMapped, BlockPlace, BlockSource, BuildRequested};
+use chronova_events::instance::{BlockDevice, BlockDevicesMapped, BlockLocation, BlockSource, BuildRequested};
 use chronova_events::volume::{AttachMode, SnapshotStatus, VolumeStatus};
 use chronova_hypervisor::sim::SimFleet;
 use chronova_hypervisor::volumes;
@@ -17,8 +17,8 @@ use chronova_projections::views::Views;
 
 use crate::world::{ADMIN, Life, build_request, user_meta};
 
-/// What must hold whenever nothing is under way: the hosts have the volumes that the log knows and no others, and quota is
-/// held by what is there.
+/// Invariants when no work is under way: the hosts have exactly the volumes in the log, and quota use equals the
+/// existing volumes.
 pub fn check(views: &Views, fleet: &SimFleet) {
     let (mut known, mut holders) = (BTreeSet::new(), BTreeSet::new());
     for volume in views.volumes.read(|view| view.of(None)) {
@@ -132,12 +132,12 @@ pub fn nth_volume(instance: InstanceId, n: u32) -> VolumeId {
     VolumeId::derive(instance.0, &format!("volume-{n}"))
 }
 
-/// A disk that is to be a volume.
+/// A requested disk on a volume.
 pub fn mapped(source: BlockSource, boot_index: Option<u32>, n: u32) -> BlockDevice {
     BlockDevice {
         id: BlockDeviceId(uuid::Uuid::from_u128(u128::from(n) + 0xD15C)),
         source,
-        place: BlockPlace::Volume,
+        place: BlockLocation::Volume,
         boot_index,
         size: Some(1),
         guest_format: None,
@@ -157,7 +157,7 @@ pub fn mapped(source: BlockSource, boot_index: Option<u32>, n: u32) -> BlockDevi
 }
 
 impl Life {
-    /// A server whose root disk is made from an image, beside an empty volume that outlives it.
+    /// A server with a root disk from an image, and an empty volume that outlives it.
     pub async fn build_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
         let image = crate::services::OneImage::snapshot();
         let devices = vec![mapped(BlockSource::Image(image.id), Some(0), 0), mapped(BlockSource::Blank, None, 1)];
@@ -243,7 +243,7 @@ impl Life {
         self.volumes.accept_snapshot(wanted, true, user_meta()).await.map(drop).map_err(|error| error.to_string())
     }
 
-    /// As an operator says it, whatever it is.
+    /// Sets the state as an operator's reset does.
     pub async fn reset_snapshot(&self, id: VolumeId, status: SnapshotStatus) -> Result<(), String> {
         let reset = VolumeCommand::ResetSnapshot { snapshot: snapshot_of(id), status };
         self.volumes.command(id, reset, user_meta()).await.map(drop).map_err(|error| error.to_string())

@@ -1,7 +1,6 @@
 //! A whole control plane on a log in memory and a simulated fleet.
 //!
-//! The log, the hosts, the ports and the images are the world; a [`Life`] is one life of the control plane in it. A life
-//! ends by [`Life::stop`] or by its fuse; the next one begins with what the log and the hosts remember.
+//! The world has the log, hosts, ports and images; a [`Life`] is one run of the control plane, until [`Life::stop`] or a fuse.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,12 +8,12 @@ use std::time::Duration;
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::work::WorkCommand;
-use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
+use chronova_actors::instance::{CallerRights, InstanceCommand, InstanceRoot};
 use chronova_actors::operations::Operations;
-use chronova_actors::ports::{ImageDraft, Networks};
+use chronova_actors::ports::{ImageDraft, NetworkService};
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
-use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
@@ -45,7 +44,7 @@ use crate::services::{OneImage, OneNetwork};
 /// How long a test waits for what must come; only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What survives a crash.
+/// The parts that survive a crash.
 pub struct World {
     pub log: Arc<MemoryStore>,
     pub fleet: Arc<SimFleet>,
@@ -55,7 +54,7 @@ pub struct World {
     pub brakes: Arc<Brakes>,
 }
 
-/// What is special about a life.
+/// Options of one run of a control plane (a life).
 #[derive(Default)]
 pub struct Setting {
     /// The append at which the log blows its fuse.
@@ -89,7 +88,7 @@ impl World {
         }
     }
 
-    /// A life whose log blows its fuse at the nth append, or never.
+    /// A life with a log that fails at the nth append, or never.
     pub async fn live(&self, fuse: Option<u64>, interference: Option<Arc<dyn Interference>>) -> Life {
         self.begin(Setting { fuse, interference, ..Setting::default() }).await
     }
@@ -105,7 +104,7 @@ impl World {
         let mut core = Core::start(store, Arc::new(SystemClock), setting.views.unwrap_or_default(), 1).await.unwrap();
         core.interference = setting.interference;
         let service = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let networks: Arc<dyn Networks> = match setting.embedded_networks {
+        let networks: Arc<dyn NetworkService> = match setting.embedded_networks {
             true => service,
             false => Arc::new(MixedNetworks { ports: Arc::clone(&self.network), service }),
         };
@@ -117,14 +116,14 @@ impl World {
         Life { runtime, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }
 
-    /// What the log says, folded afresh.
+    /// The state of the log, from a fresh fold.
     pub async fn views(&self) -> Views {
         let views = Views::new();
         runner::catch_up(self.log.as_ref(), &views).await.unwrap();
         views
     }
 
-    /// What must hold whenever nothing is under way: nothing leaked, nothing lost.
+    /// Invariants when no work is under way: nothing is leaked or lost.
     pub async fn check(&self) {
         let views = self.views().await;
         assert!(views.processes.read(Processes::is_empty), "no process is left unfinished");
@@ -139,7 +138,7 @@ impl World {
                 if let Some(alive) = row.instance.alive() {
                     assert!(alive.ongoing.is_none(), "{} is stuck in {:?}", row.id, alive.ongoing);
                     assert!(!matches!(alive.phase, Phase::Building { .. }), "{} is stuck in building", row.id);
-                    // What can be restored counts for nothing until then.
+                    // Soft-deleted servers do not count until they are restored.
                     if !alive.is_soft_deleted() {
                         living.push(row.id);
                     }
@@ -224,7 +223,7 @@ impl World {
         crate::volumes::check_disks(&views, &self.fleet);
     }
 
-    /// What the server shows, what its guest has and what the network service bound to it are the same interfaces.
+    /// The server, its guest and the network service have the same interfaces.
     fn check_interfaces(&self, views: &Views, id: InstanceId, server: &Alive) {
         let macs: BTreeSet<String> = server.nics.iter().map(|nic| nic.mac.clone()).collect();
         let guests = (0..self.fleet.len()).find_map(|host| self.fleet.guests(host).remove(&id));
@@ -281,8 +280,7 @@ impl Life {
         &self.runtime.contexts.steps
     }
 
-    /// Waits until every host has been registered, is up and has answered in this life: what a former life left in the log
-    /// says nothing of that.
+    /// Waits until every host is registered, is up and has answered in this life; earlier lives do not count.
     pub async fn hosts_up(&self, hosts: usize) {
         self.hosts_up_of(hosts, hosts).await;
     }
@@ -297,7 +295,7 @@ impl Life {
         .await;
     }
 
-    /// Waits until `met`, or until the life is over. Says whether it still lives.
+    /// Waits until `met`, or until the life is over. Returns whether it is still running.
     pub async fn until(&self, met: impl Fn(&StepContext) -> bool) -> bool {
         let waiting = async {
             while !met(self.context()) {
@@ -312,7 +310,7 @@ impl Life {
         alive.unwrap_or_else(|_| panic!("nothing came: {:?}", self.pending()))
     }
 
-    /// Waits until nothing is under way. Says whether the life still lives.
+    /// Waits until nothing is under way. Returns whether the life is still running.
     pub async fn settled(&self) -> bool {
         self.until(|context| {
             let caught_up = context.views.position() >= self.store.head();
@@ -381,7 +379,7 @@ impl Life {
             defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
         };
         let project = request.project.clone();
-        gateway.send::<QuotaAggregate>(&project, reserve, user_meta()).await.map_err(|e| e.to_string())?;
+        gateway.send::<QuotaRoot>(&project, reserve, user_meta()).await.map_err(|e| e.to_string())?;
         Ok(())
     }
 
@@ -517,7 +515,7 @@ impl Life {
         self.instance(instance, InstanceCommand::DetachNic { process, port, asker: ADMIN }).await
     }
 
-    /// What a user would see.
+    /// The server as a user sees it.
     pub fn status(&self, instance: InstanceId) -> &'static str {
         status::of(&self.instance_now(instance)).map_or("ABSENT", |status| status.status)
     }
@@ -540,7 +538,7 @@ impl Life {
     }
 
     pub(crate) async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
-        let sent = self.context().gateway.send::<InstanceAggregate>(&instance, command, user_meta()).await;
+        let sent = self.context().gateway.send::<InstanceRoot>(&instance, command, user_meta()).await;
         sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
     }
 
@@ -550,7 +548,7 @@ impl Life {
     }
 }
 
-pub(crate) const ADMIN: Asker = Asker { overrides_lock: true };
+pub(crate) const ADMIN: CallerRights = CallerRights { overrides_lock: true };
 
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };

@@ -1,4 +1,5 @@
-# A house whose compute hosts are those of hosts.sh, and how to ask both; sourced by the scripts in tests/real that move guests.
+# A control plane with the compute hosts of hosts.sh, and functions to query both; sourced by the scripts in tests/real
+# that move guests.
 #
 #   fleet_open NAME ID NET HOSTS [shared]   starts hosts (testbed ID) and house; `shared`: the guests' disks are on storage that
 #                                           all hosts have. HOUSE_CONF as in house.sh, `hosts` as hosts.sh
@@ -37,7 +38,7 @@ other() { all_hosts | grep -vx "$1" | head -n 1; } # the first host but this one
 runs_on() { [ "$(on "$1" domstate "$2" | head -n 1)" = running ]; } # host, uuid
 # On how many hosts the guest is on: never on two.
 runs() { for host in $(all_hosts); do on "$host" list --uuid | grep -x "$1"; done | wc -l; } # uuid
-# What a host has of a server: guest and disks; of disks that all hosts have, only what was set aside.
+# A server's guest and disks on a host; of shared disks, only copies that were set aside.
 left_on() { # host, uuid
   local part="^$2_"
   [ "$STORAGE" = local ] || part="^$2_kept"
@@ -45,7 +46,7 @@ left_on() { # host, uuid
   on "$1" pool-refresh chronova >/dev/null
   on "$1" vol-list chronova | awk '{print $1}' | grep "$part"
 }
-# What all hosts together have of a server that is gone.
+# The remains of a deleted server on all hosts.
 rest_of() { for host in $(all_hosts); do files_on "$host" "$1"; on "$host" list --all --uuid | grep -x "$1"; done; } # uuid
 disk_of() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-dumpxml "$2_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p"; } # host, uuid
 files_on() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-list chronova | awk '{print $1}' | grep "^$2_"; } # host, uuid
@@ -76,7 +77,7 @@ counting() { printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/tick"; echo "$WORK/ti
 ticks() { console "$1" | grep -aoE 'GUEST-TICK [0-9]+' | awk '{print $2}'; }
 last_tick() { ticks "$1" | tail -n 1; }
 ticks_on() { local now; now=$(last_tick "$1"); [ "${now:-0}" -gt "${2:-0}" ]; } # server, count
-# Every number once and in order: nothing was lost, and nothing began anew.
+# Every number once and in order: nothing was lost, and nothing restarted.
 gaps() { ticks "$1" | awk 'NR > 1 && $1 != before + 1 {print "after " before " came " $1} {before = $1}'; }
 # It is the same guest, and goes on.
 counts_on() { # server
@@ -97,8 +98,8 @@ with() { # options of [libvirt], for a control plane that is started anew
 }
 # Milliseconds that the log says of what happened last.
 took() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a "$1" | tail -n 1 | grep -oE 'milliseconds=[0-9]+' | cut -d= -f2; }
-# What the control plane took of the live migration of a server that ended last: milliseconds from the request to the end, as the
-# server's own record tells, without those of libvirt's call; and what each of its steps took.
+# The control plane's time in the last live migration of a server: milliseconds from the request to the end, from the
+# server's events, without libvirt's call; and the time of each step.
 overhead() { # server
   local request
   request=$(os server event list "$1" --os-compute-api-version 2.79 -f value -c 'Request ID' -c Action | awk '$2 == "live-migration" {print $1; exit}')

@@ -13,7 +13,8 @@
 #   cut/heal H  takes the host's management link down/up
 #   userfault H on|off  whether the host's kernel lets QEMU handle page faults, without which no guest arrives by post-copy
 #   certify H gives the host's QEMU (or, with PART libvirt, its libvirtd) certificates of the testbed's authority, of another
-#             one, or none. They are read anew with every migration, those that libvirtd shows to callers when it starts
+#             one, or none. They are read again for every migration, those that libvirtd shows to callers only at its
+#             start
 # --dhcp answers DHCP on the guests' network; --root-link lets this machine itself reach 10.231.0.x.
 # Environment: TESTBED_ID (a; one short word per testbed), TESTBED_STATE (/var/tmp/tb-$TESTBED_ID; keep it short: socket
 # paths are limited to 107 bytes), TESTBED_CACHE (/var/tmp/chronova-testbed), TESTBED_LVM ("GROUP MIB": each host has a volume

@@ -1,10 +1,10 @@
-# A control plane of its own on this machine's libvirtd, and how to ask it; sourced by the scripts in tests/real.
+# A control plane on this machine's libvirtd, and functions to query it; sourced by the scripts in tests/real.
 #
 #   CHRONOVA_BIN, CHRONOVA_IMAGE   the binary, the guest image; `openstack` is on the PATH
 #   HYPERVISORS                    other hosts than this machine, as the option is written
 #   HOUSE_CONF                     more of the configuration file, for scripts that need it
 #
-# Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 something was not as it must be.
+# Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 a check failed.
 # Guests' names and networks differ from script to script and from those of ops/up.sh, so that all may share a host.
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -76,15 +76,15 @@ house_close() {
   local status=$? name
   [ -z "${CLIENT:-}" ] || kill "$CLIENT" 2>/dev/null
   house_stop
-  # Whatever a failed check left behind.
+  # Leftovers of a failed check.
   for name in $(v list --all --name | grep "^$NAME-"); do v destroy "$name"; v undefine --nvram --managed-save "$name"; done >/dev/null
   for name in "${SERVERS[@]}"; do
     for volume in $(v vol-list chronova | awk '{print $1}' | grep "^${name}_"); do v vol-delete "$volume" chronova; done >/dev/null
   done
   for name in "${NETWORKS[@]}"; do v net-destroy "chronova-${name:0:8}"; v net-undefine "chronova-${name:0:8}"; done >/dev/null
-  # What went wrong can be read there.
+  # The errors are there.
   if [ $FAILED = 0 ] && [ $status = 0 ]; then rm -rf "$WORK"; else echo "what it left: $WORK"; fi
-  # What else the script has to bring down.
+  # Further clean-up of the script.
   ! declare -F house_last >/dev/null || house_last
 }
 SERVERS=() NETWORKS=()

@@ -1,12 +1,12 @@
 #!/bin/bash
 # lvm.sh __host GROUP SIZE_MIB   gives a host of hosts.sh a volume group (called by hosts.sh in the host, before its libvirtd)
-# lvm.sh __gone STATE            takes away what the hosts of a testbed left of theirs
+# lvm.sh __gone STATE            removes what the hosts of a testbed left behind
 #
-# A stand-in for LVM's programs, under whose names it is called: one loop device for each logical volume. libvirt's logical
+# A replacement for LVM's programs, called under their names: one loop device for each logical volume. libvirt's logical
 # pools, QEMU on block devices and everything above are the real ones; LVM itself is not. It is there because all hosts of a
 # testbed share one kernel, and so one device mapper, in which two volume groups of the same name cannot be.
 #
-# What libvirt 9 calls, and nothing else: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
+# Only the commands that libvirt 9 calls: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
 set -u
 SELF=$(realpath "${BASH_SOURCE[0]}")
 GROUPS_DIR=/var/lib/libvirt/testbed-lvm # of the host's own, under hosts.sh

@@ -68,7 +68,7 @@ def write(house, folder, name, ids):
     lines = ["[headers]", *(f"{key} = {json.dumps(value)}" for key, value in headers.items()),
              "[dictionaries]", f"ids = {{ values = {json.dumps(sorted(set(ids)))} }}", "[parameters]"]
     lines += [f'"path.{name}" = {{ dictionary = "ids", probability = 0.6 }}' for name in names]
-    # What this release or this cloud cannot do is answered with 501, as Nova does; what is not there yet with 503.
+    # Unsupported operations are answered with 501, as in Nova; unavailable ones with 503.
     lines += ["[checks.not_a_server_error]", 'expected-statuses = ["2xx", "3xx", "4xx", 501, 503]']
     with open(f"{folder}/{name}.toml", "w") as file:
         file.write("\n".join(lines) + "\n")

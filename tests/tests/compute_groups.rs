@@ -1,5 +1,5 @@
-//! Host aggregates, availability zones and server groups through the API: who may what, what is refused and in which
-//! words, and what servers have to do with them.
+//! Host aggregates, availability zones and server groups through the API: policy, refusals with their messages, and the
+//! effects on servers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -332,7 +332,7 @@ async fn servers_join_their_group_and_leave_it() {
 /// A crash between joining the group and asking for the server leaves a member that is none.
 #[actix_rt::test]
 async fn members_that_never_came_to_be_leave() {
-    use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand};
+    use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
     use chronova_events::envelope::Meta;
     use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId, UserId};
 
@@ -342,7 +342,7 @@ async fn members_that_never_came_to_be_leave() {
     let instances = vec![InstanceId::random()];
     let join = ServerGroupCommand::Join { group: id, user: UserId::new("admin"), instances, limit: -1 };
     let project = ProjectId::new("admin");
-    api.life.context().gateway.send::<ServerGroupAggregate>(&project, join, Meta::system("test")).await.unwrap();
+    api.life.context().gateway.send::<ServerGroupRoot>(&project, join, Meta::system("test")).await.unwrap();
     api.life.until(|context| context.views.server_groups.read(|groups| groups.members(id).count() == 1)).await;
     assert_eq!(api.get(&format!("/os-server-groups/{id}"), "2.64").await["server_group"]["members"], json!([]));
     api.life.until(|context| context.views.server_groups.read(|groups| groups.members(id).count() == 0)).await;

@@ -1,5 +1,5 @@
-//! Every operation of the contract is routed, exists in its versions and in no others, and is either served or on the list
-//! of those that are not yet.
+//! Every operation of the contract is routed, exists exactly in its versions, and is either served or on the list of
+//! missing ones.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,5 +1,5 @@
-//! Every sample answer of the contract for an operation that is served: the same keys and the same JSON types come back
-//! from a living control plane at that microversion.
+//! Every sample answer of the contract for a served operation: a running control plane returns the same keys and the
+//! same JSON types at that microversion.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,11 +9,11 @@ use chronova_tests::compute_api::{ADMIN, Api, IMAGE, contract, read};
 use chronova_tests::volumes::{nth_volume, snapshot_of};
 use serde_json::{Value, json};
 
-/// Objects whose keys are data.
+/// Objects with data as keys.
 const FREE: &[&str] =
     &["log", "metadata", "extra_specs", "properties", "addresses", "scheduler_hints", "meta", "hosts", "rules", "log"];
 
-/// Samples that show what this release cannot have, and why.
+/// Samples with features that this release lacks, and why.
 const NOT_HERE: &[(&str, &str)] = &[
     ("os-migrations/", "those under way are compared where one is held on its way"),
     ("os-volumes/os-volumes-post-resp", "its new volume is attached already"),
@@ -24,7 +24,7 @@ const NOT_HERE: &[(&str, &str)] = &[
     ("extensions-list-resp-v21-compatible", "it is the list of the API before microversions"),
 ];
 
-/// Operations whose answers are not asked for here, and why.
+/// Operations that this test does not call, and why.
 const NOT_ASKED: &[(&str, &str)] = &[
     ("hypervisors.search", "where its samples are of versions that have it no more, the list stands in for it"),
     ("hypervisors.servers", "where its samples are of versions that have it no more, the list stands in for it"),
@@ -51,13 +51,13 @@ const NOT_ASKED: &[(&str, &str)] = &[
 /// Where the server's answer and the sample may differ, and why.
 fn tolerated(operation: &str, path: &str) -> bool {
     match (operation, path) {
-        // A link to a next page is there where there is a next page.
+        // There is a link to the next page only if there is one.
         (_, path) if path.ends_with("_links") || path.ends_with("/links") => true,
         // A hypervisor without servers has no list of them.
         ("hypervisors.servers", path) if path.ends_with("/servers") => true,
-        // Only what failed has a fault.
+        // Only failed servers have a fault.
         (_, path) if path.ends_with("/fault") => true,
-        // Only images that say so have it.
+        // Only some images have it.
         ("images.detail", path) if path.starts_with("/images[]/OS-DCF") => true,
         _ => false,
     }
@@ -94,7 +94,7 @@ fn compare(path: &str, sample: &Value, ours: &Value, wrong: &mut Vec<String>) {
     }
 }
 
-/// Whose volumes there are.
+/// The owners of the volumes.
 const OF_VOLUMES: &str = "user:admin";
 
 struct Seeded {
@@ -103,7 +103,7 @@ struct Seeded {
     port: String,
 }
 
-/// A server with everything on, its first action, its port.
+/// A server with all features, its first action, its port.
 async fn seed(api: &Api) -> Seeded {
     let mut wish = Api::wish("new-server-test");
     wish["metadata"] = json!({"foo": "Foo Value"});
@@ -154,7 +154,7 @@ async fn seed(api: &Api) -> Seeded {
     }
 }
 
-/// What to ask so that the answer is like the sample: method, path, who asks, body.
+/// The request that gives an answer like the sample: method, path, user, body.
 async fn question(
     api: &Api,
     seeded: &Seeded,
@@ -460,7 +460,7 @@ async fn question(
     }
 }
 
-/// Something asked of a server that is doing nothing else.
+/// A request to a server without an operation under way.
 async fn work(
     api: &Api,
     server: &str,
@@ -482,7 +482,7 @@ async fn host_in_aggregate(api: &Api, operation: &str) -> (&'static str, String,
     ("POST", path.to_owned(), ADMIN, Some(json!({verb: {"host": host}})))
 }
 
-/// Some samples are those of an administrator and some are not.
+/// Some samples are an administrator's and some are not.
 fn who(sample: &str, key: &str) -> &'static str {
     let sample = read(&contract().unwrap().join("api-samples").join(sample));
     let server = sample[key].get(0).unwrap_or(&sample[key]);
@@ -545,7 +545,7 @@ async fn answers_look_like_the_samples() {
     for (sample, about) in samples["samples"].as_object().unwrap() {
         let operation = about["operation"].as_str().unwrap_or_default();
         let left_out = about["kind"] != "response" || NOT_HERE.iter().any(|(part, _)| sample.contains(part));
-        // Without an operation: the documents of versions, and what no version has any more.
+        // Without an operation: version documents, and removed operations.
         if left_out || about["removed"] == true || about["operation"].is_null() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Servers through the API: their life, what is refused and in which words, and lists.
+//! Servers through the API: their life cycle, refusals with their messages, and lists.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -178,7 +178,7 @@ async fn what_is_refused_before_anything_happens() {
     }
     let none = api.get("/servers?all_tenants=1", "2.1").await;
     assert_eq!(none["servers"], json!([]), "nothing was made");
-    // What may look odd and is allowed.
+    // Unusual values that are allowed.
     let root = json!([{"source_type": "image", "destination_type": "local", "uuid": IMAGE, "boot_index": 0}]);
     for (version, wish) in [
         ("2.1", with("block_device_mapping_v2", root)),

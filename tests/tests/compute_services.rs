@@ -1,12 +1,12 @@
-//! What of hosts and their services shows in Placement, and the end of a service; `os-hosts`.
+//! Hosts and their services in Placement, and the deletion of a service; `os-hosts`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 
-use chronova_actors::host::{HostAggregate, HostCommand};
-use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate};
-use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand, Reserve};
+use chronova_actors::host::{HostCommand, HostRoot};
+use chronova_actors::host_aggregate::{HostAggregateCommand, HostAggregatesId, HostAggregatesRoot};
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot, Reserve};
 use chronova_events::envelope::Meta;
 use chronova_events::host::Registered;
 use chronova_events::ids::{HostAggregateId, HostId, ProviderId};
@@ -27,7 +27,7 @@ fn provider(life: &Life, host: HostId) -> Provider {
 }
 
 async fn ledger(life: &Life, command: LedgerCommand) {
-    life.context().gateway.send::<LedgerAggregate>(&CELL, command, Meta::system("test")).await.unwrap();
+    life.context().gateway.send::<LedgerRoot>(&CELL, command, Meta::system("test")).await.unwrap();
 }
 
 async fn compute(api: &Api) -> Vec<(HostId, String)> {
@@ -81,15 +81,15 @@ async fn what_shows_in_placement_is_put_right() {
     let gateway = &life.context().gateway;
     let aggregate = HostAggregateId::random();
     let name = world.fleet.hostname(0);
-    let occupants = chronova_actors::host_aggregate::Occupants::new();
+    let occupants = chronova_actors::host_aggregate::ServersPerHost::new();
     for command in [
         HostAggregateCommand::Create { aggregate, name: "a".into(), zone: None },
         HostAggregateCommand::AddHost { number: 1, host, hostname: name, occupants },
     ] {
-        gateway.send::<HostAggregatesAggregate>(&AllHostAggregates, command, Meta::system("test")).await.unwrap();
+        gateway.send::<HostAggregatesRoot>(&HostAggregatesId, command, Meta::system("test")).await.unwrap();
     }
     let disable = HostCommand::Disable { reason: None };
-    gateway.send::<HostAggregate>(&host, disable, Meta::system("test")).await.unwrap();
+    gateway.send::<HostRoot>(&host, disable, Meta::system("test")).await.unwrap();
     life.stop().await;
 
     let life = world.live(None, None).await;
@@ -128,7 +128,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     let report = Registered { host, number: now.number, hostname: now.hostname, uri: now.uri, capabilities };
     life.context()
         .gateway
-        .send::<HostAggregate>(&host, HostCommand::Report { report, admitted: true }, Meta::system("test"))
+        .send::<HostRoot>(&host, HostCommand::Report { report, admitted: true }, Meta::system("test"))
         .await
         .unwrap();
     ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
@@ -226,7 +226,7 @@ async fn hosts_of_old_show_their_resources() {
     api.stop().await;
 }
 
-/// What is used now counts what the host keeps for itself; what is used at most is the sum of the servers' flavors. Nobody
+/// Present use includes the host's reserved amounts; maximum use is the sum of the servers' flavors. Nobody
 /// asks the host for it.
 #[actix_rt::test]
 async fn hosts_of_old_count_flavors_and_what_is_reserved() {
@@ -247,8 +247,9 @@ async fn hosts_of_old_count_flavors_and_what_is_reserved() {
     }
     let (_, name) = compute(&api).await.remove(0);
     let probes = || {
-        use chronova_hypervisor::sim::Call;
-        [Call::Usage, Call::Capabilities, Call::Guests, Call::Guest].map(|call| api.world.fleet.calls(call))
+        use chronova_hypervisor::sim::DriverCall;
+        [DriverCall::Usage, DriverCall::Capabilities, DriverCall::Guests, DriverCall::Guest]
+            .map(|call| api.world.fleet.calls(call))
     };
     let before = probes();
     let shown = api.get(&format!("/os-hosts/{name}"), "2.1").await["host"].clone();

@@ -1,5 +1,5 @@
-//! The actor of an aggregate: what it promises to those who send commands, proven on a log that a test holds up, fills up,
-//! and writes to behind the actor's back.
+//! The guarantees of an aggregate's actor to its callers, tested on a log that a test pauses, fills, and writes to
+//! concurrently.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,22 +9,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronova_actors::aggregate::{Aggregate, CommandError, Committed};
+use chronova_actors::aggregate::{AggregateRoot, CommandError, Committed};
 use chronova_actors::shell::arbiters::Arbiters;
-use chronova_actors::shell::directory::Directory;
-use chronova_actors::shell::entity::{IDLE, Surroundings};
+use chronova_actors::shell::directory::ActorDirectory;
+use chronova_actors::shell::entity::{EntityContext, IDLE};
 use chronova_events::clock::{Clock, SystemClock};
 use chronova_events::envelope::{Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::instance::{InstanceEvent, Renamed};
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::tail::Subscription;
-use chronova_events::store::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use chronova_events::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use futures::future::join_all;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
-/// Everything that was ever said, in order: any loss, repetition or change of order shows. `V` is the state's version.
+/// All words in order, so that any loss, repetition or change of order shows. `V` is the state's version.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Said<const V: u32>(Vec<String>);
 
@@ -62,7 +62,7 @@ struct Command {
 #[error("said already")]
 struct SaidAlready;
 
-impl<const V: u32> Aggregate for Speaker<V> {
+impl<const V: u32> AggregateRoot for Speaker<V> {
     type Id = u32;
     type State = Said<V>;
     type Command = Command;
@@ -89,14 +89,14 @@ fn said(word: &str) -> InstanceEvent {
     Renamed { name: word.to_owned() }.into()
 }
 
-/// What happens to the next append.
+/// The behaviour of the next append.
 enum Act {
     Fail(AppendError),
-    /// Somebody else writes first.
+    /// Another writer appends first.
     Overtake(&'static str),
 }
 
-/// A log in memory that does as told.
+/// A log in memory with configurable behaviour.
 struct Scripted {
     inner: Arc<MemoryStore>,
     /// One permit lets one append pass.
@@ -185,11 +185,11 @@ impl EventStore for Scripted {
         self.inner.head()
     }
 
-    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
         self.inner.load_snapshot(stream).await
     }
 
-    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError> {
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         self.inner.save_snapshot(stream, snapshot).await
     }
 }
@@ -197,7 +197,7 @@ impl EventStore for Scripted {
 /// All speakers on one log; cheap to hand to tasks.
 struct Stage<const V: u32 = 1> {
     store: Arc<Scripted>,
-    directory: Arc<Directory<Speaker<V>>>,
+    directory: Arc<ActorDirectory<Speaker<V>>>,
     decided: Arc<AtomicUsize>,
 }
 
@@ -206,8 +206,8 @@ type Answer = Result<Committed, CommandError<SaidAlready>>;
 impl<const V: u32> Stage<V> {
     fn on(store: &Arc<Scripted>, idle: Duration) -> Self {
         let around =
-            Surroundings { store: Arc::clone(store) as Arc<dyn EventStore>, clock: Arc::new(SystemClock), idle };
-        let directory = Arc::new(Directory::new(around, Arc::new(Arbiters::start(1))));
+            EntityContext { store: Arc::clone(store) as Arc<dyn EventStore>, clock: Arc::new(SystemClock), idle };
+        let directory = Arc::new(ActorDirectory::new(around, Arc::new(Arbiters::start(1))));
         Self { store: Arc::clone(store), directory, decided: Arc::default() }
     }
 
@@ -243,7 +243,7 @@ async fn until(met: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("what must come comes");
 }
 
-/// Gives everybody who could go on the time to do so.
+/// Gives all ready tasks time to continue.
 async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
@@ -398,7 +398,7 @@ async fn an_idle_actor_leaves_memory_and_comes_back_as_it_was() {
 
 #[actix_rt::test]
 async fn a_command_meets_no_closing_door() {
-    // Whatever the moment at which the actor leaves memory, every command is carried out once.
+    // Every command takes effect once, at whatever moment the actor is passivated.
     let stage = Stage::<1>::on(&Scripted::new(FREE), Duration::from_millis(1));
     for _ in 0..100 {
         stage.now(What::Say("a")).await.unwrap();
@@ -437,7 +437,7 @@ async fn a_snapshot_shortens_loading_and_changes_nothing() {
     assert_eq!(of_another_version.heard().await, store.words().await);
     assert_eq!(store.reads(), [Revision::NONE], "a snapshot of another version is not used");
 
-    let damaged = Snapshot { bytes: vec![255; 3], ..snapshot };
+    let damaged = StreamSnapshot { bytes: vec![255; 3], ..snapshot };
     store.save_snapshot(&stream, damaged).await.unwrap();
     let beside_damage = Stage::<1>::on(&store, IDLE);
     assert_eq!(beside_damage.heard().await, store.words().await);

@@ -2,18 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chronova_actors::services::embedded::network::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+use chronova_actors::services::embedded::network::security_group::{SecurityGroupCommand, SecurityGroupRoot};
 use chronova_actors::services::embedded::network::{
-    Gateway, NetworkAggregate, NetworkCommand, PortPatch, SubnetWanted,
+    NetworkCommand, NetworkRoot, PortPatch, SubnetGateway, SubnetRequest,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SecurityGroupRuleId, SubnetId};
 use chronova_events::network::{NetworkCreated, NetworkSettings, ProviderAttributes};
 use chronova_events::security_group::{
-    Direction, Ethertype, GroupCreated, GroupSettings, RuleAdded, Traffic, default_group,
+    Direction, Ethertype, GroupCreated, GroupSettings, RuleAdded, RuleTraffic, default_group,
 };
 use chronova_hypervisor::guest::FilterSpec;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::world::{Life, Setting, World, build_request};
 use uuid::Uuid;
 
@@ -45,13 +45,13 @@ async fn begun() -> (World, Life) {
     let network = NETWORK;
     let created = NetworkCreated { network, project: project(), settings, provider, availability_zone_hints: vec![] };
     network_says(&life, NetworkCommand::Create(created)).await;
-    let subnet = SubnetWanted {
+    let subnet = SubnetRequest {
         subnet: SubnetId(Uuid::from_u128(0xC)),
         project: project(),
         name: String::new(),
         description: String::new(),
         cidr: "10.0.0.0/24".parse().unwrap(),
-        gateway: Gateway::Default,
+        gateway: SubnetGateway::Default,
         pools: None,
         dhcp: true,
         dns: vec![],
@@ -65,17 +65,17 @@ async fn begun() -> (World, Life) {
 }
 
 async fn network_says(life: &Life, command: NetworkCommand) {
-    life.context().gateway.send::<NetworkAggregate>(&NETWORK, command, Meta::system("test")).await.unwrap();
+    life.context().gateway.send::<NetworkRoot>(&NETWORK, command, Meta::system("test")).await.unwrap();
     life.settled().await;
 }
 
 async fn groups_say(life: &Life, command: SecurityGroupCommand) {
-    life.context().gateway.send::<SecurityGroupAggregate>(&project(), command, Meta::system("test")).await.unwrap();
+    life.context().gateway.send::<SecurityGroupRoot>(&project(), command, Meta::system("test")).await.unwrap();
 }
 
 /// Lets TCP to `port` in, from anywhere or from the members of a group.
 async fn let_in(life: &Life, group: SecurityGroupId, port: u16, remote_group: Option<SecurityGroupId>) {
-    let traffic = Traffic {
+    let traffic = RuleTraffic {
         direction: Direction::Ingress,
         ethertype: Ethertype::Ipv4,
         protocol: Some("tcp".to_owned()),
@@ -187,10 +187,10 @@ async fn a_guest_being_built_is_left_to_its_build_and_looked_after_when_it_runs(
     world.brakes.hold("spawn");
     life.build(id(1)).await.unwrap();
     world.brakes.reached("spawn").await;
-    let calls = world.fleet.calls(Call::EnsureFilter);
+    let calls = world.fleet.calls(DriverCall::EnsureFilter);
     let_in(&life, default(), 22, None).await;
     tokio::time::sleep(10 * world.options.reconcile.filter_pause).await;
-    assert_eq!(world.fleet.calls(Call::EnsureFilter), calls, "the build has its own order");
+    assert_eq!(world.fleet.calls(DriverCall::EnsureFilter), calls, "the build has its own order");
     assert_eq!(comes_in(&world, 1, 22), []);
     world.brakes.release("spawn");
     life.until(|_| comes_in(&world, 1, 22) == [None]).await;
@@ -206,7 +206,7 @@ async fn what_changes_no_filter_calls_no_host() {
     built(&life, 1).await;
     let_in(&life, default(), 22, None).await;
     life.until(|_| comes_in(&world, 1, 22) == [None]).await;
-    let calls = world.fleet.calls(Call::EnsureFilter);
+    let calls = world.fleet.calls(DriverCall::EnsureFilter);
     // A rule of a group without members, another name, the same groups again.
     let_in(&life, WEB, 80, None).await;
     change_port(&life, 1, PortPatch { name: Some("eth0".to_owned()), ..PortPatch::default() }).await;
@@ -215,7 +215,7 @@ async fn what_changes_no_filter_calls_no_host() {
     // And something that does, to know that all of it was seen.
     let_in(&life, default(), 443, None).await;
     life.until(|_| comes_in(&world, 1, 443) == [None]).await;
-    assert_eq!(world.fleet.calls(Call::EnsureFilter), calls + 1);
+    assert_eq!(world.fleet.calls(DriverCall::EnsureFilter), calls + 1);
     life.stop().await;
 }
 
@@ -232,7 +232,9 @@ async fn a_host_that_could_not_be_told_is_told_when_it_can() {
     world.fleet.revive_host(0, true).unwrap();
     life.until(|_| comes_in(&world, 1, 22).is_empty()).await;
 
-    world.fleet.set_faults(0, FaultPlan::default().with(Call::EnsureFilter, When::Always, Effect::Refuse));
+    world
+        .fleet
+        .set_faults(0, FaultPlan::default().with(DriverCall::EnsureFilter, FaultTrigger::Always, Effect::Refuse));
     let_in(&life, default(), 80, None).await;
     tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
     world.fleet.set_faults(0, FaultPlan::default());

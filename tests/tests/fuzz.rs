@@ -1,4 +1,4 @@
-//! Whatever is read from outside, given what nobody means: bodies, query strings, policy files, configuration, user data.
+//! Random input for every parser of outside data: bodies, query strings, policy files, configuration, user data.
 //!
 //! How long, with which seed, and where findings go: see `chronova_tests::fuzz`. `fuzz/` gives the same targets inputs that
 //! are chosen by what they reach.

@@ -1,4 +1,4 @@
-//! Hosts that come, die, return, refuse and lie, and the servers on them.
+//! Hosts that register, fail, return, refuse calls or report wrong states, and the servers on them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::InstanceId;
@@ -19,7 +19,7 @@ use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::guest::{GuestSpec, PowerState};
 use chronova_hypervisor::pinning::Pinning;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, SimUri, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger, SimUri};
 use chronova_tests::world::{Life, Setting, World};
 use futures::future::join_all;
 use uuid::Uuid;
@@ -60,17 +60,17 @@ async fn kinds(world: &World) -> BTreeMap<String, usize> {
 
 /// Waits until every host was compared with the log `times` more times.
 async fn resynced(world: &World, life: &Life, times: u64) {
-    let before = world.fleet.calls(Call::Guests);
+    let before = world.fleet.calls(DriverCall::Guests);
     let wanted = before + (times + 1) * world.fleet.len() as u64;
-    life.until(|_| world.fleet.calls(Call::Guests) >= wanted).await;
+    life.until(|_| world.fleet.calls(DriverCall::Guests) >= wanted).await;
 }
 
-fn always(call: Call, effect: Effect) -> FaultPlan {
-    FaultPlan::default().with(call, When::Always, effect)
+fn always(call: DriverCall, effect: Effect) -> FaultPlan {
+    FaultPlan::default().with(call, FaultTrigger::Always, effect)
 }
 
-fn first(call: Call, effect: Effect) -> FaultPlan {
-    FaultPlan::default().with(call, When::Nth(1), effect)
+fn first(call: DriverCall, effect: Effect) -> FaultPlan {
+    FaultPlan::default().with(call, FaultTrigger::Nth(1), effect)
 }
 
 fn up(life: &Life, world: &World, host: usize) -> bool {
@@ -144,7 +144,7 @@ async fn a_dead_host_is_down_and_avoided_until_it_is_back() {
 async fn a_host_that_stops_answering_without_a_word_is_down_within_heartbeats() {
     let world = World::new(1);
     let life = started(&world).await;
-    world.fleet.set_faults(0, always(Call::Usage, Effect::Refuse));
+    world.fleet.set_faults(0, always(DriverCall::Usage, Effect::Refuse));
     life.until(|_| !up(&life, &world, 0)).await;
     built(&life, id(1)).await;
     assert_eq!(life.status(id(1)), "ERROR");
@@ -298,7 +298,7 @@ async fn disks_left_behind_are_removed() {
     let world = World::new(1);
     let life = started(&world).await;
     built(&life, id(1)).await;
-    world.fleet.set_faults(0, first(Call::Destroy, Effect::Tear));
+    world.fleet.set_faults(0, first(DriverCall::Destroy, Effect::Tear));
     life.delete(id(1)).await.unwrap();
     life.settled().await;
     assert_eq!(life.status(id(1)), "DELETED");
@@ -310,11 +310,11 @@ async fn disks_left_behind_are_removed() {
 async fn a_host_that_cannot_is_given_up_for_another() {
     for effect in [Effect::Refuse, Effect::NoRoom, Effect::Tear, Effect::DieBefore, Effect::DieAfter] {
         let world = World::new(2);
-        world.fleet.set_faults(0, always(Call::Spawn, effect));
+        world.fleet.set_faults(0, always(DriverCall::Spawn, effect));
         let life = started(&world).await;
         built(&life, id(1)).await;
         assert_eq!((life.status(id(1)), life.host_of(&world, id(1))), ("ACTIVE", Some(1)), "{effect:?}");
-        assert_eq!(world.fleet.calls(Call::Spawn), 2, "{effect:?}: one attempt on each host");
+        assert_eq!(world.fleet.calls(DriverCall::Spawn), 2, "{effect:?}: one attempt on each host");
         if !world.fleet.is_alive(0) {
             world.fleet.revive_host(0, true).unwrap();
         }
@@ -328,11 +328,11 @@ async fn a_host_that_cannot_is_given_up_for_another() {
 async fn where_all_hosts_fail_attempts_are_bounded_and_the_server_is_in_error() {
     for (hosts, attempts) in [(1, 1), (2, 2), (5, 3)] {
         let world = World::new(hosts);
-        world.fleet.set_all_faults(&always(Call::Spawn, Effect::NoRoom));
+        world.fleet.set_all_faults(&always(DriverCall::Spawn, Effect::NoRoom));
         let life = started(&world).await;
         built(&life, id(1)).await;
         assert_eq!((life.status(id(1)), life.fault(id(1))), ("ERROR", exhausted(id(1))), "{hosts} hosts");
-        assert_eq!(world.fleet.calls(Call::Spawn), attempts, "{hosts} hosts");
+        assert_eq!(world.fleet.calls(DriverCall::Spawn), attempts, "{hosts} hosts");
         life.stop().await;
         world.check().await;
     }
@@ -342,11 +342,11 @@ async fn where_all_hosts_fail_attempts_are_bounded_and_the_server_is_in_error() 
 async fn without_retries_the_user_learns_what_the_host_said() {
     let mut world = World::new(2);
     world.options.processes.max_attempts = 1;
-    world.fleet.set_all_faults(&always(Call::Spawn, Effect::Refuse));
+    world.fleet.set_all_faults(&always(DriverCall::Spawn, Effect::Refuse));
     let life = started(&world).await;
     built(&life, id(1)).await;
     assert_eq!((life.status(id(1)), life.fault(id(1)).as_str()), ("ERROR", "The hypervisor refused."));
-    assert_eq!(world.fleet.calls(Call::Spawn), 1);
+    assert_eq!(world.fleet.calls(DriverCall::Spawn), 1);
     life.stop().await;
     world.check().await;
 }
@@ -366,7 +366,7 @@ async fn without_hosts_no_valid_host_is_found() {
 #[actix_rt::test]
 async fn a_lost_reply_makes_no_second_guest_and_leaves_none() {
     let world = World::new(2);
-    world.fleet.set_all_faults(&first(Call::Spawn, Effect::LoseReply));
+    world.fleet.set_all_faults(&first(DriverCall::Spawn, Effect::LoseReply));
     let life = started(&world).await;
     built(&life, id(1)).await;
     let status = life.status(id(1));
@@ -374,9 +374,9 @@ async fn a_lost_reply_makes_no_second_guest_and_leaves_none() {
     assert_eq!(world.fleet.doubles(), []);
     built(&life, id(2)).await;
     assert_eq!(life.status(id(2)), "ACTIVE");
-    world.fleet.set_all_faults(&first(Call::Destroy, Effect::LoseReply).with(
-        Call::Destroy,
-        When::Nth(2),
+    world.fleet.set_all_faults(&first(DriverCall::Destroy, Effect::LoseReply).with(
+        DriverCall::Destroy,
+        FaultTrigger::Nth(2),
         Effect::LoseReply,
     ));
     for n in [1, 2] {
@@ -460,9 +460,9 @@ async fn a_guest_made_again_during_its_delete_does_not_stay() {
 struct Breaks(AtomicBool);
 
 impl Interference for Breaks {
-    fn judge(&self, _: &'static str, step: &'static str, _: Way) -> Verdict {
+    fn judge(&self, _: &'static str, step: &'static str, _: StepDirection) -> InterferenceVerdict {
         assert!(step != "spawn_guest" || self.0.swap(true, Ordering::SeqCst), "a mistake in a step");
-        Verdict::Pass
+        InterferenceVerdict::Pass
     }
 }
 

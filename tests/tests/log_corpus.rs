@@ -1,10 +1,10 @@
-//! Logs of released versions open, verify and rebuild for ever.
+//! Logs of all released versions open, verify and rebuild.
 //!
-//! `tests/golden/logs` has one compressed log of each released version and file format, and in `heads.txt` the head of each:
-//! position and hash, which no later version may come to see differently. Where personal fields are sealed, the keys lie
+//! `tests/golden/logs` has one compressed log of each released version and file format. `heads.txt` has the head of
+//! each, position and hash, which every later version must confirm. Where personal fields are sealed, the keys lie
 //! beside it. A release adds its own with
 //! `CHRONOVA_BLESS=1 cargo test -p chronova-tests --test log_corpus`: every kind of event, and a short life of a cloud on
-//! simulated hosts. What is there is never written again.
+//! simulated hosts. Existing logs are never overwritten.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -21,7 +21,7 @@ use chronova_events::instance::PowerAction;
 use chronova_events::registry::samples;
 use chronova_events::store::sqlite::verify::{VerifyOptions, verify};
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
-use chronova_events::store::{EventStore, Expected, Snapshot};
+use chronova_events::store::{EventStore, Expected, StreamSnapshot};
 use chronova_projections::checkpoint;
 use chronova_projections::runner;
 use chronova_projections::views::Views;
@@ -132,7 +132,7 @@ async fn every_kind(store: &dyn EventStore) {
         let new = NewEvent::new(event, Timestamp(1_790_000_000_000_000 + n), &Meta::system("corpus"));
         store.append(&StreamId::new(&noun, n % 3), Expected::Any, vec![new]).await.unwrap();
     }
-    let snapshot = Snapshot { revision: Revision(1), state_version: 0, bytes: vec![1, 2, 3] };
+    let snapshot = StreamSnapshot { revision: Revision(1), state_version: 0, bytes: vec![1, 2, 3] };
     store.save_snapshot(&StreamId::new("instance", 0), snapshot).await.unwrap();
 }
 

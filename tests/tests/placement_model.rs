@@ -2,22 +2,22 @@
 //! The ledger, its view and the search for candidates against a second opinion (`chronova_tests::placement_model`), under
 //! random traffic.
 //!
-//! After every command both say the same of whether it is accepted and of what is used; capacity is never exceeded by what
-//! was accepted; generations never go back; the index is what a fresh one would be; every search finds the same. At the end
+//! After every command both agree on its acceptance and on the usages. Accepted commands never exceed capacity,
+//! generations never go back, the index equals a fresh one, and every search finds the same. At the end
 //! the view rebuilt from the events, and the one read back from its checkpoint, equal the live one.
 //!
 //! `CHRONOVA_SOAK=1` runs many more cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chronova_actors::aggregate::Aggregate;
-use chronova_actors::ledger::{ConsumerClaim, LedgerAggregate, LedgerCommand, ParentChange, Reserve, SeenGeneration};
+use chronova_actors::aggregate::AggregateRoot;
+use chronova_actors::ledger::{ConsumerClaim, LedgerCommand, LedgerRoot, ParentChange, Reserve, SeenGeneration};
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, UserId};
 use chronova_events::ledger::{Allocation, Claimed, Inventory, LedgerEvent};
 use chronova_projections::placement::Placement;
 use chronova_projections::placement::candidates::{self as real, search};
-use chronova_projections::placement::index::Index;
+use chronova_projections::placement::index::ProviderIndex;
 use chronova_tests::placement_model::{
     Class, Filter, Group, Holding, Model, Number, Request, SHARES, Trait, Units, Wish,
 };
@@ -232,7 +232,7 @@ impl Pair {
     }
 
     fn send(&mut self, command: LedgerCommand) -> bool {
-        let Ok(events) = LedgerAggregate::decide(&self.live.ledger, command) else { return false };
+        let Ok(events) = LedgerRoot::decide(&self.live.ledger, command) else { return false };
         for event in events {
             self.live.take_in(&event, Timestamp(i64::try_from(self.log.len()).unwrap()));
             self.log.push(event);
@@ -333,12 +333,12 @@ impl Pair {
         assert_eq!(all, expected, "found | expected for {request:?}");
         let described: BTreeSet<Number> = found.provider_ids().into_iter().map(back).collect();
         assert_eq!(described, self.model.described(request, &expected));
-        let few = search(&self.live.index, &real::Request { limit: Some(limit), ..asked });
+        let few = search(&self.live.index, &real::CandidatesRequest { limit: Some(limit), ..asked });
         assert_eq!(few.candidates.len(), limit.min(expected.len()));
         assert!(few.candidates.iter().all(|one| expected.contains(&plain(one))));
     }
 
-    /// What must hold between two steps; `before` is the ledger as it was.
+    /// The invariants between two steps; `before` is the ledger as it was.
     fn check(&self, before: &chronova_events::ledger::Ledger) {
         let ledger = &self.live.ledger;
         for (id, known) in &ledger.providers {
@@ -359,7 +359,7 @@ impl Pair {
         let actual: BTreeMap<ConsumerId, u64> =
             ledger.consumers.iter().map(|(id, known)| (id.clone(), known.generation)).collect();
         assert_eq!(actual, generations);
-        assert!(self.live.index == Index::of(ledger), "the index has lost its way");
+        assert!(self.live.index == ProviderIndex::of(ledger), "the index has lost its way");
     }
 
     fn rebuilt(&self) {
@@ -396,9 +396,9 @@ fn trait_filter(filter: &Filter<Trait>) -> real::TraitFilter {
     real::TraitFilter { required: filter.required.iter().map(names).collect(), forbidden: names(&filter.forbidden) }
 }
 
-fn asked(request: &Request) -> real::Request {
+fn asked(request: &Request) -> real::CandidatesRequest {
     let ids = |set: &BTreeSet<Number>| set.iter().map(|number| aggregate(*number)).collect();
-    let group = |(suffix, group): (&&str, &Group)| real::Group {
+    let group = |(suffix, group): (&&str, &Group)| real::RequestGroup {
         suffix: (*suffix).to_owned(),
         resources: group.resources.iter().map(|(class, amount)| ((*class).to_owned(), *amount)).collect(),
         traits: trait_filter(&group.traits),
@@ -409,7 +409,7 @@ fn asked(request: &Request) -> real::Request {
         in_tree: group.in_tree.map(provider),
     };
     let suffixes = |set: &BTreeSet<&str>| set.iter().map(ToString::to_string).collect();
-    real::Request {
+    real::CandidatesRequest {
         groups: request.groups.iter().map(group).collect(),
         limit: None,
         isolate: request.isolate,
@@ -422,7 +422,8 @@ fn asked(request: &Request) -> real::Request {
 fn plain(candidate: &real::Candidate) -> (Holding, BTreeMap<&'static str, BTreeSet<Number>>) {
     let class = |name: &str| CLASSES.into_iter().find(|class| *class == name).unwrap();
     let suffix = |name: &str| ["", "_A", "_B"].into_iter().find(|suffix| *suffix == name).unwrap();
-    let amounts = |amounts: &real::Amounts| amounts.iter().map(|(name, amount)| (class(name), *amount)).collect();
+    let amounts =
+        |amounts: &real::ResourceAmounts| amounts.iter().map(|(name, amount)| (class(name), *amount)).collect();
     let holding = candidate.allocations.iter().map(|(id, held)| (back(*id), amounts(held))).collect();
     let served = |ids: &Vec<ProviderId>| ids.iter().map(|id| back(*id)).collect();
     (holding, candidate.mappings.iter().map(|(name, ids)| (suffix(name), served(ids))).collect())

@@ -241,7 +241,7 @@ async fn backup_is_proven() {
     };
     prove(&Case { definition: &snapshot::DEFINITION, ..case(stopped, ask, "SHUTOFF", "SHUTOFF") }).await;
 
-    // Of three, the newest is kept.
+    // With three backups, only the newest is kept.
     let (world, id) = (World::new(2), InstanceId::random());
     let life = world.live(None, None).await;
     life.hosts_up(2).await;
@@ -382,7 +382,7 @@ async fn detach_interface_is_proven() {
         .await;
 }
 
-/// Whoever comes first, nothing is left of either.
+/// Whichever comes first, nothing is left of either.
 #[actix_rt::test]
 async fn delete_during_attach_is_proven() {
     let ask: Ask = |life, id| {

@@ -1,4 +1,4 @@
-//! Every row of docs/requirements has an id of its own and a status that holds: the tests it names exist.
+//! Every row of docs/requirements has a unique id and a valid status: the tests that it names exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -108,7 +108,7 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A script proves something if it is there and `ops/test.sh` runs its folder.
+/// A script counts as a test if it exists and `ops/test.sh` runs its folder.
 fn is_script(name: &str) -> bool {
     let checked = name.starts_with("tests/") || name.starts_with("ops/");
     checked && Path::new(name).extension().is_some_and(|e| e == "sh" || e == "py") && root().join(name).is_file()

@@ -1,4 +1,4 @@
-//! What hosts report about themselves, and how one of them is chosen.
+//! Capabilities that hosts report, and the selection of hosts.
 //!
 //! Source: the administration guide on schedulers. The rows of `docs/requirements` name these tests.
 
@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
-use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::instance::{InstanceCommand, InstanceRoot};
+use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::InstanceId;
 use chronova_events::ledger::Provider;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::world::{Life, World, build_request};
 use uuid::Uuid;
 
@@ -32,9 +32,9 @@ async fn build(life: &Life, n: u128) {
         defaults: DefaultLimits::default(),
     };
     let project = request.project.clone();
-    gateway.send::<QuotaAggregate>(&project, reserve, Meta::system("test")).await.unwrap();
+    gateway.send::<QuotaRoot>(&project, reserve, Meta::system("test")).await.unwrap();
     let build = InstanceCommand::Build(Box::new(request));
-    gateway.send::<InstanceAggregate>(&server(n), build, Meta::system("test")).await.unwrap();
+    gateway.send::<InstanceRoot>(&server(n), build, Meta::system("test")).await.unwrap();
 }
 
 async fn alive(world: &World) -> Life {
@@ -97,7 +97,9 @@ async fn a_build_goes_to_another_host_when_one_refuses() {
     for refusing in [0, 1] {
         let world = World::new(2);
         let life = alive(&world).await;
-        world.fleet.set_faults(refusing, FaultPlan::default().with(Call::Spawn, When::Always, Effect::Refuse));
+        world
+            .fleet
+            .set_faults(refusing, FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Always, Effect::Refuse));
         for n in 1..=3 {
             build(&life, n).await;
         }
@@ -112,11 +114,11 @@ async fn a_build_goes_to_another_host_when_one_refuses() {
     let mut world = World::new(2);
     world.options.processes.max_attempts = 1;
     let life = alive(&world).await;
-    world.fleet.set_all_faults(&FaultPlan::default().with(Call::Spawn, When::Nth(1), Effect::Refuse));
+    world.fleet.set_all_faults(&FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Nth(1), Effect::Refuse));
     build(&life, 1).await;
     life.settled().await;
     assert_eq!(world.story().await, [(server(1), "ERROR")]);
-    assert_eq!(world.fleet.calls(Call::Spawn), 1);
+    assert_eq!(world.fleet.calls(DriverCall::Spawn), 1);
     world.check().await;
     life.stop().await;
 }

@@ -280,7 +280,7 @@ async fn quotas_and_limits_hold_what_their_version_knows() {
         assert_eq!(shown, wanted, "{path}");
     }
     assert_eq!(api.get("/limits", "2.1").await["limits"]["rate"], json!([]), "there are no limits of rate");
-    // What no longer has a quota cannot be given one.
+    // Later versions cannot set quotas that they no longer have.
     for (last, name) in [(35, "fixed_ips"), (56, "injected_files")] {
         let limit = json!({"quota_set": {name: 5}});
         assert_eq!(put(&api, sets, &format!("2.{last}"), limit.clone()).await.status, 200, "{name}");
@@ -377,7 +377,7 @@ async fn services_are_listed_switched_and_forced_down() {
     assert_eq!(zones.body["availabilityZoneInfo"], wanted);
     assert_eq!(api.call("GET", "/os-availability-zone/detail", "2.1", USER, None).await.status, 403);
     let zones = api.get("/os-availability-zone/detail", "2.1").await;
-    // What is disabled is not listed.
+    // Hosts of a disabled service are not listed.
     assert!(zones["availabilityZoneInfo"][1]["hosts"][host].is_null());
     api.stop().await;
 }
@@ -524,7 +524,7 @@ async fn usage_adds_up_in_pages() {
     api.stop().await;
 }
 
-/// What is older than pages is cut off in silence.
+/// Versions before paging cut long lists off silently.
 #[actix_rt::test]
 async fn usage_before_there_were_pages_is_cut_off() {
     let mut api = Api::start().await;

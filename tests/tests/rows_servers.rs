@@ -1,4 +1,4 @@
-//! Servers as users meet them: from the wish to the guest, and what the guest is told about itself.
+//! Servers from the user's view: from the create request to the guest, and the guest's metadata.
 //!
 //! Source: the user guide. The rows of `docs/requirements` name these tests.
 
@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
-use chronova_actors::metadata::{About, MetadataOptions};
-use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_actors::metadata::{GuestMetadata, MetadataOptions};
+use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 use chronova_events::instance::Alive;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE};
 use serde_json::{Value, json};
 
 const USER: &str = "alice:web";
 
-/// Holds every step back until it may go.
+/// Pauses every step until the test releases it.
 #[derive(Default)]
 struct Barrier {
     open: AtomicBool,
@@ -31,10 +31,10 @@ impl Barrier {
 
 impl Interference for Barrier {
     /// The answer to a request for servers waits for their creation, so that this is let through.
-    fn judge(&self, process: &'static str, _: &'static str, _: Way) -> Verdict {
+    fn judge(&self, process: &'static str, _: &'static str, _: StepDirection) -> InterferenceVerdict {
         match process == "create_servers" || self.open.load(Ordering::SeqCst) {
-            true => Verdict::Pass,
-            false => Verdict::Hold,
+            true => InterferenceVerdict::Pass,
+            false => InterferenceVerdict::Hold,
         }
     }
 }
@@ -95,7 +95,7 @@ async fn a_build_that_fails_ends_in_error_and_says_why() {
     api.flavor("huge", 20_000, 1).await;
     // No host is large enough; the hosts refuse.
     let large = api.server(USER, with("flavorRef", json!("huge"))).await;
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Spawn, When::Always, Effect::Refuse));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Always, Effect::Refuse));
     let refused = api.server(USER, Api::wish("web")).await;
     for id in [&large, &refused] {
         let failed = show(&api, id).await;
@@ -110,7 +110,7 @@ async fn a_build_that_fails_ends_in_error_and_says_why() {
     let words = "No valid host was found. There are not enough hosts available: no host that would do has";
     assert!(message.as_str().unwrap().starts_with(words), "{message}");
     assert_eq!(names(&api, "?status=ERROR").await.len(), 2);
-    // What failed can be deleted, and then nothing of it is left.
+    // A failed server can be deleted, and then nothing of it is left.
     api.world.fleet.set_all_faults(&FaultPlan::default());
     for id in [&large, &refused] {
         assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await.status, 204);
@@ -164,9 +164,9 @@ async fn alive(api: &Api, wish: Value) -> Alive {
     api.life.instance_now(id).alive().unwrap().clone()
 }
 
-/// What is on the server's drive, by an operator's choices and with a password.
+/// The content of the config drive, with an operator's settings and with a password.
 fn drive(server: &Alive, options: &MetadataOptions, password: Option<&str>) -> Vec<(String, Vec<u8>)> {
-    About { server, password, options, devices: &[], floating_ip: None, said: None }.files().unwrap()
+    GuestMetadata { server, password, options, devices: &[], floating_ip: None, said: None }.files().unwrap()
 }
 
 fn on_drive(server: &Alive) -> Vec<(String, Vec<u8>)> {
@@ -208,8 +208,8 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     let files_with = drive(&server, &MetadataOptions::default(), Some("s3cret"));
     let about = json_of(&files_with, "openstack/latest/meta_data.json");
     assert_eq!(about["admin_pass"], "s3cret");
-    // The drive itself bears the name that guests look for.
-    let image = About {
+    // The drive has the label that guests look for.
+    let image = GuestMetadata {
         server: &server,
         password: None,
         options: &MetadataOptions::default(),
@@ -221,7 +221,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     .unwrap();
     assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");
 
-    // With DHCP the guest asks; without, it is told everything.
+    // With DHCP the guest gets its addresses there; without DHCP the metadata has all of them.
     let network = |files: &[(String, Vec<u8>)]| json_of(files, "openstack/latest/network_data.json");
     let with_dhcp = network(&files);
     let nic = server.nics[0].clone();
@@ -246,7 +246,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     api.stop().await;
 }
 
-/// Nova's `OPENSTACK_VERSIONS`, and what came with which.
+/// Nova's `OPENSTACK_VERSIONS`, and the additions of each.
 #[actix_rt::test]
 async fn each_version_of_the_metadata_has_what_it_had() {
     let api = Api::start().await;
@@ -382,13 +382,13 @@ async fn a_soft_reboot_asks_the_guest_and_a_hard_one_does_not() {
         let body = Some(json!({"reboot": {"type": kind}}));
         assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, body).await.status, 202);
         api.life.settled().await;
-        let calls = |call: Call| api.world.fleet.calls(call);
-        (calls(Call::RebootSoft), calls(Call::RebootHard))
+        let calls = |call: DriverCall| api.world.fleet.calls(call);
+        (calls(DriverCall::RebootSoft), calls(DriverCall::RebootHard))
     };
     assert_eq!(reboot("SOFT").await, (1, 0));
     assert_eq!(reboot("HARD").await, (1, 1));
     assert_eq!(show(&api, &id).await["status"], "ACTIVE");
-    // A stopped server has nobody to ask.
+    // A stopped server has no running guest to ask.
     let stop = Some(json!({"os-stop": null}));
     assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, stop).await.status, 202);
     api.life.settled().await;

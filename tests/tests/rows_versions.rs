@@ -1,4 +1,4 @@
-//! What each microversion of the Compute API brought: what it shows and takes, just before and from then on.
+//! The change of each microversion of the Compute API: answers and requests, just before and from then on.
 //!
 //! Source: the history of the Compute API. The rows of `docs/requirements` name these tests.
 
@@ -95,7 +95,7 @@ async fn new_servers_take_what_their_version_knows() {
     };
     let tag = json!({"tag": "one"});
     let file = json!([{"path": "/a", "contents": "YQ=="}]);
-    // What is sent, the versions that refuse it, those that take it.
+    // The request, the versions that refuse it, and those that accept it.
     let cases: Vec<(Value, &[u32], &[u32])> = vec![
         (with("description", json!("d")), &[1, 18], &[19]),
         (with("tags", json!(["a"])), &[51], &[52]),
@@ -153,7 +153,7 @@ async fn a_destination_is_the_administrators_to_name() {
     let mut both = with("availability_zone", json!(format!("nova:{host}")));
     both["host"] = json!(host);
     assert_eq!(post(&api, "2.74", ADMIN, both).await.status, 400);
-    // Whoever insists on a host by its zone gets it, whatever the filters would say.
+    // A host forced by `zone:host` is used, even against the filters.
     let service = json!({"host": host, "binary": "nova-compute"});
     assert_eq!(api.call("PUT", "/os-services/disable", "2.1", ADMIN, Some(service)).await.status, 200);
     let whole = with("availability_zone", json!(format!("nova:{host}:{host}")));
@@ -351,7 +351,7 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     }
     assert_eq!(event("2.62", USER).await.unwrap()["hostId"].as_str().unwrap().len(), 56);
 
-    // What failed says why, from 2.84 on, to administrators.
+    // Events of failed actions have details, from 2.84 on, for administrators.
     api.flavor("huge", 900_000, 1).await;
     let lift = json!({"quota_set": {"ram": -1}});
     assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(lift)).await.status, 200);
@@ -400,7 +400,7 @@ async fn what_was_taken_out_is_not_there_any_more() {
         assert_ne!(act("2.43").await, 404, "{action}");
         assert_eq!(act("2.44").await, 404, "{action}");
     }
-    // What was removed from Nova altogether is gone at every version.
+    // Operations that Nova has removed are absent at every version.
     for path in [
         "/os-fping",
         "/os-security-group-default-rules",

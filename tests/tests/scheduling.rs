@@ -1,20 +1,20 @@
-//! Placing servers when many ask at once: groups hold, requests for several servers are placed whole, nobody storms the
-//! ledger, and the reasons are on record.
+//! Placement under concurrent requests: group policies hold, requests for several servers are placed whole, claims
+//! rarely conflict, and the reasons are recorded.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
-use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
-use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand};
+use chronova_actors::instance::{InstanceCommand, InstanceRoot};
+use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
+use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{InstanceId, ServerGroupId};
 use chronova_events::instance::{BuildRequested, InstanceEvent, Scheduled};
 use chronova_events::ledger::LedgerEvent;
 use chronova_events::registry::{Event, NounEvent};
-use chronova_events::server_group::{Policy, ServerGroupCreated};
+use chronova_events::server_group::{ServerGroupCreated, ServerGroupPolicy};
 use chronova_events::store::EventStore;
 use chronova_hypervisor::sim::SimUri;
 use chronova_tests::world::{Life, World, build_request};
@@ -38,7 +38,12 @@ async fn life(world: &World) -> Life {
     life
 }
 
-async fn group(life: &Life, policy: Policy, max_server_per_host: Option<u32>, members: impl Iterator<Item = u128>) {
+async fn group(
+    life: &Life,
+    policy: ServerGroupPolicy,
+    max_server_per_host: Option<u32>,
+    members: impl Iterator<Item = u128>,
+) {
     let gateway = &life.context().gateway;
     let meta = || Meta::system("test");
     let group = ServerGroupCreated {
@@ -50,10 +55,10 @@ async fn group(life: &Life, policy: Policy, max_server_per_host: Option<u32>, me
         max_server_per_host,
     };
     let create = ServerGroupCommand::Create { group, limit: -1 };
-    gateway.send::<ServerGroupAggregate>(&"p".into(), create, meta()).await.unwrap();
+    gateway.send::<ServerGroupRoot>(&"p".into(), create, meta()).await.unwrap();
     let instances = members.map(id).collect();
     let join = ServerGroupCommand::Join { group: GROUP, user: "u".into(), instances, limit: -1 };
-    gateway.send::<ServerGroupAggregate>(&"p".into(), join, meta()).await.unwrap();
+    gateway.send::<ServerGroupRoot>(&"p".into(), join, meta()).await.unwrap();
 }
 
 /// Asks for a server as the API does, with something of its own.
@@ -68,9 +73,9 @@ async fn build(life: &Life, n: u128, with: impl FnOnce(&mut BuildRequested)) {
         memory_mib: request.flavor.memory_mib,
         defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
     };
-    gateway.send::<QuotaAggregate>(&"p".into(), reserve, Meta::system("test")).await.unwrap();
+    gateway.send::<QuotaRoot>(&"p".into(), reserve, Meta::system("test")).await.unwrap();
     let command = InstanceCommand::Build(Box::new(request));
-    gateway.send::<InstanceAggregate>(&id(n), command, Meta::system("test")).await.unwrap();
+    gateway.send::<InstanceRoot>(&id(n), command, Meta::system("test")).await.unwrap();
 }
 
 fn in_group(request: &mut BuildRequested) {
@@ -105,7 +110,7 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
     const WISHES: u128 = 200;
     let world = roomy(HOSTS);
     let life = life(&world).await;
-    group(&life, Policy::AntiAffinity, None, 1..=WISHES).await;
+    group(&life, ServerGroupPolicy::AntiAffinity, None, 1..=WISHES).await;
     join_all((1..=WISHES).map(|n| build(&life, n, in_group))).await;
     life.settled().await;
     let active = (1..=WISHES).filter(|n| life.status(id(*n)) == "ACTIVE").count();
@@ -117,11 +122,11 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
         assert!(fault.starts_with("No valid host was found. ") && fault.contains("anti-affinity group g"), "{fault}");
         assert!(!fault.contains("sim-"), "no host is named: {fault}");
     }
-    // No storm: what is on its way to a host is seen by those who decide next, so that hardly a claim is in vain.
+    // No conflicts: later decisions see the pending claims on a host, so that hardly a claim fails.
     let decisions = decisions(&world).await;
     assert_eq!(decisions.len(), usize::try_from(WISHES).unwrap(), "one decision for each server");
     let lost: usize = decisions.iter().map(|decision| decision.lost.len()).sum();
-    assert!(lost <= HOSTS, "{lost} claims were in vain");
+    assert!(lost <= HOSTS, "{lost} claims failed");
     let claims = events(&world)
         .await
         .iter()
@@ -136,14 +141,14 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
 async fn a_rule_admits_more_members_per_host_and_affinity_keeps_them_together() {
     let world = roomy(3);
     let life_1 = life(&world).await;
-    group(&life_1, Policy::AntiAffinity, Some(2), 1..=10).await;
+    group(&life_1, ServerGroupPolicy::AntiAffinity, Some(2), 1..=10).await;
     join_all((1..=10).map(|n| build(&life_1, n, in_group))).await;
     life_1.settled().await;
     assert_eq!(per_host(&world), [2, 2, 2]);
     life_1.stop().await;
     let world = roomy(3);
     let life = life(&world).await;
-    group(&life, Policy::Affinity, None, 1..=10).await;
+    group(&life, ServerGroupPolicy::Affinity, None, 1..=10).await;
     join_all((1..=10).map(|n| build(&life, n, in_group))).await;
     life.settled().await;
     assert_eq!(per_host(&world), [10]);

@@ -1,6 +1,6 @@
 //! Every action in every state, through the API: allowed or refused, and in which words.
 //!
-//! What is expected is written down here once more, from Nova's `compute/api.py` and not from this program's own table.
+//! The expected values are repeated here from Nova's `compute/api.py`, not from this program's own table.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -65,11 +65,11 @@ const ACTS: &[Act] = &[
     act("evacuate", r#"{"evacuate": {}}"#, "active stopped error", ANY),
 ];
 
-/// How a server gets where it is to be: what is asked of it, and the driver call that is held up meanwhile.
+/// The way to a state: the request, and the driver call that is paused meanwhile.
 struct Situation {
     vm_state: &'static str,
     task_state: &'static str,
-    /// Of the guest, as diagnostics name it.
+    /// The guest's state, as diagnostics name it.
     power: &'static str,
     before: &'static str,
     hold: &'static str,
@@ -392,7 +392,7 @@ async fn deleted_servers_can_be_restored_for_a_while() {
         (&shown["server"]["status"], &shown["server"]["OS-EXT-STS:vm_state"]),
         (&json!("SOFT_DELETED"), &json!("soft-delete"))
     );
-    assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204, "once more, the same wish");
+    assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204, "the same request once more");
     assert_eq!(listed(user, "").await, 0);
     assert_eq!(listed(ADMIN, "?all_tenants=1").await, 0);
     assert_eq!(listed(ADMIN, "?all_tenants=1&soft_deleted=true").await, 1);

@@ -1,5 +1,5 @@
-//! Images of servers, rebuilding, rescue, shelving and passwords, through the API: what is answered at which version, what
-//! is refused and in which words, and what becomes of the server.
+//! Images of servers, rebuild, rescue, shelve and passwords, through the API: answers at each version, refusals with
+//! their messages, and the resulting state of the server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,7 +9,7 @@ mod live;
 use std::time::Duration;
 
 use chronova_events::ids::{ImageId, InstanceId};
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{ADMIN, Answer, Api, IMAGE};
 use chronova_tests::services::NO_IMAGE;
 use chronova_tests::world::World;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const USER: &str = "alice:web";
 
-/// A server of a user's, and how to ask things of it.
+/// A user's server, and the requests to it.
 struct Subject<'a> {
     api: &'a Api,
     id: String,
@@ -83,7 +83,7 @@ async fn images_are_made_of_servers() {
     let location = old.location.unwrap();
     let first: ImageId = location.rsplit('/').next().unwrap().parse().unwrap();
     assert!(location.contains("/image"), "{location}: the image service's own address");
-    // The next one waits for this one to end.
+    // The next operation waits until this one has ended.
     api.life.settled().await;
     let made = api.world.images.made();
     let made = &made[&first];
@@ -111,7 +111,7 @@ async fn images_are_made_of_servers() {
     let copy = Subject::new(&api, wish).await;
     assert_eq!(copy.status().await, "ACTIVE");
 
-    // The lock is meant against changes.
+    // A lock prevents changes.
     server.done(json!({"lock": null})).await;
     assert_eq!(server.ask("2.1", json!({"createImage": {"name": "locked"}})).await.status, 202);
     api.life.settled().await;
@@ -125,9 +125,13 @@ async fn images_are_made_of_servers() {
     assert_eq!(server.ask("2.39", wish).await.status, 202);
     api.life.settled().await;
 
-    // What fails leaves no image and the server as it was.
+    // A failure leaves no image, and the server as it was.
     let before = api.world.images.made().len();
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::CopyRoot, When::Always, Effect::Refuse));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::CopyRoot,
+        FaultTrigger::Always,
+        Effect::Refuse,
+    ));
     assert_eq!(server.ask("2.45", json!({"createImage": {"name": "no"}})).await.status, 202);
     api.life.settled().await;
     assert_eq!((server.status().await.as_str(), api.world.images.made().len()), ("ACTIVE", before));
@@ -164,7 +168,7 @@ async fn of_backups_the_newest_are_kept() {
     let made = api.world.images.made();
     assert_eq!(property(&made[&weekly].draft.properties, "image_type"), Some("backup"));
     assert_eq!(property(&made[&weekly].draft.properties, "backup_type"), Some("weekly"));
-    // Nova: no address of what is deleted at once.
+    // Nova: no `Location` if the server is deleted at once.
     let none = server.ask("2.44", backup("daily", json!(0))).await;
     assert_eq!((none.status, none.location), (202, None));
     api.life.settled().await;
@@ -192,7 +196,7 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
         "imageRef": IMAGE, "name": "anew", "adminPass": "seekr3t", "metadata": {"a": "b"}, "description": "told",
         "key_name": "mine", "user_data": "ZWNobw==", "hostname": "other", "accessIPv4": "1.2.3.4"
     }});
-    // What the answer shows is what the server is then, which is not over yet.
+    // The answer shows the server's present state; the operation is still under way.
     api.world.brakes.hold("redefine");
     let answer = server.ask("2.100", wish).await;
     api.world.brakes.release("redefine");
@@ -222,7 +226,7 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
     assert_eq!(disks(&api), 2, "another disk");
     assert_eq!(server.actions().await, ["rebuild", "create"]);
 
-    // Said to be nothing is another thing than not said; what is off stays off.
+    // `null` differs from an absent field; a server that is off stays off.
     server.done(json!({"os-stop": null})).await;
     server.done(json!({"rebuild": {"imageRef": IMAGE, "key_name": null}})).await;
     let now = server.shown().await;
@@ -260,8 +264,12 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
     server.refused(json!({"rebuild": {"imageRef": IMAGE}}), 409, &words).await;
     server.done(json!({"unpause": null})).await;
 
-    // What cannot be made anew is in error, and can be rebuilt from there.
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Redefine, When::Always, Effect::Refuse));
+    // A failed rebuild leaves the server in error; from there it can be rebuilt again.
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::Redefine,
+        FaultTrigger::Always,
+        Effect::Refuse,
+    ));
     server.done(json!({"rebuild": {"imageRef": IMAGE}})).await;
     let now = server.shown().await;
     assert_eq!((&now["status"], &now["fault"]["code"]), (&json!("ERROR"), &json!(500)));
@@ -295,20 +303,29 @@ async fn a_rescued_server_runs_from_another_disk() {
     server.refused(json!({"unrescue": null}), 409, &words).await;
     let large = api.image(&[("virtual_gib", "2")]).await;
     let words = format!(
-        "Instance {} cannot be rescued: the rescue image has 2147483648 bytes, the flavor's disk 1073741824.",
+        "Instance {} cannot be rescued: the rescue image has 2147483648 bytes, the flavor's disk 1073741824. \
+         Choose a smaller image.",
         server.id
     );
     server.refused(json!({"rescue": {"rescue_image_ref": large}}), 400, &words).await;
-    // Nothing said: its own image, and a password made up.
+    // Without parameters: its own image, and a generated password.
     let answer = server.ask("2.1", json!({"rescue": null})).await;
     assert_eq!(answer.body["adminPass"].as_str().unwrap().len(), 12);
     api.life.settled().await;
     server.done(json!({"unrescue": null})).await;
 
     // A rescue that fails leaves the server running from its own disk.
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Redefine, When::Nth(4), Effect::Refuse));
-    let nth = api.world.fleet.calls(Call::Redefine);
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Redefine, When::Nth(nth + 1), Effect::Refuse));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::Redefine,
+        FaultTrigger::Nth(4),
+        Effect::Refuse,
+    ));
+    let nth = api.world.fleet.calls(DriverCall::Redefine);
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::Redefine,
+        FaultTrigger::Nth(nth + 1),
+        Effect::Refuse,
+    ));
     server.done(json!({"rescue": null})).await;
     assert_eq!((server.status().await.as_str(), rescued(&api)), ("ACTIVE", false));
     assert_eq!(server.actions().await[0], "rescue");
@@ -316,7 +333,7 @@ async fn a_rescued_server_runs_from_another_disk() {
         server.api.get(&format!("{}/os-instance-actions", server.path), "2.58").await["instanceActions"][0]["message"]
             == "Error"
     );
-    // Deleted while it is rescued, it leaves nothing behind.
+    // A delete during a rescue leaves nothing behind.
     server.done(json!({"rescue": null})).await;
     assert_eq!(api.call("DELETE", &server.path, "2.1", USER, None).await.status, 204);
     api.life.settled().await;
@@ -346,7 +363,7 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
     assert_eq!(allocations.body["allocations"], json!({}));
     api.world.check().await;
 
-    // Where to: from 2.77 on a zone, from 2.91 on a host, which only administrators choose.
+    // The destination: from 2.77 on a zone, from 2.91 on a host, which only administrators may choose.
     for (version, body, token, status, words) in [
         ("2.76", json!({"availability_zone": "moon"}), USER, 202, ""),
         ("2.77", json!({"availability_zone": "moon"}), USER, 400, "The requested availability zone is not available"),
@@ -387,7 +404,7 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
 
     // No host has room: shelved as before, its disk still kept.
     server.done(json!({"shelve": null})).await;
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Spawn, When::Always, Effect::NoRoom));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Always, Effect::NoRoom));
     server.done(json!({"unshelve": null})).await;
     assert_eq!((server.status().await.as_str(), api.world.images.made().len()), ("SHELVED_OFFLOADED", 1));
     api.world.check().await;
@@ -395,7 +412,7 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
     server.done(json!({"unshelve": null})).await;
     assert_eq!(server.status().await, "ACTIVE");
     assert_eq!(server.actions().await[..2], ["unshelve", "unshelve"]);
-    // A new life of its guest is made from the same disk.
+    // The guest is created again from the same disk.
     let host = api.life.host_of(&api.world, server.instance()).unwrap();
     api.world.fleet.lose_guest(host, server.instance()).unwrap();
     api.life.shows(server.instance(), "SHUTOFF").await;
@@ -422,7 +439,7 @@ async fn a_shelved_server_that_is_on_its_host_is_only_started() {
     assert_eq!(server.ask_as(ADMIN, "2.1", json!({"shelveOffload": null})).await.status, 202);
     api.life.settled().await;
     assert_eq!(server.status().await, "SHELVED_OFFLOADED");
-    // Deleted, it takes its disk along.
+    // A delete also removes its disk.
     assert_eq!(api.call("DELETE", &server.path, "2.1", USER, None).await.status, 204);
     api.life.settled().await;
     assert!(api.world.images.made().is_empty());
@@ -436,15 +453,15 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     let api = Api::start().await;
     let server = Subject::new(&api, Api::wish("web")).await;
     let wish = || json!({"changePassword": {"adminPass": SECRET}});
-    let without = FaultPlan::default().with(Call::SetPassword, When::Always, Effect::NoAgent);
+    let without = FaultPlan::default().with(DriverCall::SetPassword, FaultTrigger::Always, Effect::NoAgent);
     api.world.fleet.set_all_faults(&without);
     server.refused(wish(), 409, "QEMU guest agent is not enabled").await;
     assert_eq!(server.status().await, "ACTIVE");
     api.world.fleet.set_all_faults(&FaultPlan::default());
-    // Nova's fake driver: the guests of simulated hosts do without.
+    // As with Nova's fake driver, the guests of simulated hosts have no agent.
     server.done(wish()).await;
 
-    // An image that says that there is an agent, and whose password it is.
+    // An image with the properties for a guest agent and for the name of the administrator.
     let id = InstanceId::random();
     let mut request = chronova_tests::world::build_request(id);
     request.project = chronova_events::ids::ProjectId::new("web");
@@ -464,11 +481,15 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     api.life.settled().await;
     assert_eq!(server.actions().await[0], "changePassword");
 
-    // No agent answers: not implemented, in Nova's words.
+    // No agent answers: `notImplemented` with Nova's message.
     api.world.fleet.set_deaf(host, id, true).unwrap();
     server.refused(wish(), 501, "Unable to set password on instance").await;
     api.world.fleet.set_deaf(host, id, false).unwrap();
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::SetPassword, When::Always, Effect::Refuse));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::SetPassword,
+        FaultTrigger::Always,
+        Effect::Refuse,
+    ));
     let words = format!("Failed to set admin password on {id} because error setting admin password");
     server.refused(wish(), 409, &words).await;
     api.life.settled().await;

@@ -1,4 +1,4 @@
-//! Random traffic on a small fleet while hosts die, drivers fail and lie and the control plane crashes at random appends.
+//! Random traffic on a small fleet while hosts and driver calls fail, and the control plane crashes at random appends.
 //! After everything is healed nothing is lost, doubled, stuck or leaked, and the read models equal a rebuild.
 //!
 //! A seed decides the traffic, the faults and the crashes (not the order in which tasks run). Every seed is printed.
@@ -12,14 +12,14 @@ use chronova_events::entropy::SplitMix;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_events::store::EventStore;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, SimUri, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger, SimUri};
 use chronova_projections::checkpoint;
 use chronova_tests::world::{Life, World};
 use uuid::Uuid;
 
 const RUNS: u64 = 6;
 const HOSTS: usize = 3;
-/// Lives of the control plane in one run; the last one is spared and heals everything.
+/// Lives of the control plane in one run; the last one is not crashed and repairs everything.
 const LIVES: usize = 5;
 const REQUESTS_A_LIFE: usize = 30;
 
@@ -39,27 +39,27 @@ impl Dice {
     }
 
     fn faults(&mut self) -> FaultPlan {
-        const CALLS: [Call; 8] = [
-            Call::Spawn,
-            Call::Destroy,
-            Call::Start,
-            Call::Stop,
-            Call::RebootHard,
-            Call::EnsureImage,
-            Call::EnsureNetwork,
-            Call::Guests,
+        const CALLS: [DriverCall; 8] = [
+            DriverCall::Spawn,
+            DriverCall::Destroy,
+            DriverCall::Start,
+            DriverCall::Stop,
+            DriverCall::RebootHard,
+            DriverCall::EnsureImage,
+            DriverCall::EnsureNetwork,
+            DriverCall::Guests,
         ];
         const EFFECTS: [Effect; 6] =
             [Effect::Refuse, Effect::NoRoom, Effect::LoseReply, Effect::Tear, Effect::DieBefore, Effect::DieAfter];
         let mut plan = FaultPlan::default();
         for _ in 0..self.roll(4) {
-            plan = plan.with(self.one_of(&CALLS), When::Chance(0.1), self.one_of(&EFFECTS));
+            plan = plan.with(self.one_of(&CALLS), FaultTrigger::Chance(0.1), self.one_of(&EFFECTS));
         }
         plan
     }
 }
 
-/// What was asked for and acknowledged, which is what must be in the end.
+/// The acknowledged requests, which determine the final state.
 #[derive(Default)]
 struct Wishes {
     /// Every server that was ever asked for, and whether its build was acknowledged.
@@ -140,15 +140,15 @@ async fn heal(world: &World, life: &Life) {
         }
     }
     life.settled().await;
-    // What the resync removes it removes by itself.
+    // The resync removes leftovers without a request.
     compared(world, life).await;
     life.settled().await;
 }
 
 /// Waits until every host was compared with the log again, twice over.
 async fn compared(world: &World, life: &Life) {
-    let wanted = world.fleet.calls(Call::Guests) + 4 * HOSTS as u64;
-    life.until(|_| world.fleet.calls(Call::Guests) >= wanted).await;
+    let wanted = world.fleet.calls(DriverCall::Guests) + 4 * HOSTS as u64;
+    life.until(|_| world.fleet.calls(DriverCall::Guests) >= wanted).await;
 }
 
 async fn run(seed: u64) {

@@ -1,8 +1,8 @@
-//! What the API answered is what it answers about the past.
+//! Answers about the past equal the answers given then.
 //!
-//! Random traffic on a simulated fleet, while random questions are asked and their answers recorded with the position that
-//! the server tells; later, and after a restart from a checkpoint, the same questions are asked about these positions and
-//! times, and the answers compared byte for byte. A seed decides traffic and questions; every seed is printed.
+//! Random traffic runs on a simulated fleet. Meanwhile the test asks random questions, and records the answers with the
+//! positions in them. Later, and after a restart from a checkpoint, it asks again about these positions and times, and
+//! compares the answers byte for byte. A seed decides traffic and questions; every seed is printed.
 //! `CHRONOVA_TIME_TRAVEL_SEED` repeats one, `CHRONOVA_SOAK=1` runs many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -117,7 +117,7 @@ fn question(dice: &mut Dice, servers: &[String], hosts: &[String]) -> Question {
         _ => ("placement", format!("/placement/usages?project_id={}", dice.one_of(&["web", "db"]))),
     };
     let version = *if service == "compute" { dice.one_of(&compute) } else { dice.one_of(&placement) };
-    // Lists of one's own are asked by those whose they are; about the past only administrators ask.
+    // Members list their own servers; only administrators ask about the past.
     Question { service, path, version, token: ADMIN }
 }
 
@@ -184,7 +184,7 @@ async fn one(api: &Api, dice: &mut Dice, servers: &mut Vec<String>) {
     }
 }
 
-/// What was asked, what came back, and the moment by which it can be asked again.
+/// A question, its answer, and the moment for asking it again.
 struct Record {
     question: Question,
     answer: Answer,
@@ -199,7 +199,7 @@ fn hosts_of(api: &Api) -> Vec<String> {
     api.life.context().views.hosts.read(|view| view.all().map(|host| host.id.to_string()).collect())
 }
 
-/// Asks a few questions; those whose answer is of one position are recorded.
+/// Asks a few questions, and records those with an answer of one position.
 async fn record(api: &Api, dice: &mut Dice, servers: &[String], records: &mut Vec<Record>) {
     for _ in 0..dice.roll(4) {
         let question = question(dice, servers, &hosts_of(api));
@@ -328,7 +328,7 @@ async fn the_past_is_asked_for_properly_or_refused() {
         assert!(answer.status == 400 && answer.body.contains(words), "{bad}: {answer:?}");
         assert!(answer.body.starts_with(r#"{"badRequest":"#), "{answer:?}");
     }
-    // Who may not ask is told so; the live answer stays theirs.
+    // A user without the right gets a refusal; the live answer does not change.
     let own = about("compute", "/compute/v2.1/servers", "2.1", "alice:web");
     assert_eq!(ask(&api, &own, Some("1")).await.answer.status, 403);
     assert_eq!(ask(&api, &own, None).await.answer.status, 200);

@@ -1,5 +1,5 @@
-//! Volumes of servers through the Compute API: attached, shown, changed, exchanged, detached; servers on volumes; block
-//! device mappings and what is refused of them; the volume service's things under their old names.
+//! Volumes of servers through the Compute API: attach, show, update, swap, detach. Servers on volumes, valid and
+//! refused block device mappings, and the old proxy APIs of the volume service.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -41,7 +41,7 @@ async fn a_volumes_way_through_a_server() {
     assert_eq!((status, &body["volumeAttachment"]), (200, &expected), "the next free name, whatever was asked for");
     api.life.settled().await;
 
-    // What each version shows.
+    // The fields of each version.
     let keys = async |version: &str| -> Vec<String> {
         let (_, body, _) = call(&api, "GET", &format!("{all}/{one}"), version, None).await;
         body["volumeAttachment"].as_object().unwrap().keys().cloned().collect()

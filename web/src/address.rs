@@ -1,4 +1,4 @@
-//! Which service a URL means, and under which address the client knows it.
+//! Finds the service of a URL, and the address under which the client knows it.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::service::Service;
 
 /// A request's place: the service, the path below the service's root, and the addresses for links.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct RequestAddress {
     pub service: Service,
     /// `/v2.1/servers/...`
     pub path: String,
@@ -20,7 +20,7 @@ pub(crate) struct Place {
 }
 
 /// Finds the service: a listener of its own serves one at the root, the common listener all under their prefixes.
-pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebConfig) -> Option<Place> {
+pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebConfig) -> Option<RequestAddress> {
     let path = request.path();
     let host = host(request, config);
     let (service, prefix) = match only {
@@ -42,7 +42,7 @@ pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebCo
     }
     let api = format!("{root}{}", service.api_root());
     let links = Links { host, root, api, project: None, path: path.to_owned() };
-    Some(Place { service, path: below.to_owned(), links })
+    Some(RequestAddress { service, path: below.to_owned(), links })
 }
 
 /// `http://host:port` as the client wrote it; behind a proxy, as the proxy says, where it is believed.
@@ -62,7 +62,7 @@ pub(crate) fn host(request: &HttpRequest, config: &WebConfig) -> String {
     let host = host
         .or_else(|| text("Host"))
         .or_else(|| request.uri().authority().map(actix_web::http::uri::Authority::as_str))
-        // What is no host must not become a link.
+        // A value that is no host must not become a link.
         .filter(|host| {
             host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b'[' | b']' | b'_'))
         })
@@ -86,7 +86,7 @@ fn is_proxy(address: IpAddr, config: &WebConfig) -> bool {
     config.trusted_proxies.iter().any(|proxy| proxy.contains(&address))
 }
 
-/// Where a request comes from: the other side of the connection, or whom a proxy that is believed says it speaks for.
+/// The client's address: the peer of the connection, or the address that a trusted proxy names.
 pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConfig) -> Option<IpAddr> {
     let peer = peer?;
     if !(config.enable_proxy_headers_parsing && is_proxy(peer, config)) {

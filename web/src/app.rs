@@ -1,4 +1,4 @@
-//! What every request needs: settings, policy, authentication, metrics, and (added by the services) the ways to the
+//! The state that every request needs: settings, policy, authentication and metrics. The services add access to the
 //! read models and to the command gateway.
 
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
-use crate::audit::open_feeds::Feeds;
+use crate::audit::open_feeds::OpenFeeds;
 use crate::auth::Authentication;
-use crate::compute::Compute;
+use crate::compute::ComputeState;
 use crate::config::WebConfig;
 use crate::console::OpenConsoles;
 use crate::dispatch::Dispatch;
 use crate::fault::Fault;
 use crate::health::Health;
 use crate::identity::IdentityService;
-use crate::metrics::Metrics;
+use crate::metrics::HttpMetrics;
 use crate::policy::Enforcer;
 use crate::rate::RateLimits;
 
@@ -27,12 +27,12 @@ pub struct App {
     pub config: WebConfig,
     pub policy: Enforcer,
     pub authentication: Authentication,
-    pub metrics: Metrics,
+    pub metrics: HttpMetrics,
     pub health: Health,
-    /// What the Compute API has of its own.
-    pub compute: Compute,
+    /// The state of the Compute API.
+    pub compute: ComputeState,
     /// The live feeds of the log.
-    pub feeds: Feeds,
+    pub feeds: OpenFeeds,
     /// The consoles that are open.
     pub consoles: OpenConsoles,
     /// How fast projects may ask, where that is limited.
@@ -52,8 +52,8 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    pub fn new(config: WebConfig, policy: Enforcer, authentication: Authentication, metrics: Metrics) -> Self {
-        let feeds = Feeds::new(config.max_feeds);
+    pub fn new(config: WebConfig, policy: Enforcer, authentication: Authentication, metrics: HttpMetrics) -> Self {
+        let feeds = OpenFeeds::new(config.max_feeds);
         let consoles = OpenConsoles::new(config.max_consoles);
         let rate_limits = RateLimits::new(config.rate_limit, config.rate_limit_burst);
         Self {
@@ -62,7 +62,7 @@ impl App {
             authentication,
             metrics,
             health: Health::default(),
-            compute: Compute::default(),
+            compute: ComputeState::default(),
             feeds,
             consoles,
             rate_limits,

@@ -1,18 +1,18 @@
 //! Time travel over HTTP: `?as_of=` on the operations whose routes take it.
 //!
-//! The parameter is our own; no microversion of Nova or Placement has it, and no client of theirs sends it. It is taken out
-//! of the query string before the schema sees it, so that it works alike at every microversion, and `chronova:as_of` is
-//! its full name. An answer about the past says in `X-Chronova-As-Of` which position it is of; a live answer of the same
-//! operation says in `X-Chronova-Position` which position reproduces it.
+//! The parameter is our own; no microversion of Nova or Placement has it, and no client of theirs sends it. It is
+//! removed from the query string before the schema sees it, so that it works at every microversion. `chronova:as_of` is
+//! its full name. An answer about the past carries its position in `X-Chronova-As-Of`. A live answer of the same
+//! operation names in `X-Chronova-Position` the position that reproduces it.
 //!
-//! Invariant: who asks about the past has passed [`rule`] besides the operation's own rule. By default only
-//! administrators do: what others might have seen then depends on the roles that they had then.
+//! Invariant: a query about the past needs [`rule`] besides the operation's own rule. By default only administrators
+//! do: what others might have seen then depends on the roles that they had then.
 
 use std::sync::Arc;
 
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};
-use chronova_projections::history::{HistoryError, Moment};
+use chronova_projections::history::{HistoryError, PastMoment};
 use chronova_projections::views::Views;
 
 use crate::app::App;
@@ -37,7 +37,7 @@ const KEYS: [&str; 2] = ["as_of", "chronova:as_of"];
 const SHOWN: usize = 64;
 
 /// Takes the moment out of the query, if one was asked for.
-pub(crate) fn take(query: &mut Query) -> Result<Option<Moment>, Fault> {
+pub(crate) fn take(query: &mut Query) -> Result<Option<PastMoment>, Fault> {
     let values: Vec<&str> =
         query.pairs().iter().filter(|(key, _)| KEYS.contains(&key.as_str())).map(|(_, value)| value.as_str()).collect();
     let moment = match values.as_slice() {
@@ -49,13 +49,13 @@ pub(crate) fn take(query: &mut Query) -> Result<Option<Moment>, Fault> {
     Ok(Some(moment))
 }
 
-fn read(text: &str) -> Result<Moment, Fault> {
+fn read(text: &str) -> Result<PastMoment, Fault> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text.parse().map(|position| Moment::Position(Position(position))).map_err(|_| bad(text));
+        return text.parse().map(|position| PastMoment::Position(Position(position))).map_err(|_| bad(text));
     }
     // An offset's plus sign that was not escaped has become a blank.
     let at = DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_rfc3339(&text.replace(' ', "+")));
-    at.map(|at| Moment::Time(Timestamp(at.timestamp_micros()))).map_err(|_| bad(text))
+    at.map(|at| PastMoment::Time(Timestamp(at.timestamp_micros()))).map_err(|_| bad(text))
 }
 
 fn bad(text: &str) -> Fault {
@@ -66,7 +66,7 @@ fn bad(text: &str) -> Fault {
 }
 
 /// The read models of that moment.
-pub(crate) async fn views(app: &App, moment: Moment) -> Result<Arc<Views>, Fault> {
+pub(crate) async fn views(app: &App, moment: PastMoment) -> Result<Arc<Views>, Fault> {
     let history = app.history().ok_or_else(|| Fault::not_implemented("This server keeps no history to ask about."))?;
     history.at(moment, app.queries()?.clock.now()).await.map_err(fault)
 }
@@ -110,18 +110,18 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn taken(text: &str) -> Result<(Option<Moment>, Query), Fault> {
+    fn taken(text: &str) -> Result<(Option<PastMoment>, Query), Fault> {
         let mut query = Query::parse(text).unwrap();
         take(&mut query).map(|moment| (moment, query))
     }
 
     #[test]
     fn positions_and_times() {
-        let noon = Moment::Time(Timestamp(1_769_860_800_000_000));
+        let noon = PastMoment::Time(Timestamp(1_769_860_800_000_000));
         let moments = [
-            ("as_of=17", Moment::Position(Position(17))),
-            ("chronova:as_of=0", Moment::Position(Position(0))),
-            ("chronova%3Aas_of=17", Moment::Position(Position(17))),
+            ("as_of=17", PastMoment::Position(Position(17))),
+            ("chronova:as_of=0", PastMoment::Position(Position(0))),
+            ("chronova%3Aas_of=17", PastMoment::Position(Position(17))),
             ("as_of=2026-01-31T12:00:00Z", noon),
             ("as_of=2026-01-31T13:00:00%2B01:00", noon),
             ("as_of=2026-01-31T13:00:00+01:00", noon),

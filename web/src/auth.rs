@@ -1,4 +1,4 @@
-//! Who is calling: a token becomes a [`Caller`].
+//! Authentication: a token becomes a [`Caller`].
 //!
 //! In the normal mode a [`TokenVerifier`] (the embedded identity service, or the client of an external one) reads
 //! `X-Auth-Token`. In the test mode `noauth2` the token *is* the identity: `USER` or `USER:PROJECT`.
@@ -25,12 +25,12 @@ pub struct Caller {
     pub project: Option<ProjectId>,
     pub project_name: Option<String>,
     pub project_domain: Option<DomainId>,
-    /// Of a domain-scoped token.
+    /// The domain of a domain-scoped token.
     pub domain: Option<DomainId>,
     /// `all` for a system-scoped token.
     pub system_scope: Option<String>,
     pub roles: Vec<String>,
-    /// What the rule `context_is_admin` says; the dispatcher fills it in.
+    /// The result of the rule `context_is_admin`; the dispatcher fills it in.
     pub is_admin: bool,
     /// Finds the token again (to revoke it, say) without keeping it.
     pub token: Option<SecretHash>,
@@ -104,7 +104,7 @@ pub trait TokenVerifier: Send + Sync {
 #[derive(Clone)]
 pub enum Authentication {
     Tokens(Arc<dyn TokenVerifier>),
-    /// Test mode: whoever calls is believed. Refused on anything but loopback by the configuration.
+    /// Test mode: every caller is believed. The configuration refuses it on any address but loopback.
     NoAuth,
 }
 

@@ -1,4 +1,4 @@
-//! The options that the web layer heeds, already read and checked. Names and defaults are those of `nova.conf`.
+//! The options of the web layer, already read and checked. Names and defaults are those of `nova.conf`.
 
 use std::path::PathBuf;
 

@@ -64,7 +64,7 @@ pub(crate) fn preflight(config: &CorsConfig, headers: &HeaderMap) -> Option<Repl
     Some(reply)
 }
 
-/// What an ordinary answer gets in addition.
+/// The headers that an ordinary answer gets in addition.
 pub(crate) fn headers(config: &CorsConfig, request: &HeaderMap) -> Vec<(&'static str, String)> {
     let Some(origin) = allowed(config, request) else { return Vec::new() };
     let mut headers = vec![("Vary", "Origin".to_owned()), ("Access-Control-Allow-Origin", origin.to_owned())];

@@ -1,4 +1,4 @@
-//! What a handler is given: the request, already authenticated, negotiated, parsed and validated.
+//! The context of a handler: the request, already authenticated, negotiated, parsed and validated.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use chronova_actors::operations::Queries;
-use chronova_actors::ports::{Networks, ServiceCaller, UserToken};
+use chronova_actors::ports::{NetworkService, ServiceCaller, UserToken};
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, LocalBoxStream};
@@ -23,9 +23,9 @@ use crate::dispatch::{self, Dispatch};
 use crate::fault::Fault;
 use crate::links::Links;
 use crate::microversion::Microversion;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::query::Query;
-use crate::route::{Access, Route};
+use crate::route::{Route, RouteAccess};
 use crate::service::Service;
 
 /// How long an upload may bring nothing.
@@ -37,7 +37,7 @@ pub struct Ctx {
     pub service: Service,
     pub route: &'static Route,
     pub requester: Arc<Requester>,
-    /// What was negotiated; `Microversion::NONE` for services without microversions.
+    /// The negotiated version; `Microversion::NONE` for services without microversions.
     pub version: Microversion,
     pub query: Query,
     /// The parsed and validated body; `Null` when the operation takes none.
@@ -80,7 +80,7 @@ impl Ctx {
 
     /// The network service as the answer is made of it: as it is, or as it was at the moment that `as_of` names. `None`: it
     /// does not remember.
-    pub fn networks(&self) -> Result<Option<Arc<dyn Networks>>, Fault> {
+    pub fn networks(&self) -> Result<Option<Arc<dyn NetworkService>>, Fault> {
         let live = &self.queries()?.networks;
         Ok(match &self.past {
             Some(past) => live.as_of(past),
@@ -169,17 +169,17 @@ impl Ctx {
     }
 
     /// Checks the route's own rule against `target`: what a route with `.policy_on_target(rule)` owes.
-    pub fn authorize(&self, target: &Target) -> Result<Permit, Fault> {
+    pub fn authorize(&self, target: &PolicyTarget) -> Result<Permit, Fault> {
         match self.route.access {
-            Access::Rule(rule) | Access::RuleOnTarget(rule) => self.authorize_rule(rule, target),
-            Access::Public | Access::Optional | Access::Token => {
+            RouteAccess::Rule(rule) | RouteAccess::RuleOnTarget(rule) => self.authorize_rule(rule, target),
+            RouteAccess::Public | RouteAccess::Optional | RouteAccess::Token => {
                 Err(Fault::internal(format!("{} names no policy rule", self.route.op)))
             }
         }
     }
 
     /// Checks another rule: one for a part of the operation (`os_compute_api:servers:create:forced_host`).
-    pub fn authorize_rule(&self, rule: &'static str, target: &Target) -> Result<Permit, Fault> {
+    pub fn authorize_rule(&self, rule: &'static str, target: &PolicyTarget) -> Result<Permit, Fault> {
         self.asked.set(true);
         self.app
             .policy
@@ -188,13 +188,13 @@ impl Ctx {
     }
 
     /// Whether a rule holds; for fields and filters that appear only for some.
-    pub fn allows(&self, rule: &'static str, target: &Target) -> bool {
+    pub fn allows(&self, rule: &'static str, target: &PolicyTarget) -> bool {
         self.app.policy.allows(self.service, rule, self.caller(), target)
     }
 
     /// The caller and the caller's own project as the target.
-    pub fn own_target(&self) -> Target {
-        Target::of(self.caller())
+    pub fn own_target(&self) -> PolicyTarget {
+        PolicyTarget::of(self.caller())
     }
 
     /// The raw body of a route with `.raw_body()`, once. It may take long, but something has to come all the time.

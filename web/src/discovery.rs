@@ -43,7 +43,7 @@ pub(crate) fn document(service: Service, path: &str, links: &Links) -> Option<Re
     }
 }
 
-/// What `GET /` of the common port shows: where each API is.
+/// The answer to `GET /` of the common port: the address of each API.
 pub(crate) fn index(host: &str) -> Reply {
     let services: serde_json::Map<String, Value> =
         Service::ALL.into_iter().map(|s| (s.name().to_owned(), json!(format!("{host}/{}", s.name())))).collect();

@@ -1,8 +1,8 @@
 //! The way from a permitted request to the command gateway.
 //!
-//! A handler holds a [`Dispatch`], whose operations are private. The functions here take a `&Permit`, which only the policy
-//! module makes, so a command of a caller whose rights nobody checked does not compile. The one thing that a guest may do
-//! takes a `&Guest`, which only the metadata service makes.
+//! A handler holds a [`Dispatch`], whose operations are private. The functions here take a `&Permit`, which only the
+//! policy module makes. So a command without a check of the caller's rights does not compile. The one command of a
+//! guest takes a `&Guest`, which only the metadata service makes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use chronova_actors::coordination::passwords::OneTimePasswords;
 use chronova_actors::erasure::work::Eraser;
 use chronova_actors::gateway::Reachable;
 use chronova_actors::instance::creation::{CreateReject, CreateServersRequest};
-use chronova_actors::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
+use chronova_actors::instance::{InstanceCommand, InstanceReject, InstanceRoot};
 use chronova_actors::operations::interfaces::{
     AddressChange, AttachInterfaceReject, AttachInterfaceRequest, InterfaceReject,
 };
@@ -34,7 +34,7 @@ use crate::policy::Permit;
 /// more than this, the client gets its answer all the same.
 const READ_YOUR_WRITES: Duration = Duration::from_secs(5);
 
-/// What handlers hold of [`Operations`]. It sends nothing by itself.
+/// The handlers' access to [`Operations`]. It sends nothing by itself.
 ///
 /// ```compile_fail,E0616
 /// fn without_permit(dispatch: &chronova_web::dispatch::Dispatch) {
@@ -82,8 +82,8 @@ pub fn eraser(dispatch: &Dispatch, _: &Permit, store: &Arc<dyn EventStore>, hist
     dispatch.operations.eraser(store, history)
 }
 
-/// Has `command` decided, in the name of the permitted caller. When this returns, what happened is durable and the read
-/// models show it: whoever asks next sees it.
+/// Has `command` decided, in the name of the permitted caller. When this returns, the events are durable and the read
+/// models show them, so the next query sees them.
 pub async fn send<A: Reachable>(
     dispatch: &Dispatch,
     permit: &Permit,
@@ -123,8 +123,8 @@ pub async fn create_servers(
     Ok(created.instances)
 }
 
-/// Keeps what a guest tells its owner. A guest has no rights that a policy could check; it may do this one thing, and a
-/// [`Guest`] is the proof of who it is.
+/// Keeps what a guest tells its owner. A guest has no rights that a policy could check. It may send this one command,
+/// and a [`Guest`] proves its identity.
 pub(crate) async fn post_password(
     dispatch: &Dispatch,
     guest: &Guest,
@@ -138,7 +138,7 @@ pub(crate) async fn post_password(
         cause: Cause::System { part: "guest".to_owned() },
     };
     let command = InstanceCommand::PostGuestPassword { password };
-    let committed = dispatch.operations.send::<InstanceAggregate>(&guest.id(), command, Arc::new(meta)).await?;
+    let committed = dispatch.operations.send::<InstanceRoot>(&guest.id(), command, Arc::new(meta)).await?;
     shown(dispatch, committed.position).await;
     Ok(())
 }
@@ -179,10 +179,10 @@ pub async fn change_security_group(
     dispatch.operations.change_security_group(change, caller).await
 }
 
-/// What the events will say about who asked and why.
+/// The metadata of the events: the requester and the cause.
 ///
-/// The correlation is the request's own UUID: everything that follows from one request, in whatever stream, is found by
-/// the id that the client was given.
+/// The correlation is the request's own UUID. So the id that the client got finds everything that follows from the
+/// request, in any stream.
 pub fn meta(permit: &Permit) -> Arc<Meta> {
     meta_of(permit.requester())
 }

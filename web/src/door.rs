@@ -1,9 +1,8 @@
-//! The way in while the control plane starts.
+//! Holds requests while the control plane starts.
 //!
-//! The listeners are bound before the read models are complete, because completing them may take a while (a replay of a
-//! long log, a rebuild after a change of version). Whoever comes in the meantime waits, and is served as soon as there is
-//! somebody to serve; only who has waited for long is asked to come again. `/healthz` tells from the first moment on how
-//! far things have come.
+//! The listeners are bound before the read models are complete. That may take a while: a replay of a long log, a
+//! rebuild after a change of version. Requests wait meanwhile, and are served as soon as the control plane is ready. A
+//! request that has waited for too long is asked to retry. `/healthz` reports the progress from the first moment on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +12,23 @@ use tokio::sync::watch;
 
 use crate::app::App;
 use crate::fault::{Fault, RenderContext, render};
-use crate::health::Tale;
+use crate::health::HealthReport;
 use crate::reply::Reply;
 use crate::service::Service;
 
-/// Who has waited for longer than this is asked to come again.
+/// A request that has waited for longer than this is asked to retry.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What is behind the listeners: nothing yet, or the control plane.
+/// The application behind the listeners: nothing yet, or the control plane.
 #[derive(Clone)]
-pub struct Door {
+pub struct StartupGate {
     app: watch::Receiver<Option<Arc<App>>>,
-    /// What is told of the beginning.
-    tale: Tale,
+    /// The progress of the start-up.
+    tale: HealthReport,
     patience: Duration,
 }
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for StartupGate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Door").field("open", &self.app.borrow().is_some()).finish_non_exhaustive()
     }
@@ -37,15 +36,15 @@ impl std::fmt::Debug for Door {
 
 /// Opens a door, once.
 #[derive(Debug)]
-pub struct Opener(watch::Sender<Option<Arc<App>>>);
+pub struct StartupGateOpener(watch::Sender<Option<Arc<App>>>);
 
-impl Opener {
+impl StartupGateOpener {
     pub fn open(&self, app: &Arc<App>) {
         self.0.send_replace(Some(Arc::clone(app)));
     }
 }
 
-impl Door {
+impl StartupGate {
     /// One that is open from the beginning.
     pub fn open(app: Arc<App>) -> Self {
         let (_, opened) = watch::channel(Some(app));
@@ -53,9 +52,9 @@ impl Door {
     }
 
     /// One that somebody else opens. `tale`: what `/healthz` tells until then, as `read_models`.
-    pub fn closed(tale: Tale) -> (Opener, Self) {
+    pub fn closed(tale: HealthReport) -> (StartupGateOpener, Self) {
         let (opener, app) = watch::channel(None);
-        (Opener(opener), Self { app, tale, patience: PATIENCE })
+        (StartupGateOpener(opener), Self { app, tale, patience: PATIENCE })
     }
 
     /// Another patience than a minute.
@@ -91,20 +90,20 @@ mod tests {
     use super::*;
     use crate::auth::Authentication;
     use crate::config::WebConfig;
-    use crate::metrics::Metrics;
+    use crate::metrics::HttpMetrics;
     use crate::policy::{Enforcer, Overrides};
     use crate::reply::ReplyBody;
 
     fn app() -> Arc<App> {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
-        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         Arc::new(App::new(config, policy, Authentication::NoAuth, metrics))
     }
 
     #[actix_web::test]
     async fn who_comes_early_waits_and_is_served() {
-        let (opener, door) = Door::closed(Arc::new(|| json!({"work": ["replay"]})));
+        let (opener, door) = StartupGate::closed(Arc::new(|| json!({"work": ["replay"]})));
         let told = door.enter("/healthz").await.unwrap_err();
         assert_eq!(told.status, 503);
         assert!(matches!(told.body, ReplyBody::Json(told) if told["read_models"]["work"] == json!(["replay"])));

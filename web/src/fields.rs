@@ -69,13 +69,13 @@ impl<V> Field<V> {
     }
 }
 
-type Plan<V> = Arc<[&'static Field<V>]>;
+type FieldPlan<V> = Arc<[&'static Field<V>]>;
 
 /// A resource's fields in order.
 #[derive(Debug)]
 pub struct FieldTable<V: 'static> {
     fields: &'static [Field<V>],
-    plans: RwLock<BTreeMap<Microversion, Plan<V>>>,
+    plans: RwLock<BTreeMap<Microversion, FieldPlan<V>>>,
 }
 
 impl<V> FieldTable<V> {
@@ -125,11 +125,11 @@ impl<V> FieldTable<V> {
     }
 
     /// The fields of `version`, from the cache. The number of versions is bounded by what negotiation lets through.
-    fn plan(&self, version: Microversion) -> Plan<V> {
+    fn plan(&self, version: Microversion) -> FieldPlan<V> {
         if let Some(plan) = self.plans.read().unwrap_or_else(PoisonError::into_inner).get(&version) {
             return Arc::clone(plan);
         }
-        let plan: Plan<V> = self.fields.iter().filter(|field| version.within(field.since, field.until)).collect();
+        let plan: FieldPlan<V> = self.fields.iter().filter(|field| version.within(field.since, field.until)).collect();
         self.plans.write().unwrap_or_else(PoisonError::into_inner).entry(version).or_insert_with(|| Arc::clone(&plan));
         plan
     }

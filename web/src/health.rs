@@ -8,16 +8,16 @@ use serde_json::{Map, Value, json};
 use crate::reply::Reply;
 
 /// A part's state now: its name, and what is wrong with it.
-pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+pub type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What a part tells about itself, well or not.
-pub type Tale = Arc<dyn Fn() -> Value + Send + Sync>;
+/// A part's report about itself, healthy or not.
+pub type HealthReport = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// The checks that the process has registered.
 #[derive(Clone, Default)]
 pub struct Health {
-    checks: Vec<(&'static str, Check)>,
-    tales: Vec<(&'static str, Tale)>,
+    checks: Vec<(&'static str, HealthCheck)>,
+    tales: Vec<(&'static str, HealthReport)>,
 }
 
 impl fmt::Debug for Health {
@@ -29,14 +29,14 @@ impl fmt::Debug for Health {
 impl Health {
     /// Adds a check; it must not block.
     #[must_use]
-    pub fn with(mut self, name: &'static str, check: Check) -> Self {
+    pub fn with(mut self, name: &'static str, check: HealthCheck) -> Self {
         self.checks.push((name, check));
         self
     }
 
     /// Adds what is told beside the checks; it must not block.
     #[must_use]
-    pub fn telling(mut self, name: &'static str, tale: Tale) -> Self {
+    pub fn telling(mut self, name: &'static str, tale: HealthReport) -> Self {
         self.tales.push((name, tale));
         self
     }

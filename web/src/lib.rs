@@ -1,11 +1,11 @@
 //! Speaking: the HTTP APIs.
 //!
-//! A request runs through [`server`] (headers, ids, log) and `pipeline` (authentication, version, schema, policy) into a
-//! handler, which gets a [`ctx::Ctx`] and returns a [`reply::Reply`] or a [`fault::Fault`]. Operations are lines of
-//! [`route::Route`] tables, one folder per API.
+//! A request runs through [`server`] (headers, ids, log) and `pipeline` (authentication, version, schema, policy) into
+//! a handler. The handler gets a [`ctx::Ctx`] and returns a [`reply::Reply`] or a [`fault::Fault`]. Operations are
+//! lines of [`route::Route`] tables, one folder per API.
 //!
-//! Invariants: a command reaches the gateway only through [`dispatch`], with a [`policy::Permit`]; microversions are named
-//! only in route tables, body schemas and field tables; every answer carries the request id.
+//! Invariants: a command reaches the gateway only through [`dispatch`], with a [`policy::Permit`]. Only route tables,
+//! body schemas and field tables name microversions. Every answer carries the request id.
 
 mod address;
 mod body;
@@ -59,5 +59,5 @@ pub use config::WebConfig;
 pub use ctx::Ctx;
 pub use fault::Fault;
 pub use microversion::Microversion;
-pub use policy::{Permit, Target};
+pub use policy::{Permit, PolicyTarget};
 pub use reply::Reply;

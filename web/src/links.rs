@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::query::{Query, percent_encode};
 
-/// Where the request came in.
+/// The address that the request came to, for links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Links {
     /// `http://host:port`

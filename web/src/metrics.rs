@@ -6,14 +6,14 @@ use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVe
 
 /// Requests by service, operation and status; their duration; how many are being served.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct HttpMetrics {
     registry: Registry,
     requests: IntCounterVec,
     seconds: HistogramVec,
     in_flight: IntGaugeVec,
 }
 
-impl Metrics {
+impl HttpMetrics {
     /// Registers the web layer's metrics; fails when the registry already has them.
     pub fn new(registry: Registry) -> Result<Self, prometheus::Error> {
         let requests = IntCounterVec::new(
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn counts_and_shows() {
-        let metrics = Metrics::new(Registry::new()).unwrap();
+        let metrics = HttpMetrics::new(Registry::new()).unwrap();
         let guard = metrics.began("compute");
         metrics.answered("compute", "servers.index", 200, Duration::from_millis(3));
         let text = metrics.render().unwrap();

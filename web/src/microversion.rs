@@ -32,7 +32,7 @@ pub const fn v(major: u16, minor: u16) -> Microversion {
 }
 
 impl Microversion {
-    /// What services without microversions carry.
+    /// The version of services without microversions.
     pub const NONE: Self = Self::new(0, 0);
 
     pub const fn new(major: u16, minor: u16) -> Self {
@@ -73,7 +73,7 @@ impl fmt::Debug for Microversion {
 
 /// The versions a service answers.
 #[derive(Debug, Clone, Copy)]
-pub struct Span {
+pub struct VersionSpan {
     /// The name that the header uses.
     pub service_type: &'static str,
     pub min: Microversion,
@@ -81,15 +81,15 @@ pub struct Span {
 }
 
 /// Compute 2.1 to 2.104.
-pub const COMPUTE: Span = Span { service_type: "compute", min: v(2, 1), max: v(2, 104) };
+pub const COMPUTE: VersionSpan = VersionSpan { service_type: "compute", min: v(2, 1), max: v(2, 104) };
 /// Placement 1.0 to 1.39.
-pub const PLACEMENT: Span = Span { service_type: "placement", min: v(1, 0), max: v(1, 39) };
+pub const PLACEMENT: VersionSpan = VersionSpan { service_type: "placement", min: v(1, 0), max: v(1, 39) };
 
 /// Volume 3.0 to 3.67.
-pub const VOLUME: Span = Span { service_type: "volume", min: v(3, 0), max: v(3, 67) };
+pub const VOLUME: VersionSpan = VersionSpan { service_type: "volume", min: v(3, 0), max: v(3, 67) };
 
 /// The versions of `service`, where it has any.
-pub const fn span(service: Service) -> Option<Span> {
+pub const fn span(service: Service) -> Option<VersionSpan> {
     match service {
         Service::Compute => Some(COMPUTE),
         Service::Placement => Some(PLACEMENT),

@@ -1,8 +1,8 @@
 //! The APIs as OpenAPI 3.1 documents, made of the route tables: `GET /openapi.json?service=compute&version=2.93`.
 //!
-//! A document holds the operations that a version has, with the schemas by which that version's requests are judged, so it
-//! cannot say anything else than what is done. Operations of one path and method (actions of servers) are one operation of
-//! the document whose body is one of theirs. Answers are not described in it.
+//! A document holds the operations of a version, with the schemas that validate its requests. So it cannot differ from
+//! the served API. Operations of one path and method (actions of servers) are one operation of the document whose body
+//! is one of theirs. Answers are not described in it.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use crate::microversion::{self, Microversion};
 use crate::query::Query;
 use crate::reply::Reply;
-use crate::route::{Access, BodySpec, Method, Route};
+use crate::route::{BodySpec, Method, Route, RouteAccess};
 use crate::service::Service;
 use crate::tables;
 
-/// The document that a query string asks for, or what is wrong with the wish.
+/// The document that a query string requests, or the error in it.
 pub(crate) fn answer(query: &str) -> Reply {
     let refuse = |why: &str| Reply::json(400, json!({"error": why}));
     let Ok(query) = Query::parse(query) else { return refuse("the query string cannot be read") };
@@ -34,7 +34,7 @@ pub(crate) fn answer(query: &str) -> Reply {
     Reply::ok(document(service, version))
 }
 
-/// What the service does at `version`; services without versions have one document.
+/// The service's operations at `version`; services without versions have one document.
 pub fn document(service: Service, version: Option<Microversion>) -> Value {
     let asked = version.unwrap_or(Microversion::NONE);
     let mut paths: BTreeMap<&str, BTreeMap<Method, Vec<&Route>>> = BTreeMap::new();
@@ -87,7 +87,7 @@ fn operation(routes: &[&Route], version: Microversion) -> Value {
     if !rules.is_empty() {
         shown.insert("x-policy".to_owned(), json!(rules));
     }
-    if !routes.iter().any(|route| matches!(route.access, Access::Public | Access::Optional)) {
+    if !routes.iter().any(|route| matches!(route.access, RouteAccess::Public | RouteAccess::Optional)) {
         shown.insert("security".to_owned(), json!([{"token": []}]));
     }
     let parameters: Vec<Value> = routes.iter().flat_map(|route| parameters(route, version)).collect();

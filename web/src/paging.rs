@@ -1,14 +1,14 @@
 //! Pages of a listing: `limit`, `marker`, and whether there is a next page.
 //!
-//! Nova's rules: the operator's `max_limit` caps every page, `limit=0` is an empty page, a marker that names nothing is
-//! 400, and a `next` link follows a full page only.
+//! Nova's rules: the operator's `max_limit` caps every page, and `limit=0` is an empty page. An unknown marker is 400,
+//! and only a full page has a `next` link.
 
 use crate::fault::Fault;
 use crate::query::Query;
 
-/// What part of a listing is wanted.
+/// The requested part of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct PageRequest {
     pub limit: usize,
     /// The id of the last item of the page before.
     pub marker: Option<String>,
@@ -16,7 +16,7 @@ pub struct Page {
     pub limited: bool,
 }
 
-impl Page {
+impl PageRequest {
     /// Reads `limit` and `marker`; the query's schema has already refused what is no number.
     pub fn of(query: &Query, max_limit: u64) -> Result<Self, Fault> {
         let wanted = query
@@ -54,8 +54,8 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
 
-    fn page(text: &str) -> Page {
-        Page::of(&Query::parse(text).unwrap(), 3).unwrap()
+    fn page(text: &str) -> PageRequest {
+        PageRequest::of(&Query::parse(text).unwrap(), 3).unwrap()
     }
 
     #[test]
@@ -67,6 +67,6 @@ mod tests {
         assert_eq!(cut("limit=1&marker=b"), (vec!["c"], true));
         assert_eq!(cut("limit=0"), (vec![], true));
         assert_eq!(page("marker=x").cut(items(), |item| (*item).to_owned()).unwrap_err().status, 400);
-        assert!(Page::of(&Query::parse("limit=-1").unwrap(), 3).is_err());
+        assert!(PageRequest::of(&Query::parse("limit=-1").unwrap(), 3).is_err());
     }
 }

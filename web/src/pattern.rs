@@ -1,13 +1,13 @@
 //! Patterns that users send, to be held against what they look for: MySQL's REGEXP, without case.
 //!
-//! Whatever a pattern says, it takes time in proportion to the text that it is held against, and little memory. What
-//! would take more (looking around, referring back, as ICU's patterns of MySQL 8 can) is no pattern here.
+//! Every pattern takes time in proportion to the matched text, and little memory. Constructs that would take more
+//! (look-around, back-references, as in ICU's patterns of MySQL 8) are refused.
 
 use regex::{Regex, RegexBuilder};
 
 /// The longest pattern, in bytes.
 const LONGEST: usize = 1_024;
-/// What it may take once it is compiled, in bytes.
+/// The largest compiled pattern, in bytes.
 const LARGEST: usize = 256 << 10;
 
 /// `None` if it is no pattern, or too much of one.

@@ -1,5 +1,5 @@
-//! The way of one request: find the operation, know the caller, agree on a version, read and check what was sent, ask the
-//! policy, and call the handler.
+//! The pipeline of one request: route, authenticate, negotiate the version, read and validate the body, check the
+//! policy, call the handler.
 //!
 //! The order is the services' own, because it decides which error wins. Nova: 401, then the version (400, 406), the path
 //! (404), the project in the path (400), the operation's versions (404), the body (400), then policy (403). Placement asks
@@ -15,34 +15,34 @@ use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use chronova_events::envelope::Position;
 use chronova_events::ids::RequestId;
-use chronova_projections::history::Moment;
+use chronova_projections::history::PastMoment;
 use chronova_projections::views::Views;
 use futures::FutureExt;
 use serde_json::Value;
 
-use crate::address::{self, Place};
+use crate::address::{self, RequestAddress};
 use crate::app::App;
 use crate::auth::{AuthError, Caller, Requester};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::links::Links;
 use crate::microversion::{self, Microversion};
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::query::Query;
 use crate::reply::Reply;
-use crate::route::{Access, BodySpec, Method, Route};
-use crate::router::{Found, Operation, bind};
+use crate::route::{BodySpec, Method, Route, RouteAccess};
+use crate::router::{Operation, RouteMatch, bind};
 use crate::service::Service;
 use crate::tables::Routers;
 use crate::{as_of, body, discovery};
 
-/// What came in.
-pub(crate) struct Incoming {
-    pub place: Place,
+/// The incoming request.
+pub(crate) struct IncomingRequest {
+    pub place: RequestAddress,
     pub method: Option<Method>,
     pub query: String,
     pub headers: HeaderMap,
-    /// Taken by whoever reads the body.
+    /// The reader of the body takes it.
     pub payload: Option<Payload>,
     pub body: Bytes,
     pub request_id: RequestId,
@@ -50,9 +50,9 @@ pub(crate) struct Incoming {
     pub remote: Option<std::net::IpAddr>,
 }
 
-/// What the answer's headers and the log need to know besides the answer.
+/// The facts that the answer's headers and the log need besides the answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Facts {
+pub(crate) struct ResponseFacts {
     pub operation: Option<&'static str>,
     pub version: Option<Microversion>,
     pub user: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct Facts {
 }
 
 /// A path's candidates and what the path said.
-struct Matched<'a> {
+struct MatchedPath<'a> {
     operations: Vec<&'a Operation>,
     values: Vec<String>,
     /// The project that the path began with.
@@ -72,8 +72,8 @@ struct Matched<'a> {
 pub(crate) async fn run(
     app: &Arc<App>,
     routers: &Routers,
-    mut incoming: Incoming,
-    facts: &mut Facts,
+    mut incoming: IncomingRequest,
+    facts: &mut ResponseFacts,
 ) -> Result<Reply, Fault> {
     let service = incoming.place.service;
     if let Some(document) = discovery::document(service, &incoming.place.path, &incoming.place.links) {
@@ -92,17 +92,17 @@ pub(crate) async fn run(
         incoming.body = body::read(payload, &incoming.headers, app.config.max_request_body_size).await?;
     }
     let access = match &found {
-        Ok(matched) => matched.operations.first().map_or(Access::Token, |operation| operation.route.access),
+        Ok(matched) => matched.operations.first().map_or(RouteAccess::Token, |operation| operation.route.access),
         // Without a token one does not learn which paths exist; the identity service is where tokens come from.
-        Err(_) if matches!(service, Service::Identity | Service::Metadata) => Access::Public,
-        Err(_) => Access::Token,
+        Err(_) if matches!(service, Service::Identity | Service::Metadata) => RouteAccess::Public,
+        Err(_) => RouteAccess::Token,
     };
     let caller = authenticate(app, service, access, &incoming.headers).await?;
     if !caller.is_anonymous() {
         facts.user = Some(caller.user.as_str().to_owned());
         facts.project = caller.project.as_ref().map(|project| project.as_str().to_owned());
     }
-    hold_up(app, &caller)?;
+    rate_limit(app, &caller)?;
     let legacy = found.as_ref().is_ok_and(|matched| matched.legacy);
     let version = if legacy { microversion::COMPUTE.min } else { microversion::negotiate(service, &incoming.headers)? };
     facts.version = microversion::span(service).filter(|_| !legacy).map(|_| version);
@@ -113,7 +113,7 @@ pub(crate) async fn run(
     call(app, incoming, matched, caller, version, facts).await
 }
 
-fn find<'a>(routers: &'a Routers, incoming: &Incoming) -> Result<Matched<'a>, Fault> {
+fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedPath<'a>, Fault> {
     let service = incoming.place.service;
     let Some(router) = routers.get(service) else { return Err(Fault::no_route()) };
     let roots: &[(&str, bool)] = match service {
@@ -140,9 +140,11 @@ fn find<'a>(routers: &'a Routers, incoming: &Incoming) -> Result<Matched<'a>, Fa
     };
     for (path, project) in [Some((path.as_slice(), None)), with_project].into_iter().flatten() {
         match router.find(incoming.method, path) {
-            Found::Operations { operations, values } => return Ok(Matched { operations, values, project, legacy }),
-            Found::OtherMethods(methods) => others.extend(methods),
-            Found::Nothing => {}
+            RouteMatch::Operations { operations, values } => {
+                return Ok(MatchedPath { operations, values, project, legacy });
+            }
+            RouteMatch::OtherMethods(methods) => others.extend(methods),
+            RouteMatch::Nothing => {}
         }
     }
     if others.is_empty() {
@@ -163,8 +165,8 @@ fn no_route(service: Service, path: &str) -> Fault {
     }
 }
 
-async fn authenticate(app: &App, service: Service, access: Access, headers: &HeaderMap) -> Result<Caller, Fault> {
-    if access == Access::Public {
+async fn authenticate(app: &App, service: Service, access: RouteAccess, headers: &HeaderMap) -> Result<Caller, Fault> {
+    if access == RouteAccess::Public {
         return Ok(Caller::anonymous());
     }
     let known = match app.authentication.caller(headers).await {
@@ -179,13 +181,14 @@ async fn authenticate(app: &App, service: Service, access: Access, headers: &Hea
             caller.is_admin = app.policy.is_admin(service, &caller);
             Ok(caller)
         }
-        None if access == Access::Optional => Ok(Caller::anonymous()),
+        None if access == RouteAccess::Optional => Ok(Caller::anonymous()),
         None => Err(Fault::unauthorized()),
     }
 }
 
-/// A project, or a user whose token is of none, that asks faster than it may. Who keeps the cloud going is not held up.
-fn hold_up(app: &App, caller: &Caller) -> Result<(), Fault> {
+/// A project, or a user whose token is of none, that asks faster than it may. Services and administrators are not
+/// throttled.
+fn rate_limit(app: &App, caller: &Caller) -> Result<(), Fault> {
     let Some(limits) = app.rate_limits.as_ref().filter(|_| !caller.is_anonymous()) else { return Ok(()) };
     if caller.is_admin || caller.has_role("service") {
         return Ok(());
@@ -200,7 +203,7 @@ fn hold_up(app: &App, caller: &Caller) -> Result<(), Fault> {
     })
 }
 
-/// Nova refuses a path that names another project than the token's, whoever asks.
+/// Nova refuses a path that names another project than the token's, even for administrators.
 fn check_project(caller: &Caller, named: &str) -> Result<(), Fault> {
     let own = caller.project.as_ref().map_or("None", |project| project.as_str());
     if own == named || caller.is_anonymous() {
@@ -213,14 +216,14 @@ fn check_project(caller: &Caller, named: &str) -> Result<(), Fault> {
 
 async fn call(
     app: &Arc<App>,
-    incoming: Incoming,
-    matched: Matched<'_>,
+    incoming: IncomingRequest,
+    matched: MatchedPath<'_>,
     caller: Caller,
     version: Microversion,
-    facts: &mut Facts,
+    facts: &mut ResponseFacts,
 ) -> Result<Reply, Fault> {
     let service = incoming.place.service;
-    let Matched { operations, values, project, .. } = matched;
+    let MatchedPath { operations, values, project, .. } = matched;
     // Actions share a path; the body's single key tells them apart, so it is read first.
     let by_action = operations.iter().any(|operation| operation.route.action.is_some());
     let mut parsed = if by_action { body::parse(service, &incoming.headers, &incoming.body)? } else { None };
@@ -250,7 +253,7 @@ async fn call(
         Some(moment) => Some(look_back(app, service, &requester, moment).await?),
         None => None,
     };
-    let seen = Seen::before(app, route, past.as_ref());
+    let seen = ShownState::before(app, route, past.as_ref());
     let asked = Rc::new(Cell::new(false));
     let ctx = Ctx {
         app: Arc::clone(app),
@@ -274,7 +277,7 @@ async fn call(
         .await
         .unwrap_or_else(|_| Err(Fault::internal(format!("the handler of {} panicked", route.op))));
     let reply = seen.after(app, answer)?;
-    if matches!(route.access, Access::RuleOnTarget(_)) && !asked.get() {
+    if matches!(route.access, RouteAccess::RuleOnTarget(_)) && !asked.get() {
         return Err(Fault::internal(format!("{} answered without asking the policy", route.op)));
     }
     Ok(reply)
@@ -340,25 +343,25 @@ fn check_policy(
     route: &Route,
     requester: &Arc<Requester>,
 ) -> Result<Option<Permit>, Fault> {
-    let Access::Rule(rule) = route.access else { return Ok(None) };
-    let target = Target::of(&requester.caller);
+    let RouteAccess::Rule(rule) = route.access else { return Ok(None) };
+    let target = PolicyTarget::of(&requester.caller);
     app.policy.authorize(service, rule, requester, &target).map(Some).map_err(|denied| denied.fault(service))
 }
 
-/// The read models of a past moment, for whoever may ask for them.
+/// The read models of a past moment, for callers with the right to them.
 async fn look_back(
     app: &App,
     service: Service,
     requester: &Arc<Requester>,
-    moment: Moment,
+    moment: PastMoment,
 ) -> Result<Arc<Views>, Fault> {
-    let target = Target::of(&requester.caller);
+    let target = PolicyTarget::of(&requester.caller);
     app.policy.authorize(service, as_of::rule(service), requester, &target).map_err(|denied| denied.fault(service))?;
     as_of::views(app, moment).await
 }
 
 /// Which state an answer is of, for the header that says it.
-enum Seen {
+enum ShownState {
     /// The operation cannot be asked about the past.
     Nothing,
     Past(Position),
@@ -366,7 +369,7 @@ enum Seen {
     Live(Position),
 }
 
-impl Seen {
+impl ShownState {
     fn before(app: &App, route: &Route, past: Option<&Arc<Views>>) -> Self {
         let live = || app.queries().ok().filter(|_| route.as_of)?.views.steady();
         match past {

@@ -11,11 +11,11 @@ use std::time::Instant;
 
 /// Beyond this many buckets the full ones are forgotten.
 const MOST_BUCKETS: usize = 10_000;
-/// Whose bucket it is where there are too many.
+/// The bucket of everybody else when there are too many.
 const EVERYBODY_ELSE: &str = "";
 
 #[derive(Debug, Clone, Copy)]
-struct Bucket {
+struct TokenBucket {
     tokens: f64,
     at: Instant,
 }
@@ -25,7 +25,7 @@ struct Bucket {
 pub struct RateLimits {
     per_second: f64,
     burst: f64,
-    buckets: Mutex<HashMap<String, Bucket>>,
+    buckets: Mutex<HashMap<String, TokenBucket>>,
 }
 
 impl RateLimits {
@@ -45,8 +45,8 @@ impl RateLimits {
                 whose = EVERYBODY_ELSE;
             }
         }
-        let bucket = buckets.entry(whose.to_owned()).or_insert(Bucket { tokens: self.burst, at: now });
-        *bucket = Bucket { tokens: self.filled(bucket, now), at: now };
+        let bucket = buckets.entry(whose.to_owned()).or_insert(TokenBucket { tokens: self.burst, at: now });
+        *bucket = TokenBucket { tokens: self.filled(bucket, now), at: now };
         if bucket.tokens >= 1.0 {
             bucket.tokens -= 1.0;
             return Ok(());
@@ -66,7 +66,7 @@ impl RateLimits {
         }
     }
 
-    fn filled(&self, bucket: &Bucket, now: Instant) -> f64 {
+    fn filled(&self, bucket: &TokenBucket, now: Instant) -> f64 {
         let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
         (bucket.tokens + passed * self.per_second).min(self.burst)
     }

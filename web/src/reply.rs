@@ -1,4 +1,4 @@
-//! What a handler answers: status, headers, and a body that is JSON, text, bytes, a stream or nothing.
+//! The answer of a handler: status, headers, and a body that is JSON, text, bytes, a stream or nothing.
 //!
 //! JSON objects keep the order in which the handler put the keys, as clients that print bodies expect.
 

@@ -10,8 +10,8 @@
 //! ];
 //! ```
 //!
-//! Invariants: a route with a policy rule never runs its handler before the rule was checked against the caller
-//! (`policy`), or is refused by the dispatcher when its handler answered without having asked (`policy_on_target`).
+//! Invariants: the dispatcher checks a route's rule against the caller before its handler runs (`policy`). Otherwise
+//! the handler checks it (`policy_on_target`), and the dispatcher refuses an answer without that check.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl Method {
     }
 }
 
-/// What a handler function becomes in the table; write `handler!(name)`.
+/// A handler function in the table; write `handler!(name)`.
 pub type Handler = fn(Ctx) -> LocalBoxFuture<'static, Result<Reply, Fault>>;
 
 /// A function that describes a body or a query string; called once, at start-up.
@@ -67,9 +67,9 @@ macro_rules! handler {
     };
 }
 
-/// Who may call.
+/// The rule of who may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum RouteAccess {
     /// Anybody, without a token: version documents, logging in.
     Public,
     /// Anybody; with a valid token the caller is known.
@@ -82,7 +82,7 @@ pub enum Access {
     RuleOnTarget(&'static str),
 }
 
-impl Access {
+impl RouteAccess {
     pub const fn rule(self) -> Option<&'static str> {
         match self {
             Self::Rule(rule) | Self::RuleOnTarget(rule) => Some(rule),
@@ -91,7 +91,7 @@ impl Access {
     }
 }
 
-/// What body an operation takes.
+/// The body that an operation takes.
 #[derive(Clone, Copy)]
 pub enum BodySpec {
     /// None; what is sent is ignored.
@@ -128,10 +128,10 @@ pub struct Route {
     pub since: Microversion,
     /// The last version that has the operation; `None` = still there.
     pub until: Option<Microversion>,
-    pub access: Access,
+    pub access: RouteAccess,
     pub body: BodySpec,
     pub query: Option<SchemaFn>,
-    /// What a version outside the range gets: 404, rarely 405.
+    /// The answer to a version outside the range: 404, rarely 405.
     pub outside: u16,
     /// Whether it can be asked about the past with `?as_of=`.
     pub as_of: bool,
@@ -159,7 +159,7 @@ impl Route {
             action: None,
             since: Microversion::NONE,
             until: None,
-            access: Access::Token,
+            access: RouteAccess::Token,
             body: BodySpec::None,
             query: None,
             outside: 404,
@@ -181,7 +181,7 @@ impl Route {
         self
     }
 
-    /// What a version outside the range gets, where it is not 404.
+    /// The answer to a version outside the range, if it is not 404.
     pub const fn outside(mut self, status: u16) -> Self {
         self.outside = status;
         self
@@ -189,13 +189,13 @@ impl Route {
 
     /// Checked before the handler, against the caller's own project.
     pub const fn policy(mut self, rule: &'static str) -> Self {
-        self.access = Access::Rule(rule);
+        self.access = RouteAccess::Rule(rule);
         self
     }
 
     /// Checked by the handler, which calls `ctx.authorize(&target)`.
     pub const fn policy_on_target(mut self, rule: &'static str) -> Self {
-        self.access = Access::RuleOnTarget(rule);
+        self.access = RouteAccess::RuleOnTarget(rule);
         self
     }
 
@@ -207,13 +207,13 @@ impl Route {
 
     /// Needs no token.
     pub const fn public(mut self) -> Self {
-        self.access = Access::Public;
+        self.access = RouteAccess::Public;
         self
     }
 
     /// Takes a token but needs none.
     pub const fn optional_token(mut self) -> Self {
-        self.access = Access::Optional;
+        self.access = RouteAccess::Optional;
         self
     }
 

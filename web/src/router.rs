@@ -1,26 +1,26 @@
 //! From a path to the operations that have it.
 //!
-//! A tree of segments; a literal beats a name, and a longer match that lacks the method gives way to another that has it
-//! (`GET /servers/detail` is a listing, `DELETE /servers/detail` is about a server called so).
+//! A tree of segments. A literal beats a parameter. A match without the method gives way to one that has it: `GET
+//! /servers/detail` is a listing, `DELETE /servers/detail` is about a server of that name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::route::{BodySpec, Method, Route};
-use crate::schema::{Bands, CompileError, Dialect};
+use crate::schema::{CompileError, Dialect, SchemaBands};
 use crate::service::Service;
 
 /// A route with its compiled schemas.
 #[derive(Debug)]
 pub struct Operation {
     pub route: &'static Route,
-    pub body: Option<Bands>,
-    pub query: Option<Bands>,
+    pub body: Option<SchemaBands>,
+    pub query: Option<SchemaBands>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
-    literals: BTreeMap<&'static str, Node>,
-    name: Option<Box<Node>>,
+struct RouteNode {
+    literals: BTreeMap<&'static str, RouteNode>,
+    name: Option<Box<RouteNode>>,
     /// `{name*}`: the rest of the path.
     rest: Vec<usize>,
     here: Vec<usize>,
@@ -28,14 +28,14 @@ struct Node {
 
 /// The operations of one service.
 #[derive(Debug)]
-pub struct Router {
+pub struct OperationRouter {
     operations: Vec<Operation>,
-    root: Node,
+    root: RouteNode,
 }
 
-/// What a path and a method lead to.
+/// The match of a path and a method.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum RouteMatch<'a> {
     /// Operations that share method and path: their versions and actions differ.
     Operations {
         operations: Vec<&'a Operation>,
@@ -54,19 +54,19 @@ pub struct TableError {
     pub source: CompileError,
 }
 
-impl Router {
+impl OperationRouter {
     pub fn new(service: Service, tables: &[&'static [Route]]) -> Self {
         let dialect = match service {
             Service::Compute | Service::Volume => Dialect::Nova,
             _ => Dialect::Plain,
         };
-        let mut router = Self { operations: Vec::new(), root: Node::default() };
+        let mut router = Self { operations: Vec::new(), root: RouteNode::default() };
         for route in tables.iter().copied().flatten() {
             let body = match route.body {
-                BodySpec::Json(schema) => Some(Bands::new(schema(), dialect)),
+                BodySpec::Json(schema) => Some(SchemaBands::new(schema(), dialect)),
                 BodySpec::None | BodySpec::AnyJson | BodySpec::Raw => None,
             };
-            let query = route.query.map(|schema| Bands::new(schema(), dialect));
+            let query = route.query.map(|schema| SchemaBands::new(schema(), dialect));
             router.insert(Operation { route, body, query });
         }
         router
@@ -109,19 +109,19 @@ impl Router {
     }
 
     /// The operations at `path`, whose segments are decoded; a method that no route can have finds only other methods.
-    pub fn find(&self, method: Option<Method>, path: &[String]) -> Found<'_> {
+    pub fn find(&self, method: Option<Method>, path: &[String]) -> RouteMatch<'_> {
         let mut others = BTreeSet::new();
         let mut values = Vec::new();
         match self.walk(&self.root, method, path, &mut values, &mut others) {
-            Some(operations) => Found::Operations { operations, values },
-            None if others.is_empty() => Found::Nothing,
-            None => Found::OtherMethods(others),
+            Some(operations) => RouteMatch::Operations { operations, values },
+            None if others.is_empty() => RouteMatch::Nothing,
+            None => RouteMatch::OtherMethods(others),
         }
     }
 
     fn walk(
         &self,
-        node: &Node,
+        node: &RouteNode,
         method: Option<Method>,
         path: &[String],
         values: &mut Vec<String>,
@@ -207,15 +207,15 @@ mod tests {
     ];
 
     fn find(method: Method, path: &str) -> String {
-        let router = Router::new(Service::Compute, &[TABLE]);
+        let router = OperationRouter::new(Service::Compute, &[TABLE]);
         let path: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect();
         match router.find(Some(method), &path) {
-            Found::Operations { operations, values } => {
+            RouteMatch::Operations { operations, values } => {
                 let bound = bind(operations[0].route, &values);
                 format!("{} {bound:?}", operations[0].route.op)
             }
-            Found::OtherMethods(methods) => format!("{methods:?}"),
-            Found::Nothing => "nothing".to_owned(),
+            RouteMatch::OtherMethods(methods) => format!("{methods:?}"),
+            RouteMatch::Nothing => "nothing".to_owned(),
         }
     }
 

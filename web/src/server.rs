@@ -16,10 +16,10 @@ use uuid::Uuid;
 
 use crate::address;
 use crate::app::App;
-use crate::door::Door;
+use crate::door::StartupGate;
 use crate::fault::{Fault, RenderContext, render};
 use crate::microversion::{HEADER, LEGACY_HEADER};
-use crate::pipeline::{self, Facts, Incoming};
+use crate::pipeline::{self, IncomingRequest, ResponseFacts};
 use crate::reply::{Reply, ReplyBody};
 use crate::route::Method;
 use crate::service::Service;
@@ -37,9 +37,10 @@ pub struct Listener {
     pub secure: bool,
 }
 
-/// How long clients may take. Whoever takes longer is let go: a connection is a place that somebody else could have.
+/// How long clients may take. A slower client is disconnected: connections are limited, and another client could use
+/// this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct ClientTimeouts {
     /// For the handshake of TLS, and for the head of a request from its first byte on.
     pub head: Duration,
     /// Between two requests; `None` ends a connection after each answer. An orderly end waits for idle connections, too.
@@ -48,7 +49,7 @@ pub struct Patience {
     pub stalled: Duration,
 }
 
-impl Default for Patience {
+impl Default for ClientTimeouts {
     fn default() -> Self {
         let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(5)));
         Self { head, idle, stalled: Duration::from_mins(15) }
@@ -57,18 +58,18 @@ impl Default for Patience {
 
 /// How requests are served.
 #[derive(Debug, Clone, Default)]
-pub struct Serving {
+pub struct HttpOptions {
     pub workers: usize,
-    pub patience: Patience,
+    pub patience: ClientTimeouts,
     /// For the listeners that are secure.
     pub tls: Option<TlsFiles>,
 }
 
 /// Starts the listeners. Each returned server is a future that ends when it is stopped; their handles stop them.
 pub fn serve(
-    door: &Door,
+    door: &StartupGate,
     listeners: &[Listener],
-    serving: &Serving,
+    serving: &HttpOptions,
 ) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
     let routers = Arc::new(Routers::all());
     routers.compile_all().map_err(std::io::Error::other)?;
@@ -118,34 +119,34 @@ pub fn configure(
     routers: Arc<Routers>,
     only: Option<Service>,
 ) -> impl FnOnce(&mut ServiceConfig) + Clone {
-    configure_behind(Door::open(app), routers, only)
+    configure_behind(StartupGate::open(app), routers, only)
 }
 
 /// As [`configure`], behind a door that may still be closed.
 pub fn configure_behind(
-    door: Door,
+    door: StartupGate,
     routers: Arc<Routers>,
     only: Option<Service>,
 ) -> impl FnOnce(&mut ServiceConfig) + Clone {
     move |config: &mut ServiceConfig| {
-        config.app_data(Data::new(Entrance { door, routers, only })).default_service(web::to(entry));
+        config.app_data(Data::new(ListenerContext { door, routers, only })).default_service(web::to(entry));
     }
 }
 
-struct Entrance {
-    door: Door,
+struct ListenerContext {
+    door: StartupGate,
     routers: Arc<Routers>,
     only: Option<Service>,
 }
 
-/// What stands behind an open door.
-struct Front<'a> {
+/// The application, once it has started.
+struct OpenedApp<'a> {
     app: Arc<App>,
     routers: &'a Routers,
     only: Option<Service>,
 }
 
-async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Entrance>) -> HttpResponse {
+async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<ListenerContext>) -> HttpResponse {
     let app = match entrance.door.enter(request.path()).await {
         Ok(app) => app,
         Err(reply) => return finish(reply, request.head().method == "HEAD"),
@@ -153,13 +154,18 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Entra
     if entrance.only.is_none() && console::is_here(request.path()) {
         return console::answer(&app, &request, payload).await;
     }
-    let front = Front { app, routers: &entrance.routers, only: entrance.only };
+    let front = OpenedApp { app, routers: &entrance.routers, only: entrance.only };
     let request_id = RequestId::new(format!("req-{}", chronova_events::entropy::uuid()));
     let span = tracing::info_span!("request", request_id = request_id.as_str());
     handle(&front, request, payload, request_id).instrument(span).await
 }
 
-async fn handle(front: &Front<'_>, request: HttpRequest, payload: web::Payload, request_id: RequestId) -> HttpResponse {
+async fn handle(
+    front: &OpenedApp<'_>,
+    request: HttpRequest,
+    payload: web::Payload,
+    request_id: RequestId,
+) -> HttpResponse {
     let started = Instant::now();
     let config = &front.app.config;
     let Some(place) = address::place(front.only, &request, config) else {
@@ -167,7 +173,7 @@ async fn handle(front: &Front<'_>, request: HttpRequest, payload: web::Payload, 
     };
     let service = place.service;
     let in_flight = front.app.metrics.began(service.name());
-    let mut facts = Facts::default();
+    let mut facts = ResponseFacts::default();
     let headers = request.headers().clone();
     let www_authenticate = config
         .www_authenticate_uri
@@ -178,7 +184,7 @@ async fn handle(front: &Front<'_>, request: HttpRequest, payload: web::Payload, 
     let result = if let Some(reply) = preflight {
         Ok(reply)
     } else {
-        let incoming = Incoming {
+        let incoming = IncomingRequest {
             place,
             method: Method::parse(request.method().as_str()),
             query: request.query_string().to_owned(),
@@ -219,7 +225,7 @@ async fn handle(front: &Front<'_>, request: HttpRequest, payload: web::Payload, 
     finish(reply, request.method() == "HEAD")
 }
 
-fn log(request: &HttpRequest, facts: &Facts, status: u16, took: std::time::Duration) {
+fn log(request: &HttpRequest, facts: &ResponseFacts, status: u16, took: std::time::Duration) {
     tracing::info!(
         target: "chronova_web::access",
         method = request.method().as_str(),
@@ -243,7 +249,7 @@ fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
 }
 
 /// The index, health and metrics: only where all services are served.
-fn outside_services(front: &Front<'_>, request: &HttpRequest) -> Reply {
+fn outside_services(front: &OpenedApp<'_>, request: &HttpRequest) -> Reply {
     match request.path() {
         "/" => discovery::index(&address::host(request, &front.app.config)),
         "/healthz" => front.app.health.report(),
@@ -262,7 +268,7 @@ fn outside_services(front: &Front<'_>, request: &HttpRequest) -> Reply {
     }
 }
 
-fn common_headers(service: Service, facts: &Facts, request_id: &str) -> Vec<(&'static str, String)> {
+fn common_headers(service: Service, facts: &ResponseFacts, request_id: &str) -> Vec<(&'static str, String)> {
     let mut headers = vec![("x-openstack-request-id", request_id.to_owned())];
     match service {
         Service::Compute => {
@@ -332,20 +338,20 @@ mod tests {
     use super::*;
     use crate::auth::Authentication;
     use crate::config::WebConfig;
-    use crate::metrics::Metrics;
+    use crate::metrics::HttpMetrics;
     use crate::policy::{Enforcer, Overrides};
 
     /// Only a hang reaches it.
     const FOR_EVER: Duration = Duration::from_mins(1);
 
     /// A listener with this patience.
-    fn listening(patience: Patience) -> (SocketAddr, dev::ServerHandle) {
+    fn listening(patience: ClientTimeouts) -> (SocketAddr, dev::ServerHandle) {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
-        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
-        let door = Door::open(Arc::new(App::new(config, policy, Authentication::NoAuth, metrics)));
+        let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
+        let door = StartupGate::open(Arc::new(App::new(config, policy, Authentication::NoAuth, metrics)));
         let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: false };
-        let serving = Serving { workers: 1, patience, tls: None };
+        let serving = HttpOptions { workers: 1, patience, tls: None };
         let (address, server) = serve(&door, &[listener], &serving).unwrap().remove(0);
         let handle = server.handle();
         actix_web::rt::spawn(server);
@@ -370,7 +376,8 @@ mod tests {
 
     #[actix_web::test]
     async fn who_never_ends_the_head_of_a_request_is_let_go() {
-        let (address, server) = listening(Patience { head: Duration::from_millis(200), ..Patience::default() });
+        let (address, server) =
+            listening(ClientTimeouts { head: Duration::from_millis(200), ..ClientTimeouts::default() });
         let said = web::block(move || {
             let mut socket = connect(address);
             socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: ").unwrap();
@@ -383,7 +390,7 @@ mod tests {
     #[actix_web::test]
     async fn an_idle_connection_is_let_go_and_one_without_keep_alive_at_once() {
         for idle in [Some(Duration::from_secs(1)), None] {
-            let (address, server) = listening(Patience { idle, ..Patience::default() });
+            let (address, server) = listening(ClientTimeouts { idle, ..ClientTimeouts::default() });
             let said = web::block(move || {
                 let mut socket = connect(address);
                 socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -396,7 +403,8 @@ mod tests {
 
     #[actix_web::test]
     async fn who_takes_nothing_of_an_answer_is_let_go() {
-        let (address, server) = listening(Patience { stalled: Duration::from_secs(1), ..Patience::default() });
+        let (address, server) =
+            listening(ClientTimeouts { stalled: Duration::from_secs(1), ..ClientTimeouts::default() });
         let failed = web::block(move || {
             let mut socket = connect(address);
             socket.set_nonblocking(true).unwrap();
@@ -421,9 +429,9 @@ mod tests {
     async fn a_secure_listener_needs_a_certificate() {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
-        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
-        let door = Door::open(Arc::new(App::new(config, policy, Authentication::NoAuth, metrics)));
+        let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
+        let door = StartupGate::open(Arc::new(App::new(config, policy, Authentication::NoAuth, metrics)));
         let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: true };
-        assert!(serve(&door, &[listener], &Serving::default()).is_err());
+        assert!(serve(&door, &[listener], &HttpOptions::default()).is_err());
     }
 }

@@ -10,7 +10,7 @@ pub enum Service {
     Network,
     Volume,
     Metadata,
-    /// What is Chronova's own: the log, for auditors, and the hosts, for operators.
+    /// Chronova's own API: the log, for auditors, and the hosts, for operators.
     Chronova,
 }
 
@@ -40,7 +40,7 @@ impl Service {
         }
     }
 
-    /// Where the operations begin below the service's root.
+    /// The path of the operations below the service's root.
     pub const fn api_root(self) -> &'static str {
         match self {
             Self::Compute => "/v2.1",

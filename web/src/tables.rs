@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::route::Route;
-use crate::router::{Router, TableError};
+use crate::router::{OperationRouter, TableError};
 use crate::service::Service;
 
 /// The tables of a service: its own module lists them.
@@ -23,7 +23,7 @@ pub const fn of(service: Service) -> &'static [&'static [Route]] {
 /// All routers.
 #[derive(Debug)]
 pub struct Routers {
-    routers: BTreeMap<Service, Router>,
+    routers: BTreeMap<Service, OperationRouter>,
 }
 
 impl Routers {
@@ -34,16 +34,21 @@ impl Routers {
 
     /// Routers of other tables, for tests.
     pub fn of(tables: &[(Service, &[&'static [Route]])]) -> Self {
-        Self { routers: tables.iter().map(|(service, tables)| (*service, Router::new(*service, tables))).collect() }
+        Self {
+            routers: tables
+                .iter()
+                .map(|(service, tables)| (*service, OperationRouter::new(*service, tables)))
+                .collect(),
+        }
     }
 
-    pub fn get(&self, service: Service) -> Option<&Router> {
+    pub fn get(&self, service: Service) -> Option<&OperationRouter> {
         self.routers.get(&service)
     }
 
     /// Compiles every schema; call it once at start-up.
     pub fn compile_all(&self) -> Result<(), TableError> {
-        self.routers.values().try_for_each(Router::compile_all)
+        self.routers.values().try_for_each(OperationRouter::compile_all)
     }
 }
 

@@ -32,7 +32,7 @@ pub enum TlsError {
 }
 
 impl TlsFiles {
-    /// What a listener needs.
+    /// The configuration of a listener.
     pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
         let certificates = certificates(&self.certificate)?;
         let key = read(&self.key)?;

@@ -10,13 +10,13 @@ use async_trait::async_trait;
 use chronova_events::ids::{ProjectId, UserId};
 use chronova_web::auth::{AuthError, Authentication, Caller, Secret, TokenVerifier};
 use chronova_web::config::{CorsConfig, WebConfig};
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::route::{Method, Route, action, get, gone, post, put};
 use chronova_web::schema::{Schema, many, name, non_negative_integer, object, opt, query, req, string};
 use chronova_web::service::Service;
 use chronova_web::tables::Routers;
-use chronova_web::{App, Ctx, Fault, Reply, Target, handler, server};
+use chronova_web::{App, Ctx, Fault, PolicyTarget, Reply, handler, server};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     if ctx.param("id") == "careless" {
         return Ok(Reply::empty(200));
     }
-    let target = Target::owned(&ProjectId::new("other"), &UserId::new("somebody"));
+    let target = PolicyTarget::owned(&ProjectId::new("other"), &UserId::new("somebody"));
     let permit = ctx.authorize(&target)?;
     Ok(Reply::ok(json!({"id": ctx.param("id"), "rule": permit.rule()})))
 }
@@ -119,7 +119,7 @@ fn app_for(authentication: Authentication, origins: &[&str]) -> Arc<App> {
     let allowed_origin = origins.iter().map(|origin| (*origin).to_owned()).collect();
     let config = WebConfig { cors: CorsConfig { allowed_origin, ..CorsConfig::default() }, ..WebConfig::default() };
     let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
-    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
     Arc::new(App::new(config, policy, authentication, metrics))
 }
 
@@ -217,7 +217,7 @@ async fn without_a_token() {
     assert_eq!(answer.status, 401);
     assert!(answer.header("WWW-Authenticate").unwrap().starts_with("Keystone uri="));
     assert!(answer.header("x-openstack-request-id").is_some());
-    // What does not exist does not show without a token either.
+    // Unknown paths do not show without a token either.
     assert_eq!(send(TestRequest::with_uri("/compute/v2.1/nothing")).await.status, 401);
     assert_eq!(send(TestRequest::post().uri("/identity/v3/auth/tokens").set_payload("{}")).await.status, 200);
 }
@@ -384,7 +384,7 @@ async fn cross_origin() {
 async fn a_project_that_asks_too_fast_is_held_up_and_no_other() {
     let config = WebConfig { rate_limit: 0.001, rate_limit_burst: 2, ..WebConfig::default() };
     let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
-    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
     let app = Arc::new(App::new(config, policy, Authentication::NoAuth, metrics));
     let routers = Arc::new(Routers::of(&[(Service::Compute, &[THINGS])]));
     let configured = server::configure(app, routers, None);
@@ -408,7 +408,7 @@ async fn a_project_that_asks_too_fast_is_held_up_and_no_other() {
 async fn the_apis_describe_themselves() {
     let config = WebConfig::default();
     let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
-    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
     let app = Arc::new(App::new(config, policy, Authentication::NoAuth, metrics));
     let configured = server::configure(app, Arc::new(Routers::of(&[])), None);
     let service = test::init_service(actix_web::App::new().configure(configured)).await;

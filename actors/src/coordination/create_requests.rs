@@ -1,7 +1,7 @@
 //! The requests for new servers that clients wait for: two members that create one request would record its servers twice.
 //!
-//! A request is in memory from before its claim until its process has ended. A crash forgets it; the process then finds
-//! its claim in the log and nothing here, and undoes what was begun. The client of such a request was never answered.
+//! A request is in memory from before its claim until its process has ended. A crash loses it: then the process finds
+//! its claim in the log and nothing here, and undoes its steps. The client of such a request got no answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,8 +53,8 @@ impl CreateRequests {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes a request in, before its process is asked for. The receiver learns how it ended; it fails where no process
-    /// is performed any more.
+    /// Registers a request before its process is requested. The receiver gets the result; it fails if no process is
+    /// executed any more.
     pub fn take_in(&self, process: ProcessId, order: CreateOrder) -> oneshot::Receiver<CreateAnswer> {
         let (answer, told) = oneshot::channel();
         let entry = WaitingCreate { order: Some(order), reached: Position::START, refused: None, answer };
@@ -66,7 +66,7 @@ impl CreateRequests {
         told
     }
 
-    /// The process was not asked for after all.
+    /// Removes a request, because its process was not requested after all.
     pub fn withdraw(&self, process: ProcessId) {
         self.with(|desk| desk.entries.remove(&process));
     }
@@ -85,8 +85,9 @@ impl CreateRequests {
         });
     }
 
-    /// The request cannot succeed any more. The client is told when what was begun is undone; at once where the log does
-    /// not take events, for then nobody knows how long that takes. A log that finds one event too large takes others.
+    /// The request cannot succeed any more. The client is told when the process is undone. If the log does not take
+    /// events, it is told at once, because nobody knows how long the undo takes. A log that finds one event too large
+    /// takes others.
     pub fn refuse(&self, process: ProcessId, reject: CreateReject) {
         self.with(|desk| {
             let Some(entry) = desk.entries.get_mut(&process) else { return };
@@ -114,7 +115,7 @@ impl CreateRequests {
         let _ = entry.answer.send(answer);
     }
 
-    /// No process is performed any more: nobody waits in vain, now or later.
+    /// Ends all waits, now and later, because no process is executed any more.
     pub fn close(&self) {
         self.with(|desk| {
             desk.closed = true;

@@ -1,29 +1,31 @@
-//! Which servers have their disks set aside or looked through at this moment: two members must not do both for one server.
+//! The servers with disks in work now: two members must not set disks of one server aside and search them for leftovers
+//! at the same time.
 //!
-//! In memory only: after a crash nobody is at any disk.
+//! In memory only: after a crash no task works on a disk.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chronova_events::ids::InstanceId;
 
-/// Whose disks are being set aside, or looked through for what was: never both at once.
+/// The servers with disks in work: a step sets them aside, or a reconciler searches them for leftovers. Never both at
+/// once.
 #[derive(Debug, Default)]
 pub struct DiskClaims(Mutex<BTreeSet<InstanceId>>);
 
-/// Nobody else is at the server's disks until this is dropped.
+/// The claim on a server's disks; dropping it ends the claim.
 #[derive(Debug)]
-pub struct Alone<'a> {
+pub struct DiskClaimGuard<'a> {
     claims: &'a DiskClaims,
     instance: InstanceId,
 }
 
 impl DiskClaims {
-    /// `None`: somebody else is.
-    pub fn enter(&self, instance: InstanceId) -> Option<Alone<'_>> {
+    /// `None` if another task has the claim.
+    pub fn enter(&self, instance: InstanceId) -> Option<DiskClaimGuard<'_>> {
         let mine = self.lock().insert(instance);
-        // Made only then: who has it and lets go of it gives it back.
-        mine.then(|| Alone { claims: self, instance })
+        // Created only then, because dropping it ends the claim.
+        mine.then(|| DiskClaimGuard { claims: self, instance })
     }
 
     /// Every change is whole.
@@ -32,7 +34,7 @@ impl DiskClaims {
     }
 }
 
-impl Drop for Alone<'_> {
+impl Drop for DiskClaimGuard<'_> {
     fn drop(&mut self) {
         self.claims.lock().remove(&self.instance);
     }

@@ -1,10 +1,10 @@
 //! Which cached images processes hold, and which are being removed: two members must not do both for one image.
 //!
-//! Between the moment in which an image is found in a host's cache and the one in which a disk is based on it, nothing on the
-//! host tells that it is needed. So a process holds an image from before it looks for it until it has ended, and whoever is to
-//! remove one must find nobody who holds it, on any host with that storage, and keeps everybody out until it is gone.
+//! A process finds an image in a host's cache, and bases a disk on it later. In between, nothing on the host says that
+//! the image is needed. So a process holds the image before it looks for it, and until it has ended. To remove an
+//! image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the image is gone.
 //!
-//! In memory only. A process of an earlier life that has its image already is known from the log (see
+//! In memory only. The log knows processes from before the start-up that have their image already (see
 //! [`crate::reconcile::image_cache`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,39 +15,39 @@ use chronova_events::ids::{HostId, ProcessId};
 use tokio::sync::Notify;
 
 /// An image on a host, by its checksum.
-type Place = (HostId, String);
+type HostImage = (HostId, String);
 
 #[derive(Debug, Default)]
 pub struct ImageHolds {
-    books: Mutex<Books>,
+    books: Mutex<ImageHoldTable>,
     /// Rung when an image that was being removed is gone.
     opened: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Books {
-    held: BTreeMap<Place, BTreeSet<ProcessId>>,
-    closed: BTreeSet<Place>,
+struct ImageHoldTable {
+    held: BTreeMap<HostImage, BTreeSet<ProcessId>>,
+    closed: BTreeSet<HostImage>,
 }
 
-/// What a process holds is given back when this is dropped.
+/// The holds of one process; dropping this gives them back.
 #[derive(Debug)]
-pub struct Held<'a> {
+pub struct ImageHold<'a> {
     images: &'a ImageHolds,
     process: ProcessId,
 }
 
 /// Nobody gets at the image until this is dropped.
 #[derive(Debug)]
-pub struct Closed<'a> {
+pub struct ExclusiveImageHold<'a> {
     images: &'a ImageHolds,
-    places: Vec<Place>,
+    places: Vec<HostImage>,
 }
 
 impl ImageHolds {
-    /// What the process holds from now on is given back in the end.
-    pub fn of(&self, process: ProcessId) -> Held<'_> {
-        Held { images: self, process }
+    /// The holds that the process takes from now on; they are given back when this is dropped.
+    pub fn of(&self, process: ProcessId) -> ImageHold<'_> {
+        ImageHold { images: self, process }
     }
 
     /// Keeps the image on the host for the process; waits while it is being removed.
@@ -69,23 +69,23 @@ impl ImageHolds {
     }
 
     /// `None`: somebody holds the image on one of the hosts, or removes it.
-    pub fn close(&self, hosts: &BTreeSet<HostId>, checksum: &str) -> Option<Closed<'_>> {
-        let places: Vec<Place> = hosts.iter().map(|host| (*host, checksum.to_owned())).collect();
+    pub fn close(&self, hosts: &BTreeSet<HostId>, checksum: &str) -> Option<ExclusiveImageHold<'_>> {
+        let places: Vec<HostImage> = hosts.iter().map(|host| (*host, checksum.to_owned())).collect();
         let mut books = self.lock();
         if places.iter().any(|place| books.held.contains_key(place) || books.closed.contains(place)) {
             return None;
         }
         books.closed.extend(places.iter().cloned());
-        Some(Closed { images: self, places })
+        Some(ExclusiveImageHold { images: self, places })
     }
 
     /// Every change is whole.
-    fn lock(&self) -> MutexGuard<'_, Books> {
+    fn lock(&self) -> MutexGuard<'_, ImageHoldTable> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for ImageHold<'_> {
     fn drop(&mut self) {
         self.images.lock().held.retain(|_, holders| {
             holders.remove(&self.process);
@@ -94,7 +94,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for ExclusiveImageHold<'_> {
     fn drop(&mut self) {
         let mut books = self.images.lock();
         for place in &self.places {

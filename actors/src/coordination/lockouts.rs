@@ -1,8 +1,8 @@
 //! Wrong passwords in a row, by user: two members that count apart would each grant a locked-out user the full number of
 //! tries. Keystone's `[security_compliance] lockout_failure_attempts` and `lockout_duration`.
 //!
-//! In memory: a restart lets everybody try again, at the price of the hashing that every try costs. Only users who exist are
-//! counted, so that nobody fills the memory with names. A new password starts the count at zero.
+//! In memory: a restart lets everybody try again, at the price of the hashing that every try costs. Only existing users
+//! are counted, so that an attacker cannot fill the memory with names. A new password starts the count at zero.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,17 +20,17 @@ pub struct LockoutRule {
     pub duration: Duration,
 }
 
-/// Who is locked out now.
+/// The users that are locked out now.
 #[derive(Debug)]
 pub struct Lockout {
     rule: Option<LockoutRule>,
-    wrong: Mutex<BTreeMap<UserId, Wrong>>,
+    wrong: Mutex<BTreeMap<UserId, WrongPasswords>>,
 }
 
 /// Wrong passwords in a row.
 #[derive(Debug)]
-struct Wrong {
-    /// What they were compared with.
+struct WrongPasswords {
+    /// The password hash that they were compared with.
     against: Option<PasswordHash>,
     count: u32,
     last: Timestamp,
@@ -46,7 +46,7 @@ impl Lockout {
     pub fn admits(&self, user: &UserId, against: Option<&PasswordHash>, right: bool, now: Timestamp) -> bool {
         let Some(rule) = self.rule else { return right };
         let mut wrong = self.lock();
-        let over = |known: &Wrong| {
+        let over = |known: &WrongPasswords| {
             let passed = u64::try_from(now.0.saturating_sub(known.last.0)).unwrap_or(0);
             known.count >= rule.attempts && u128::from(passed) >= rule.duration.as_micros()
         };
@@ -59,11 +59,11 @@ impl Lockout {
             (true, _) => return false,
             (false, true) => drop(wrong.remove(user)),
             (false, false) => {
-                let begin = || Wrong { against: against.cloned(), count: 0, last: now };
+                let begin = || WrongPasswords { against: against.cloned(), count: 0, last: now };
                 let known = wrong.entry(user.clone()).or_insert_with(begin);
                 (known.count, known.last) = (known.count + 1, now);
                 if known.count == rule.attempts {
-                    tracing::warn!(%user, attempts = rule.attempts, "a user is locked out after wrong passwords");
+                    tracing::warn!(%user, attempts = rule.attempts, "locked out a user after wrong passwords");
                 }
             }
         }
@@ -71,7 +71,7 @@ impl Lockout {
     }
 
     /// Every change is whole.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<UserId, Wrong>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<UserId, WrongPasswords>> {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
 //! Which live migrations may leave a host now: two queues for one host would let too many leave at the same time
 //! (`[DEFAULT] max_concurrent_live_migrations`).
 //!
-//! In the order of arrival; in memory only, since after a crash everybody stands in line again. Also where those are that
-//! have left, as they were last seen: fresher than what is worth an event.
+//! In the order of arrival. In memory only: after a crash all migrations queue again. It also holds the latest progress
+//! of running migrations, which is too frequent for events.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,18 +12,18 @@ use chronova_events::instance::LiveProgress;
 
 #[derive(Debug, Default)]
 pub struct MigrationQueues {
-    board: Mutex<Board>,
+    board: Mutex<MigrationQueueTable>,
 }
 
 #[derive(Debug, Default)]
-struct Board {
+struct MigrationQueueTable {
     lines: BTreeMap<HostId, Vec<ProcessId>>,
     progress: BTreeMap<ProcessId, LiveProgress>,
 }
 
 impl MigrationQueues {
     /// Every change is whole.
-    fn lock(&self) -> MutexGuard<'_, Board> {
+    fn lock(&self) -> MutexGuard<'_, MigrationQueueTable> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -38,7 +38,7 @@ impl MigrationQueues {
         limit == 0 || place < limit
     }
 
-    /// One that is on its way already goes on, whoever stands in line.
+    /// A migration that has begun goes on, whatever the queue holds.
     pub fn goes_on(&self, host: HostId, migration: ProcessId) {
         let mut board = self.lock();
         let line = board.lines.entry(host).or_default();
@@ -60,7 +60,7 @@ impl MigrationQueues {
         self.lock().progress.insert(migration, progress);
     }
 
-    /// As it was last seen in this life of the control plane.
+    /// The progress that was seen last since start-up.
     pub fn progress(&self, migration: ProcessId) -> Option<LiveProgress> {
         self.lock().progress.get(&migration).copied()
     }

@@ -1,4 +1,4 @@
-//! What is promised only within one operating-system process, and therefore by the leader alone.
+//! State that holds only within one operating-system process, so only the leader may keep it.
 //!
 //! Each file opens with one sentence on what must not run twice. All of it is in memory: a crash forgets it, and the log
 //! tells the next leader how to go on. A promise that must survive a crash is an event instead.

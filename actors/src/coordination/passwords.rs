@@ -1,8 +1,7 @@
 //! Passwords on their way from a request to a guest: the process that uses one must run where its request was taken.
 //!
-//! They are kept in memory, from the request to its answer or to the end of the work that puts them on the guest's config
-//! drive, and are wiped afterwards. Nothing of them is in any event or log: a crash loses them, and a guest that is made
-//! after it has none.
+//! They are kept in memory and wiped afterwards: when the request is answered, or when the guest's config drive has
+//! them. No event and no log holds them: a crash loses them, and a guest that is built after it has none.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,18 +12,18 @@ use chronova_events::instance::FaultInfo;
 use tokio::sync::oneshot;
 
 /// How a change of a password ended.
-pub type Told = Result<(), FaultInfo>;
+pub type PasswordChangeResult = Result<(), FaultInfo>;
 
-struct Errand {
-    password: Arc<Secret>,
-    /// Who waits for it to be told; nobody, where the guest reads it when it starts.
-    answer: Option<oneshot::Sender<Told>>,
+struct PasswordChange {
+    password: Arc<HeldPassword>,
+    /// The requester that waits until the guest has it; `None` if the guest reads it when it starts.
+    answer: Option<oneshot::Sender<PasswordChangeResult>>,
 }
 
 /// A password that is overwritten when nobody needs it any more.
-struct Secret(String);
+struct HeldPassword(String);
 
-impl Drop for Secret {
+impl Drop for HeldPassword {
     fn drop(&mut self) {
         let length = self.0.len();
         self.0.clear();
@@ -35,15 +34,15 @@ impl Drop for Secret {
 }
 
 /// A password lent to the one who tells it to a guest.
-pub struct Lent(Arc<Secret>);
+pub struct LentPassword(Arc<HeldPassword>);
 
-impl fmt::Debug for Lent {
+impl fmt::Debug for LentPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Lent")
     }
 }
 
-impl std::ops::Deref for Lent {
+impl std::ops::Deref for LentPassword {
     type Target = str;
     fn deref(&self) -> &str {
         &self.0.0
@@ -52,7 +51,7 @@ impl std::ops::Deref for Lent {
 
 /// The passwords of this member's requests.
 #[derive(Default)]
-pub struct OneTimePasswords(Mutex<BTreeMap<ProcessId, Errand>>);
+pub struct OneTimePasswords(Mutex<BTreeMap<ProcessId, PasswordChange>>);
 
 impl fmt::Debug for OneTimePasswords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,31 +60,35 @@ impl fmt::Debug for OneTimePasswords {
 }
 
 impl OneTimePasswords {
-    fn with<R>(&self, with: impl FnOnce(&mut BTreeMap<ProcessId, Errand>) -> R) -> R {
+    fn with<R>(&self, with: impl FnOnce(&mut BTreeMap<ProcessId, PasswordChange>) -> R) -> R {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Keeps a password for a process that is about to be asked for; the receiver learns how it ended.
-    pub fn lend(&self, process: ProcessId, password: String) -> oneshot::Receiver<Told> {
+    pub fn lend(&self, process: ProcessId, password: String) -> oneshot::Receiver<PasswordChangeResult> {
         let (answer, told) = oneshot::channel();
-        self.with(|all| all.insert(process, Errand { password: Arc::new(Secret(password)), answer: Some(answer) }));
+        self.with(|all| {
+            all.insert(process, PasswordChange { password: Arc::new(HeldPassword(password)), answer: Some(answer) })
+        });
         told
     }
 
     /// Keeps a password for the config drive that a process is about to make.
     pub fn keep(&self, process: ProcessId, password: String) {
-        self.with(|all| all.insert(process, Errand { password: Arc::new(Secret(password)), answer: None }));
+        self.with(|all| {
+            all.insert(process, PasswordChange { password: Arc::new(HeldPassword(password)), answer: None })
+        });
     }
 
     /// The password that a process is to tell.
-    pub fn of(&self, process: ProcessId) -> Option<Lent> {
-        self.with(|all| all.get(&process).map(|errand| Lent(Arc::clone(&errand.password))))
+    pub fn of(&self, process: ProcessId) -> Option<LentPassword> {
+        self.with(|all| all.get(&process).map(|errand| LentPassword(Arc::clone(&errand.password))))
     }
 
-    /// Forgets it, and tells whoever waits.
-    pub fn settle(&self, process: ProcessId, told: Told) {
+    /// Forgets it, and tells the waiting requester.
+    pub fn settle(&self, process: ProcessId, told: PasswordChangeResult) {
         if let Some(errand) = self.with(|all| all.remove(&process)) {
-            // Whoever asked may have gone.
+            // The requester may have gone.
             if let Some(answer) = errand.answer {
                 let _ = answer.send(told);
             }

@@ -1,45 +1,45 @@
 //! Scheduling decisions on their way to the log: two schedulers of one cell would choose the same host.
 //!
-//! Between a decision and the moment when the read models show it, further decisions are made. They see here what is on
-//! its way, so that not all of them choose the same host. What is kept is never needed for correctness (the ledger decides)
-//! and is forgotten as soon as the read models have it.
+//! Further decisions are made before the read models show the last one. They read the pending claims here, so that not
+//! all of them choose the same host. Correctness never needs these entries, because the ledger decides. Each is dropped
+//! as soon as the read models show it.
 
 use std::collections::{BTreeMap, HashMap};
 
 use chronova_events::envelope::Position;
 use chronova_events::ids::{InstanceId, ServerGroupId};
-use chronova_events::ledger::FittedCell;
+use chronova_events::ledger::FittedNumaCell;
 use chronova_projections::fleet::{Slot, Slots};
 
 /// One decision on its way.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct PendingClaim {
     pub slot: Slot,
     pub server: Option<InstanceId>,
     /// Class and amount.
     pub resources: Vec<(String, u64)>,
-    /// What the guest will probably get of the host's NUMA cells.
-    pub fitted: Vec<FittedCell>,
+    /// The part of the host's NUMA cells that the guest will probably get.
+    pub fitted: Vec<FittedNumaCell>,
     pub group: Option<ServerGroupId>,
-    /// Where the claim is in the log, once it is.
+    /// The claim's position in the log, once it is there.
     pub claimed_at: Option<Position>,
-    /// Where the placement is in the log, once it is.
+    /// The placement's position in the log, once it is there.
     pub placed_at: Option<Position>,
 }
 
-/// What is on its way to one host.
+/// The pending claims on one host, summed up.
 #[derive(Debug, Clone, Default)]
-pub struct Burden {
+pub struct PendingLoad {
     pub resources: BTreeMap<String, u64>,
     pub servers: u32,
 }
 
 #[derive(Debug, Default)]
 pub struct PendingClaims {
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, PendingClaim>,
     next: u64,
     touched: Slots,
-    burdens: HashMap<Slot, Burden>,
+    burdens: HashMap<Slot, PendingLoad>,
 }
 
 impl PendingClaims {
@@ -60,7 +60,7 @@ impl PendingClaims {
         self.entries.keys().next_back().copied()
     }
 
-    pub fn add(&mut self, entry: Entry) -> u64 {
+    pub fn add(&mut self, entry: PendingClaim) -> u64 {
         self.next += 1;
         self.load(&entry);
         self.entries.insert(self.next, entry);
@@ -105,8 +105,8 @@ impl PendingClaims {
         }
     }
 
-    /// What is on its way to a host.
-    pub fn on(&self, slot: Slot) -> Option<&Burden> {
+    /// The pending claims on a host.
+    pub fn on(&self, slot: Slot) -> Option<&PendingLoad> {
         if self.touched.contains(slot) { self.burdens.get(&slot) } else { None }
     }
 
@@ -115,12 +115,12 @@ impl PendingClaims {
         self.entries.values().filter(move |entry| entry.group == Some(group)).map(|entry| entry.slot)
     }
 
-    /// What is on its way to a host's NUMA cells.
-    pub fn fitted(&self, slot: Slot) -> impl Iterator<Item = &[FittedCell]> {
+    /// The pending claims on a host's NUMA cells.
+    pub fn fitted(&self, slot: Slot) -> impl Iterator<Item = &[FittedNumaCell]> {
         self.entries.values().filter(move |entry| entry.slot == slot).map(|entry| entry.fitted.as_slice())
     }
 
-    fn load(&mut self, entry: &Entry) {
+    fn load(&mut self, entry: &PendingClaim) {
         self.touched.insert(entry.slot);
         let burden = self.burdens.entry(entry.slot).or_default();
         burden.servers += 1;
@@ -144,9 +144,9 @@ impl PendingClaims {
 mod tests {
     use super::*;
 
-    fn entry(slot: Slot) -> Entry {
+    fn entry(slot: Slot) -> PendingClaim {
         let resources = vec![("VCPU".to_owned(), 2)];
-        Entry { slot, server: None, resources, fitted: vec![], group: None, claimed_at: None, placed_at: None }
+        PendingClaim { slot, server: None, resources, fitted: vec![], group: None, claimed_at: None, placed_at: None }
     }
 
     #[test]

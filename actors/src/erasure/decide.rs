@@ -1,4 +1,4 @@
-//! What may happen to an erasure.
+//! The decisions of an erasure.
 
 use chronova_events::erasure::{ErasureEvent, Erasures};
 
@@ -20,7 +20,7 @@ pub fn decide(state: &Erasures, command: ErasureCommand) -> Result<Vec<ErasureEv
 mod tests {
     #![allow(clippy::unwrap_used)]
     use chronova_events::envelope::Timestamp;
-    use chronova_events::erasure::{ErasureCompleted, ErasureRequested, Whose};
+    use chronova_events::erasure::{ErasureCompleted, ErasureRequested, ErasureTarget};
     use chronova_events::fold::Fold;
     use chronova_events::ids::{ErasureId, UserId};
 
@@ -32,7 +32,7 @@ mod tests {
         let user = UserId::new("u");
         let request = ErasureCommand::Request(ErasureRequested {
             erasure,
-            whose: Whose::User(user.clone()),
+            whose: ErasureTarget::User(user.clone()),
             reason: "asked".into(),
             user: Some(user),
             servers: vec![],

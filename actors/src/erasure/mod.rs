@@ -8,14 +8,14 @@ use chronova_events::erasure::{ErasureCompleted, ErasureEvent, ErasureRequested,
 use chronova_events::ids::ErasureId;
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 /// There is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Archive;
+pub struct ErasureArchiveId;
 
 #[derive(Debug, Clone, Copy)]
-pub enum ErasureAggregate {}
+pub enum ErasureRoot {}
 
 #[derive(Debug, Clone)]
 pub enum ErasureCommand {
@@ -29,13 +29,13 @@ pub enum ErasureReject {
     NotFound(ErasureId),
 }
 
-impl Aggregate for ErasureAggregate {
-    type Id = Archive;
+impl AggregateRoot for ErasureRoot {
+    type Id = ErasureArchiveId;
     type State = Erasures;
     type Command = ErasureCommand;
     type Reject = ErasureReject;
 
-    fn stream(_: &Archive) -> StreamId {
+    fn stream(_: &ErasureArchiveId) -> StreamId {
         StreamId::new("erasure", "main")
     }
 

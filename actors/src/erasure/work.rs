@@ -1,4 +1,4 @@
-//! Carrying out an erasure, in an order that every crash leaves completable.
+//! Executes an erasure, in an order that can be completed after any crash.
 //!
 //! | step | does | after a crash |
 //! |---|---|---|
@@ -9,30 +9,30 @@
 //! | forget | drops snapshots, cached events and checkpoints that were made before | dropped again |
 //! | complete | records that it is done | |
 //!
-//! From the request on, new personal data of the same subject is sealed under new keys, and so is not meant.
+//! From the request on, new personal data of the same subject is sealed under new keys, and so is not erased.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::envelope::{Meta, StreamId};
-use chronova_events::erasure::{ErasureCompleted, ErasureRequested, Whose};
+use chronova_events::erasure::{ErasureCompleted, ErasureRequested, ErasureTarget};
 use chronova_events::ids::{ErasureId, InstanceId, NetworkId, PortId, UserId};
-use chronova_events::sealed::keys::{KeyRing, Slot};
-use chronova_events::sealed::{ERASED, SealError, Subject};
+use chronova_events::sealed::keys::{KeyRing, KeySlot};
+use chronova_events::sealed::{DataSubject, ERASED, SealError};
 use chronova_events::store::{EventStore, StoreError};
 use chronova_projections::history::History;
 use chronova_projections::views::Views;
 use thiserror::Error;
 
-use super::{Archive, ErasureAggregate, ErasureCommand};
-use crate::aggregate::{Aggregate, CommandError};
-use crate::gateway::Gateway;
-use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
-use crate::keypair::{KeypairAggregate, KeypairCommand};
-use crate::services::embedded::identity::{IdentityAggregate, IdentityCommand, Realm};
-use crate::services::embedded::network::{NetworkAggregate, NetworkCommand, NetworkReject, PortPatch};
+use super::{ErasureArchiveId, ErasureCommand, ErasureRoot};
+use crate::aggregate::{AggregateRoot, CommandError};
+use crate::gateway::CommandGateway;
+use crate::instance::{InstanceCommand, InstanceReject, InstanceRoot};
+use crate::keypair::{KeypairCommand, KeypairRoot};
+use crate::services::embedded::identity::{IdentityCommand, IdentityRealmId, IdentityRoot};
+use crate::services::embedded::network::{NetworkCommand, NetworkReject, NetworkRoot, PortPatch};
 
-/// How long the read models may take to forget before checkpoints are dropped.
+/// The longest wait for the read models before checkpoints are deleted.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Error)]
@@ -49,10 +49,10 @@ pub enum ErasureError {
     Checkpoints(#[source] std::io::Error),
 }
 
-/// What an erasure would concern.
+/// The data that an erasure would remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    pub whose: Whose,
+pub struct ErasurePlan {
+    pub whose: ErasureTarget,
     /// The user whose own data would be erased.
     pub user: Option<UserId>,
     /// The user can still log in.
@@ -63,12 +63,12 @@ pub struct Plan {
     pub alive: Vec<InstanceId>,
 }
 
-impl Plan {
+impl ErasurePlan {
     /// Looks at the read models; changes nothing.
-    pub fn of(views: &Views, whose: Whose) -> Self {
+    pub fn of(views: &Views, whose: ErasureTarget) -> Self {
         let user = match &whose {
-            Whose::User(user) => Some(user.clone()),
-            Whose::Server(_) | Whose::Project(_) => None,
+            ErasureTarget::User(user) => Some(user.clone()),
+            ErasureTarget::Server(_) | ErasureTarget::Project(_) => None,
         };
         let user_exists =
             user.as_ref().is_some_and(|user| views.identities.read(|view| view.identity.users.contains_key(user)));
@@ -76,9 +76,9 @@ impl Plan {
             let all = servers.all().filter_map(|row| {
                 let server = row.server()?;
                 let concerned = match &whose {
-                    Whose::User(user) => server.request.user == *user,
-                    Whose::Project(project) => server.request.project == *project,
-                    Whose::Server(id) => row.id == *id,
+                    ErasureTarget::User(user) => server.request.user == *user,
+                    ErasureTarget::Project(project) => server.request.project == *project,
+                    ErasureTarget::Server(id) => row.id == *id,
                 };
                 concerned.then(|| (row.id, row.instance.alive().is_some()))
             });
@@ -88,19 +88,19 @@ impl Plan {
         Self { whose, user, user_exists, servers: found.into_iter().map(|(id, _)| id).collect(), alive }
     }
 
-    /// Whether it concerns nothing at all.
+    /// Whether it would remove nothing.
     pub fn is_empty(&self) -> bool {
         self.user.is_none() && self.servers.is_empty()
     }
 }
 
-/// What erasing needs.
+/// The parts that an erasure needs.
 #[derive(Clone)]
 pub struct Eraser {
     store: Arc<dyn EventStore>,
-    gateway: Arc<Gateway>,
+    gateway: Arc<CommandGateway>,
     views: Arc<Views>,
-    /// The past states of the read models, held and kept on disk, which tell what was before.
+    /// The held and stored past states of the read models, which have the data from before.
     history: Option<Arc<History>>,
 }
 
@@ -114,15 +114,20 @@ impl Eraser {
     /// An eraser of `store`, the log that `views` follow.
     pub fn new(
         store: Arc<dyn EventStore>,
-        gateway: Arc<Gateway>,
+        gateway: Arc<CommandGateway>,
         views: Arc<Views>,
         history: Option<Arc<History>>,
     ) -> Self {
         Self { store, gateway, views, history }
     }
 
-    /// Erases what `plan` says; returns when nothing of it can be read any more.
-    pub async fn erase(&self, plan: Plan, reason: String, meta: &Arc<Meta>) -> Result<ErasureCompleted, ErasureError> {
+    /// Erases the data of `plan`; returns when none of it can be read any more.
+    pub async fn erase(
+        &self,
+        plan: ErasurePlan,
+        reason: String,
+        meta: &Arc<Meta>,
+    ) -> Result<ErasureCompleted, ErasureError> {
         let keys = self.keys()?;
         let (user, servers) = (plan.user, plan.servers);
         let keys_before = keys.next().0;
@@ -131,11 +136,11 @@ impl Eraser {
         }
         let erasure = ErasureId::random();
         let request = ErasureRequested { erasure, whose: plan.whose, reason, user, servers, keys_before };
-        self.send::<ErasureAggregate>(&Archive, ErasureCommand::Request(request.clone()), meta).await?;
+        self.send::<ErasureRoot>(&ErasureArchiveId, ErasureCommand::Request(request.clone()), meta).await?;
         self.carry_out(&request, meta).await
     }
 
-    /// Goes on with what a crash interrupted. Tells how many erasures it completed.
+    /// Continues erasures that a crash has interrupted. Returns how many it completed.
     pub async fn resume(&self) -> Result<usize, ErasureError> {
         let open: Vec<ErasureRequested> = self
             .views
@@ -151,29 +156,26 @@ impl Eraser {
         self.tell(request, meta).await?;
         let keys = Arc::clone(self.keys()?);
         let subjects = subjects(request.user.as_ref(), &request.servers);
-        let before = Slot(request.keys_before);
+        let before = KeySlot(request.keys_before);
         let destroyed = tokio::task::spawn_blocking(move || keys.destroy_all(&subjects, before)).await;
         let destroyed = destroyed.map_err(|error| StoreError::Io(error.to_string()))??;
         self.store.forget(&self.streams(request)).await?;
-        // Actors follow their own streams, the read models all of them; a checkpoint of before must not come back.
+        // Actors follow their own streams, the read models all of them. No checkpoint from before may be used again.
         self.views.wait_for(self.store.head(), PATIENCE).await;
         if let Some(history) = self.history.clone() {
             let forgotten = tokio::task::spawn_blocking(move || history.forget()).await;
             forgotten.map_err(std::io::Error::other).and_then(|done| done).map_err(ErasureError::Checkpoints)?;
         }
         let completed = ErasureCompleted { erasure: request.erasure, keys: destroyed };
-        self.send::<ErasureAggregate>(&Archive, ErasureCommand::RecordCompleted(completed.clone()), meta).await?;
+        self.send::<ErasureRoot>(&ErasureArchiveId, ErasureCommand::RecordCompleted(completed.clone()), meta).await?;
         Ok(completed)
     }
 
-    /// Lets every stream concerned record the erasure.
+    /// Records the erasure in every stream concerned.
     async fn tell(&self, request: &ErasureRequested, meta: &Arc<Meta>) -> Result<(), ErasureError> {
         let erasure = request.erasure;
         for server in &request.servers {
-            match self
-                .gateway
-                .send::<InstanceAggregate>(server, InstanceCommand::Erase { erasure }, Arc::clone(meta))
-                .await
+            match self.gateway.send::<InstanceRoot>(server, InstanceCommand::Erase { erasure }, Arc::clone(meta)).await
             {
                 Ok(_) | Err(CommandError::Rejected(InstanceReject::NotFound)) => {}
                 Err(error) => return Err(refused(error)),
@@ -182,16 +184,16 @@ impl Eraser {
         for (network, port) in self.named_after(&request.servers) {
             let patch = PortPatch { dns_name: Some(ERASED.to_owned()), ..PortPatch::default() };
             let command = NetworkCommand::ChangePort { port, patch };
-            match self.gateway.send::<NetworkAggregate>(&network, command, Arc::clone(meta)).await {
+            match self.gateway.send::<NetworkRoot>(&network, command, Arc::clone(meta)).await {
                 Ok(_) | Err(CommandError::Rejected(NetworkReject::NotFound | NetworkReject::PortNotFound(_))) => {}
                 Err(error) => return Err(refused(error)),
             }
         }
         if let Some(user) = &request.user {
             let command = KeypairCommand::Erase { user: user.clone(), erasure };
-            self.send::<KeypairAggregate>(user, command, meta).await?;
+            self.send::<KeypairRoot>(user, command, meta).await?;
             let command = IdentityCommand::EraseUser { user: user.clone(), erasure };
-            self.send::<IdentityAggregate>(&Realm, command, meta).await?;
+            self.send::<IdentityRoot>(&IdentityRealmId, command, meta).await?;
         }
         Ok(())
     }
@@ -218,18 +220,18 @@ impl Eraser {
         self.gateway.send::<A>(id, command, Arc::clone(meta)).await.map(drop).map_err(refused)
     }
 
-    /// The streams that hold personal fields of what is erased.
+    /// The streams with personal fields of the erased data.
     fn streams(&self, request: &ErasureRequested) -> Vec<StreamId> {
-        let mut all: Vec<StreamId> = request.servers.iter().map(InstanceAggregate::stream).collect();
+        let mut all: Vec<StreamId> = request.servers.iter().map(InstanceRoot::stream).collect();
         if !request.servers.is_empty() {
-            // A port that is gone may still stand in the snapshot of its network.
+            // A deleted port may still be in the snapshot of its network.
             let networks =
                 self.views.networks.read(|view| view.networks().map(|row| row.created.network).collect::<Vec<_>>());
-            all.extend(networks.iter().map(NetworkAggregate::stream));
+            all.extend(networks.iter().map(NetworkRoot::stream));
         }
         if let Some(user) = &request.user {
-            all.push(KeypairAggregate::stream(user));
-            all.push(IdentityAggregate::stream(&Realm));
+            all.push(KeypairRoot::stream(user));
+            all.push(IdentityRoot::stream(&IdentityRealmId));
         }
         all
     }
@@ -246,6 +248,6 @@ fn refused<R: std::error::Error>(error: CommandError<R>) -> ErasureError {
     }
 }
 
-fn subjects(user: Option<&UserId>, servers: &[InstanceId]) -> Vec<Subject> {
-    servers.iter().map(|server| Subject::Server(*server)).chain(user.cloned().map(Subject::User)).collect()
+fn subjects(user: Option<&UserId>, servers: &[InstanceId]) -> Vec<DataSubject> {
+    servers.iter().map(|server| DataSubject::Server(*server)).chain(user.cloned().map(DataSubject::User)).collect()
 }

@@ -1,4 +1,4 @@
-//! What may happen to flavors.
+//! The decisions on flavors.
 
 use chronova_events::flavor::{
     AccessGranted, AccessRevoked, ExtraSpecsReplaced, FlavorDeleted, FlavorDescribed, FlavorEvent, Flavors,

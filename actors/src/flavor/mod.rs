@@ -7,14 +7,14 @@ use chronova_events::flavor::{FlavorCreated, FlavorEvent, Flavors};
 use chronova_events::ids::{FlavorId, ProjectId};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 /// There is one catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Catalogue;
+pub struct FlavorCatalogueId;
 
 #[derive(Debug, Clone, Copy)]
-pub enum FlavorAggregate {}
+pub enum FlavorRoot {}
 
 #[derive(Debug, Clone)]
 pub enum FlavorCommand {
@@ -65,13 +65,13 @@ pub enum FlavorReject {
     NoAccess { flavor: FlavorId, project: ProjectId },
 }
 
-impl Aggregate for FlavorAggregate {
-    type Id = Catalogue;
+impl AggregateRoot for FlavorRoot {
+    type Id = FlavorCatalogueId;
     type State = Flavors;
     type Command = FlavorCommand;
     type Reject = FlavorReject;
 
-    fn stream(_: &Catalogue) -> StreamId {
+    fn stream(_: &FlavorCatalogueId) -> StreamId {
         StreamId::new("flavor", "catalogue")
     }
 

@@ -1,4 +1,4 @@
-//! What is recorded of a host: changes only, never heartbeats.
+//! The decisions of a host. It records changes only, never heartbeats.
 
 use chronova_events::host::{CameUp, Deregistered, Disabled, ForcedDown, Host, HostEvent, WentDown};
 

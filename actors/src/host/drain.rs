@@ -1,6 +1,6 @@
 //! Emptying a host, and taking it out of service: what is recorded when.
 //!
-//! A host that is to be empty takes no new servers. Whoever opens it again calls both off: its drain and its maintenance.
+//! A host that is to be empty takes no new servers. Enabling the host again ends both, its drain and its maintenance.
 
 use chronova_events::host::{
     Departure, DepartureBegun, Disabled, DrainCancelled, DrainEnded, DrainRequested, Enabled, HostEvent, KnownHost,
@@ -29,7 +29,7 @@ pub enum DrainCommand {
     /// Gives it back; a drain that is under way is called off.
     EndMaintenance,
 
-    /// What the drain that carries this out has to tell. The records of one that is over mean nothing.
+    /// The records of the drain process. The records of one that is over mean nothing.
     RecordDeparture {
         process: ProcessId,
         server: InstanceId,
@@ -51,9 +51,9 @@ pub enum DrainCommand {
     },
 }
 
-type Decision = Result<Vec<HostEvent>, HostReject>;
+type HostDecision = Result<Vec<HostEvent>, HostReject>;
 
-pub(super) fn decide(host: &KnownHost, command: DrainCommand) -> Decision {
+pub(super) fn decide(host: &KnownHost, command: DrainCommand) -> HostDecision {
     match command {
         DrainCommand::Begin { process, parallel, reason } => {
             let begun = begin(host, process, parallel)?;
@@ -96,7 +96,7 @@ fn cancel(host: &KnownHost) -> Option<HostEvent> {
     Some(DrainCancelled { process: drain.process }.into())
 }
 
-/// What makes a host take servers again.
+/// The events that let a host take servers again.
 pub(super) fn open(host: &KnownHost) -> Vec<HostEvent> {
     let ended = host.maintenance.is_some().then(|| MaintenanceEnded {}.into());
     let enabled = (!host.enabled).then(|| Enabled {}.into());

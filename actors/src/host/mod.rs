@@ -11,18 +11,18 @@ use chronova_events::host::{CapabilitiesChanged, Host, HostEvent, Registered};
 use chronova_events::ids::HostId;
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 pub use drain::DrainCommand;
 
 #[derive(Debug, Clone, Copy)]
-pub enum HostAggregate {}
+pub enum HostRoot {}
 
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // a command lives for one call
 pub enum HostCommand {
-    /// The host answers, and this is what it is: registers, updates, brings up, whatever is needed. One that was never
-    /// seen takes no servers where it is not to be `admitted`.
+    /// The host answers, and this is what it is: registers, updates, brings up, whatever is needed. A host that was
+    /// never seen starts disabled unless it is `admitted`.
     Report {
         report: Registered,
         admitted: bool,
@@ -40,7 +40,7 @@ pub enum HostCommand {
     },
     /// The host is no more, or nobody wants to hear of it; unknown already is success.
     Deregister,
-    /// What has to do with emptying the host.
+    /// Commands for emptying the host.
     Drain(DrainCommand),
 }
 
@@ -50,14 +50,14 @@ pub enum HostReject {
     NotFound,
     #[error("the host is not being drained")]
     NotDraining,
-    /// What is on its way still gets there.
+    /// Moves that have begun still finish.
     #[error("a drain of the host is just being called off")]
     DrainEnding,
     #[error("the host is not in maintenance")]
     NotInMaintenance,
 }
 
-impl Aggregate for HostAggregate {
+impl AggregateRoot for HostRoot {
     type Id = HostId;
     type State = Host;
     type Command = HostCommand;
@@ -72,7 +72,7 @@ impl Aggregate for HostAggregate {
     }
 }
 
-/// What changed of a host that is known.
+/// The differences between a report and a known host.
 pub(crate) fn changed(report: &Registered) -> CapabilitiesChanged {
     CapabilitiesChanged {
         hostname: report.hostname.clone(),

@@ -1,4 +1,4 @@
-//! What may happen to host aggregates.
+//! The decisions on host aggregates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use chronova_events::host_aggregate::{
 };
 use chronova_events::ids::HostId;
 
-use super::{HostAggregateCommand, HostAggregateReject, Occupants};
+use super::{HostAggregateCommand, HostAggregateReject, ServersPerHost};
 
-type Decision = Result<Vec<HostAggregateEvent>, HostAggregateReject>;
+type HostAggregateDecision = Result<Vec<HostAggregateEvent>, HostAggregateReject>;
 
-pub fn decide(state: &HostAggregates, command: HostAggregateCommand) -> Decision {
+pub fn decide(state: &HostAggregates, command: HostAggregateCommand) -> HostAggregateDecision {
     match command {
         HostAggregateCommand::Create { aggregate, name, zone } => {
             if state.named(&name).is_some() {
@@ -51,8 +51,8 @@ fn change(
     number: u64,
     name: Option<String>,
     metadata: Vec<(String, Option<String>)>,
-    occupants: &Occupants,
-) -> Decision {
+    occupants: &ServersPerHost,
+) -> HostAggregateDecision {
     let known = find(state, number)?;
     let mut events = Vec::new();
     if let Some(name) = name.filter(|name| *name != known.name) {
@@ -83,7 +83,7 @@ fn check_zone(
     state: &HostAggregates,
     known: &HostAggregate,
     zone: Option<&str>,
-    occupants: &Occupants,
+    occupants: &ServersPerHost,
 ) -> Result<(), HostAggregateReject> {
     let number = known.number;
     let Some(zone) = zone.filter(|zone| !zone.is_empty()) else {
@@ -119,7 +119,13 @@ fn check_other_zones(
     }
 }
 
-fn add_host(state: &HostAggregates, number: u64, host: HostId, hostname: String, occupants: &Occupants) -> Decision {
+fn add_host(
+    state: &HostAggregates,
+    number: u64,
+    host: HostId,
+    hostname: String,
+    occupants: &ServersPerHost,
+) -> HostAggregateDecision {
     let known = find(state, number)?;
     if let Some(zone) = known.zone() {
         check_other_zones(state, known, &[host], zone)?;
@@ -131,7 +137,13 @@ fn add_host(state: &HostAggregates, number: u64, host: HostId, hostname: String,
     Ok(vec![HostAdded { aggregate: known.id, host, hostname }.into()])
 }
 
-fn remove_host(state: &HostAggregates, number: u64, host: HostId, hostname: String, occupants: &Occupants) -> Decision {
+fn remove_host(
+    state: &HostAggregates,
+    number: u64,
+    host: HostId,
+    hostname: String,
+    occupants: &ServersPerHost,
+) -> HostAggregateDecision {
     let known = find(state, number)?;
     if let Some(zone) = known.zone() {
         let without = state.of_host(host).filter(|other| other.id != known.id).find_map(|other| other.zone());
@@ -149,7 +161,7 @@ fn check_servers_stay(
     host: HostId,
     from: Option<&str>,
     to: Option<&str>,
-    occupants: &Occupants,
+    occupants: &ServersPerHost,
 ) -> Result<(), HostAggregateReject> {
     let servers = occupants.get(&host).copied().unwrap_or(0);
     match servers > 0 && from != to {

@@ -1,5 +1,5 @@
-//! The host aggregates, deciding: names are unique, a host is in one availability zone only, and the zone of a host with
-//! servers does not change. The rules are Nova's (`nova.compute.api.AggregateAPI`).
+//! The aggregate of all host aggregates. Names are unique, a host is in one availability zone only, and the zone of a
+//! host with servers does not change. The rules are Nova's (`nova.compute.api.AggregateAPI`).
 //!
 //! Not to be mistaken for [`crate::aggregate`]: that is what decides, this is what Nova calls so.
 
@@ -15,17 +15,17 @@ use chronova_events::host_aggregate::{HostAggregateEvent, HostAggregates};
 use chronova_events::ids::{HostAggregateId, HostId};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 /// They are decided about together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AllHostAggregates;
+pub struct HostAggregatesId;
 
 #[derive(Debug, Clone, Copy)]
-pub enum HostAggregatesAggregate {}
+pub enum HostAggregatesRoot {}
 
 /// How many servers are on which host, as the caller sees it; hosts without any may be left out.
-pub type Occupants = BTreeMap<HostId, usize>;
+pub type ServersPerHost = BTreeMap<HostId, usize>;
 
 #[derive(Debug, Clone)]
 pub enum HostAggregateCommand {
@@ -39,19 +39,19 @@ pub enum HostAggregateCommand {
         number: u64,
         name: Option<String>,
         metadata: Vec<(String, Option<String>)>,
-        occupants: Occupants,
+        occupants: ServersPerHost,
     },
     AddHost {
         number: u64,
         host: HostId,
         hostname: String,
-        occupants: Occupants,
+        occupants: ServersPerHost,
     },
     RemoveHost {
         number: u64,
         host: HostId,
         hostname: String,
-        occupants: Occupants,
+        occupants: ServersPerHost,
     },
     Delete {
         number: u64,
@@ -84,13 +84,13 @@ pub enum HostAggregateReject {
     ServersWouldMove { number: u64, from: Option<String>, to: Option<String>, servers: usize },
 }
 
-impl Aggregate for HostAggregatesAggregate {
-    type Id = AllHostAggregates;
+impl AggregateRoot for HostAggregatesRoot {
+    type Id = HostAggregatesId;
     type State = HostAggregates;
     type Command = HostAggregateCommand;
     type Reject = HostAggregateReject;
 
-    fn stream(_: &AllHostAggregates) -> StreamId {
+    fn stream(_: &HostAggregatesId) -> StreamId {
         StreamId::new("host_aggregate", "all")
     }
 

@@ -7,7 +7,7 @@ use chronova_events::ids::{HostAggregateId, HostId};
 
 use super::HostAggregateCommand::{self, *};
 use super::HostAggregateReject::{self, *};
-use super::Occupants;
+use super::ServersPerHost;
 use super::decide::decide;
 
 fn host(n: u128) -> HostId {
@@ -20,19 +20,19 @@ fn create(name: &str, zone: Option<&str>) -> HostAggregateCommand {
 }
 
 fn add(number: u64, n: u128) -> HostAggregateCommand {
-    AddHost { number, host: host(n), hostname: format!("h{n}"), occupants: Occupants::new() }
+    AddHost { number, host: host(n), hostname: format!("h{n}"), occupants: ServersPerHost::new() }
 }
 
-fn remove(number: u64, n: u128, occupants: Occupants) -> HostAggregateCommand {
+fn remove(number: u64, n: u128, occupants: ServersPerHost) -> HostAggregateCommand {
     RemoveHost { number, host: host(n), hostname: format!("h{n}"), occupants }
 }
 
-fn set(number: u64, key: &str, value: Option<&str>, occupants: Occupants) -> HostAggregateCommand {
+fn set(number: u64, key: &str, value: Option<&str>, occupants: ServersPerHost) -> HostAggregateCommand {
     Change { number, name: None, metadata: vec![(key.to_owned(), value.map(str::to_owned))], occupants }
 }
 
-fn busy(n: u128, servers: usize) -> Occupants {
-    Occupants::from([(host(n), servers)])
+fn busy(n: u128, servers: usize) -> ServersPerHost {
+    ServersPerHost::from([(host(n), servers)])
 }
 
 fn given(commands: impl IntoIterator<Item = HostAggregateCommand>) -> HostAggregates {
@@ -63,8 +63,12 @@ fn numbers_are_never_given_twice() {
 #[test]
 fn names_are_unique() {
     assert_eq!(refused(create("a", None)), NameTaken("a".into()));
-    let rename =
-        |number, name: &str| Change { number, name: Some(name.into()), metadata: vec![], occupants: Occupants::new() };
+    let rename = |number, name: &str| Change {
+        number,
+        name: Some(name.into()),
+        metadata: vec![],
+        occupants: ServersPerHost::new(),
+    };
     assert_eq!(refused(rename(2, "a")), NameTaken("a".into()));
     assert_eq!(decide(&two_zones(), rename(1, "a")).unwrap(), vec![]);
     assert_eq!(refused(rename(9, "x")), NotFound(9));
@@ -74,17 +78,17 @@ fn names_are_unique() {
 fn a_host_is_in_one_zone() {
     assert_eq!(refused(add(3, 1)), InOtherZones { number: 3, zones: vec!["north".into()] });
     assert_eq!(
-        refused(set(2, "availability_zone", Some("east"), Occupants::new())),
+        refused(set(2, "availability_zone", Some("east"), ServersPerHost::new())),
         InOtherZones { number: 2, zones: vec!["north".into()] }
     );
     assert!(decide(&two_zones(), add(3, 2)).is_ok());
-    assert!(decide(&two_zones(), set(2, "availability_zone", Some("north"), Occupants::new())).is_ok());
+    assert!(decide(&two_zones(), set(2, "availability_zone", Some("north"), ServersPerHost::new())).is_ok());
 }
 
 #[test]
 fn a_zone_has_a_name() {
     for zone in [None, Some("")] {
-        let reject = refused(set(1, "availability_zone", zone, Occupants::new()));
+        let reject = refused(set(1, "availability_zone", zone, ServersPerHost::new()));
         assert_eq!(reject, NamelessZone { number: 1, name: "a".into() });
     }
 }
@@ -109,7 +113,7 @@ fn the_zone_of_servers_does_not_change() {
 #[test]
 fn hosts_come_and_go_once() {
     assert_eq!(refused(add(1, 1)), HasHost { number: 1, hostname: "h1".into() });
-    assert_eq!(refused(remove(1, 2, Occupants::new())), NoSuchHost { number: 1, hostname: "h2".into() });
+    assert_eq!(refused(remove(1, 2, ServersPerHost::new())), NoSuchHost { number: 1, hostname: "h2".into() });
     assert_eq!(refused(Delete { number: 1 }), NotEmpty { number: 1 });
     assert!(decide(&two_zones(), Delete { number: 3 }).is_ok());
 }
@@ -118,13 +122,13 @@ fn hosts_come_and_go_once() {
 fn metadata_is_merged_and_removed() {
     let state = given([
         create("a", Some("north")),
-        set(1, "ssd", Some("true"), Occupants::new()),
-        set(1, "gpu", Some("no"), Occupants::new()),
-        set(1, "gpu", None, Occupants::new()),
+        set(1, "ssd", Some("true"), ServersPerHost::new()),
+        set(1, "gpu", Some("no"), ServersPerHost::new()),
+        set(1, "gpu", None, ServersPerHost::new()),
     ]);
     let metadata: Vec<_> = state.by_number[&1].metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(metadata, [("availability_zone", "north"), ("ssd", "true")]);
-    assert_eq!(decide(&state, set(1, "gpu", None, Occupants::new())).unwrap(), vec![]);
+    assert_eq!(decide(&state, set(1, "gpu", None, ServersPerHost::new())).unwrap(), vec![]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One task per host: registers it, feels its pulse, turns what it tells into commands.
+//! One task per host: registers it, checks its heartbeat, and turns its signals into commands.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::capacity::{capabilities, inventories, power};
 use super::consoles;
 use super::context::HostContext;
-use super::fleet::{AtOnce, Member};
+use super::fleet::{ConcurrencyLimits, ConnectedHost};
 use super::options::DeletedGuests;
-use super::plan::{self, Believed, Remedy};
+use super::plan::{self, RecordedServerState, ResyncAction};
 use super::resume;
-use crate::host::{HostAggregate, HostCommand};
-use crate::instance::{InstanceAggregate, InstanceCommand};
-use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use crate::host::{HostCommand, HostRoot};
+use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::reconcile::{devices, leftovers, placement, volumes};
-use crate::topology::host::HostCells;
+use crate::topology::host::HostNumaCells;
 
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
 
-/// Looks after one host for ever; the task is ended by dropping it.
+/// Runs the agent of one host for ever; dropping the task ends it.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
     let mut agent = Agent { context, store, driver, member: None, missed: 0, connected: false, suspect: true };
     let mut signals = agent.driver.watch();
@@ -38,7 +38,7 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
     let mut resync = interval(agent.context.options.resync);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first news is that the host is there; to ask at once, too, would welcome it twice.
+    // The first signal says that the host is up; a heartbeat at once would register it twice.
     beat.tick().await;
     resync.tick().await;
     loop {
@@ -49,7 +49,8 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
                 None => std::future::pending().await,
             }
         };
-        // In a fixed order, so that a seed decides a run: what is rare first, so that a chattering host starves nothing.
+        // In a fixed order, so that a seed determines a run. Rare signals come first, so that a busy host starves
+        // nothing.
         tokio::select! {
             biased;
             _ = beat.tick() => agent.beat().await,
@@ -71,10 +72,10 @@ struct Agent {
     store: Arc<dyn EventStore>,
     driver: Arc<dyn Driver>,
     /// Known from the first answer on.
-    member: Option<Arc<Member>>,
+    member: Option<Arc<ConnectedHost>>,
     missed: u32,
     connected: bool,
-    /// What its guests have is to be compared with what their servers have: it was away, or is new to this life.
+    /// Its guests must be compared with the log: the host was away, or has not been compared since start-up.
     suspect: bool,
 }
 
@@ -89,27 +90,28 @@ impl Agent {
         self.context.fleet.hear_of(self.driver.uri());
     }
 
-    /// The host answers (again): record what it is and what is on it.
+    /// The host answers (again): records its capabilities and its guests.
     async fn welcome(&mut self) {
         let found = match self.driver.capabilities().await {
             Ok(found) => found,
             Err(error) => return self.mourn(&error.to_string()).await,
         };
         let options = &self.context.options;
-        let at_once = AtOnce { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
+        let at_once =
+            ConcurrencyLimits { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
         let member = self.context.fleet.join(found.host, &found.hostname, &self.driver, at_once);
         self.member = Some(Arc::clone(&member));
         self.see_storage(found.host).await;
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
             resume::guests(&self.context, found.host, &self.driver).await;
         }
-        // Before anything else is asked of it: what left the host while it was down must not run there as well.
+        // Before any other call: guests that left the host while it was down must not run there as well.
         if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member).await;
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
         }
         if let Err(error) = self.report(&found).await {
-            tracing::error!(host = %found.hostname, error, "the host cannot be registered; trying again");
+            tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
             return;
         }
         self.missed = 0;
@@ -131,7 +133,7 @@ impl Agent {
             capabilities: capabilities(found),
         };
         // Capacity first: a host that is up can be scheduled to.
-        let cells = HostCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
+        let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
         let inventory = LedgerCommand::Report {
             provider,
             name: found.hostname.clone(),
@@ -144,14 +146,14 @@ impl Agent {
         let impose = LedgerCommand::ImposeRatios { provider, ratios: options.imposed_ratios.clone() };
         let lost = LedgerCommand::AdjustTraits { provider, add: vec![], remove: gone };
         for command in [inventory, impose, lost] {
-            gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&meta)).await.map_err(|e| e.to_string())?;
+            gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await.map_err(|e| e.to_string())?;
         }
         let up = HostCommand::Report { report, admitted: options.enable_new_services };
-        gateway.send::<HostAggregate>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
+        gateway.send::<HostRoot>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
         Ok(())
     }
 
-    /// Bytes of the image cache that room is to be set aside for. As they were where the host cannot say.
+    /// Bytes of the image cache to reserve. The last known number if the host does not report one.
     async fn look_at_cache(&self) -> u64 {
         let Some(member) = self.member.as_ref().filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;
@@ -161,13 +163,13 @@ impl Agent {
             Ok(found) => {
                 member.note_cached(found.iter().map(|image| image.size).sum());
             }
-            Err(error) => tracing::debug!(host = %member.hostname, %error, "the size of the image cache is not known"),
+            Err(error) => tracing::debug!(host = %member.hostname, %error, "reading the image cache's size failed"),
         }
         member.cached()
     }
 
-    /// Traits that the host reported before and has no more, and whatever somebody says of its driver that is not so
-    /// (`COMPUTE_...`). Other traits that others gave it are theirs.
+    /// Traits that the host reported before and does not have any more, and wrong traits of its driver (`COMPUTE_...`).
+    /// Other traits that others set are left alone.
     fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
         let shown =
             self.context.views.placement.read(|view| {
@@ -178,7 +180,7 @@ impl Agent {
         shown.into_iter().filter(|name| !found.traits.contains(name) && (reported(name) || of_driver(name))).collect()
     }
 
-    /// Leaves the host's mark on its storage, and looks whose marks are there.
+    /// Writes the host's mark on its storage, and reads the marks of others there.
     async fn see_storage(&self, host: HostId) {
         // A driver that knows nothing of shared storage has each host's storage to itself.
         let Some(storage) = self.driver.shared_storage() else {
@@ -186,7 +188,7 @@ impl Agent {
         };
         match storage.storage_sharers().await {
             Ok(sharers) => self.context.fleet.note_sharers(host, sharers),
-            Err(error) => tracing::warn!(%host, %error, "who shares the host's storage is not known"),
+            Err(error) => tracing::warn!(%host, %error, "reading the host's storage marks failed"),
         }
     }
 
@@ -200,7 +202,7 @@ impl Agent {
         self.report_down(member.host, reason).await;
     }
 
-    /// A host known from an earlier life of the control plane, found by its URI.
+    /// A host that is known from before the start-up, found by its URI.
     async fn report_known_down(&self, reason: &str) {
         let uri = self.driver.uri();
         let known = self.context.views.hosts.read(|hosts| hosts.all().find(|host| host.uri == uri).map(|host| host.id));
@@ -211,8 +213,8 @@ impl Agent {
 
     async fn report_down(&self, host: HostId, reason: &str) {
         let down = HostCommand::ReportDown { reason: reason.to_owned() };
-        if let Err(error) = self.context.gateway.send::<HostAggregate>(&host, down, Meta::system("host-watch")).await {
-            tracing::error!(%host, %error, "a host that is down cannot be recorded as such");
+        if let Err(error) = self.context.gateway.send::<HostRoot>(&host, down, Meta::system("host-watch")).await {
+            tracing::error!(%host, %error, "recording a host as down failed");
         }
     }
 
@@ -226,7 +228,7 @@ impl Agent {
         }
     }
 
-    /// Not connected as far as is known, or not registered yet: ask, in case the signal was missed.
+    /// Asks a host that is not connected or not registered, in case its signal was missed.
     async fn welcome_back(&mut self) {
         if self.driver.usage().await.is_ok() {
             self.welcome().await;
@@ -242,20 +244,20 @@ impl Agent {
                 self.missed = 0;
             }
             Err(error) => {
-                tracing::debug!(host = %member.hostname, %error, "a heartbeat is missing");
+                tracing::debug!(host = %member.hostname, %error, "missed a heartbeat");
                 self.missed += 1;
             }
         }
     }
 
-    /// A guest changed: what counts is how it is now, not what the signal said it was.
+    /// A guest changed: reads its state now, because the signal may be older.
     async fn look_at(&self, instance: InstanceId) {
         let Some(member) = &self.member else { return };
         let power = match self.driver.guest(instance).await {
             Ok(status) => power(status.power),
             Err(DriverError::NoSuchGuest(_)) => Power::Shutdown,
             Err(error) => {
-                tracing::debug!(%instance, %error, "a guest that changed cannot be looked at; the next resync will");
+                tracing::debug!(%instance, %error, "reading a changed guest failed; the next resync retries");
                 return;
             }
         };
@@ -264,15 +266,15 @@ impl Agent {
 
     async fn observe(&self, host: HostId, instance: InstanceId, power: Power) {
         let seen = InstanceCommand::Observe { host, power };
-        let result = self.context.gateway.send::<InstanceAggregate>(&instance, seen, Meta::system("host-watch")).await;
+        let result = self.context.gateway.send::<InstanceRoot>(&instance, seen, Meta::system("host-watch")).await;
         if let Err(error) = result
             && error.rejection().is_none()
         {
-            tracing::warn!(%instance, %error, "what a host told could not be recorded; the next resync will");
+            tracing::warn!(%instance, %error, "recording a host's report failed; the next resync retries");
         }
     }
 
-    /// Compares what is on the host with what should be.
+    /// Compares the host with the log.
     async fn resync(&mut self) {
         let Some(member) = self.member.clone().filter(|_| self.connected) else { return };
         if !self.context.fleet.knows_storage_of(member.host) {
@@ -296,12 +298,12 @@ impl Agent {
         leftovers::sweep(&self.context, member.host, &self.driver).await;
     }
 
-    /// Looks at the guests on the host, and at disks without one; says which guests there are.
-    async fn put_right(&self, member: &Member) -> Option<BTreeSet<InstanceId>> {
+    /// Corrects the guests on the host, and disks without one; returns the guests.
+    async fn put_right(&self, member: &ConnectedHost) -> Option<BTreeSet<InstanceId>> {
         let guests = match self.driver.guests().await {
             Ok(guests) => guests,
             Err(error) => {
-                tracing::debug!(host = %member.hostname, %error, "the guests cannot be listed");
+                tracing::debug!(host = %member.hostname, %error, "listing the guests failed");
                 return None;
             }
         };
@@ -309,7 +311,7 @@ impl Agent {
             Some(cleanup) => cleanup.orphans().await.unwrap_or_default(),
             None => Vec::new(),
         };
-        // Judge by everything that was recorded before the guests were listed.
+        // The views must show everything that was recorded before the guests were listed.
         if !self.caught_up(self.store.head()).await {
             return None;
         }
@@ -331,7 +333,7 @@ impl Agent {
         Some(guests.iter().map(|guest| guest.instance).collect())
     }
 
-    /// As long as nobody has seen whose marks are on the host's storage, disks there may be anybody's.
+    /// Until the marks on the host's storage were read, disks there may be any host's.
     fn may_share(&self, host: HostId, other: HostId) -> bool {
         !self.context.fleet.knows_storage_of(host) || self.context.fleet.share(host, other)
     }
@@ -340,17 +342,21 @@ impl Agent {
         self.context.views.wait_for(position, self.context.options.resync).await
     }
 
-    fn believing(&self, instance: InstanceId, judge: impl FnOnce(Believed<'_>) -> Remedy) -> Remedy {
+    fn believing(
+        &self,
+        instance: InstanceId,
+        judge: impl FnOnce(RecordedServerState<'_>) -> ResyncAction,
+    ) -> ResyncAction {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         match &row {
-            Some(row) => judge(Believed::Known(&row.instance)),
-            None => judge(Believed::Known(&Instance::Absent)),
+            Some(row) => judge(RecordedServerState::Known(&row.instance)),
+            None => judge(RecordedServerState::Known(&Instance::Absent)),
         }
     }
 
-    /// A guest whose server is deleted: `[DEFAULT] running_deleted_instance_action`. What is not removed is found at every
-    /// look, and told of when it is seen to run.
-    async fn reap(&self, member: &Member, instance: InstanceId) {
+    /// A guest whose server is deleted: `[DEFAULT] running_deleted_instance_action`. A guest that is left alone is
+    /// found by every resync, and logged while it runs.
+    async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {
             DeletedGuests::Reap => return self.destroy(member, instance).await,
@@ -375,35 +381,35 @@ impl Agent {
         stopped.and(self.driver.shared_storage().needed()?.undefine(instance).await)
     }
 
-    async fn destroy(&self, member: &Member, instance: InstanceId) {
-        tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
+    async fn destroy(&self, member: &ConnectedHost, instance: InstanceId) {
+        tracing::info!(host = %member.hostname, %instance, "removing leftovers of a deleted or moved server");
         consoles::bring(&self.context, member, instance).await;
         if let Err(error) = self.driver.destroy(instance).await {
-            tracing::warn!(host = %member.hostname, %instance, %error, "leftovers cannot be removed yet");
+            tracing::warn!(host = %member.hostname, %instance, %error, "removing leftovers failed, retrying");
         }
     }
 
-    async fn apply(&self, member: &Member, instance: InstanceId, remedy: Remedy) {
+    async fn apply(&self, member: &ConnectedHost, instance: InstanceId, remedy: ResyncAction) {
         match remedy {
-            Remedy::Nothing => {}
-            // The list may be older than what the log says by now: look again.
-            Remedy::Look => self.look_at(instance).await,
-            Remedy::Destroy => self.destroy(member, instance).await,
-            Remedy::Forget => {
-                tracing::info!(host = %member.hostname, %instance, "removing the guest of a server that lives elsewhere");
+            ResyncAction::Nothing => {}
+            // The list may be older than the log by now: read the guest again.
+            ResyncAction::Look => self.look_at(instance).await,
+            ResyncAction::Destroy => self.destroy(member, instance).await,
+            ResyncAction::Forget => {
+                tracing::info!(host = %member.hostname, %instance, "removing a guest whose server is on another host");
                 if let Err(error) = self.withdraw(instance).await {
                     tracing::warn!(host = %member.hostname, %instance, %error, "a leftover guest cannot be removed yet");
                 }
             }
-            Remedy::Pull => {
-                tracing::info!(host = %member.hostname, %instance, "switching off a guest that is being made anew elsewhere");
+            ResyncAction::Pull => {
+                tracing::info!(host = %member.hostname, %instance, "switching off a guest that is being evacuated");
                 if let Err(error) = self.driver.stop(instance, StopMode::Hard).await {
                     tracing::warn!(host = %member.hostname, %instance, %error, "a guest cannot be switched off yet");
                 }
             }
-            Remedy::Reap => self.reap(member, instance).await,
-            Remedy::Report => {
-                tracing::warn!(host = %member.hostname, %instance, "a guest on the host is not known to this log");
+            ResyncAction::Reap => self.reap(member, instance).await,
+            ResyncAction::Report => {
+                tracing::warn!(host = %member.hostname, %instance, "unknown guest on the host, leaving it alone");
             }
         }
     }

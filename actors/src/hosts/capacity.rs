@@ -1,4 +1,4 @@
-//! What a host offers, in the words of the events and of Placement.
+//! The resources of a host, in the words of the events and of Placement.
 
 use chronova_events::envelope::Meta;
 use chronova_events::host::Capabilities;
@@ -7,11 +7,11 @@ use chronova_events::instance::Power;
 use chronova_events::ledger::Inventory;
 use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 
-use super::fleet::Member;
+use super::fleet::ConnectedHost;
 use super::options::HostOptions;
-use crate::gateway::Gateway;
-use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
-use crate::topology::host::HostCells;
+use crate::gateway::CommandGateway;
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
+use crate::topology::host::HostNumaCells;
 
 /// A driver's power state in the words of the events.
 pub fn power(state: PowerState) -> Power {
@@ -25,7 +25,7 @@ pub fn power(state: PowerState) -> Power {
     }
 }
 
-/// What a host is, as the log keeps it.
+/// The host's capabilities, as the log keeps them.
 pub fn capabilities(found: &HostCapabilities) -> Capabilities {
     Capabilities {
         hypervisor_type: found.hypervisor_type.clone(),
@@ -47,10 +47,14 @@ pub fn capabilities(found: &HostCapabilities) -> Capabilities {
     }
 }
 
-/// Tells the ledger what a known host offers, with so many bytes of images in its cache.
-pub(crate) async fn report(gateway: &Gateway, options: &HostOptions, member: &Member) -> Result<(), String> {
+/// Reports a known host's resources to the ledger, less the bytes of its image cache.
+pub(crate) async fn report(
+    gateway: &CommandGateway,
+    options: &HostOptions,
+    member: &ConnectedHost,
+) -> Result<(), String> {
     let found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
-    let cells = HostCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
+    let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
     let report = LedgerCommand::Report {
         provider: ProviderId(member.host.0),
         name: found.hostname.clone(),
@@ -58,13 +62,18 @@ pub(crate) async fn report(gateway: &Gateway, options: &HostOptions, member: &Me
         traits: found.traits.clone(),
         cells,
     };
-    let sent = gateway.send::<LedgerAggregate>(&CELL, report, Meta::system("host-watch")).await;
+    let sent = gateway.send::<LedgerRoot>(&CELL, report, Meta::system("host-watch")).await;
     sent.map(drop).map_err(|error| error.to_string())
 }
 
-/// What a host offers: Nova's `update_provider_tree` of the libvirt driver. `cached`: bytes of its image cache, where room is
-/// to be set aside for them.
-pub fn inventories(found: &HostCapabilities, cells: &HostCells, options: &HostOptions, cached: u64) -> Vec<Inventory> {
+/// The host's inventories: Nova's `update_provider_tree` of the libvirt driver. `cached`: bytes of its image cache,
+/// where room is to be set aside for them.
+pub fn inventories(
+    found: &HostCapabilities,
+    cells: &HostNumaCells,
+    options: &HostOptions,
+    cached: u64,
+) -> Vec<Inventory> {
     let (shared, dedicated) = cells.counted.unwrap_or((found.vcpus.into(), 0));
     let reserved_disk_mib = options.reserved_host_disk_mb.saturating_add(cached.div_ceil(1 << 20));
     let line = |class: &str, total: u64, reserved: u64, allocation_ratio: f64| Inventory {
@@ -79,7 +88,7 @@ pub fn inventories(found: &HostCapabilities, cells: &HostCells, options: &HostOp
     [
         line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
         line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
-        // A processor of one guest's own is never given twice, and none is kept back: the operator named them.
+        // A dedicated processor is never given twice, and none is reserved: the operator named them.
         line("PCPU", dedicated, 0, 1.0),
         line("VCPU", shared, options.reserved_host_cpus, options.cpu_allocation_ratio),
     ]

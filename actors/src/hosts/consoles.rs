@@ -1,7 +1,7 @@
-//! What a guest wrote at a host that was away when the guest arrived elsewhere.
+//! The console log of a guest that left a host which did not answer then.
 //!
-//! A live migration carries a guest's console along, if the host that it left can still be asked. Otherwise that happens when
-//! the host is back, before what the guest left there is removed.
+//! A live migration copies the guest's console log, if its source still answers. Otherwise the log is copied when the
+//! host is back, before the guest's leftovers there are removed.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::MoveKind;
 use chronova_hypervisor::driver::{Driver, DriverResult};
 
-use super::fleet::Member;
+use super::fleet::ConnectedHost;
 use crate::hosts::context::HostContext;
 
-/// What of a console is carried along.
+/// Bytes of a console log that are copied at most.
 const MOST: usize = 1 << 20;
 
-/// Carries what the guest wrote at one host to another one. Losing it is no reason to stop.
+/// Copies a guest's console log from one host to another. A failure is logged and ignored.
 pub async fn carry(instance: InstanceId, from: &dyn Driver, to: &dyn Driver) {
     let Some(Ok(text)) = written(instance, from).await else { return };
-    adopt(instance, to, text).await;
+    append_console_log(instance, to, text).await;
 }
 
 /// The guest's output at a host; `None` where the host's driver shows no consoles.
@@ -27,17 +27,17 @@ async fn written(instance: InstanceId, at: &dyn Driver) -> Option<DriverResult<B
     Some(at.consoles()?.console_log(instance, MOST).await)
 }
 
-async fn adopt(instance: InstanceId, to: &dyn Driver, text: Bytes) {
+async fn append_console_log(instance: InstanceId, to: &dyn Driver, text: Bytes) {
     if !text.is_empty()
         && let Some(migration) = to.live_migration()
         && let Err(error) = migration.adopt_console(instance, text).await
     {
-        tracing::debug!(server = %instance, %error, "a console log stays behind");
+        tracing::debug!(server = %instance, %error, "copying a console log failed");
     }
 }
 
-/// The host that the guest went to from this one, running, in its last move.
-fn went_to(context: &HostContext, instance: InstanceId, left: HostId) -> Option<Arc<Member>> {
+/// The destination of the guest's last live migration from this host.
+fn migrated_to(context: &HostContext, instance: InstanceId, left: HostId) -> Option<Arc<ConnectedHost>> {
     let home = context
         .views
         .servers
@@ -50,16 +50,16 @@ fn went_to(context: &HostContext, instance: InstanceId, left: HostId) -> Option<
     (went == home && !context.fleet.share(left, home)).then(|| context.fleet.member(home)).flatten()
 }
 
-/// Brings after the guest what it wrote at a host that is back.
-pub(super) async fn bring(context: &HostContext, left: &Member, instance: InstanceId) {
-    let Some(home) = went_to(context, instance, left.host) else { return };
+/// Copies a guest's console log from a host that is back to its present host.
+pub(super) async fn bring(context: &HostContext, left: &ConnectedHost, instance: InstanceId) {
+    let Some(home) = migrated_to(context, instance, left.host) else { return };
     let (Some(Ok(older)), Some(Ok(newer))) =
         (written(instance, left.driver.as_ref()).await, written(instance, home.driver.as_ref()).await)
     else {
         return;
     };
-    // What would not be shown any more need not replace what it has there already.
+    // An older log that would not be shown any more does not replace the new one.
     if newer.len() < MOST {
-        adopt(instance, home.driver.as_ref(), older).await;
+        append_console_log(instance, home.driver.as_ref(), older).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What the agent of a host has at hand.
+//! The context of a host agent.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use chronova_events::clock::Clock;
 use chronova_events::store::EventStore;
 use chronova_projections::views::Views;
 
-use super::fleet::Fleet;
+use super::fleet::ConnectedHosts;
 use super::options::HostOptions;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
-use crate::gateway::Gateway;
-use crate::ports::{Images, Networks};
+use crate::gateway::CommandGateway;
+use crate::ports::{ImageService, NetworkService};
 use crate::reconcile::options::ImageCacheOptions;
 
 /// Shared by the agents of all hosts.
 pub struct HostContext {
-    pub gateway: Arc<Gateway>,
+    pub gateway: Arc<CommandGateway>,
     pub views: Arc<Views>,
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
-    pub fleet: Arc<Fleet>,
-    pub networks: Arc<dyn Networks>,
-    pub images: Arc<dyn Images>,
+    pub fleet: Arc<ConnectedHosts>,
+    pub networks: Arc<dyn NetworkService>,
+    pub images: Arc<dyn ImageService>,
     pub disk_claims: Arc<DiskClaims>,
     pub image_holds: Arc<ImageHolds>,
     pub options: Arc<HostOptions>,

@@ -10,40 +10,40 @@ use chronova_hypervisor::guest::HostUsage;
 use tokio::sync::{Notify, Semaphore};
 
 /// A host that answered at least once since start-up.
-pub struct Member {
+pub struct ConnectedHost {
     pub host: HostId,
     pub hostname: String,
     pub driver: Arc<dyn Driver>,
     /// Builds and snapshots at the same time, as Nova's `max_concurrent_builds` and `max_concurrent_snapshots`.
     pub builds: Arc<Semaphore>,
     pub snapshots: Arc<Semaphore>,
-    /// Rung to have the host compared with the log soon.
+    /// Notified to have the host compared with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
-    /// Bytes of its image cache, as far as they are looked at.
+    /// Bytes of its image cache, if they are reserved.
     cached: AtomicU64,
     /// The hosts whose marks were seen on its storage.
     sharers: RwLock<BTreeSet<HostId>>,
 }
 
-impl std::fmt::Debug for Member {
+impl std::fmt::Debug for ConnectedHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Member").field("host", &self.host).field("hostname", &self.hostname).finish_non_exhaustive()
     }
 }
 
-impl Member {
-    /// What the last heartbeat told, and when (microseconds since the epoch).
+impl ConnectedHost {
+    /// The usage of the last heartbeat, and its time (microseconds since the epoch).
     pub fn usage(&self) -> (HostUsage, i64) {
         *self.usage.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of its image cache; nothing where no room is set aside for that.
+    /// Bytes of its image cache; zero if none are reserved.
     pub(crate) fn cached(&self) -> u64 {
         self.cached.load(Ordering::Relaxed)
     }
 
-    /// Whether that is another number than before.
+    /// Records the bytes of its image cache; returns whether they have changed.
     pub(crate) fn note_cached(&self, bytes: u64) -> bool {
         self.cached.swap(bytes, Ordering::Relaxed) != bytes
     }
@@ -53,9 +53,9 @@ impl Member {
     }
 }
 
-/// How much a host does at the same time; 0 is any number.
+/// The limits on concurrent work of a host; 0 is no limit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AtOnce {
+pub(crate) struct ConcurrencyLimits {
     pub builds: usize,
     pub snapshots: usize,
 }
@@ -65,36 +65,35 @@ fn bound(at_once: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(permits))
 }
 
-/// All hosts that answered at least once.
+/// All hosts that have answered at least once since start-up.
 #[derive(Debug, Default)]
-pub struct Fleet {
-    members: RwLock<BTreeMap<HostId, Arc<Member>>>,
-    /// URIs of hosts that are looked after, and of which nothing was heard in this life of the control plane.
+pub struct ConnectedHosts {
+    members: RwLock<BTreeMap<HostId, Arc<ConnectedHost>>>,
+    /// URIs of hosts with an agent that have neither answered nor failed since start-up.
     unheard: RwLock<BTreeSet<String>>,
     numbered: AtomicU64,
 }
 
-impl Fleet {
-    /// `highest`: the highest number that a host has already; numbers may have gaps. `uris`: of the hosts that are to be
-    /// looked after.
+impl ConnectedHosts {
+    /// `highest`: the highest number of a host so far; numbers may have gaps. `uris`: of the configured hosts.
     pub fn new(highest: u64, uris: impl Iterator<Item = String>) -> Arc<Self> {
         let (members, unheard) = (RwLock::default(), RwLock::new(uris.collect()));
         Arc::new(Self { members, unheard, numbered: AtomicU64::new(highest) })
     }
 
-    /// Whether it will soon be known if a host answers: what the log says of it is from an earlier life.
+    /// Whether the host's state in the log is from before the start-up; its agent will soon know whether it answers.
     pub(crate) fn is_unheard(&self, uri: &str) -> bool {
         self.unheard.read().unwrap_or_else(PoisonError::into_inner).contains(uri)
     }
 
-    /// It answers, or does not.
+    /// Records that the host has answered or failed since start-up.
     pub(crate) fn hear_of(&self, uri: &str) {
         if self.is_unheard(uri) {
             self.unheard.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
         }
     }
 
-    pub fn member(&self, host: HostId) -> Option<Arc<Member>> {
+    pub fn member(&self, host: HostId) -> Option<Arc<ConnectedHost>> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).get(&host).cloned()
     }
 
@@ -103,7 +102,7 @@ impl Fleet {
     }
 
     /// In the order of their ids.
-    pub fn members(&self) -> Vec<Arc<Member>> {
+    pub fn members(&self) -> Vec<Arc<ConnectedHost>> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
@@ -115,20 +114,20 @@ impl Fleet {
         self.len() == 0
     }
 
-    /// What was seen on a host's storage.
+    /// Records which hosts left their mark on a host's storage.
     pub(crate) fn note_sharers(&self, host: HostId, sharers: BTreeSet<HostId>) {
         if let Some(member) = self.member(host) {
             *member.sharers.write().unwrap_or_else(PoisonError::into_inner) = sharers;
         }
     }
 
-    /// Whether a host's storage was looked at in this life: its own mark is there then.
+    /// Whether a host's storage was read since start-up: its own mark is there then.
     pub(crate) fn knows_storage_of(&self, host: HostId) -> bool {
         self.member(host)
             .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(&host))
     }
 
-    /// Whether two hosts have one storage, as far as either has seen: of two marks the later one sees both.
+    /// Whether two hosts share storage, as far as either has seen: of two marks the later one sees both.
     pub fn share(&self, one: HostId, other: HostId) -> bool {
         let sees = |host, other: &HostId| {
             self.member(host)
@@ -137,7 +136,7 @@ impl Fleet {
         one == other || sees(one, &other) || sees(other, &one)
     }
 
-    /// Whether the host's storage was looked at in this life, and is seen by no other host.
+    /// Whether the host's storage was read since start-up, and no other host shares it.
     pub(crate) fn is_alone(&self, host: HostId) -> bool {
         let Some(member) = self.member(host) else { return false };
         let alone = *member.sharers.read().unwrap_or_else(PoisonError::into_inner) == BTreeSet::from([host]);
@@ -145,15 +144,15 @@ impl Fleet {
         alone && others.into_iter().all(|other| other == host || !self.share(host, other))
     }
 
-    /// All hosts that have one storage with this one, itself included; `None`: it was not looked at in this life. Hosts of
-    /// which nothing but their marks was seen are among them.
+    /// All hosts that share this one's storage, itself included; `None` if it was not read since start-up. It includes
+    /// hosts that are known by their marks only.
     pub(crate) fn sharers(&self, host: HostId) -> Option<BTreeSet<HostId>> {
         if !self.knows_storage_of(host) {
             return None;
         }
         let mut all = BTreeSet::from([host]);
         let members = self.members();
-        // What one sees another may not have seen yet, and a third sees through either.
+        // One host may have seen a mark that another has not seen yet; a third one sees through either.
         loop {
             let before = all.len();
             for member in &members {
@@ -175,10 +174,16 @@ impl Fleet {
     }
 
     /// Adds a host, or returns the member that it is already.
-    pub(crate) fn join(&self, host: HostId, hostname: &str, driver: &Arc<dyn Driver>, at_once: AtOnce) -> Arc<Member> {
+    pub(crate) fn join(
+        &self,
+        host: HostId,
+        hostname: &str,
+        driver: &Arc<dyn Driver>,
+        at_once: ConcurrencyLimits,
+    ) -> Arc<ConnectedHost> {
         let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
         let member = members.entry(host).or_insert_with(|| {
-            Arc::new(Member {
+            Arc::new(ConnectedHost {
                 host,
                 hostname: hostname.to_owned(),
                 driver: Arc::clone(driver),

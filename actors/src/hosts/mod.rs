@@ -1,4 +1,4 @@
-//! The compute hosts as the control plane meets them.
+//! The control plane's side of the compute hosts.
 //!
 //! | file | what |
 //! |---|---|

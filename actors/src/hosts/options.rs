@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::topology::host::HostCpus;
 
-/// What hosts offer and how agents watch them; the reference of `nova.conf` options says the meaning of each option.
+/// Options on the capacity of hosts and on their agents. The reference of `nova.conf` options explains each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostOptions {
     /// The ratios that a new host begins with: `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio`,
@@ -27,11 +27,11 @@ pub struct HostOptions {
     pub resume_guests: bool,
     /// `[DEFAULT] running_deleted_instance_action`.
     pub deleted_guests: DeletedGuests,
-    /// How often a host is asked for its usage.
+    /// The period of heartbeats.
     pub heartbeat: Duration,
-    /// How often an agent compares its host with the log; also how long anybody waits for the read models to catch up.
+    /// The period in which an agent compares its host with the log; also the longest wait for the read models.
     pub resync: Duration,
-    /// Which processors of hosts are for which guests.
+    /// The hosts' processors for pinned and for floating guests.
     pub host_cpus: HostCpus,
 }
 
@@ -57,14 +57,14 @@ impl Default for HostOptions {
     }
 }
 
-/// What is done with a guest on a host whose server is deleted.
+/// The action on a guest whose server is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeletedGuests {
-    /// It is removed.
+    /// Remove it.
     Reap,
-    /// It is logged.
+    /// Log it.
     Log,
-    /// It is logged and switched off; its disks stay.
+    /// Log it and power it off; its disks stay.
     Shutdown,
     Noop,
 }

@@ -1,93 +1,97 @@
-//! What to do about a difference between a host and the log. Pure.
+//! Chooses the action on a difference between a host and the log. Pure.
 
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, Instance, MoveKind, Moving, Phase, Power};
 
-/// What the log says of a server that was found on a host, or that should be there.
+/// The log's state of a server that was found on a host, or that should be there.
 #[derive(Debug, Clone, Copy)]
-pub enum Believed<'a> {
-    /// The log has never heard of it.
+pub enum RecordedServerState<'a> {
+    /// The log does not know it.
     Unknown,
     Known(&'a Instance),
 }
 
-/// What to do.
+/// The action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remedy {
+pub enum ResyncAction {
     Nothing,
-    /// The power state seems to be another one than recorded: look closer and record what is seen.
+    /// The power state seems to differ from the recorded one: read it again and record it.
     Look,
-    /// Remove the guest: its server lives elsewhere.
+    /// Remove the guest: its server is on another host.
     Destroy,
-    /// Do with the guest what is to be done with those of deleted servers.
+    /// Apply `running_deleted_instance_action` to the guest.
     Reap,
-    /// Remove the guest's definition, not its disks: they are those of the server, which lives on a host that has the same
-    /// storage.
+    /// Remove the guest's definition, not its disks: they are the server's, which is on a host with the same storage.
     Forget,
-    /// Switch the guest off: its server is being made anew elsewhere.
+    /// Switch the guest off: its server is being evacuated.
     Pull,
-    /// Not ours to touch, but worth a warning: perhaps the log of another control plane knows it.
+    /// Log a warning and leave the guest alone: it may be another control plane's.
     Report,
 }
 
 /// A guest was found on `host`, in state `seen`.
-pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
+pub fn found(host: HostId, believed: RecordedServerState<'_>, seen: Power) -> ResyncAction {
     let server = match believed {
-        Believed::Unknown | Believed::Known(Instance::Absent) => return Remedy::Report,
-        Believed::Known(Instance::Deleted(_)) => return Remedy::Reap,
-        Believed::Known(Instance::Alive(server)) => server,
+        RecordedServerState::Unknown | RecordedServerState::Known(Instance::Absent) => return ResyncAction::Report,
+        RecordedServerState::Known(Instance::Deleted(_)) => return ResyncAction::Reap,
+        RecordedServerState::Known(Instance::Alive(server)) => server,
     };
     match &server.placement {
-        // The other end of a move is somebody's work, or kept until the move is confirmed.
-        Some(placed) if placed.host != host && server.concerns(host) => Remedy::Nothing,
-        // Placed is recorded before a guest is made: a guest without it is left over from an attempt given up.
-        None => Remedy::Destroy,
-        Some(placed) if placed.host != host => Remedy::Destroy,
-        Some(_) if is_left(server, host) && matches!(seen, Power::Running | Power::Paused) => Remedy::Pull,
-        // Its process has the word until it runs.
-        Some(_) if matches!(server.phase, Phase::Building { .. } | Phase::Offloaded { .. }) => Remedy::Nothing,
-        Some(_) if server.power() == seen => Remedy::Nothing,
-        Some(_) => Remedy::Look,
+        // A process works on the other end of a move, or it is kept until the move is confirmed.
+        Some(placed) if placed.host != host && server.concerns(host) => ResyncAction::Nothing,
+        // `Placed` is recorded before a guest is built: a guest without it is left over from a failed attempt.
+        None => ResyncAction::Destroy,
+        Some(placed) if placed.host != host => ResyncAction::Destroy,
+        Some(_) if is_left(server, host) && matches!(seen, Power::Running | Power::Paused) => ResyncAction::Pull,
+        // Its build process is responsible until it runs.
+        Some(_) if matches!(server.phase, Phase::Building { .. } | Phase::Offloaded { .. }) => ResyncAction::Nothing,
+        Some(_) if server.power() == seen => ResyncAction::Nothing,
+        Some(_) => ResyncAction::Look,
     }
 }
 
-/// Whether the server is being made anew elsewhere because this host was down. Its guest is removed when that is done.
+/// Whether the server is being evacuated from this host. Its guest is removed when that is done.
 fn is_left(server: &Alive, host: HostId) -> bool {
     let left =
         |moving: &Moving| moving.kind == MoveKind::Evacuate && moving.source.host == host && moving.target.is_some();
     server.moving.as_deref().is_some_and(left)
 }
 
-/// The same remedy, where `shares` says that a host has this one's storage: disks that are seen here are those of a server
-/// that lives there.
-pub fn spared(believed: Believed<'_>, remedy: Remedy, guest: bool, shares: impl Fn(HostId) -> bool) -> Remedy {
-    let Believed::Known(Instance::Alive(server)) = believed else { return remedy };
+/// Adapts the action to shared storage: if `shares` is true for the server's host, the disks seen here are the server's
+/// and must stay.
+pub fn spared(
+    believed: RecordedServerState<'_>,
+    remedy: ResyncAction,
+    guest: bool,
+    shares: impl Fn(HostId) -> bool,
+) -> ResyncAction {
+    let RecordedServerState::Known(Instance::Alive(server)) = believed else { return remedy };
     let theirs = server.placement.as_ref().is_some_and(|placed| shares(placed.host));
     match (remedy, theirs, guest) {
-        (Remedy::Destroy, true, true) => Remedy::Forget,
-        (Remedy::Destroy, true, false) => Remedy::Nothing,
+        (ResyncAction::Destroy, true, true) => ResyncAction::Forget,
+        (ResyncAction::Destroy, true, false) => ResyncAction::Nothing,
         _ => remedy,
     }
 }
 
 /// A server that should be on `host` has no guest there.
-pub fn missing(server: &Instance) -> Remedy {
+pub fn missing(server: &Instance) -> ResyncAction {
     match server.alive() {
         Some(alive)
             if alive.ongoing.is_none() && matches!(alive.phase, Phase::Active { .. } | Phase::Paused { .. }) =>
         {
-            Remedy::Look
+            ResyncAction::Look
         }
-        _ => Remedy::Nothing,
+        _ => ResyncAction::Nothing,
     }
 }
 
 /// A volume of a guest that is not defined is left on `host`.
-pub fn orphaned(host: HostId, believed: Believed<'_>, _instance: InstanceId) -> Remedy {
+pub fn orphaned(host: HostId, believed: RecordedServerState<'_>, _instance: InstanceId) -> ResyncAction {
     match believed {
-        Believed::Unknown | Believed::Known(Instance::Absent) => Remedy::Report,
-        Believed::Known(Instance::Deleted(_)) => Remedy::Destroy,
-        Believed::Known(Instance::Alive(server)) if server.concerns(host) => Remedy::Nothing,
-        Believed::Known(Instance::Alive(_)) => Remedy::Destroy,
+        RecordedServerState::Unknown | RecordedServerState::Known(Instance::Absent) => ResyncAction::Report,
+        RecordedServerState::Known(Instance::Deleted(_)) => ResyncAction::Destroy,
+        RecordedServerState::Known(Instance::Alive(server)) if server.concerns(host) => ResyncAction::Nothing,
+        RecordedServerState::Known(Instance::Alive(_)) => ResyncAction::Destroy,
     }
 }

@@ -12,7 +12,7 @@ use chronova_hypervisor::capability::volume_store::PoolStatus;
 use chronova_hypervisor::driver::DriverResult;
 use chronova_hypervisor::guest::{Diagnostics, GuestStatus};
 
-use super::fleet::Member;
+use super::fleet::ConnectedHost;
 
 /// A host that has answered since start-up. Its driver stays private.
 ///
@@ -22,7 +22,7 @@ use super::fleet::Member;
 /// }
 /// ```
 pub struct HostReadings {
-    member: Arc<Member>,
+    member: Arc<ConnectedHost>,
 }
 
 impl fmt::Debug for HostReadings {
@@ -32,7 +32,7 @@ impl fmt::Debug for HostReadings {
 }
 
 impl HostReadings {
-    pub(crate) fn new(member: Arc<Member>) -> Self {
+    pub(crate) fn new(member: Arc<ConnectedHost>) -> Self {
         Self { member }
     }
 
@@ -51,7 +51,7 @@ impl HostReadings {
         self.member.driver.guest(instance).await
     }
 
-    /// Where the guest's screen listens.
+    /// The address of the guest's graphical console.
     pub async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
         self.member.driver.consoles().needed()?.screen(instance, screen).await
     }
@@ -61,7 +61,7 @@ impl HostReadings {
         self.member.driver.consoles().needed()?.serial_line(instance).await
     }
 
-    /// The address of the host, where it is another machine.
+    /// The address of the host, if it is another machine.
     pub fn remote_address(&self) -> DriverResult<Option<String>> {
         Ok(self.member.driver.consoles().needed()?.remote_address())
     }

@@ -10,12 +10,12 @@ use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::PowerState;
 
 use crate::hosts::context::HostContext;
-use crate::instance::{Asker, InstanceAggregate, InstanceCommand};
+use crate::instance::{CallerRights, InstanceCommand, InstanceRoot};
 
-/// Asks for a hard reboot of what ran on the host and does not, before that is recorded as stopped. A crash on the way is
-/// harmless: whoever comes next finds the rest as it was.
+/// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped. A
+/// crash in between is harmless: the next run finds the rest as it was.
 ///
-/// A host on which any guest runs was not switched off: what is off there ended by itself, while nobody looked.
+/// A host on which any guest runs was not powered off: other guests there ended by themselves, unobserved.
 pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Ok(found) = driver.guests().await else { return };
     if found.iter().any(|guest| matches!(guest.power, PowerState::Running | PowerState::Paused)) {
@@ -26,11 +26,11 @@ pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn
         let command = InstanceCommand::Power {
             process: ProcessId::random(),
             action: PowerAction::RebootHard,
-            asker: Asker { overrides_lock: true },
+            asker: CallerRights { overrides_lock: true },
         };
-        let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("host-boot")).await;
+        let sent = context.gateway.send::<InstanceRoot>(&instance, command, Meta::system("host-boot")).await;
         if let Err(error) = sent {
-            tracing::warn!(%instance, %error, "a guest cannot be started after its host came back");
+            tracing::warn!(%instance, %error, "starting a guest after its host came back failed");
         }
     }
 }
@@ -42,7 +42,7 @@ fn due(context: &HostContext, host: HostId) -> BTreeSet<InstanceId> {
     })
 }
 
-/// Whether the log says that the server runs, and nobody is at work on it who will see to it.
+/// Whether the log says that the server runs, and no process works on it.
 fn ran(server: &Alive) -> bool {
     matches!(server.phase, Phase::Active { power: Power::Running })
         && server.ongoing.is_none()

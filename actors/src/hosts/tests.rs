@@ -5,11 +5,11 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use chronova_events::instance::{
-    Alive, BuildRequested, Instance, InstanceEvent, Ongoing, Phase, Placed, Power, PowerAction, Stage, samples,
+    Alive, BuildRequested, Instance, InstanceEvent, OngoingTask, Phase, Placed, Power, PowerAction, Stage, samples,
 };
 use uuid::Uuid;
 
-use super::plan::{Believed, Remedy, found, missing, orphaned, spared};
+use super::plan::{RecordedServerState, ResyncAction, found, missing, orphaned, spared};
 
 const HERE: HostId = HostId(Uuid::from_u128(1));
 const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
@@ -57,22 +57,26 @@ fn deleted() -> Instance {
 
 #[test]
 fn a_stranger_is_reported_and_never_touched() {
-    for believed in [Believed::Unknown, Believed::Known(&Instance::Absent)] {
-        assert_eq!(found(HERE, believed, Power::Running), Remedy::Report);
-        assert_eq!(orphaned(HERE, believed, SERVER), Remedy::Report);
+    for believed in [RecordedServerState::Unknown, RecordedServerState::Known(&Instance::Absent)] {
+        assert_eq!(found(HERE, believed, Power::Running), ResyncAction::Report);
+        assert_eq!(orphaned(HERE, believed, SERVER), ResyncAction::Report);
     }
 }
 
 #[test]
 fn what_has_no_business_here_is_removed() {
     let gone = deleted();
-    assert_eq!(found(HERE, Believed::Known(&gone), Power::Running), Remedy::Reap);
-    assert_eq!(orphaned(HERE, Believed::Known(&gone), SERVER), Remedy::Destroy);
+    assert_eq!(found(HERE, RecordedServerState::Known(&gone), Power::Running), ResyncAction::Reap);
+    assert_eq!(orphaned(HERE, RecordedServerState::Known(&gone), SERVER), ResyncAction::Destroy);
     for phase in PHASES {
         for host in [None, Some(ELSEWHERE)] {
             let server = alive(phase, host);
-            assert_eq!(found(HERE, Believed::Known(&server), Power::Running), Remedy::Destroy, "{phase:?}");
-            assert_eq!(orphaned(HERE, Believed::Known(&server), SERVER), Remedy::Destroy, "{phase:?}");
+            assert_eq!(
+                found(HERE, RecordedServerState::Known(&server), Power::Running),
+                ResyncAction::Destroy,
+                "{phase:?}"
+            );
+            assert_eq!(orphaned(HERE, RecordedServerState::Known(&server), SERVER), ResyncAction::Destroy, "{phase:?}");
         }
     }
 }
@@ -84,13 +88,17 @@ fn a_servers_own_guest_is_looked_at_when_it_is_not_as_recorded() {
         let recorded = server.alive().unwrap().power();
         for seen in [Power::NoState, Power::Running, Power::Paused, Power::Shutdown, Power::Crashed, Power::Suspended] {
             let expected = match phase {
-                Phase::Building { .. } | Phase::Offloaded { .. } => Remedy::Nothing,
-                _ if seen == recorded => Remedy::Nothing,
-                _ => Remedy::Look,
+                Phase::Building { .. } | Phase::Offloaded { .. } => ResyncAction::Nothing,
+                _ if seen == recorded => ResyncAction::Nothing,
+                _ => ResyncAction::Look,
             };
-            assert_eq!(found(HERE, Believed::Known(&server), seen), expected, "{phase:?} {seen:?}");
+            assert_eq!(found(HERE, RecordedServerState::Known(&server), seen), expected, "{phase:?} {seen:?}");
         }
-        assert_eq!(orphaned(HERE, Believed::Known(&server), SERVER), Remedy::Nothing, "its process is at work on it");
+        assert_eq!(
+            orphaned(HERE, RecordedServerState::Known(&server), SERVER),
+            ResyncAction::Nothing,
+            "its process is at work on it"
+        );
     }
 }
 
@@ -100,29 +108,32 @@ fn the_disks_of_a_server_that_lives_where_the_storage_is_shared_are_spared() {
     let shares = |other| other == ELSEWHERE;
     for phase in PHASES {
         let server = alive(phase, Some(ELSEWHERE));
-        let believed = Believed::Known(&server);
-        assert_eq!(spared(believed, Remedy::Destroy, true, shares), Remedy::Forget);
-        assert_eq!(spared(believed, Remedy::Destroy, false, shares), Remedy::Nothing);
-        assert_eq!(spared(believed, Remedy::Destroy, false, |_| false), Remedy::Destroy);
-        assert_eq!(spared(believed, Remedy::Look, true, shares), Remedy::Look);
+        let believed = RecordedServerState::Known(&server);
+        assert_eq!(spared(believed, ResyncAction::Destroy, true, shares), ResyncAction::Forget);
+        assert_eq!(spared(believed, ResyncAction::Destroy, false, shares), ResyncAction::Nothing);
+        assert_eq!(spared(believed, ResyncAction::Destroy, false, |_| false), ResyncAction::Destroy);
+        assert_eq!(spared(believed, ResyncAction::Look, true, shares), ResyncAction::Look);
     }
-    assert_eq!(spared(Believed::Known(&deleted()), Remedy::Destroy, false, shares), Remedy::Destroy);
+    assert_eq!(
+        spared(RecordedServerState::Known(&deleted()), ResyncAction::Destroy, false, shares),
+        ResyncAction::Destroy
+    );
 }
 
 #[test]
 fn a_missing_guest_stops_a_running_server_that_nobody_works_on() {
     for phase in PHASES {
         let expected = match phase {
-            Phase::Active { .. } | Phase::Paused { .. } => Remedy::Look,
-            _ => Remedy::Nothing,
+            Phase::Active { .. } | Phase::Paused { .. } => ResyncAction::Look,
+            _ => ResyncAction::Nothing,
         };
         assert_eq!(missing(&alive(phase, Some(HERE))), expected, "{phase:?}");
-        let power = Ongoing::Power { process: PROCESS, action: PowerAction::RebootHard };
-        for ongoing in [power, Ongoing::Delete { process: PROCESS, cancels: None }] {
+        let power = OngoingTask::Power { process: PROCESS, action: PowerAction::RebootHard };
+        for ongoing in [power, OngoingTask::Delete { process: PROCESS, cancels: None }] {
             let busy = Alive { ongoing: Some(ongoing), ..server(phase, Some(HERE)) };
-            assert_eq!(missing(&Instance::Alive(Box::new(busy))), Remedy::Nothing, "{phase:?} {ongoing:?}");
+            assert_eq!(missing(&Instance::Alive(Box::new(busy))), ResyncAction::Nothing, "{phase:?} {ongoing:?}");
         }
     }
-    assert_eq!(missing(&deleted()), Remedy::Nothing);
-    assert_eq!(missing(&Instance::Absent), Remedy::Nothing);
+    assert_eq!(missing(&deleted()), ResyncAction::Nothing);
+    assert_eq!(missing(&Instance::Absent), ResyncAction::Nothing);
 }

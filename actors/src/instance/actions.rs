@@ -1,17 +1,17 @@
-//! What may be asked of a server when: the one table.
+//! The one table of which action a server accepts in which state.
 //!
-//! Each line is what Nova's `compute/api.py` demands of a server before it does something (`check_instance_lock`,
-//! `check_instance_state`), with the sets of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`,
-//! `ALLOW_TRIGGER_CRASH_DUMP`) and `compute/task_states.py` (`ALLOW_REBOOT`) written out. Decisions read it, and
-//! `docs/server-states.md` is made of it.
+//! Each line holds the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). The
+//! sets of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`, `ALLOW_TRIGGER_CRASH_DUMP`) and
+//! `compute/task_states.py` (`ALLOW_REBOOT`) are written out. Decisions read it, and `docs/server-states.md` is
+//! generated from it.
 
 use chronova_events::instance::{Alive, PowerAction, status};
 
-use super::{Asker, InstanceReject, unsupported};
+use super::{CallerRights, InstanceReject, unsupported};
 
-/// Something that can be asked of a server and depends on what it is doing.
+/// An action on a server that depends on the server's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
+pub enum ServerAction {
     Start,
     Stop,
     RebootSoft,
@@ -55,29 +55,29 @@ pub enum Action {
     Evacuate,
 }
 
-/// Which work under way an action can live with.
+/// The tasks during which an action is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tasks {
-    /// Whatever is under way.
+pub enum AllowedTasks {
+    /// Any task may be under way.
     Any,
-    /// Nothing, or one of these.
+    /// No task, or one of these.
     NoneOr(&'static [&'static str]),
-    /// One of these, and not nothing.
+    /// Only one of these.
     Only(&'static [&'static str]),
 }
 
 /// A line of the table.
 #[derive(Debug, Clone, Copy)]
-pub struct Rule {
-    pub action: Action,
-    /// What refusals call it.
+pub struct ActionRule {
+    pub action: ServerAction,
+    /// Its name in refusals.
     pub name: &'static str,
-    /// What tells it from others of that name.
+    /// Distinguishes it from others of that name.
     pub kind: &'static str,
     /// `None`: all of them.
     pub vm_states: Option<&'static [&'static str]>,
-    pub tasks: Tasks,
-    /// Whether it must be on a host; looked at before its state.
+    pub tasks: AllowedTasks,
+    /// Whether the server must be on a host; checked before its state.
     pub on_host: bool,
     /// Whether there must have been a guest once.
     pub launched: bool,
@@ -85,15 +85,24 @@ pub struct Rule {
     pub heeds_lock: bool,
 }
 
-const NOTHING_UNDER_WAY: Tasks = Tasks::NoneOr(&[]);
+const NOTHING_UNDER_WAY: AllowedTasks = AllowedTasks::NoneOr(&[]);
 
-const fn rule(action: Action, name: &'static str, vm_states: &'static [&'static str]) -> Rule {
+const fn rule(action: ServerAction, name: &'static str, vm_states: &'static [&'static str]) -> ActionRule {
     let (kind, tasks) = ("", NOTHING_UNDER_WAY);
-    Rule { action, name, kind, vm_states: Some(vm_states), tasks, on_host: false, launched: true, heeds_lock: true }
+    ActionRule {
+        action,
+        name,
+        kind,
+        vm_states: Some(vm_states),
+        tasks,
+        on_host: false,
+        launched: true,
+        heeds_lock: true,
+    }
 }
 
-/// Overtaken by a hard reboot.
-const REBOOTABLE: Tasks = Tasks::NoneOr(&[
+/// The tasks that a hard reboot may overtake.
+const REBOOTABLE: AllowedTasks = AllowedTasks::NoneOr(&[
     "rebooting",
     "reboot_pending",
     "reboot_started",
@@ -104,79 +113,86 @@ const REBOOTABLE: Tasks = Tasks::NoneOr(&[
     "suspending",
 ]);
 
-/// Asked of a live migration through its server.
-const MIGRATING: Tasks = Tasks::Only(&["migrating"]);
+/// The tasks of actions on a live migration.
+const MIGRATING: AllowedTasks = AllowedTasks::Only(&["migrating"]);
 
-/// Allowed whatever the server does.
-const fn always(action: Action, name: &'static str) -> Rule {
-    Rule { vm_states: None, tasks: Tasks::Any, launched: false, ..rule(action, name, &[]) }
+/// Allowed in every state.
+const fn always(action: ServerAction, name: &'static str) -> ActionRule {
+    ActionRule { vm_states: None, tasks: AllowedTasks::Any, launched: false, ..rule(action, name, &[]) }
 }
 
-/// Where a server at rest can be.
+/// The states of a server without a task.
 const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
-/// Where interfaces come and go.
+/// The states in which interfaces may be attached and detached.
 const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
-/// Where volumes come and go.
+/// The states in which volumes may be attached and detached.
 const WITH_VOLUMES: &[&str] =
     &["active", "paused", "stopped", "resized", "soft-delete", "shelved", "shelved_offloaded"];
 
-pub const TABLE: &[Rule] = &[
-    Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
-    Rule { on_host: true, ..rule(Action::Stop, "stop", &["active", "error"]) },
-    Rule { kind: "SOFT", ..rule(Action::RebootSoft, "reboot", &["active"]) },
-    Rule {
+pub const TABLE: &[ActionRule] = &[
+    ActionRule { on_host: true, ..rule(ServerAction::Start, "start", &["stopped"]) },
+    ActionRule { on_host: true, ..rule(ServerAction::Stop, "stop", &["active", "error"]) },
+    ActionRule { kind: "SOFT", ..rule(ServerAction::RebootSoft, "reboot", &["active"]) },
+    ActionRule {
         kind: "HARD",
         tasks: REBOOTABLE,
-        ..rule(Action::RebootHard, "reboot", &["active", "stopped", "paused", "suspended", "error"])
+        ..rule(ServerAction::RebootHard, "reboot", &["active", "stopped", "paused", "suspended", "error"])
     },
-    rule(Action::Pause, "pause", &["active"]),
-    rule(Action::Unpause, "unpause", &["paused"]),
-    rule(Action::Suspend, "suspend", &["active"]),
-    rule(Action::Resume, "resume", &["suspended"]),
-    Rule { on_host: true, ..rule(Action::TriggerCrashDump, "trigger_crash_dump", &["active", "paused", "error"]) },
-    Rule { on_host: true, heeds_lock: false, ..always(Action::Diagnose, "get_diagnostics") },
-    always(Action::Delete, "delete"),
-    Rule { kind: "to be restored", launched: true, ..always(Action::SoftDelete, "delete") },
-    rule(Action::Restore, "restore", &["soft-delete"]),
-    always(Action::ForceDelete, "forceDelete"),
-    always(Action::InjectNetworkInfo, "injectNetworkInfo"),
-    Rule { heeds_lock: false, ..always(Action::ResetState, "os-resetState") },
-    Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
-    Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
-    rule(Action::AttachInterface, "attach_interface", PLUGGABLE),
-    rule(Action::DetachInterface, "detach_interface", PLUGGABLE),
-    Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
-    rule(Action::AttachVolume, "attach_volume", WITH_VOLUMES),
-    rule(Action::DetachVolume, "detach_volume", WITH_VOLUMES),
-    rule(Action::SwapVolume, "swap_volume", &["active", "paused", "resized"]),
+    rule(ServerAction::Pause, "pause", &["active"]),
+    rule(ServerAction::Unpause, "unpause", &["paused"]),
+    rule(ServerAction::Suspend, "suspend", &["active"]),
+    rule(ServerAction::Resume, "resume", &["suspended"]),
+    ActionRule {
+        on_host: true,
+        ..rule(ServerAction::TriggerCrashDump, "trigger_crash_dump", &["active", "paused", "error"])
+    },
+    ActionRule { on_host: true, heeds_lock: false, ..always(ServerAction::Diagnose, "get_diagnostics") },
+    always(ServerAction::Delete, "delete"),
+    ActionRule { kind: "to be restored", launched: true, ..always(ServerAction::SoftDelete, "delete") },
+    rule(ServerAction::Restore, "restore", &["soft-delete"]),
+    always(ServerAction::ForceDelete, "forceDelete"),
+    always(ServerAction::InjectNetworkInfo, "injectNetworkInfo"),
+    ActionRule { heeds_lock: false, ..always(ServerAction::ResetState, "os-resetState") },
+    ActionRule { tasks: AllowedTasks::Any, ..rule(ServerAction::UpdateMetadata, "update metadata", BUILT) },
+    ActionRule { tasks: AllowedTasks::Any, ..rule(ServerAction::DeleteMetadata, "delete metadata", BUILT) },
+    rule(ServerAction::AttachInterface, "attach_interface", PLUGGABLE),
+    rule(ServerAction::DetachInterface, "detach_interface", PLUGGABLE),
+    ActionRule { tasks: AllowedTasks::Any, launched: false, ..rule(ServerAction::UpdateTags, "update tags", BUILT) },
+    rule(ServerAction::AttachVolume, "attach_volume", WITH_VOLUMES),
+    rule(ServerAction::DetachVolume, "detach_volume", WITH_VOLUMES),
+    rule(ServerAction::SwapVolume, "swap_volume", &["active", "paused", "resized"]),
     // The lock is meant against changes, and these change nothing.
-    Rule { heeds_lock: false, ..rule(Action::CreateImage, "createImage", BUILT) },
-    Rule { heeds_lock: false, ..rule(Action::CreateBackup, "createBackup", BUILT) },
-    rule(Action::Rebuild, "rebuild", &["active", "stopped", "error"]),
-    rule(Action::Rescue, "rescue", &["active", "stopped", "error"]),
-    rule(Action::Unrescue, "unrescue", &["rescued"]),
-    rule(Action::Shelve, "shelve", BUILT),
-    rule(Action::ShelveOffload, "shelveOffload", &["shelved"]),
-    rule(Action::Unshelve, "unshelve", &["shelved", "shelved_offloaded"]),
-    rule(Action::ChangePassword, "changePassword", &["active"]),
-    rule(Action::Resize, "resize", &["active", "stopped"]),
-    rule(Action::Migrate, "migrate", &["active", "stopped"]),
-    rule(Action::ConfirmResize, "confirmResize", &["resized"]),
-    rule(Action::RevertResize, "revertResize", &["resized"]),
-    rule(Action::LiveMigrate, "os-migrateLive", &["active", "paused"]),
-    Rule { vm_states: None, tasks: MIGRATING, ..rule(Action::AbortLiveMigration, "abort live migration", &[]) },
-    Rule { tasks: MIGRATING, ..rule(Action::ForceCompleteLiveMigration, "force_complete", &["active"]) },
-    // What was asked of a host that is down is no obstacle.
-    Rule {
-        tasks: Tasks::Any,
+    ActionRule { heeds_lock: false, ..rule(ServerAction::CreateImage, "createImage", BUILT) },
+    ActionRule { heeds_lock: false, ..rule(ServerAction::CreateBackup, "createBackup", BUILT) },
+    rule(ServerAction::Rebuild, "rebuild", &["active", "stopped", "error"]),
+    rule(ServerAction::Rescue, "rescue", &["active", "stopped", "error"]),
+    rule(ServerAction::Unrescue, "unrescue", &["rescued"]),
+    rule(ServerAction::Shelve, "shelve", BUILT),
+    rule(ServerAction::ShelveOffload, "shelveOffload", &["shelved"]),
+    rule(ServerAction::Unshelve, "unshelve", &["shelved", "shelved_offloaded"]),
+    rule(ServerAction::ChangePassword, "changePassword", &["active"]),
+    rule(ServerAction::Resize, "resize", &["active", "stopped"]),
+    rule(ServerAction::Migrate, "migrate", &["active", "stopped"]),
+    rule(ServerAction::ConfirmResize, "confirmResize", &["resized"]),
+    rule(ServerAction::RevertResize, "revertResize", &["resized"]),
+    rule(ServerAction::LiveMigrate, "os-migrateLive", &["active", "paused"]),
+    ActionRule {
+        vm_states: None,
+        tasks: MIGRATING,
+        ..rule(ServerAction::AbortLiveMigration, "abort live migration", &[])
+    },
+    ActionRule { tasks: MIGRATING, ..rule(ServerAction::ForceCompleteLiveMigration, "force_complete", &["active"]) },
+    // A task on a host that is down is no obstacle.
+    ActionRule {
+        tasks: AllowedTasks::Any,
         heeds_lock: false,
-        ..rule(Action::Evacuate, "evacuate", &["active", "stopped", "error"])
+        ..rule(ServerAction::Evacuate, "evacuate", &["active", "stopped", "error"])
     },
 ];
 
-impl Action {
-    pub fn rule(self) -> &'static Rule {
+impl ServerAction {
+    pub fn rule(self) -> &'static ActionRule {
         // Every action has its line: a test counts them.
         TABLE.iter().find(|rule| rule.action == self).unwrap_or(&TABLE[0])
     }
@@ -186,7 +202,7 @@ impl Action {
     }
 }
 
-impl From<PowerAction> for Action {
+impl From<PowerAction> for ServerAction {
     fn from(action: PowerAction) -> Self {
         match action {
             PowerAction::Start => Self::Start,
@@ -201,9 +217,9 @@ impl From<PowerAction> for Action {
     }
 }
 
-/// Whether `asker` may do this to the server now. What its hardware does not allow is looked at first, then the lock, then
-/// the state, as Nova does.
-pub fn admit(server: &Alive, action: Action, asker: Asker) -> Result<(), InstanceReject> {
+/// Whether `asker` may do this to the server now. As in Nova, the hardware is checked first, then the lock, then the
+/// state.
+pub fn admit(server: &Alive, action: ServerAction, asker: CallerRights) -> Result<(), InstanceReject> {
     unsupported::check(server, action)?;
     if action.rule().heeds_lock {
         check_lock(server, asker)?;
@@ -211,16 +227,16 @@ pub fn admit(server: &Alive, action: Action, asker: Asker) -> Result<(), Instanc
     check_state(server, action)
 }
 
-pub(super) fn check_lock(server: &Alive, asker: Asker) -> Result<(), InstanceReject> {
+pub(super) fn check_lock(server: &Alive, asker: CallerRights) -> Result<(), InstanceReject> {
     match server.lock.is_some() && !asker.overrides_lock {
         true => Err(InstanceReject::Locked),
         false => Ok(()),
     }
 }
 
-pub fn check_state(server: &Alive, action: Action) -> Result<(), InstanceReject> {
+pub fn check_state(server: &Alive, action: ServerAction) -> Result<(), InstanceReject> {
     let (rule, shown) = (action.rule(), status::of_alive(server));
-    // A server that is coming back has its host when its guest is being made there.
+    // A server that is being unshelved has its host while its guest is being created there.
     let nowhere = server.placement.is_none() || (server.is_offloaded() && shown.task_state == Some("unshelving"));
     if rule.on_host && nowhere {
         return Err(InstanceReject::NotReady);
@@ -230,11 +246,11 @@ pub fn check_state(server: &Alive, action: Action) -> Result<(), InstanceReject>
         return refused("vm_state", shown.vm_state);
     }
     match (rule.tasks, shown.task_state) {
-        (Tasks::NoneOr(tasks) | Tasks::Only(tasks), Some(task)) if !tasks.contains(&task) => {
+        (AllowedTasks::NoneOr(tasks) | AllowedTasks::Only(tasks), Some(task)) if !tasks.contains(&task) => {
             return refused("task_state", task);
         }
-        // As Nova prints what is not there.
-        (Tasks::Only(_), None) => return refused("task_state", "None"),
+        // Nova's text for no task.
+        (AllowedTasks::Only(_), None) => return refused("task_state", "None"),
         _ => {}
     }
     match rule.launched && server.launched_at.is_none() {
@@ -272,10 +288,10 @@ mod tests {
                 let _ = write!(page, "{}|", if allowed { " yes " } else { " " });
             }
             let during = match rule.tasks {
-                Tasks::Any => "anything".to_owned(),
-                Tasks::NoneOr([]) => "nothing".to_owned(),
-                Tasks::NoneOr(tasks) => format!("nothing, {}", tasks.join(", ")),
-                Tasks::Only(tasks) => format!("only {}", tasks.join(", ")),
+                AllowedTasks::Any => "anything".to_owned(),
+                AllowedTasks::NoneOr([]) => "nothing".to_owned(),
+                AllowedTasks::NoneOr(tasks) => format!("nothing, {}", tasks.join(", ")),
+                AllowedTasks::Only(tasks) => format!("only {}", tasks.join(", ")),
             };
             let word = |holds| if holds { "yes" } else { "no" };
             let _ = writeln!(
@@ -311,7 +327,7 @@ mod tests {
 
     #[test]
     fn the_table_speaks_of_every_action_once_and_of_states_that_exist() {
-        let mut actions: Vec<Action> = TABLE.iter().map(|rule| rule.action).collect();
+        let mut actions: Vec<ServerAction> = TABLE.iter().map(|rule| rule.action).collect();
         actions.sort_unstable();
         actions.dedup();
         assert_eq!(actions.len(), TABLE.len());

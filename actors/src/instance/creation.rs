@@ -11,28 +11,28 @@ use super::{InstanceCommand, InstanceReject};
 use crate::quota::{DefaultLimits, QuotaReject};
 use crate::server_group::ServerGroupReject;
 
-/// A request for new servers; all that it names was looked up and admitted.
+/// A request for new servers; all its resources were looked up and checked.
 #[derive(Debug, Clone)]
 pub struct CreateServersRequest {
     /// The servers have this in common. [`Self::server`] replaces ids, names, numbers and places in the batch.
     pub template: BuildRequested,
     /// `None`: the hostname follows from the name.
     pub hostname: Option<String>,
-    /// The disks, where image and flavor do not say it all.
+    /// The disks, if they differ from those of image and flavor.
     pub mapped: Option<BlockDevicesMapped>,
     pub files: Option<FilesGiven>,
     pub min_count: u32,
     pub max_count: u32,
     /// `[chronova] max_servers_per_request`.
     pub most: u32,
-    pub group: Option<GroupWanted>,
+    pub group: Option<GroupToJoin>,
     /// The limits of a project that has none of its own.
     pub defaults: DefaultLimits,
 }
 
 /// The server group that new servers join.
 #[derive(Debug, Clone)]
-pub struct GroupWanted {
+pub struct GroupToJoin {
     /// The project that owns the group.
     pub project: ProjectId,
     pub group: ServerGroupId,
@@ -49,7 +49,7 @@ pub enum CreateReject {
     Group(ServerGroupReject),
     #[error("server {instance}: {reject}")]
     Server { instance: InstanceId, reject: InstanceReject },
-    /// The log did not take an event in time. Nothing is created: what was begun is undone.
+    /// The log did not take an event in time. Nothing is created: the process is undone.
     #[error("the event log is not available")]
     Unavailable(#[source] StoreError),
 }

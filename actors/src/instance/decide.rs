@@ -1,23 +1,22 @@
-//! What may happen to a server.
+//! The decisions of a server.
 //!
-//! Which action is allowed in which state stands in the table of [`super::actions`].
+//! The table of [`super::actions`] says which action is allowed in which state.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, CrashDumpRequested, DeleteRequested, Deleted,
     DescriptionChanged, DiskConfigChanged, GuestPasswordCleared, GuestPasswordPosted, HostnameChanged, Instance,
-    InstanceEvent, Locked, MetadataReplaced, NicDetachFailed, Ongoing, PersonalErased, Phase, PowerAction,
+    InstanceEvent, Locked, MetadataReplaced, NicDetachFailed, OngoingTask, PersonalErased, Phase, PowerAction,
     PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored,
     SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
 };
 
-use super::actions::{Action, admit, check_lock};
-use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, moving, volumes, work};
+use super::InstanceDecision;
+use super::actions::{ServerAction, admit, check_lock};
+use super::{CallerRights, InstanceChange, InstanceCommand, InstanceReject, interfaces, labels, moving, volumes, work};
 
-pub(super) type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
-
-pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
+pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
     let (server, command) = match (state, command) {
         (Instance::Absent, InstanceCommand::Build(request)) => return one(*request),
         (Instance::Absent, InstanceCommand::BuildWith { request, mapped, files }) => {
@@ -42,15 +41,15 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::Delete { process, force, asker } => delete(server, process, force, asker),
         InstanceCommand::SoftDelete { process, asker } => soft_delete(server, process, asker),
         InstanceCommand::Restore { process, asker } => {
-            admit(server, Action::Restore, asker).and_then(|()| one(RestoreRequested { process }))
+            admit(server, ServerAction::Restore, asker).and_then(|()| one(RestoreRequested { process }))
         }
         InstanceCommand::Reclaim { process, deleted_by } => reclaim(server, process, deleted_by),
         InstanceCommand::TriggerCrashDump { process, asker } => {
-            admit(server, Action::TriggerCrashDump, asker).and_then(|()| one(CrashDumpRequested { process }))
+            admit(server, ServerAction::TriggerCrashDump, asker).and_then(|()| one(CrashDumpRequested { process }))
         }
         InstanceCommand::DeclareState { state } => one(StateDeclared { state }),
         InstanceCommand::InjectNetworkInfo { asker } => {
-            admit(server, Action::InjectNetworkInfo, asker).map(|()| vec![])
+            admit(server, ServerAction::InjectNetworkInfo, asker).map(|()| vec![])
         }
         InstanceCommand::AttachNic { process, wanted, asker } => interfaces::attach(server, process, wanted, asker),
         InstanceCommand::DetachNic { process, port, asker } => interfaces::detach(server, process, port, asker),
@@ -72,30 +71,30 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
     }
 }
 
-pub(super) fn one(event: impl Into<InstanceEvent>) -> Decision {
+pub(super) fn one(event: impl Into<InstanceEvent>) -> InstanceDecision {
     Ok(vec![event.into()])
 }
 
-fn delete(server: &Alive, process: ProcessId, force: bool, asker: Asker) -> Decision {
-    admit(server, if force { Action::ForceDelete } else { Action::Delete }, asker)?;
-    // A second delete is one and the same wish: Nova answers 204 to both.
-    if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
+fn delete(server: &Alive, process: ProcessId, force: bool, asker: CallerRights) -> InstanceDecision {
+    admit(server, if force { ServerAction::ForceDelete } else { ServerAction::Delete }, asker)?;
+    // A second delete repeats the first: Nova answers 204 to both.
+    if matches!(server.ongoing, Some(OngoingTask::Delete { .. })) {
         return Ok(vec![]);
     }
     one(DeleteRequested { process, cancels: server.interruptible() })
 }
 
-/// Nova deletes for good what never was active.
-fn soft_delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
-    match admit(server, Action::SoftDelete, asker) {
+/// Nova deletes a server for good if it was never active.
+fn soft_delete(server: &Alive, process: ProcessId, asker: CallerRights) -> InstanceDecision {
+    match admit(server, ServerAction::SoftDelete, asker) {
         Err(InstanceReject::NeverLaunched { .. }) => return delete(server, process, false, asker),
         other => other?,
     }
-    // There is no guest that could be switched off and on again.
+    // There is no guest to power off and on again.
     if server.is_offloaded() {
         return delete(server, process, false, asker);
     }
-    // What can be restored is on one host and has one flavor.
+    // Only a server on one host and with one flavor can be restored.
     if server.moving.is_some() {
         let (attribute, value) = match status::of_alive(server) {
             status::Status { task_state: Some(task), .. } => ("task_state", task),
@@ -103,15 +102,15 @@ fn soft_delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
         };
         return Err(InstanceReject::NotInState { action: "delete", attribute, value });
     }
-    // One and the same wish, again.
-    let ends = matches!(server.ongoing, Some(Ongoing::Delete { .. } | Ongoing::SoftDelete { .. }));
+    // The same request, repeated.
+    let ends = matches!(server.ongoing, Some(OngoingTask::Delete { .. } | OngoingTask::SoftDelete { .. }));
     match ends || (server.is_soft_deleted() && server.ongoing.is_none()) {
         true => Ok(vec![]),
         false => one(SoftDeleteRequested { process }),
     }
 }
 
-fn reclaim(server: &Alive, process: ProcessId, deleted_by: Timestamp) -> Decision {
+fn reclaim(server: &Alive, process: ProcessId, deleted_by: Timestamp) -> InstanceDecision {
     match (server.phase, server.ongoing) {
         (Phase::SoftDeleted { since, .. }, None) if since <= deleted_by => {
             one(DeleteRequested { process, cancels: None })
@@ -120,41 +119,43 @@ fn reclaim(server: &Alive, process: ProcessId, deleted_by: Timestamp) -> Decisio
     }
 }
 
-fn power(server: &Alive, process: ProcessId, action: PowerAction, asker: Asker) -> Decision {
+fn power(server: &Alive, process: ProcessId, action: PowerAction, asker: CallerRights) -> InstanceDecision {
     admit(server, action.into(), asker)?;
     one(PowerRequested { process, action })
 }
 
-fn change(server: &Alive, changes: Vec<Change>, asker: Asker) -> Decision {
+fn change(server: &Alive, changes: Vec<InstanceChange>, asker: CallerRights) -> InstanceDecision {
     check_lock(server, asker)?;
     let now = &server.request;
     let mut events: Vec<InstanceEvent> = Vec::new();
     for change in changes {
         match change {
-            Change::Name(name) if name != now.name => events.push(Renamed { name }.into()),
-            Change::Description(description) if description != now.description => {
+            InstanceChange::Name(name) if name != now.name => events.push(Renamed { name }.into()),
+            InstanceChange::Description(description) if description != now.description => {
                 events.push(DescriptionChanged { description }.into());
             }
-            Change::Hostname(hostname) if hostname != now.hostname => events.push(HostnameChanged { hostname }.into()),
-            Change::DiskConfig(disk_config) if disk_config != now.disk_config => {
+            InstanceChange::Hostname(hostname) if hostname != now.hostname => {
+                events.push(HostnameChanged { hostname }.into());
+            }
+            InstanceChange::DiskConfig(disk_config) if disk_config != now.disk_config => {
                 events.push(DiskConfigChanged { disk_config }.into());
             }
-            Change::AccessAddresses { v4, v6 } if (&v4, &v6) != (&now.access_ip_v4, &now.access_ip_v6) => {
+            InstanceChange::AccessAddresses { v4, v6 } if (&v4, &v6) != (&now.access_ip_v4, &now.access_ip_v6) => {
                 events.push(AccessAddressesChanged { access_ip_v4: v4, access_ip_v6: v6 }.into());
             }
-            Change::Metadata(change) => {
+            InstanceChange::Metadata(change) => {
                 let metadata = labels::metadata(server, change)?;
                 if metadata != now.metadata {
                     events.push(MetadataReplaced { metadata }.into());
                 }
             }
-            Change::Tags(change) => {
+            InstanceChange::Tags(change) => {
                 let tags = labels::tags(server, change)?;
                 if tags != now.tags {
                     events.push(TagsReplaced { tags }.into());
                 }
             }
-            // It is so already.
+            // It has this state already.
             _ => {}
         }
     }
@@ -162,14 +163,14 @@ fn change(server: &Alive, changes: Vec<Change>, asker: Asker) -> Decision {
 }
 
 /// Nova's `API.lock`: an owner's lock changes nothing about a server that is locked, an administrator's takes it over.
-fn lock(server: &Alive, wanted: Locked) -> Decision {
+fn lock(server: &Alive, wanted: Locked) -> InstanceDecision {
     match server.lock.is_some() && !wanted.by_admin {
         true => Ok(vec![]),
         false => one(wanted),
     }
 }
 
-fn unlock(server: &Alive, by_admin: bool) -> Decision {
+fn unlock(server: &Alive, by_admin: bool) -> InstanceDecision {
     match &server.lock {
         None => Ok(vec![]),
         Some(lock) if lock.by_admin && !by_admin => Err(InstanceReject::Locked),
@@ -178,7 +179,7 @@ fn unlock(server: &Alive, by_admin: bool) -> Decision {
 }
 
 /// As Nova has it, an empty one is none.
-fn post_guest_password(server: &Alive, password: String) -> Decision {
+fn post_guest_password(server: &Alive, password: String) -> InstanceDecision {
     match server.guest_password {
         Some(_) => Err(InstanceReject::GuestPasswordKept),
         None if password.is_empty() => Ok(vec![]),
@@ -186,7 +187,7 @@ fn post_guest_password(server: &Alive, password: String) -> Decision {
     }
 }
 
-fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
+fn record_of(server: &Alive, command: InstanceCommand) -> InstanceDecision {
     let built_by = server.building();
     let placed_by = server.placing();
     let at_work = server.ongoing.map(|ongoing| ongoing.process());
@@ -247,7 +248,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         },
         InstanceCommand::RecordPowerDone { process, action } => match at_work == Some(process) {
             true => one(PowerCompleted { process, action }),
-            // Done before, or overtaken: the record stands for nothing any more.
+            // Done before, or overtaken: the record has no effect.
             false => Ok(vec![]),
         },
         InstanceCommand::RecordPowerFailed { process, action, fault } => match at_work == Some(process) {
@@ -261,7 +262,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         }
         InstanceCommand::Observe { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
-            // What either host tells of a guest on its way means nothing until it is known where the guest is.
+            // While a guest migrates, a report of either host says nothing about its state.
             let on_way = server.moving.as_ref().is_some_and(|moving| moving.live.is_some());
             match here && !on_way && placed_by.is_none() && server.power() != power {
                 true => one(PowerObserved { host, power }),

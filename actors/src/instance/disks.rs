@@ -1,8 +1,8 @@
-//! Which disks a server has and what they are called.
+//! The disks of a server and their names.
 //!
-//! Names follow Nova's libvirt driver, which chooses them whatever was asked for: the root disk first, then empty disks,
-//! then the swap disk, then the volumes, each with the next free letter of its bus. The domain's XML names local disks by
-//! the same rule, so that what is recorded of volumes never meets them.
+//! Names follow Nova's libvirt driver, which ignores requested names. The order is: the root disk, the empty disks, the
+//! swap disk, the volumes. Each gets the next free letter of its bus. The domain's XML names local disks by the same
+//! rule, so that they never collide with the recorded names of volumes.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn swap_of<'a>(mut devices: impl Iterator<Item = &'a BlockDevice>) -> u32 {
     devices.find(|device| device.is_swap()).and_then(|device| device.size).unwrap_or(0)
 }
 
-/// Whether all of its disks are recorded: it was asked for with block device mappings.
+/// Whether all of its disks are recorded, because its request had block device mappings.
 fn is_mapped(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.device.is_root())
 }
@@ -41,7 +41,7 @@ fn property<'a>(image: Option<&'a ImageSnapshot>, name: &str) -> Option<&'a str>
     image?.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-/// The bus of the server's disks where nothing else is said.
+/// The default bus of the server's disks.
 fn disk_bus(image: Option<&ImageSnapshot>) -> &str {
     property(image, "hw_disk_bus").unwrap_or("virtio")
 }
@@ -59,7 +59,7 @@ pub fn bus(image: Option<&ImageSnapshot>, device: &BlockDevice) -> String {
         }
         // Nova's `get_disk_bus_for_device_type`.
         Some("floppy") => property(image, "hw_floppy_bus").unwrap_or("fdc").to_owned(),
-        // A raw SCSI device needs the bus that passes its commands on.
+        // A raw SCSI device needs a SCSI bus, which passes its commands.
         Some("lun") => "scsi".to_owned(),
         _ => disk_bus(image).to_owned(),
     }
@@ -85,9 +85,9 @@ fn letters(index: u32) -> String {
 
 /// Names that are taken, without `/dev/`.
 #[derive(Debug, Default)]
-struct Taken(BTreeSet<String>);
+struct TakenDeviceNames(BTreeSet<String>);
 
-impl Taken {
+impl TakenDeviceNames {
     fn next(&mut self, bus: &str) -> String {
         let prefix = prefix(bus);
         let mut index = 0;
@@ -109,9 +109,9 @@ impl Taken {
 
 /// Gives every device its name. The root disk, volume or not, is the first of its bus.
 pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
-    let mut taken = Taken::default();
+    let mut taken = TakenDeviceNames::default();
     let mut order: Vec<usize> = (0..devices.len()).collect();
-    // Volumes that are booted from come in that order, the others as asked for.
+    // Bootable volumes come in their boot order, the others in the order of the request.
     order.sort_by_key(|index| devices[*index].boot_index.unwrap_or(u32::MAX));
     let kinds: [fn(&BlockDevice) -> bool; 4] = [
         BlockDevice::is_root,
@@ -122,7 +122,7 @@ pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
     for is_kind in kinds {
         for index in &order {
             let device = &mut devices[*index];
-            // A disk that is not made has no name.
+            // A disk that is not created has no name.
             let is_made = device.is_volume() || device.is_root() || device.size.is_some_and(|size| size > 0);
             if is_kind(device) && is_made {
                 let bus = if device.is_volume() { bus(image, device) } else { disk_bus(image).to_owned() };
@@ -135,7 +135,7 @@ pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
 /// The name of one more disk, and how many there are without it.
 pub fn next_name(server: &Alive, device: &BlockDevice) -> (String, usize) {
     let image = server.hardware_image();
-    let mut taken = Taken::default();
+    let mut taken = TakenDeviceNames::default();
     for name in server.disks.iter().filter(|disk| disk.device.is_volume()).filter_map(|disk| name_of(&disk.device)) {
         taken.0.insert(name.to_owned());
     }
@@ -157,14 +157,14 @@ pub fn name_of(device: &BlockDevice) -> Option<&str> {
     device.device_name.as_deref().map(|name| name.strip_prefix("/dev/").unwrap_or(name))
 }
 
-/// What the API calls the root disk.
+/// The root disk's name in the API.
 pub fn root_name(server: &Alive) -> String {
     let recorded =
         server.disks.iter().find(|disk| disk.device.is_root()).and_then(|disk| disk.device.device_name.clone());
     recorded.unwrap_or_else(|| format!("/dev/{}a", prefix(disk_bus(server.hardware_image()))))
 }
 
-/// What a flavor gives a server that asks for neither.
+/// The empty disks and the swap disk of a flavor, for a server that requests neither.
 pub fn of_flavor(flavor: &FlavorSnapshot, devices: &[BlockDevice]) -> (Option<u32>, Option<u32>) {
     let asks = |is_kind: fn(&BlockDevice) -> bool| devices.iter().any(is_kind);
     let ephemeral = Some(flavor.ephemeral_gib).filter(|size| *size > 0 && !asks(BlockDevice::is_ephemeral));
@@ -176,14 +176,14 @@ pub fn of_flavor(flavor: &FlavorSnapshot, devices: &[BlockDevice]) -> (Option<u3
 mod tests {
     use super::*;
     use chronova_events::ids::{BlockDeviceId, VolumeId};
-    use chronova_events::instance::{BlockPlace, BlockSource};
+    use chronova_events::instance::{BlockLocation, BlockSource};
     use uuid::Uuid;
 
     fn device(boot_index: Option<u32>) -> BlockDevice {
         BlockDevice {
             id: BlockDeviceId(Uuid::nil()),
             source: BlockSource::Volume(VolumeId(Uuid::nil())),
-            place: BlockPlace::Volume,
+            place: BlockLocation::Volume,
             boot_index,
             size: Some(1),
             guest_format: None,
@@ -201,7 +201,7 @@ mod tests {
 
     fn blank(swap: bool) -> BlockDevice {
         let guest_format = swap.then(|| "swap".to_owned());
-        BlockDevice { source: BlockSource::Blank, place: BlockPlace::Local, guest_format, ..device(None) }
+        BlockDevice { source: BlockSource::Blank, place: BlockLocation::Local, guest_format, ..device(None) }
     }
 
     fn on(bus: &str) -> BlockDevice {

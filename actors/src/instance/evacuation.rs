@@ -1,12 +1,12 @@
-//! A server that leaves a host that is down.
+//! The decisions of an evacuation: a server leaves a host that is down.
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
-    Alive, Evacuated, EvacuationRequested, FlavorSnapshot, InstanceEvent, Ongoing, Phase, status,
+    Alive, Evacuated, EvacuationRequested, FlavorSnapshot, InstanceEvent, OngoingTask, Phase, status,
 };
 
-use super::actions::{Action, admit};
-use super::{Asker, InstanceReject};
+use super::actions::{ServerAction, admit};
+use super::{CallerRights, InstanceReject};
 
 #[derive(Debug, Clone)]
 pub enum EvacuationCommand {
@@ -17,17 +17,17 @@ pub enum EvacuationCommand {
         forced: bool,
         on_shared_storage: Option<bool>,
         stop: bool,
-        asker: Asker,
+        asker: CallerRights,
     },
-    /// The server is at its destination. `renewed`: with disks that were made anew.
+    /// The server is at its destination. `renewed`: with newly created disks.
     Arrive { process: ProcessId, renewed: bool },
 }
 
 pub(super) fn decide(server: &Alive, command: EvacuationCommand) -> Result<Vec<InstanceEvent>, InstanceReject> {
     match command {
         EvacuationCommand::Begin { process, host, forced, on_shared_storage, stop, asker } => {
-            admit(server, Action::Evacuate, asker)?;
-            free(server)?;
+            admit(server, ServerAction::Evacuate, asker)?;
+            make_evacuable(server)?;
             let source = server.placement.clone().ok_or(InstanceReject::NotReady)?;
             let flavor = FlavorSnapshot::clone(&server.request.flavor);
             Ok(vec![EvacuationRequested { process, source, flavor, host, forced, on_shared_storage, stop }.into()])
@@ -35,7 +35,7 @@ pub(super) fn decide(server: &Alive, command: EvacuationCommand) -> Result<Vec<I
         EvacuationCommand::Arrive { process, renewed } => {
             let mine = server.ongoing.map(|ongoing| ongoing.process()) == Some(process);
             let target = server.moving.as_ref().and_then(|moving| moving.target.clone());
-            // Done before, or a delete has the server now.
+            // Done before, or a delete owns the server now.
             Ok(target
                 .filter(|_| mine)
                 .map(|placed| Evacuated { process, placed, renewed }.into())
@@ -45,13 +45,16 @@ pub(super) fn decide(server: &Alive, command: EvacuationCommand) -> Result<Vec<I
     }
 }
 
-/// Nova evacuates whatever is under way: what was asked of a host that is down comes to nothing. Here that is so for what
-/// leaves nothing behind; other work has to come to its own end first.
-fn free(server: &Alive) -> Result<(), InstanceReject> {
+/// Nova evacuates a server with any task, because a host that is down completes none. Here that holds for tasks that
+/// leave nothing behind; others have to end first.
+fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
     let harmless = match server.ongoing {
         None => true,
         Some(ongoing) => {
-            matches!(ongoing, Ongoing::Power { .. } | Ongoing::Snapshot { .. } | Ongoing::ChangePassword { .. })
+            matches!(
+                ongoing,
+                OngoingTask::Power { .. } | OngoingTask::Snapshot { .. } | OngoingTask::ChangePassword { .. }
+            )
         }
     };
     let shown = status::of_alive(server);
@@ -59,7 +62,7 @@ fn free(server: &Alive) -> Result<(), InstanceReject> {
         (false, Some(task)) => {
             Err(InstanceReject::NotInState { action: "evacuate", attribute: "task_state", value: task })
         }
-        // What was moved before and declared to be in another state since is confirmed first.
+        // An earlier move that the reset of the state left unconfirmed is confirmed first.
         _ if server.moving.is_some() || matches!(server.phase, Phase::Resized { .. }) => {
             Err(InstanceReject::Superseded)
         }

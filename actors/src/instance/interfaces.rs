@@ -1,24 +1,28 @@
-//! Interfaces that come and go. Nothing is "under way" about the server meanwhile, as in Nova: several interfaces may come and
-//! go at the same time, and a delete overtakes them all.
+//! The decisions on a server's interfaces. As in Nova, the server has no task meanwhile: several interfaces may be
+//! attached and detached at the same time. A delete overtakes them all.
 
 use chronova_events::ids::{PortId, ProcessId};
 use chronova_events::instance::{
-    Alive, InstanceEvent, NicAttachRequested, NicAttached, NicDetachRequested, NicDetached, NicInfo, NicsRefreshed,
-    Ongoing, RequestedNic,
+    Alive, NicAttachRequested, NicAttached, NicDetachRequested, NicDetached, NicInfo, NicsRefreshed, OngoingTask,
+    RequestedNic,
 };
 
-use super::actions::{Action, admit};
-use super::{Asker, InstanceReject};
+use super::InstanceDecision;
+use super::actions::{ServerAction, admit};
+use super::{CallerRights, InstanceReject};
 
-type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
-
-pub(super) fn attach(server: &Alive, process: ProcessId, wanted: RequestedNic, asker: Asker) -> Decision {
-    admit(server, Action::AttachInterface, asker)?;
+pub(super) fn attach(
+    server: &Alive,
+    process: ProcessId,
+    wanted: RequestedNic,
+    asker: CallerRights,
+) -> InstanceDecision {
+    admit(server, ServerAction::AttachInterface, asker)?;
     Ok(vec![NicAttachRequested { process, wanted }.into()])
 }
 
-pub(super) fn detach(server: &Alive, process: ProcessId, port: PortId, asker: Asker) -> Decision {
-    admit(server, Action::DetachInterface, asker)?;
+pub(super) fn detach(server: &Alive, process: ProcessId, port: PortId, asker: CallerRights) -> InstanceDecision {
+    admit(server, ServerAction::DetachInterface, asker)?;
     match has(server, port) {
         true => Ok(vec![NicDetachRequested { process, port }.into()]),
         false => Err(InstanceReject::NoSuchPort(port)),
@@ -26,16 +30,16 @@ pub(super) fn detach(server: &Alive, process: ProcessId, port: PortId, asker: As
 }
 
 /// A server that is being deleted loses all its interfaces anyway.
-pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> Decision {
-    let leaving = matches!(server.ongoing, Some(Ongoing::Delete { .. }));
+pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> InstanceDecision {
+    let leaving = matches!(server.ongoing, Some(OngoingTask::Delete { .. }));
     match has(server, port) && !leaving && server.building().is_none() {
         true => Ok(vec![NicDetachRequested { process, port }.into()]),
         false => Ok(vec![]),
     }
 }
 
-/// Only what the server has: what came or went meanwhile stays as its own process left it.
-pub(super) fn refresh(server: &Alive, nics: &[NicInfo]) -> Decision {
+/// Only interfaces that the server has: those attached or detached meanwhile stay as their process left them.
+pub(super) fn refresh(server: &Alive, nics: &[NicInfo]) -> InstanceDecision {
     let now: Vec<NicInfo> = server
         .nics
         .iter()
@@ -47,14 +51,14 @@ pub(super) fn refresh(server: &Alive, nics: &[NicInfo]) -> Decision {
     }
 }
 
-pub(super) fn attached(server: &Alive, process: ProcessId, nic: NicInfo) -> Decision {
+pub(super) fn attached(server: &Alive, process: ProcessId, nic: NicInfo) -> InstanceDecision {
     match has(server, nic.port) {
         true => Ok(vec![]),
         false => Ok(vec![NicAttached { process, nic }.into()]),
     }
 }
 
-pub(super) fn detached(server: &Alive, process: ProcessId, port: PortId) -> Decision {
+pub(super) fn detached(server: &Alive, process: ProcessId, port: PortId) -> InstanceDecision {
     match has(server, port) {
         true => Ok(vec![NicDetached { process, port }.into()]),
         false => Ok(vec![]),

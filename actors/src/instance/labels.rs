@@ -1,17 +1,17 @@
 //! A server's metadata and tags, as they will be after a change.
 
-use chronova_events::instance::{Alive, Pairs};
+use chronova_events::instance::{Alive, SortedPairs};
 
-use super::actions::{Action, check_state};
+use super::actions::{ServerAction, check_state};
 use super::{InstanceReject, MetadataChange, TagChange};
 
 /// Sorted by key, as events keep it.
-pub(super) fn metadata(server: &Alive, change: MetadataChange) -> Result<Pairs, InstanceReject> {
+pub(super) fn metadata(server: &Alive, change: MetadataChange) -> Result<SortedPairs, InstanceReject> {
     let now = &server.request.metadata;
     let (mut after, limit, action) = match change {
-        MetadataChange::Replace { pairs, limit } => (pairs, limit, Action::UpdateMetadata),
-        MetadataChange::Set { pairs, limit } => (merged(now, pairs), limit, Action::UpdateMetadata),
-        MetadataChange::Remove { key } => (without(now, &key)?, None, Action::DeleteMetadata),
+        MetadataChange::Replace { pairs, limit } => (pairs, limit, ServerAction::UpdateMetadata),
+        MetadataChange::Set { pairs, limit } => (merged(now, pairs), limit, ServerAction::UpdateMetadata),
+        MetadataChange::Remove { key } => (without(now, &key)?, None, ServerAction::DeleteMetadata),
     };
     check_state(server, action)?;
     if let Some(limit) = limit.filter(|limit| after.len() > *limit) {
@@ -21,15 +21,15 @@ pub(super) fn metadata(server: &Alive, change: MetadataChange) -> Result<Pairs, 
     Ok(after)
 }
 
-fn merged(now: &Pairs, pairs: Pairs) -> Pairs {
+fn merged(now: &SortedPairs, pairs: SortedPairs) -> SortedPairs {
     let stays = |(key, _): &&(String, String)| !pairs.iter().any(|(other, _)| other == key);
-    let mut merged: Pairs = now.iter().filter(stays).cloned().collect();
+    let mut merged: SortedPairs = now.iter().filter(stays).cloned().collect();
     merged.extend(pairs);
     merged
 }
 
-fn without(now: &Pairs, key: &str) -> Result<Pairs, InstanceReject> {
-    let rest: Pairs = now.iter().filter(|(known, _)| known != key).cloned().collect();
+fn without(now: &SortedPairs, key: &str) -> Result<SortedPairs, InstanceReject> {
+    let rest: SortedPairs = now.iter().filter(|(known, _)| known != key).cloned().collect();
     if rest.len() == now.len() { Err(InstanceReject::NoSuchMetadata) } else { Ok(rest) }
 }
 
@@ -43,6 +43,6 @@ pub(super) fn tags(server: &Alive, change: TagChange) -> Result<Vec<String>, Ins
         TagChange::Remove(tag) if !now.contains(&tag) => return Err(InstanceReject::NoSuchTag { tag }),
         TagChange::Remove(tag) => now.iter().filter(|known| **known != tag).cloned().collect(),
     };
-    check_state(server, Action::UpdateTags)?;
+    check_state(server, ServerAction::UpdateTags)?;
     Ok(after)
 }

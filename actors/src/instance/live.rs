@@ -2,12 +2,14 @@
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
-    Alive, FlavorSnapshot, InstanceEvent, Live, LiveAbortRequested, LiveCompletionForced, LiveMoveAborted,
-    LiveMoveAdvanced, LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage, Moving,
+    Alive, FlavorSnapshot, InstanceEvent, LiveAbortRequested, LiveCompletionForced, LiveMigrationState,
+    LiveMoveAborted, LiveMoveAdvanced, LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
+    Moving,
 };
 
-use super::actions::{Action, admit};
-use super::{Asker, InstanceReject};
+use super::InstanceDecision;
+use super::actions::{ServerAction, admit};
+use super::{CallerRights, InstanceReject};
 
 #[derive(Debug, Clone)]
 pub enum LiveCommand {
@@ -16,17 +18,17 @@ pub enum LiveCommand {
         host: Option<String>,
         forced: bool,
         block: Option<bool>,
-        asker: Asker,
+        asker: CallerRights,
     },
     Abort {
         migration: ProcessId,
-        /// Whether one that has not set out can be aborted, too (2.65).
+        /// Whether a migration that has not started can be aborted, too (2.65).
         waiting_too: bool,
-        asker: Asker,
+        asker: CallerRights,
     },
     Force {
         migration: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
 
     Advance {
@@ -37,32 +39,30 @@ pub enum LiveCommand {
         process: ProcessId,
         progress: LiveProgress,
     },
-    /// Its time is over.
+    /// The completion timeout is over.
     AbortLate {
         process: ProcessId,
     },
-    /// The guest is at its destination, whoever has the server now.
+    /// The guest is at its destination, even if another process owns the server now.
     Arrive {
         process: ProcessId,
     },
-    /// The server is where it was, as somebody wanted.
+    /// The server is still at its source, after an abort.
     Stay {
         process: ProcessId,
         reason: String,
     },
 }
 
-type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
-
-fn one(event: impl Into<InstanceEvent>) -> Decision {
+fn one(event: impl Into<InstanceEvent>) -> InstanceDecision {
     Ok(vec![event.into()])
 }
 
-pub(super) fn decide(server: &Alive, command: LiveCommand) -> Decision {
+pub(super) fn decide(server: &Alive, command: LiveCommand) -> InstanceDecision {
     match command {
         LiveCommand::Begin { process, host, forced, block, asker } => {
-            admit(server, Action::LiveMigrate, asker)?;
-            // What was moved before and declared active since is confirmed first.
+            admit(server, ServerAction::LiveMigrate, asker)?;
+            // An earlier move whose server was reset to active since is confirmed first.
             if server.moving.is_some() {
                 return Err(InstanceReject::Superseded);
             }
@@ -71,7 +71,7 @@ pub(super) fn decide(server: &Alive, command: LiveCommand) -> Decision {
             one(LiveMoveRequested { process, source, flavor, host, forced, block })
         }
         LiveCommand::Abort { migration, waiting_too, asker } => {
-            admit(server, Action::AbortLiveMigration, asker)?;
+            admit(server, ServerAction::AbortLiveMigration, asker)?;
             let (_, live) = this(server, migration).ok_or(InstanceReject::NoSuchMigration)?;
             let allowed = match live.stage {
                 LiveStage::Running => true,
@@ -85,7 +85,7 @@ pub(super) fn decide(server: &Alive, command: LiveCommand) -> Decision {
             }
         }
         LiveCommand::Force { migration, asker } => {
-            admit(server, Action::ForceCompleteLiveMigration, asker)?;
+            admit(server, ServerAction::ForceCompleteLiveMigration, asker)?;
             let (_, live) = this(server, migration).ok_or(InstanceReject::NoSuchMigration)?;
             match (live.stage, live.force_complete) {
                 (LiveStage::Running, true) => Ok(vec![]),
@@ -97,16 +97,16 @@ pub(super) fn decide(server: &Alive, command: LiveCommand) -> Decision {
     }
 }
 
-fn this(server: &Alive, migration: ProcessId) -> Option<(&Moving, &Live)> {
+fn this(server: &Alive, migration: ProcessId) -> Option<(&Moving, &LiveMigrationState)> {
     let moving = server.moving.as_deref().filter(|moving| moving.migration == migration)?;
     moving.live.as_ref().map(|live| (moving, live))
 }
 
-fn in_state(live: &Live, action: &'static str) -> InstanceReject {
+fn in_state(live: &LiveMigrationState, action: &'static str) -> InstanceReject {
     InstanceReject::MigrationInState { state: live.stage.word(), action }
 }
 
-fn record_of(server: &Alive, command: LiveCommand) -> Decision {
+fn record_of(server: &Alive, command: LiveCommand) -> InstanceDecision {
     let process = match &command {
         LiveCommand::Advance { process, .. }
         | LiveCommand::Progress { process, .. }
@@ -115,7 +115,7 @@ fn record_of(server: &Alive, command: LiveCommand) -> Decision {
         | LiveCommand::Stay { process, .. } => *process,
         LiveCommand::Begin { .. } | LiveCommand::Abort { .. } | LiveCommand::Force { .. } => return Ok(vec![]),
     };
-    // Over already: the record stands for nothing any more.
+    // Ended already: the record has no effect.
     let Some((moving, live)) = this(server, process) else { return Ok(vec![]) };
     let has_turn = server.ongoing.map(|ongoing| ongoing.process()) == Some(process);
     match command {

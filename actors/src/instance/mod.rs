@@ -1,7 +1,7 @@
-//! A server, deciding.
+//! The aggregate of a server.
 //!
-//! Every state that commands lead to, and by which event: `states.txt`, which a test compares with the code. "active, Stop" is
-//! an active server with a stop under way.
+//! `states.txt` lists every reachable state and the event that leads to it; a test compares it with the code. The state
+//! "active, Stop" is an active server that is being stopped.
 
 pub mod actions;
 pub mod creation;
@@ -23,16 +23,19 @@ use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ErasureId, HostId, InstanceId, PortId, ProcessId, VolumeId};
 use chronova_events::instance::{
     BlockDevice, BlockDevicesMapped, BuildRequested, DeclaredState, DiskConfig, FaultInfo, FilesGiven, Instance,
-    InstanceEvent, Locked, NetworkAllocated, NicInfo, Pairs, Placed, Power, PowerAction, RequestedNic, Scheduled,
+    InstanceEvent, Locked, NetworkAllocated, NicInfo, Placed, Power, PowerAction, RequestedNic, Scheduled, SortedPairs,
 };
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
+
+/// The events of a decision, or the refusal.
+type InstanceDecision = Result<Vec<InstanceEvent>, InstanceReject>;
 
 #[derive(Debug, Clone, Copy)]
-pub enum InstanceAggregate {}
+pub enum InstanceRoot {}
 
-/// What a server can be asked. The `Record...` commands come from its own processes and from the host watch.
+/// The commands of a server. The `Record...` commands come from its own processes and from the host watch.
 #[derive(Debug, Clone)]
 pub enum InstanceCommand {
     Build(Box<BuildRequested>),
@@ -42,35 +45,35 @@ pub enum InstanceCommand {
         mapped: Option<Box<BlockDevicesMapped>>,
         files: Option<FilesGiven>,
     },
-    Volume(VolumeCommand),
+    Volume(InstanceVolumeCommand),
     Delete {
         process: ProcessId,
         /// Nova's `forceDelete`.
         force: bool,
-        asker: Asker,
+        asker: CallerRights,
     },
     Power {
         process: ProcessId,
         action: PowerAction,
-        asker: Asker,
+        asker: CallerRights,
     },
-    /// Deletes so that it can be restored; for good, where there never was a guest.
+    /// Soft-deletes the server; deletes it for good if there never was a guest.
     SoftDelete {
         process: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
     Restore {
         process: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
-    /// Deletes for good what was deleted by then and not restored.
+    /// Deletes the server for good if it was soft-deleted by then and not restored.
     Reclaim {
         process: ProcessId,
         deleted_by: Timestamp,
     },
     TriggerCrashDump {
         process: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
     /// Nova's `reset_state`.
     DeclareState {
@@ -79,29 +82,29 @@ pub enum InstanceCommand {
     AttachNic {
         process: ProcessId,
         wanted: RequestedNic,
-        asker: Asker,
+        asker: CallerRights,
     },
     DetachNic {
         process: ProcessId,
         port: PortId,
-        asker: Asker,
+        asker: CallerRights,
     },
-    /// The network service deleted the port: the guest is to lose the interface, whatever it does.
+    /// The network service deleted the port: the guest must lose the interface in any state.
     LoseNic {
         process: ProcessId,
         port: PortId,
     },
-    /// The network service says how the interfaces are now.
+    /// The present interfaces, from the network service.
     RefreshNics {
         nics: Vec<NicInfo>,
     },
-    /// Changes nothing: what hosts are driven here has nothing of networks to put into a running guest.
+    /// Changes nothing: no driver here injects network data into a running guest.
     InjectNetworkInfo {
-        asker: Asker,
+        asker: CallerRights,
     },
     Change {
-        changes: Vec<Change>,
-        asker: Asker,
+        changes: Vec<InstanceChange>,
+        asker: CallerRights,
     },
     Lock {
         lock: Locked,
@@ -109,22 +112,22 @@ pub enum InstanceCommand {
     Unlock {
         by_admin: bool,
     },
-    /// What the guest made up for its owner; once, until it is cleared.
+    /// The password that the guest posted for its owner; once, until it is cleared.
     PostGuestPassword {
         password: String,
     },
     ClearGuestPassword,
-    /// What changes its disks or its place.
+    /// Work that changes its disks or its host.
     Work(Box<work::WorkCommand>),
     /// Another flavor, another host; boxed, because it is large.
     Move(Box<moving::MoveCommand>),
-    /// The personal data so far is being erased; the server may be long gone.
+    /// The server's personal data up to now is being erased; the server may be gone.
     Erase {
         erasure: ErasureId,
     },
 
     RecordPlaced(Placed),
-    /// What the scheduler decided and why; with the host, where it found one.
+    /// The scheduler's decision and its reasons; with the host, if it found one.
     RecordScheduled {
         placed: Option<Placed>,
         scheduled: Box<Scheduled>,
@@ -177,35 +180,35 @@ pub enum InstanceCommand {
         port: PortId,
         fault: FaultInfo,
     },
-    /// What the host tells by itself.
+    /// A report of the host.
     Observe {
         host: HostId,
         power: Power,
     },
 }
 
-/// What a server's volumes are asked to do, and what its processes record of them.
+/// The requests on a server's volumes, and the records of its processes about them.
 #[derive(Debug, Clone)]
-pub enum VolumeCommand {
+pub enum InstanceVolumeCommand {
     /// The device's name is chosen by the decision.
     Attach {
         process: ProcessId,
         device: Box<BlockDevice>,
         /// `[compute] max_disk_devices_to_attach`.
         limit: Option<usize>,
-        asker: Asker,
+        asker: CallerRights,
     },
     Detach {
         process: ProcessId,
         volume: VolumeId,
-        asker: Asker,
+        asker: CallerRights,
     },
     Swap {
         process: ProcessId,
         old: VolumeId,
         new: VolumeId,
         new_attachment: AttachmentId,
-        asker: Asker,
+        asker: CallerRights,
     },
     SetDeletion {
         volume: VolumeId,
@@ -244,16 +247,16 @@ pub enum VolumeCommand {
     },
 }
 
-/// What of the caller matters to the decision.
+/// The caller's rights that the decision needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asker {
+pub struct CallerRights {
     /// The policy `os-lock-server:unlock:unlock_override` lets the caller work on locked servers.
     pub overrides_lock: bool,
 }
 
-/// One change of what can be changed at any time.
+/// One change of an attribute that may change at any time.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum InstanceChange {
     Name(String),
     Description(Option<String>),
     Hostname(String),
@@ -263,11 +266,11 @@ pub enum Change {
     Tags(TagChange),
 }
 
-/// Merged with what is there when the decision falls, so that two writers of different keys both have their way.
+/// Merged with the state at the decision, so that two writers of different keys both succeed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MetadataChange {
-    Replace { pairs: Pairs, limit: Option<usize> },
-    Set { pairs: Pairs, limit: Option<usize> },
+    Replace { pairs: SortedPairs, limit: Option<usize> },
+    Set { pairs: SortedPairs, limit: Option<usize> },
     Remove { key: String },
 }
 
@@ -291,7 +294,7 @@ pub enum InstanceReject {
     NotInState { action: &'static str, attribute: &'static str, value: &'static str },
     /// Nova's `OperationNotSupportedForVTPM` and its like.
     #[error("{operation} is not supported for servers with {hardware:?}")]
-    NotSupported { operation: &'static str, hardware: unsupported::Hardware },
+    NotSupported { operation: &'static str, hardware: unsupported::HostBoundHardware },
     /// Nova's `check_instance_host`.
     #[error("the server is on no host")]
     NotReady,
@@ -330,12 +333,12 @@ pub enum InstanceReject {
     RootVolume { volume: VolumeId },
     #[error("more than {limit} disks")]
     TooManyDisks { limit: usize },
-    /// A record came from a process whose turn it is not (any more).
+    /// The record came from a process that does not own the server's task (any more).
     #[error("the process is not the one at work on the server")]
     Superseded,
 }
 
-impl Aggregate for InstanceAggregate {
+impl AggregateRoot for InstanceRoot {
     type Id = InstanceId;
     type State = Instance;
     type Command = InstanceCommand;

@@ -1,4 +1,4 @@
-//! Moves of a server: to another flavor, to another host; confirmed or reverted.
+//! The decisions on a server's moves: resize, cold migration, confirm and revert.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ProcessId};
@@ -8,10 +8,11 @@ use chronova_events::instance::{
     RevertFailed, RevertRequested, Scheduled,
 };
 
-use super::actions::{Action, admit};
+use super::InstanceDecision;
+use super::actions::{ServerAction, admit};
 use super::evacuation::{self, EvacuationCommand};
 use super::live::{self, LiveCommand};
-use super::{Asker, InstanceReject};
+use super::{CallerRights, InstanceReject};
 
 #[derive(Debug, Clone)]
 pub enum MoveCommand {
@@ -19,33 +20,33 @@ pub enum MoveCommand {
         process: ProcessId,
         flavor: Box<FlavorSnapshot>,
         disk_config: Option<DiskConfig>,
-        asker: Asker,
+        asker: CallerRights,
     },
     Migrate {
         process: ProcessId,
         host: Option<String>,
-        asker: Asker,
+        asker: CallerRights,
     },
     Confirm {
         process: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
-    /// Confirms what was moved by then, or was declared to be in another state since, and nobody works on.
+    /// Confirms a move that ended by then, or was left over by a reset of the state, if no task is under way.
     ConfirmDue {
         process: ProcessId,
         moved_by: Timestamp,
     },
     Revert {
         process: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
 
-    /// What only those are asked whose guest runs meanwhile.
+    /// Commands of live migrations only.
     Live(LiveCommand),
-    /// What only those are asked whose host is down.
+    /// Commands of evacuations only.
     Evacuate(EvacuationCommand),
 
-    /// What the scheduler decided and why; with the destination, where it found one.
+    /// The scheduler's decision and its reasons; with the destination, if it found one.
     Aim {
         process: ProcessId,
         target: Option<Placed>,
@@ -79,24 +80,22 @@ pub enum MoveCommand {
     },
 }
 
-type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
-
-fn one(event: impl Into<InstanceEvent>) -> Decision {
+fn one(event: impl Into<InstanceEvent>) -> InstanceDecision {
     Ok(vec![event.into()])
 }
 
-pub(super) fn decide(server: &Alive, command: MoveCommand) -> Decision {
+pub(super) fn decide(server: &Alive, command: MoveCommand) -> InstanceDecision {
     match command {
         MoveCommand::Resize { process, flavor, disk_config, asker } => {
-            admit(server, Action::Resize, asker)?;
+            admit(server, ServerAction::Resize, asker)?;
             begin(server, process, MoveKind::Resize, *flavor, None, disk_config)
         }
         MoveCommand::Migrate { process, host, asker } => {
-            admit(server, Action::Migrate, asker)?;
+            admit(server, ServerAction::Migrate, asker)?;
             begin(server, process, MoveKind::Migrate, FlavorSnapshot::clone(&server.request.flavor), host, None)
         }
         MoveCommand::Confirm { process, asker } => {
-            admit(server, Action::ConfirmResize, asker)?;
+            admit(server, ServerAction::ConfirmResize, asker)?;
             let migration = moved(server)?;
             one(ConfirmRequested { process, migration })
         }
@@ -110,7 +109,7 @@ pub(super) fn decide(server: &Alive, command: MoveCommand) -> Decision {
             _ => Ok(vec![]),
         },
         MoveCommand::Revert { process, asker } => {
-            admit(server, Action::RevertResize, asker)?;
+            admit(server, ServerAction::RevertResize, asker)?;
             let migration = moved(server)?;
             one(RevertRequested { process, migration })
         }
@@ -127,8 +126,8 @@ fn begin(
     new_flavor: FlavorSnapshot,
     host: Option<String>,
     disk_config: Option<DiskConfig>,
-) -> Decision {
-    // What was moved before and declared active since is confirmed first.
+) -> InstanceDecision {
+    // An earlier move whose server was reset to active since is confirmed first.
     if server.moving.is_some() {
         return Err(InstanceReject::Superseded);
     }
@@ -141,7 +140,7 @@ fn moved(server: &Alive) -> Result<ProcessId, InstanceReject> {
     server.moving.as_ref().map(|moving| moving.migration).ok_or(InstanceReject::NotMoved)
 }
 
-fn record_of(server: &Alive, command: MoveCommand) -> Decision {
+fn record_of(server: &Alive, command: MoveCommand) -> InstanceDecision {
     let at_work = server.ongoing.map(|ongoing| ongoing.process());
     let Some(moving) = &server.moving else { return Ok(vec![]) };
     let turn = |process| match at_work == Some(process) {
@@ -168,7 +167,7 @@ fn record_of(server: &Alive, command: MoveCommand) -> Decision {
             if moving.stage == stage { Ok(vec![]) } else { one(MoveAdvanced { process, stage }) }
         }
         MoveCommand::Arrive { process } => match (&moving.target, server.phase) {
-            // Done before; a delete has the server now, or nothing is to be done any more.
+            // Done before, or a delete owns the server now.
             (Some(placed), phase) if at_work == Some(process) && !matches!(phase, Phase::Resized { .. }) => {
                 one(Resized { process, placed: placed.clone() })
             }

@@ -7,22 +7,24 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use chronova_events::instance::{
-    BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Ongoing,
-    Pairs, Phase, Placed, Power, PowerAction, samples, status,
+    BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated,
+    OngoingTask, Phase, Placed, Power, PowerAction, SortedPairs, samples, status,
 };
 use chronova_events::registry::NounEvent;
 use uuid::Uuid;
 
 use super::decide::decide;
-use super::{Asker, Change, InstanceCommand as Command, InstanceReject as Reject, MetadataChange, TagChange};
+use super::{
+    CallerRights, InstanceChange, InstanceCommand as Command, InstanceReject as Reject, MetadataChange, TagChange,
+};
 
 mod diagram;
 mod labels;
 mod moving;
 mod work;
 
-const USER: Asker = Asker { overrides_lock: false };
-const ADMIN: Asker = Asker { overrides_lock: true };
+const USER: CallerRights = CallerRights { overrides_lock: false };
+const ADMIN: CallerRights = CallerRights { overrides_lock: true };
 const BUILD: ProcessId = ProcessId(Uuid::from_u128(2));
 const DELETE: ProcessId = ProcessId(Uuid::from_u128(3));
 const POWER: ProcessId = ProcessId(Uuid::from_u128(4));
@@ -267,7 +269,7 @@ fn an_administrator_declares_a_state_whatever_it_was() {
         assert_eq!(shown(&given.clone().and(declare(DeclaredState::Error))), ("error", None));
         assert_eq!(shown(&given.and(declare(DeclaredState::Active))), ("active", None));
     }
-    // What was under way does not come back.
+    // A task from before the reset does not come back.
     let given = locked_and_busy.and(declare(DeclaredState::Error));
     assert_eq!(given.when(done(POWER, PowerAction::Pause)), Ok(vec![]));
     // A build and a delete go on to their ends.
@@ -275,7 +277,7 @@ fn an_administrator_declares_a_state_whatever_it_was() {
     assert_eq!(shown(&given.clone().and(Command::RecordBuilt { process: BUILD })), ("active", None));
     let deleting_it = given.and(delete());
     let cancels = deleting_it.0.alive().unwrap().ongoing;
-    assert_eq!(cancels, Some(Ongoing::Delete { process: DELETE, cancels: Some(BUILD) }));
+    assert_eq!(cancels, Some(OngoingTask::Delete { process: DELETE, cancels: Some(BUILD) }));
     let given = deleting(active()).and(declare(DeclaredState::Active));
     assert_eq!(shown(&given), ("active", Some("deleting")));
     assert_eq!(given.when(Command::RecordDeleted { process: DELETE }), Ok(vec!["instance.deleted"]));
@@ -364,8 +366,8 @@ fn a_delete_is_possible_anywhere_and_only_once() {
         assert_eq!(given.when(by_another), Err(Reject::Superseded));
     }
     let ongoing = |given: Given| given.0.alive().unwrap().ongoing;
-    assert_eq!(ongoing(deleting(building())), Some(Ongoing::Delete { process: DELETE, cancels: Some(BUILD) }));
-    assert_eq!(ongoing(deleting(active())), Some(Ongoing::Delete { process: DELETE, cancels: None }));
+    assert_eq!(ongoing(deleting(building())), Some(OngoingTask::Delete { process: DELETE, cancels: Some(BUILD) }));
+    assert_eq!(ongoing(deleting(active())), Some(OngoingTask::Delete { process: DELETE, cancels: None }));
 }
 
 #[test]
@@ -421,7 +423,7 @@ fn what_a_host_tells_counts_from_the_servers_own_host_and_where_it_is_news() {
 /// Nova: `check_instance_lock`, `API.lock`, `API.unlock`.
 #[test]
 fn a_lock_keeps_users_out_and_only_who_may_takes_it_off() {
-    let rename = |asker| Command::Change { changes: vec![Change::Name("new".into())], asker };
+    let rename = |asker| Command::Change { changes: vec![InstanceChange::Name("new".into())], asker };
     for by_admin in [false, true] {
         let given = active().and(lock(by_admin));
         for action in ACTIONS {
@@ -441,33 +443,34 @@ fn a_lock_keeps_users_out_and_only_who_may_takes_it_off() {
     assert_eq!(active().when(Command::Unlock { by_admin: false }), Ok(vec![]));
 }
 
-fn replaced(pairs: Pairs) -> Change {
-    Change::Metadata(MetadataChange::Replace { pairs, limit: None })
+fn replaced(pairs: SortedPairs) -> InstanceChange {
+    InstanceChange::Metadata(MetadataChange::Replace { pairs, limit: None })
 }
 
 #[test]
 fn a_change_that_changes_nothing_says_nothing() {
     let now = request();
-    let addresses = |v4: Option<&str>| Change::AccessAddresses { v4: v4.map(Into::into), v6: now.access_ip_v6.clone() };
+    let addresses =
+        |v4: Option<&str>| InstanceChange::AccessAddresses { v4: v4.map(Into::into), v6: now.access_ip_v6.clone() };
     let other_disk = if now.disk_config == DiskConfig::Auto { DiskConfig::Manual } else { DiskConfig::Auto };
     let same = vec![
-        Change::Name(now.name.clone()),
-        Change::Description(now.description.clone()),
-        Change::Hostname(now.hostname.clone()),
-        Change::DiskConfig(now.disk_config),
+        InstanceChange::Name(now.name.clone()),
+        InstanceChange::Description(now.description.clone()),
+        InstanceChange::Hostname(now.hostname.clone()),
+        InstanceChange::DiskConfig(now.disk_config),
         addresses(now.access_ip_v4.as_deref()),
         replaced(now.metadata.clone()),
-        Change::Tags(TagChange::Replace(now.tags.clone())),
+        InstanceChange::Tags(TagChange::Replace(now.tags.clone())),
     ];
     assert_eq!(active().when(Command::Change { changes: same, asker: USER }), Ok(vec![]));
     let other = vec![
-        Change::Name("x".into()),
-        Change::Description(None),
-        Change::Hostname("x".into()),
-        Change::DiskConfig(other_disk),
+        InstanceChange::Name("x".into()),
+        InstanceChange::Description(None),
+        InstanceChange::Hostname("x".into()),
+        InstanceChange::DiskConfig(other_disk),
         addresses(Some("192.0.2.99")),
         replaced(vec![("x".into(), "y".into())]),
-        Change::Tags(TagChange::Replace(vec!["x".into()])),
+        InstanceChange::Tags(TagChange::Replace(vec!["x".into()])),
     ];
     let events = active().when(Command::Change { changes: other, asker: USER }).unwrap();
     let expected = [

@@ -1,18 +1,18 @@
-//! What is done with no server that has certain hardware: the one table.
+//! The one table of operations that certain hardware rules out.
 //!
-//! Each line is what the decorators of Nova's `compute/api.py` refuse (`reject_vtpm_instances`, `reject_sev_instances`,
-//! `block_accelerators`), looked at before lock and state, as there. Since Xena all of them are answered with 400.
-//! What a live migration finds out only on its way (passed-through devices) is looked at there.
+//! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
+//! `block_accelerators`), which are checked before lock and state. Since Xena all of them answer 400. The live
+//! migration itself checks what only it can find out (passed-through devices).
 
 use chronova_events::instance::Alive;
 
 use super::InstanceReject;
-use super::actions::Action;
+use super::actions::ServerAction;
 
-/// Hardware that ties a server down.
+/// Hardware that binds a server to its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hardware {
-    /// A TPM, whose secret only the server's owner can read.
+pub enum HostBoundHardware {
+    /// A TPM: only the server's owner can read its secret.
     Vtpm,
     /// Memory that the host encrypts.
     Sev,
@@ -20,22 +20,22 @@ pub enum Hardware {
     Accelerators,
 }
 
-/// Action, hardware, and what the refusal calls the action.
-const TABLE: &[(Action, Hardware, &str)] = &[
-    (Action::LiveMigrate, Hardware::Accelerators, "live-migration"),
-    (Action::LiveMigrate, Hardware::Vtpm, "live-migration"),
-    (Action::LiveMigrate, Hardware::Sev, "live-migration"),
-    (Action::Evacuate, Hardware::Vtpm, "evacuate"),
-    (Action::Rebuild, Hardware::Vtpm, "rebuild"),
-    (Action::Rescue, Hardware::Vtpm, "rescue"),
-    (Action::Shelve, Hardware::Vtpm, "shelve"),
-    (Action::Suspend, Hardware::Accelerators, "suspend"),
-    (Action::Suspend, Hardware::Sev, "suspend"),
-    (Action::Resize, Hardware::Accelerators, "resize"),
-    (Action::Migrate, Hardware::Accelerators, "migrate"),
+/// Action, hardware, and the action's name in the refusal.
+const TABLE: &[(ServerAction, HostBoundHardware, &str)] = &[
+    (ServerAction::LiveMigrate, HostBoundHardware::Accelerators, "live-migration"),
+    (ServerAction::LiveMigrate, HostBoundHardware::Vtpm, "live-migration"),
+    (ServerAction::LiveMigrate, HostBoundHardware::Sev, "live-migration"),
+    (ServerAction::Evacuate, HostBoundHardware::Vtpm, "evacuate"),
+    (ServerAction::Rebuild, HostBoundHardware::Vtpm, "rebuild"),
+    (ServerAction::Rescue, HostBoundHardware::Vtpm, "rescue"),
+    (ServerAction::Shelve, HostBoundHardware::Vtpm, "shelve"),
+    (ServerAction::Suspend, HostBoundHardware::Accelerators, "suspend"),
+    (ServerAction::Suspend, HostBoundHardware::Sev, "suspend"),
+    (ServerAction::Resize, HostBoundHardware::Accelerators, "resize"),
+    (ServerAction::Migrate, HostBoundHardware::Accelerators, "migrate"),
 ];
 
-impl Hardware {
+impl HostBoundHardware {
     fn is_had_by(self, server: &Alive) -> bool {
         match self {
             Self::Vtpm => asks_for(server, "hw:tpm_version", "hw_tpm_version"),
@@ -45,7 +45,7 @@ impl Hardware {
     }
 }
 
-/// Whether flavor or image ask for it.
+/// Whether the flavor or the image requests it.
 fn asks_for(server: &Alive, spec: &str, property: &str) -> bool {
     let wanted = |value: &str| !matches!(value.trim().to_lowercase().as_str(), "" | "false" | "0" | "no" | "off");
     let set = |pairs: &[(String, String)], name: &str| pairs.iter().any(|(key, value)| key == name && wanted(value));
@@ -53,13 +53,13 @@ fn asks_for(server: &Alive, spec: &str, property: &str) -> bool {
         || server.hardware_image().is_some_and(|image| set(&image.properties, property))
 }
 
-pub(super) fn check(server: &Alive, action: Action) -> Result<(), InstanceReject> {
+pub(super) fn check(server: &Alive, action: ServerAction) -> Result<(), InstanceReject> {
     let found = TABLE.iter().find(|(of, hardware, _)| *of == action && hardware.is_had_by(server));
     found
         .map_or(Ok(()), |(_, hardware, operation)| Err(InstanceReject::NotSupported { operation, hardware: *hardware }))
 }
 
-/// Why a guest with devices of its host cannot go to another one while it runs: Nova's `_check_can_migrate_pci` and
+/// The reason why a guest with devices of its host cannot be live-migrated: Nova's `_check_can_migrate_pci` and
 /// `_assert_source_can_live_migrate_mdevs`. No device here is marked `live_migratable`.
 pub fn tied_by_devices(server: &Alive) -> Option<&'static str> {
     let spec = |name: &str| {

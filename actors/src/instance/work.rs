@@ -1,6 +1,6 @@
-//! What changes a server's disks or its place: images of it, rebuilding, rescue, shelving, its password.
+//! Work on a server: images of it, rebuild, rescue, shelve, its password.
 //!
-//! Each is asked for by one command and carried out by a process, which tells how far it has come and how it ended.
+//! One command requests each, and a process executes it, which records its stages and its end.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{ImageId, ProcessId};
@@ -12,8 +12,9 @@ use chronova_events::instance::{
     WorkAdvanced, WorkStage,
 };
 
-use super::actions::{Action, admit};
-use super::{Asker, InstanceReject};
+use super::CallerRights;
+use super::InstanceDecision;
+use super::actions::{ServerAction, admit};
 
 #[derive(Debug, Clone)]
 pub enum WorkCommand {
@@ -22,45 +23,45 @@ pub enum WorkCommand {
         process: ProcessId,
         image: ImageId,
         backup: Option<Rotation>,
-        asker: Asker,
+        asker: CallerRights,
     },
     Rebuild {
         request: Box<RebuildRequested>,
         /// For the new guest to find.
         files: Option<FilesGiven>,
-        asker: Asker,
+        asker: CallerRights,
     },
     Rescue {
         process: ProcessId,
         image: ImageSnapshot,
-        asker: Asker,
+        asker: CallerRights,
     },
     Unrescue {
         process: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
-    /// The image that the disk is kept as exists, without bytes. `None` for a disk that is a volume.
+    /// The image for the disk exists, without bytes. `None` for a disk that is a volume.
     Shelve {
         process: ProcessId,
         image: Option<ImageId>,
-        asker: Asker,
+        asker: CallerRights,
     },
     Offload {
         process: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
-    /// Takes a server off its host if it was shelved by then and nobody works on it.
+    /// Offloads a server from its host if it was shelved by then and has no task.
     OffloadDue {
         process: ProcessId,
         shelved_by: Option<Timestamp>,
     },
     Unshelve {
         request: UnshelveRequested,
-        asker: Asker,
+        asker: CallerRights,
     },
     ChangePassword {
         process: ProcessId,
-        asker: Asker,
+        asker: CallerRights,
     },
     Advance {
         process: ProcessId,
@@ -68,13 +69,13 @@ pub enum WorkCommand {
     },
     End {
         process: ProcessId,
-        end: End,
+        end: WorkOutcome,
     },
 }
 
-/// How a piece of work ended.
+/// The end of a piece of work.
 #[derive(Debug, Clone, PartialEq)]
-pub enum End {
+pub enum WorkOutcome {
     SnapshotTaken { image: ImageId },
     SnapshotFailed { image: ImageId, fault: FaultInfo },
     Rebuilt,
@@ -92,7 +93,7 @@ pub enum End {
     PasswordChangeFailed(FaultInfo),
 }
 
-impl End {
+impl WorkOutcome {
     fn event(self, process: ProcessId) -> InstanceEvent {
         match self {
             Self::SnapshotTaken { image } => SnapshotTaken { process, image }.into(),
@@ -114,32 +115,30 @@ impl End {
     }
 }
 
-type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
-
-pub(super) fn decide(server: &Alive, command: WorkCommand) -> Decision {
+pub(super) fn decide(server: &Alive, command: WorkCommand) -> InstanceDecision {
     let asked = |action, asker, event: InstanceEvent| admit(server, action, asker).map(|()| vec![event]);
     match command {
         WorkCommand::Snapshot { process, image, backup, asker } => {
-            let action = if backup.is_some() { Action::CreateBackup } else { Action::CreateImage };
+            let action = if backup.is_some() { ServerAction::CreateBackup } else { ServerAction::CreateImage };
             asked(action, asker, SnapshotRequested { process, image, backup }.into())
         }
         WorkCommand::Rebuild { request, files, asker } => {
             let other_image = server.hardware_image().is_none_or(|image| image.id != request.image.id);
-            let mut events = asked(Action::Rebuild, asker, RebuildRequested { other_image, ..*request }.into())?;
+            let mut events = asked(ServerAction::Rebuild, asker, RebuildRequested { other_image, ..*request }.into())?;
             events.extend(files.map(InstanceEvent::from));
             Ok(events)
         }
         WorkCommand::Rescue { process, image, asker } => {
-            asked(Action::Rescue, asker, RescueRequested { process, image }.into())
+            asked(ServerAction::Rescue, asker, RescueRequested { process, image }.into())
         }
         WorkCommand::Unrescue { process, asker } => {
-            asked(Action::Unrescue, asker, UnrescueRequested { process }.into())
+            asked(ServerAction::Unrescue, asker, UnrescueRequested { process }.into())
         }
         WorkCommand::Shelve { process, image, asker } => {
-            asked(Action::Shelve, asker, ShelveRequested { process, image }.into())
+            asked(ServerAction::Shelve, asker, ShelveRequested { process, image }.into())
         }
         WorkCommand::Offload { process, asker } => {
-            asked(Action::ShelveOffload, asker, OffloadRequested { process }.into())
+            asked(ServerAction::ShelveOffload, asker, OffloadRequested { process }.into())
         }
         WorkCommand::OffloadDue { process, shelved_by } => match (server.phase, server.ongoing) {
             (Phase::Shelved { since, .. }, None) if shelved_by.is_none_or(|by| since <= by) => {
@@ -147,9 +146,9 @@ pub(super) fn decide(server: &Alive, command: WorkCommand) -> Decision {
             }
             _ => Ok(vec![]),
         },
-        WorkCommand::Unshelve { request, asker } => asked(Action::Unshelve, asker, request.into()),
+        WorkCommand::Unshelve { request, asker } => asked(ServerAction::Unshelve, asker, request.into()),
         WorkCommand::ChangePassword { process, asker } => {
-            asked(Action::ChangePassword, asker, PasswordChangeRequested { process }.into())
+            asked(ServerAction::ChangePassword, asker, PasswordChangeRequested { process }.into())
         }
         WorkCommand::Advance { process, stage } => match server.ongoing {
             Some(now) if now.process() == process && now.stage().is_some_and(|now| now != stage) => {
@@ -157,7 +156,7 @@ pub(super) fn decide(server: &Alive, command: WorkCommand) -> Decision {
             }
             _ => Ok(vec![]),
         },
-        // Done before, or overtaken: the record stands for nothing any more.
+        // Done before, or overtaken: the record has no effect.
         WorkCommand::End { process, end } => match server.ongoing.map(|ongoing| ongoing.process()) == Some(process) {
             true => Ok(vec![end.event(process)]),
             false => Ok(vec![]),

@@ -1,4 +1,4 @@
-//! What may happen to a user's key pairs.
+//! The decisions on a user's key pairs.
 
 use chronova_events::keypair::{KeypairDeleted, KeypairEvent, Keypairs, KeypairsErased};
 

@@ -7,10 +7,10 @@ use chronova_events::ids::{ErasureId, UserId};
 use chronova_events::keypair::{KeypairCreated, KeypairEvent, Keypairs};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum KeypairAggregate {}
+pub enum KeypairRoot {}
 
 #[derive(Debug, Clone)]
 pub enum KeypairCommand {
@@ -40,7 +40,7 @@ pub enum KeypairReject {
     NotFound { user: UserId, name: String },
 }
 
-impl Aggregate for KeypairAggregate {
+impl AggregateRoot for KeypairRoot {
     type Id = UserId;
     type State = Keypairs;
     type Command = KeypairCommand;

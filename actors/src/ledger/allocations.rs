@@ -1,7 +1,7 @@
-//! What consumers hold, as clients of the Placement API set it.
+//! The allocations of consumers, as clients of the Placement API set them.
 //!
-//! All consumers of one command change together: what they held before is given back first, so that amounts can move
-//! from one to another in a full provider.
+//! All consumers of one command change together. Their old allocations are released first, so that amounts can move
+//! between them in a full provider.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,14 @@ use chronova_events::fold::Fold;
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::ledger::{AllocationsReplaced, Claimed, Ledger, LedgerEvent, Released};
 
+use super::LedgerDecision;
 use super::decide::provider;
 use super::{ConsumerClaim, LedgerReject, NewInventories, SeenGeneration, inventories};
 
-type Decision = Result<Vec<LedgerEvent>, LedgerReject>;
-
 /// Amounts by provider and class.
-type Amounts<'a> = BTreeMap<(ProviderId, &'a str), u64>;
+type AmountsByProvider<'a> = BTreeMap<(ProviderId, &'a str), u64>;
 
-pub(super) fn allocate(state: &Ledger, claims: Vec<ConsumerClaim>) -> Decision {
+pub(super) fn allocate(state: &Ledger, claims: Vec<ConsumerClaim>) -> LedgerDecision {
     for claim in &claims {
         check_generation(state, claim)?;
     }
@@ -58,16 +57,16 @@ fn claimed(state: &Ledger, claim: ConsumerClaim) -> Claimed {
     }
 }
 
-pub(super) fn deallocate(state: &Ledger, consumer: ConsumerId) -> Decision {
+pub(super) fn deallocate(state: &Ledger, consumer: ConsumerId) -> LedgerDecision {
     if !state.consumers.contains_key(&consumer) {
         return Err(LedgerReject::HoldsNothing(consumer));
     }
     Ok(vec![Released { consumer }.into()])
 }
 
-/// Every provider first has its old and its new inventories together, then what is allocated moves, then the old
-/// inventories go: at each step nothing is allocated that is not there.
-pub(super) fn reshape(state: &Ledger, new: Vec<NewInventories>, claims: Vec<ConsumerClaim>) -> Decision {
+/// Every provider first has its old and its new inventories together. Then the allocations move, then the old
+/// inventories go. So no step allocates more than there is.
+pub(super) fn reshape(state: &Ledger, new: Vec<NewInventories>, claims: Vec<ConsumerClaim>) -> LedgerDecision {
     let mut scratch = state.clone();
     let mut events = Vec::new();
     let mut record = |scratch: &mut Ledger, decided: Vec<LedgerEvent>| {
@@ -131,8 +130,8 @@ fn check_capacity(state: &Ledger, claims: &[ConsumerClaim]) -> Result<(), Ledger
     Ok(())
 }
 
-fn sum<'a>(allocations: impl Iterator<Item = &'a chronova_events::ledger::Allocation>) -> Amounts<'a> {
-    let mut amounts = Amounts::new();
+fn sum<'a>(allocations: impl Iterator<Item = &'a chronova_events::ledger::Allocation>) -> AmountsByProvider<'a> {
+    let mut amounts = AmountsByProvider::new();
     for allocation in allocations {
         for (class, amount) in &allocation.resources {
             let total = amounts.entry((allocation.provider, class.as_str())).or_default();

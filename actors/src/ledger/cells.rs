@@ -1,31 +1,30 @@
-//! The NUMA cells of hosts: told by their hosts, given to guests.
+//! The NUMA cells of hosts: reported by hosts, assigned to guests.
 //!
-//! A processor is given with the claim that takes it, in one append, from what the ledger itself says is free: two claims
-//! never get the same one.
+//! The ledger assigns free processors in the append that records the claim. So two claims never get the same processor.
 
 use std::collections::BTreeMap;
 
 use chronova_events::ids::{ConsumerId, ProviderId};
-use chronova_events::ledger::{FittedCell, GuestFitted, Inventory, Ledger, LedgerEvent};
+use chronova_events::ledger::{FittedNumaCell, GuestFitted, Inventory, Ledger, LedgerEvent};
 
 use super::{GuestClaim, LedgerReject};
-use crate::topology::fit::{Bounds, fit as fit_on};
-use crate::topology::host::HostCells;
+use crate::topology::fit::{FitLimits, fit as fit_on};
+use crate::topology::host::HostNumaCells;
 use crate::topology::usage;
 
-/// The classes of processors, which a host may have the one day and not the next.
+/// The classes of processors; a host may gain or lose one.
 pub(super) const CLASSES: [&str; 2] = ["PCPU", "VCPU"];
 
-pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostCells) -> Option<LedgerEvent> {
+pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostNumaCells) -> Option<LedgerEvent> {
     let event = found.event(provider);
-    // A host that has never told any has nothing to take back.
+    // A host that never reported cells has none to remove.
     let known = state.cells.get(&provider).map(|known| &**known);
     let same = known.map_or(event.cells.is_empty(), |known| *known == event);
     (!same).then(|| event.into())
 }
 
 /// A class that a host does not report any more: it goes, unless it is in use; then nothing more is given of it.
-/// What a client of Placement put there is left alone.
+/// Allocations of Placement's clients are left alone.
 pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mut BTreeMap<String, Inventory>) {
     let Some(line) = state.providers.get(&host).and_then(|known| known.inventories.get(class)) else { return };
     let told = state.cells.get(&host).is_some_and(|known| {
@@ -43,7 +42,7 @@ pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mu
     }
 }
 
-/// What a guest gets of its host's cells, besides those whom the same command gives something.
+/// The part of the host's cells that a guest gets, besides the other guests of the same command.
 pub(super) fn fit(
     state: &Ledger,
     consumer: ConsumerId,
@@ -59,21 +58,21 @@ pub(super) fn fit(
     Ok(GuestFitted { consumer, provider, cells })
 }
 
-/// What guests have of a host's cells.
-pub fn held(state: &Ledger, host: ProviderId) -> impl Iterator<Item = &[FittedCell]> {
+/// The parts of a host's cells that guests have.
+pub fn held(state: &Ledger, host: ProviderId) -> impl Iterator<Item = &[FittedNumaCell]> {
     state.fitted.get(&host).into_iter().flat_map(|here| here.values()).map(|cells| cells.as_slice())
 }
 
 /// The ratios are those of the host's inventories.
-pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> Bounds {
+pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     let ratio = |class: &str| {
         let line = state.providers.get(&host)?.inventories.get(class)?;
         Some(line.inventory.allocation_ratio)
     };
-    Bounds { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
+    FitLimits { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
 }
 
-/// What one consumer has goes to another.
+/// Moves one consumer's part to another.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let fitting = state.fitting(from)?;
     Some(GuestFitted { consumer: to, provider: fitting.host, cells: fitting.cells.to_vec() }.into())
@@ -90,7 +89,7 @@ mod tests {
     use crate::ledger::decide::decide;
     use crate::ledger::decide::tests::given;
     use crate::topology::host::CpuSets;
-    use crate::topology::{Node, Policy, Topology};
+    use crate::topology::{CpuPolicy, GuestNumaNode, GuestNumaTopology};
     use chronova_events::ledger::{Allocation, Claimed, InventoryLine};
     use chronova_hypervisor::pinning::NumaCell;
     use uuid::Uuid;
@@ -120,15 +119,20 @@ mod tests {
             name: "h1".into(),
             inventories: lines.into_iter().filter(|line| line.total > 0).collect(),
             traits: vec![],
-            cells: HostCells::of(&[cell], &sets).unwrap(),
+            cells: HostNumaCells::of(&[cell], &sets).unwrap(),
         }
     }
 
     fn wants(server: &str, cpus: u32) -> ServerClaim {
         let resources = vec![("PCPU".to_owned(), u64::from(cpus))];
-        let node = Node { floating: [].into(), dedicated: (0..cpus).collect(), memory_mib: 64 };
-        let topology =
-            Topology { nodes: vec![node], policy: Policy::Dedicated, threads: None, emulator: None, pages: None };
+        let node = GuestNumaNode { floating: [].into(), dedicated: (0..cpus).collect(), memory_mib: 64 };
+        let topology = GuestNumaTopology {
+            nodes: vec![node],
+            policy: CpuPolicy::Dedicated,
+            threads: None,
+            emulator: None,
+            pages: None,
+        };
         ServerClaim {
             claim: Claimed {
                 consumer: ConsumerId::new(server),
@@ -148,7 +152,7 @@ mod tests {
 
     fn processors(state: &Ledger, consumer: &str) -> Vec<u32> {
         let fitting = state.fitting(&ConsumerId::new(consumer));
-        fitting.iter().flat_map(|fitting| fitting.cells.iter()).flat_map(FittedCell::taken).collect()
+        fitting.iter().flat_map(|fitting| fitting.cells.iter()).flat_map(FittedNumaCell::taken).collect()
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Taking capacity for servers.
+//! Claims of capacity for servers.
 //!
-//! This is the last word on every placement: a claim that no longer fits, or that breaks the policy of a server group, is
-//! refused here, whatever the view showed to whoever proposed it. What one command claims counts together, so that servers
-//! that are asked for at once are placed together or not at all.
+//! This is the last word on every placement. A claim that no longer fits, or that breaks the policy of a server group,
+//! is refused here, even if a lagging view proposed it. The claims of one command count together: servers of one
+//! request are placed together or not at all.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Whether a claim fits, and whether a change of what there is may be made.
+//! The decisions of the ledger: whether a claim fits, and whether a provider may change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -90,20 +90,20 @@ fn report(
         }
         events.push(ProviderCreated { provider, name, parent: None }.into());
     }
-    // What others added (custom classes, custom traits) is theirs.
+    // Custom classes and traits that others added are left alone.
     let mut merged: BTreeMap<String, Inventory> = known
         .map(|known| known.inventories.iter().map(|(class, line)| (class.clone(), line.inventory.clone())).collect())
         .unwrap_or_default();
     let before = merged.clone();
     let reported: BTreeSet<String> = inventories.iter().map(|inventory| inventory.class.clone()).collect();
     for mut inventory in inventories {
-        // A ratio that is there was set by a client of Placement, or is the one that the class began with.
+        // An existing ratio was set by a client of Placement, or is the class's initial one.
         if let Some(had) = merged.get(&inventory.class) {
             inventory.allocation_ratio = had.allocation_ratio;
         }
         merged.insert(inventory.class.clone(), inventory);
     }
-    // Processors of a kind that the operator has given up.
+    // Classes of processors that the operator does not use any more.
     for class in cells::CLASSES.iter().filter(|class| !reported.contains(**class)) {
         cells::give_up(state, provider, class, &mut merged);
     }
@@ -123,7 +123,7 @@ fn report(
 pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::topology::host::HostCells;
+    use crate::topology::host::HostNumaCells;
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold;
     use chronova_events::ids::{ConsumerId, ProjectId, UserId};
@@ -150,7 +150,7 @@ pub(super) mod tests {
             allocation_ratio: 2.0,
         };
         let provider = ProviderId(uuid::Uuid::from_u128(1));
-        let cells = HostCells::default();
+        let cells = HostNumaCells::default();
         LedgerCommand::Report { provider, name: "h1".into(), inventories: vec![vcpu], traits: vec![], cells }
     }
 

@@ -1,14 +1,13 @@
-//! What providers have.
+//! The inventories of providers.
 
 use std::collections::BTreeMap;
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{Inventory, InventoryReplaced, Ledger, LedgerEvent, Provider};
+use chronova_events::ledger::{Inventory, InventoryReplaced, Ledger, Provider};
 
+use super::LedgerDecision;
 use super::decide::provider;
 use super::{LedgerReject, Reserve};
-
-type Decision = Result<Vec<LedgerEvent>, LedgerReject>;
 
 pub(super) fn set(
     state: &Ledger,
@@ -16,7 +15,7 @@ pub(super) fn set(
     seen: Option<u64>,
     inventories: Vec<Inventory>,
     reserve: Reserve,
-) -> Decision {
+) -> LedgerDecision {
     let known = provider(state, id, seen)?;
     for inventory in &inventories {
         check_reserved(id, inventory, reserve)?;
@@ -25,7 +24,7 @@ pub(super) fn set(
     replace(known, inventories)
 }
 
-pub(super) fn add(state: &Ledger, id: ProviderId, inventory: Inventory, reserve: Reserve) -> Decision {
+pub(super) fn add(state: &Ledger, id: ProviderId, inventory: Inventory, reserve: Reserve) -> LedgerDecision {
     let known = provider(state, id, None)?;
     check_reserved(id, &inventory, reserve)?;
     check_classes(state, std::slice::from_ref(&inventory))?;
@@ -37,7 +36,13 @@ pub(super) fn add(state: &Ledger, id: ProviderId, inventory: Inventory, reserve:
     replace(known, all.into_values())
 }
 
-pub(super) fn update(state: &Ledger, id: ProviderId, seen: u64, inventory: Inventory, reserve: Reserve) -> Decision {
+pub(super) fn update(
+    state: &Ledger,
+    id: ProviderId,
+    seen: u64,
+    inventory: Inventory,
+    reserve: Reserve,
+) -> LedgerDecision {
     let known = provider(state, id, Some(seen))?;
     check_reserved(id, &inventory, reserve)?;
     check_classes(state, std::slice::from_ref(&inventory))?;
@@ -49,7 +54,7 @@ pub(super) fn update(state: &Ledger, id: ProviderId, seen: u64, inventory: Inven
     replace(known, all.into_values())
 }
 
-pub(super) fn delete(state: &Ledger, id: ProviderId, class: &str) -> Decision {
+pub(super) fn delete(state: &Ledger, id: ProviderId, class: &str) -> LedgerDecision {
     let known = provider(state, id, None)?;
     if !state.knows_class(class) {
         return Err(LedgerReject::NoSuchClass(class.to_owned()));
@@ -72,15 +77,15 @@ pub(super) fn check_classes(state: &Ledger, inventories: &[Inventory]) -> Result
     }
 }
 
-/// The event that makes `inventories` all that the provider has. What is used cannot go; that it shrinks below what is
-/// used is allowed: nothing more is given out then.
-pub(super) fn replace(known: &Provider, inventories: impl IntoIterator<Item = Inventory>) -> Decision {
+/// The event that replaces the provider's inventories with `inventories`. A class in use cannot go. It may shrink below
+/// its use: then nothing more is allocated.
+pub(super) fn replace(known: &Provider, inventories: impl IntoIterator<Item = Inventory>) -> LedgerDecision {
     let new: BTreeMap<String, Inventory> =
         inventories.into_iter().map(|inventory| (inventory.class.clone(), inventory)).collect();
     let gone = known.inventories.iter().filter(|(class, line)| line.used > 0 && !new.contains_key(*class));
     let mut classes: Vec<&str> = gone.map(|(class, _)| class.as_str()).collect();
     if !classes.is_empty() {
-        // Placement names them in the order of their numbers.
+        // Placement orders them by their numbers.
         classes.sort_by_key(|class| super::names::rank(class));
         return Err(LedgerReject::InventoryInUse { provider: known.id, classes: classes.join(", ") });
     }
@@ -90,7 +95,7 @@ pub(super) fn replace(known: &Provider, inventories: impl IntoIterator<Item = In
 fn check_reserved(id: ProviderId, inventory: &Inventory, reserve: Reserve) -> Result<(), LedgerReject> {
     let too_much = match reserve {
         Reserve::All => inventory.reserved > inventory.total,
-        // Nothing may be left over either when the ratio rounds it away.
+        // Capacity that the ratio rounds to zero is refused, too.
         Reserve::Less => inventory.capacity() == 0,
     };
     if too_much {

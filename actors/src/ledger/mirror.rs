@@ -1,5 +1,5 @@
-//! What this program itself keeps at the providers of its hosts. All of it can be repeated, and none of it touches what
-//! clients of the Placement API put there.
+//! The traits, aggregates and ratios that this program keeps at the providers of its hosts. All commands are
+//! idempotent, and none changes the entries of Placement's clients.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use chronova_events::ledger::{
 };
 use uuid::Uuid;
 
-/// A host that is not known to the ledger (any more) has nothing to keep.
+/// A host that the ledger does not know (any more) needs no change.
 fn known(state: &Ledger, provider: ProviderId) -> Option<&Arc<Provider>> {
     state.providers.get(&provider)
 }

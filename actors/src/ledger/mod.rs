@@ -1,8 +1,9 @@
 //! The placement ledger: the only place where capacity is claimed.
 //!
 //! Two kinds of callers. The processes, host agents and reconcilers of this program use [`LedgerCommand::Report`], the
-//! commands of `mirror`, `Claim` and `Release`, which can be repeated without harm. Clients of the Placement API use the rest, whose rules (generations as
-//! optimistic locks, inventories that are in use, capacity) are the API's own; their file is named after what they change.
+//! commands of `mirror`, `Claim` and `Release`, which can be repeated without harm. Clients of the Placement API use
+//! the rest, with the API's own rules (generations as optimistic locks, inventories in use, capacity). Their files are
+//! named after the resources.
 
 mod allocations;
 pub mod cells;
@@ -21,66 +22,68 @@ use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, Use
 use chronova_events::ledger::{Allocation, Claimed, Inventory, Ledger, LedgerEvent};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
-use crate::topology::Topology;
-use crate::topology::host::HostCells;
+use crate::aggregate::AggregateRoot;
+use crate::topology::GuestNumaTopology;
+use crate::topology::host::HostNumaCells;
 
-/// Which cell's ledger. So far there is one cell.
+/// The events of a decision, or the refusal.
+type LedgerDecision = Result<Vec<LedgerEvent>, LedgerReject>;
+
+/// The cell of a ledger. So far there is one Nova cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cell(pub u32);
+pub struct LedgerCell(pub u32);
 
-/// The cell in which everything is.
-pub const CELL: Cell = Cell(1);
+/// The only cell.
+pub const CELL: LedgerCell = LedgerCell(1);
 
 #[derive(Debug, Clone, Copy)]
-pub enum LedgerAggregate {}
+pub enum LedgerRoot {}
 
 #[derive(Debug, Clone)]
 pub enum LedgerCommand {
-    /// Makes sure that the provider of a compute host is there, with this inventory and these standard traits; traits
-    /// and classes that others set stay. The allocation ratios are those that a class begins with: what it has by then
-    /// is whoever changed it last.
+    /// Ensures that a compute host's provider exists, with this inventory and these standard traits. Traits and classes
+    /// that others set stay. The allocation ratios are initial values of new classes only.
     Report {
         provider: ProviderId,
         name: String,
         inventories: Vec<Inventory>,
         traits: Vec<String>,
         /// Its NUMA cells.
-        cells: HostCells,
+        cells: HostNumaCells,
     },
-    /// Adds and removes traits of a host's provider, whatever others it has; no such provider is success.
+    /// Adds and removes traits of a host's provider, and keeps its others; no such provider is success.
     AdjustTraits {
         provider: ProviderId,
         add: Vec<String>,
         remove: Vec<String>,
     },
-    /// Adds and removes aggregates of a host's provider, whatever others it is in; no such provider is success.
+    /// Adds and removes aggregates of a host's provider, and keeps its others; no such provider is success.
     AdjustAggregates {
         provider: ProviderId,
         add: Vec<uuid::Uuid>,
         remove: Vec<uuid::Uuid>,
     },
-    /// The allocation ratios by class that the configuration insists on.
+    /// Sets the allocation ratios by class that the configuration enforces.
     ImposeRatios {
         provider: ProviderId,
         ratios: Vec<(String, f64)>,
     },
-    /// Takes capacity for a consumer that holds nothing yet; repeating the same claim is harmless.
+    /// Claims capacity for a consumer without allocations; repeating the same claim is harmless.
     Claim(Claimed),
-    /// The same for servers that are placed together, as the policies of their groups admit; all of them or none.
+    /// The same for servers that are placed together, within their groups' policies; all of them or none.
     ClaimAll {
         claims: Vec<ServerClaim>,
     },
-    /// Gives back everything that the consumer holds; nothing held is success.
+    /// Releases all allocations of the consumer; none is success.
     Release {
         consumer: ConsumerId,
     },
-    /// What a server holds goes to its migration, so that it can claim its destination.
+    /// Moves the server's allocations to its migration, so that it can claim its destination.
     SetAside {
         server: ConsumerId,
         migration: ConsumerId,
     },
-    /// What a migration holds goes back to its server, on this host, and what the server holds now is given up.
+    /// Moves the migration's allocations on this host back to its server, and releases what the server holds now.
     TakeBack {
         server: ConsumerId,
         migration: ConsumerId,
@@ -100,7 +103,7 @@ pub enum LedgerCommand {
     DeleteProvider {
         provider: ProviderId,
     },
-    /// The inventory is this from now on. `generation`: the one that the client has seen.
+    /// Replaces the inventories. `generation`: the one that the client has seen.
     SetInventories {
         provider: ProviderId,
         generation: Option<u64>,
@@ -127,21 +130,21 @@ pub enum LedgerCommand {
         generation: Option<u64>,
         traits: Vec<String>,
     },
-    /// Without `generation` (before 1.19) the change counts for nothing.
+    /// Without `generation` (before 1.19) the change does not raise the provider's generation.
     SetAggregates {
         provider: ProviderId,
         generation: Option<u64>,
         aggregates: Vec<uuid::Uuid>,
     },
-    /// The consumers hold exactly this from now on; all of them or none.
+    /// Replaces the consumers' allocations; all of them or none.
     Allocate {
         claims: Vec<ConsumerClaim>,
     },
-    /// Like `Release`, but there has to be something.
+    /// Like `Release`, but the consumer must have allocations.
     Deallocate {
         consumer: ConsumerId,
     },
-    /// Inventories and allocations at once, so that what is allocated can move with the inventory.
+    /// Changes inventories and allocations at once, so that allocations can move with the inventory.
     Reshape {
         inventories: Vec<NewInventories>,
         claims: Vec<ConsumerClaim>,
@@ -164,14 +167,14 @@ pub enum LedgerCommand {
     },
 }
 
-/// What an update of a provider says about its parent.
+/// The parent in an update of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParentChange {
     /// Nothing.
     Keep,
     /// A first parent may be given, another one not (before 1.37).
     Give(Option<ProviderId>),
-    /// Any change that makes no loop.
+    /// Any change that creates no loop.
     Move(Option<ProviderId>),
 }
 
@@ -182,7 +185,7 @@ pub enum Reserve {
     All,
 }
 
-/// What one server takes, and how its host relates to the hosts of its group's members.
+/// The claim of one server, and the rule of its server group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerClaim {
     pub claim: Claimed,
@@ -190,17 +193,17 @@ pub struct ServerClaim {
     pub guest: Option<GuestClaim>,
 }
 
-/// What the server's guest is to have of the NUMA cells of its host.
+/// The guest's demand on the NUMA cells of its host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GuestClaim {
     /// The provider of the host.
     pub host: ProviderId,
-    pub topology: Arc<Topology>,
+    pub topology: Arc<GuestNumaTopology>,
     /// `[compute] packing_host_numa_cells_allocation_strategy`.
     pub packs: bool,
 }
 
-/// A server group's policy, as far as a claim must keep it.
+/// The part of a server group's policy that a claim must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupRule {
     pub group: ServerGroupId,
@@ -217,7 +220,7 @@ pub enum GroupPolicy {
     AtMost(u32),
 }
 
-/// What one consumer is to hold.
+/// The allocations that one consumer shall have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerClaim {
     pub consumer: ConsumerId,
@@ -230,10 +233,10 @@ pub struct ConsumerClaim {
     pub allocations: Vec<Allocation>,
 }
 
-/// What the client knows of a consumer.
+/// The generation of a consumer that the client has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeenGeneration {
-    /// It did not have to say (before 1.28).
+    /// The client did not have to name one (before 1.28).
     Unsaid,
     /// `None`: the consumer is new.
     Said(Option<u64>),
@@ -313,14 +316,14 @@ pub enum LedgerReject {
     CellsDoNotFit { host: ProviderId, reason: String },
 }
 
-impl Aggregate for LedgerAggregate {
-    type Id = Cell;
+impl AggregateRoot for LedgerRoot {
+    type Id = LedgerCell;
     type State = Ledger;
     type Command = LedgerCommand;
     type Reject = LedgerReject;
     const SNAPSHOT_EVERY: u64 = 20_000;
 
-    fn stream(cell: &Cell) -> StreamId {
+    fn stream(cell: &LedgerCell) -> StreamId {
         StreamId::new("ledger", format!("cell{}", cell.0))
     }
 

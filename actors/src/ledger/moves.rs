@@ -1,15 +1,15 @@
-//! What a server holds while it moves: the old under the name of its migration, the new under its own.
+//! The allocations of a server that moves: the old ones under its migration, the new ones under its own id.
 //!
-//! Each of these is one event (and, for a guest that has processors or a NUMA cell for itself, a second one of the same append),
-//! so that at no moment both or neither are held where one should be. Nova's conductor does the
-//! same (`migrate.replace_allocation_with_migration`, `revert_allocation_for_migration`).
+//! Each change is one append, so that never both or neither of the two are held. A guest with dedicated processors or a
+//! NUMA cell needs a second event in that append. Nova's conductor does the same
+//! (`migrate.replace_allocation_with_migration`, `revert_allocation_for_migration`).
 
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, Ledger, LedgerEvent};
 
 use super::cells;
 
-/// What `server` holds goes to `migration`. Done already, or nothing held, is success.
+/// Moves the allocations of `server` to `migration`. Done already, or nothing held, is success.
 pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerId) -> Vec<LedgerEvent> {
     let (Some(held), false) = (state.consumers.get(&server), state.consumers.contains_key(&migration)) else {
         return vec![];
@@ -22,9 +22,10 @@ pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerI
     events
 }
 
-/// What `migration` holds goes back to `server`, and what the server holds now is given up. Done already is success.
+/// Moves the allocations of `migration` back to `server`, and releases what the server holds now. Done already is
+/// success.
 ///
-/// A server that counted for a group counts where it is again: that is no new placement, so no policy is asked.
+/// A server that counted for a group counts on its old host again. That is no new placement, so no policy is checked.
 pub(super) fn take_back(
     state: &Ledger,
     server: &ConsumerId,

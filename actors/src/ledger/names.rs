@@ -1,13 +1,12 @@
-//! Resource classes and traits of one's own.
+//! Custom resource classes and traits.
 
 use chronova_events::ledger::standard::{self, is_standard_class, is_standard_trait};
 use chronova_events::ledger::{
     Ledger, LedgerEvent, ResourceClassCreated, ResourceClassDeleted, ResourceClassRenamed, TraitCreated, TraitDeleted,
 };
 
+use super::LedgerDecision;
 use super::LedgerReject;
-
-type Decision = Result<Vec<LedgerEvent>, LedgerReject>;
 
 /// Sorts standard classes in their own order and before all others.
 pub(super) fn rank(class: &str) -> (usize, String) {
@@ -15,14 +14,14 @@ pub(super) fn rank(class: &str) -> (usize, String) {
     (place.unwrap_or(usize::MAX), class.to_owned())
 }
 
-pub(super) fn create_class(state: &Ledger, name: String) -> Decision {
+pub(super) fn create_class(state: &Ledger, name: String) -> LedgerDecision {
     if state.knows_class(&name) {
         return Err(LedgerReject::ClassExists(name));
     }
     Ok(vec![ResourceClassCreated { name }.into()])
 }
 
-pub(super) fn rename_class(state: &Ledger, from: String, to: String) -> Decision {
+pub(super) fn rename_class(state: &Ledger, from: String, to: String) -> LedgerDecision {
     if !state.knows_class(&from) {
         return Err(LedgerReject::NoSuchClass(from));
     }
@@ -38,7 +37,7 @@ pub(super) fn rename_class(state: &Ledger, from: String, to: String) -> Decision
     Ok(vec![ResourceClassRenamed { from, to }.into()])
 }
 
-pub(super) fn delete_class(state: &Ledger, name: String) -> Decision {
+pub(super) fn delete_class(state: &Ledger, name: String) -> LedgerDecision {
     if is_standard_class(&name) {
         return Err(LedgerReject::StandardClass(name));
     }
@@ -55,7 +54,7 @@ pub(super) fn create_trait(state: &Ledger, name: String) -> Vec<LedgerEvent> {
     if state.knows_trait(&name) { vec![] } else { vec![TraitCreated { name }.into()] }
 }
 
-pub(super) fn delete_trait(state: &Ledger, name: String) -> Decision {
+pub(super) fn delete_trait(state: &Ledger, name: String) -> LedgerDecision {
     if is_standard_trait(&name) {
         return Err(LedgerReject::StandardTrait(name));
     }

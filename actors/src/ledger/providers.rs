@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{
-    AggregatesReplaced, Ledger, LedgerEvent, ProviderChanged, ProviderCreated, ProviderDeleted, TraitsReplaced,
+    AggregatesReplaced, Ledger, ProviderChanged, ProviderCreated, ProviderDeleted, TraitsReplaced,
 };
 
+use super::LedgerDecision;
 use super::decide::provider;
 use super::{LedgerReject, ParentChange};
 
-type Decision = Result<Vec<LedgerEvent>, LedgerReject>;
-
-pub(super) fn create(state: &Ledger, id: ProviderId, name: String, parent: Option<ProviderId>) -> Decision {
+pub(super) fn create(state: &Ledger, id: ProviderId, name: String, parent: Option<ProviderId>) -> LedgerDecision {
     if parent == Some(id) {
         return Err(LedgerReject::OwnParent);
     }
@@ -28,7 +27,7 @@ pub(super) fn create(state: &Ledger, id: ProviderId, name: String, parent: Optio
     Ok(vec![ProviderCreated { provider: id, name, parent }.into()])
 }
 
-pub(super) fn update(state: &Ledger, id: ProviderId, name: String, change: ParentChange) -> Decision {
+pub(super) fn update(state: &Ledger, id: ProviderId, name: String, change: ParentChange) -> LedgerDecision {
     let known = provider(state, id, None)?;
     let parent = match change {
         ParentChange::Keep => known.parent,
@@ -58,7 +57,7 @@ pub(super) fn update(state: &Ledger, id: ProviderId, name: String, change: Paren
     Ok(vec![ProviderChanged { provider: id, name, parent }.into()])
 }
 
-pub(super) fn delete(state: &Ledger, id: ProviderId) -> Decision {
+pub(super) fn delete(state: &Ledger, id: ProviderId) -> LedgerDecision {
     let known = provider(state, id, None)?;
     if state.providers.values().any(|other| other.parent == Some(id)) {
         return Err(LedgerReject::HasChildren);
@@ -69,8 +68,8 @@ pub(super) fn delete(state: &Ledger, id: ProviderId) -> Decision {
     Ok(vec![ProviderDeleted { provider: id }.into()])
 }
 
-/// The generation is looked at before the names, as Placement does.
-pub(super) fn set_traits(state: &Ledger, id: ProviderId, seen: Option<u64>, traits: Vec<String>) -> Decision {
+/// As in Placement, the generation is checked before the names.
+pub(super) fn set_traits(state: &Ledger, id: ProviderId, seen: Option<u64>, traits: Vec<String>) -> LedgerDecision {
     let known = provider(state, id, seen)?;
     let traits: BTreeSet<String> = traits.into_iter().collect();
     let missing: Vec<&str> = traits.iter().filter(|name| !state.knows_trait(name)).map(String::as_str).collect();
@@ -88,7 +87,7 @@ pub(super) fn set_aggregates(
     id: ProviderId,
     seen: Option<u64>,
     aggregates: Vec<uuid::Uuid>,
-) -> Decision {
+) -> LedgerDecision {
     let known = provider(state, id, seen)?;
     let aggregates: BTreeSet<uuid::Uuid> = aggregates.into_iter().collect();
     // With a generation the change counts even when nothing changed, as Placement's increment does.

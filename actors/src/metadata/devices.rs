@@ -1,20 +1,20 @@
-//! What a guest's tagged devices are told apart by. Source: nova `api/metadata/base.py` (`_get_device_metadata`) and
-//! `virt/libvirt/driver.py` (`_build_device_metadata`).
+//! The addresses that identify a guest's tagged devices. Source: nova `api/metadata/base.py` (`_get_device_metadata`)
+//! and `virt/libvirt/driver.py` (`_build_device_metadata`).
 
-use chronova_events::instance::{Disk, DiskWork, NicInfo};
+use chronova_events::instance::{DiskWork, InstanceDisk, NicInfo};
 use chronova_hypervisor::capability::device_locations::{DeviceKind, GuestDevice};
 use serde_json::{Value, json};
 
-use super::About;
+use super::GuestMetadata;
 
 /// Disks, then interfaces. `trusted`: whether the version says of interfaces whether they are trusted virtual functions,
 /// which none is here.
-pub(super) fn tagged(about: &About<'_>, trusted: bool) -> Vec<Value> {
+pub(super) fn tagged(about: &GuestMetadata<'_>, trusted: bool) -> Vec<Value> {
     let disks = about.server.disks.iter().filter_map(|disk| self::disk(about, disk));
     disks.chain(about.server.nics.iter().filter_map(|nic| interface(about, nic, trusted))).collect()
 }
 
-fn disk(about: &About<'_>, disk: &Disk) -> Option<Value> {
+fn disk(about: &GuestMetadata<'_>, disk: &InstanceDisk) -> Option<Value> {
     let (device, tag) = (&disk.device, disk.device.tag.as_ref()?);
     if matches!(disk.work, Some(DiskWork::Attaching(_))) {
         return None;
@@ -32,7 +32,7 @@ fn disk(about: &About<'_>, disk: &Disk) -> Option<Value> {
     Some(json!({"type": "disk", "serial": volume, "bus": bus, "address": address, "tags": [tag]}))
 }
 
-fn interface(about: &About<'_>, nic: &NicInfo, trusted: bool) -> Option<Value> {
+fn interface(about: &GuestMetadata<'_>, nic: &NicInfo, trusted: bool) -> Option<Value> {
     let tag = nic.tag.as_ref()?;
     let known = |found: &&GuestDevice| match &found.kind {
         DeviceKind::Nic { mac } => mac.eq_ignore_ascii_case(&nic.mac),

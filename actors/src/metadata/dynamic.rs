@@ -10,28 +10,28 @@ use serde_json::{Map, Value, json};
 /// The services, each under a name of its own.
 #[async_trait]
 pub trait VendorServices: fmt::Debug + Send + Sync {
-    /// What they say of the server that `about` describes, by their names. An error only where guests are to be told nothing
-    /// rather than less.
+    /// Asks every service about the server that `about` describes; the answers by the services' names. An error only
+    /// where guests are to be told nothing rather than less.
     async fn ask(&self, about: Value) -> Result<Map<String, Value>, String>;
 }
 
 /// To be found among the options, which are compared.
 #[derive(Debug, Clone)]
-pub struct Dynamic(pub Arc<dyn VendorServices>);
+pub struct DynamicVendorData(pub Arc<dyn VendorServices>);
 
-impl PartialEq for Dynamic {
+impl PartialEq for DynamicVendorData {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Dynamic {
+impl DynamicVendorData {
     pub(super) async fn ask(&self, server: &Alive) -> Result<Map<String, Value>, String> {
         self.0.ask(about(server)).await
     }
 }
 
-/// What the services are told. The roles with which it was asked for are not kept with a server, so none are named.
+/// The request to the services. The roles with which it was asked for are not kept with a server, so none are named.
 fn about(server: &Alive) -> Value {
     let request = &server.request;
     let metadata: Map<String, Value> =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chronova_events::instance::BlockDevice;
 use serde_json::{Value, json};
 
-use super::{About, File, to_bytes};
+use super::{GuestMetadata, MetadataFile, to_bytes};
 use crate::instance::disks;
 
 /// Oldest first; `latest` stands for the newest.
@@ -22,7 +22,7 @@ pub(super) const VERSIONS: [&str; 10] = [
     "latest",
 ];
 
-pub(super) fn files(about: &About<'_>, user_data: Option<&[u8]>) -> Vec<File> {
+pub(super) fn files(about: &GuestMetadata<'_>, user_data: Option<&[u8]>) -> Vec<MetadataFile> {
     let skipped = &about.options.skipped_versions;
     let mut files = Vec::new();
     for version in VERSIONS.into_iter().filter(|version| !skipped.iter().any(|skipped| skipped == version)) {
@@ -34,7 +34,7 @@ pub(super) fn files(about: &About<'_>, user_data: Option<&[u8]>) -> Vec<File> {
     files
 }
 
-pub(super) fn meta_data(about: &About<'_>, version: &str) -> Value {
+pub(super) fn meta_data(about: &GuestMetadata<'_>, version: &str) -> Value {
     let request = &about.server.request;
     let hostname = about.hostname();
     let mut data = json!({
@@ -75,7 +75,7 @@ pub(super) fn meta_data(about: &About<'_>, version: &str) -> Value {
 }
 
 /// EC2 names images by eight digits; those of an image's id serve, for there is no other number.
-fn image(about: &About<'_>) -> String {
+fn image(about: &GuestMetadata<'_>) -> String {
     let id = about.server.root_image().map(|image| image.id.to_string()).unwrap_or_default();
     format!("ami-{}", digits(&id))
 }
@@ -85,19 +85,19 @@ fn digits(id: &str) -> String {
     format!("{hex:0>8}").to_ascii_lowercase()
 }
 
-/// What the image says, if it says something.
-fn property_of<'a>(about: &About<'a>, name: &str) -> Option<&'a str> {
+/// The image's property, if it has one.
+fn property_of<'a>(about: &GuestMetadata<'a>, name: &str) -> Option<&'a str> {
     let image = about.server.hardware_image()?;
     image.properties.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
 }
 
-fn local_ipv4<'a>(about: &About<'a>) -> &'a str {
+fn local_ipv4<'a>(about: &GuestMetadata<'a>) -> &'a str {
     let mut addresses = about.server.nics.iter().flat_map(|nic| &nic.fixed_ips).map(|ip| ip.address.as_str());
     addresses.find(|address| !address.contains(':')).unwrap_or_default()
 }
 
-/// What each disk is called.
-fn devices(about: &About<'_>) -> BTreeMap<String, String> {
+/// The name of each disk.
+fn devices(about: &GuestMetadata<'_>) -> BTreeMap<String, String> {
     let root = disks::root_name(about.server);
     let short = root.trim_start_matches("/dev/").to_owned();
     let mut devices = BTreeMap::from([("ami".to_owned(), short), ("root".to_owned(), root)]);

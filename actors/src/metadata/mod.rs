@@ -1,6 +1,6 @@
-//! What a guest is told about itself: the OpenStack metadata ([`openstack`]) and what Amazon's EC2 had in its place
-//! ([`ec2`]), each in the versions that guests know: as files on the guest's config drive, and as the [`tree`] that the
-//! metadata service answers from. One builder, two ways to the guest.
+//! The metadata of a guest, in the versions that guests know: OpenStack's ([`openstack`]) and Amazon EC2's ([`ec2`]).
+//! The config drive holds them as files, and the metadata service answers from them as a [`tree`]. One builder, two
+//! ways to the guest.
 //!
 //! Source: nova `api/metadata/base.py`. A version never gets a key that came after it, so that what reads an old one reads it
 //! for ever.
@@ -28,10 +28,10 @@ pub struct MetadataOptions {
     pub domain: String,
     /// `config_drive_skip_versions`: versions of EC2's tree that are left out of config drives.
     pub skipped_versions: Vec<String>,
-    /// What `vendordata_jsonfile_path` holds, where `StaticJSON` is among `vendordata_providers`; `None` where it is not.
+    /// The content of `vendordata_jsonfile_path`; `None` unless `StaticJSON` is among `vendordata_providers`.
     pub vendor_data: Option<Arc<Value>>,
-    /// Who else is asked, where `DynamicJSON` is among `vendordata_providers`.
-    pub dynamic: Option<dynamic::Dynamic>,
+    /// The services to ask, where `DynamicJSON` is among `vendordata_providers`.
+    pub dynamic: Option<dynamic::DynamicVendorData>,
 }
 
 impl Default for MetadataOptions {
@@ -48,30 +48,31 @@ impl Default for MetadataOptions {
 
 /// A server, and what else its guest is told.
 #[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
+pub struct GuestMetadata<'a> {
     pub server: &'a Alive,
-    /// Of the guest's administrator, where one was just asked for.
+    /// The password of the guest's administrator, if one was just requested.
     pub password: Option<&'a str>,
     pub options: &'a MetadataOptions,
-    /// Where the guest's devices are, as far as that is known: not while its config drive is made, before there is a guest.
+    /// The addresses of the guest's devices, as far as they are known. A config drive is made before there is a guest,
+    /// so it has none.
     pub devices: &'a [GuestDevice],
     /// The floating address that stands for it.
     pub floating_ip: Option<&'a str>,
-    /// What other services say of it, by their names.
+    /// The vendor data of other services, by their names.
     pub said: Option<&'a Map<String, Value>>,
 }
 
 /// Path and content.
-pub type File = (String, Vec<u8>);
+pub type MetadataFile = (String, Vec<u8>);
 
-impl About<'_> {
+impl GuestMetadata<'_> {
     /// The drive as an ISO 9660 image with the label `config-2`.
     pub fn config_drive(&self) -> Result<Bytes, String> {
         iso9660::write("config-2", &self.files()?).map(Bytes::from).map_err(|error| error.to_string())
     }
 
     /// Paths and contents of all files of the drive.
-    pub fn files(&self) -> Result<Vec<File>, String> {
+    pub fn files(&self) -> Result<Vec<MetadataFile>, String> {
         let user_data = self.user_data()?;
         let mut files = ec2::files(self, user_data.as_deref());
         files.extend(openstack::files(self, user_data.as_deref())?);
@@ -102,7 +103,7 @@ impl About<'_> {
     }
 }
 
-/// What a guest may feed its own source of randomness with.
+/// Random bytes that seed the guest's own generator.
 fn seed() -> Result<String, String> {
     use base64::Engine;
     let mut bytes = [0; 512];

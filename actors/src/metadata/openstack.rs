@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use chronova_events::instance::{Alive, FixedIp, NicInfo};
 use serde_json::{Map, Value, json};
 
-use super::{About, File, devices, seed, to_bytes};
+use super::{GuestMetadata, MetadataFile, devices, seed, to_bytes};
 use crate::topology;
 
 /// The first version that has something; `None`: all have it.
-type Since = Option<&'static str>;
+type SinceVersion = Option<&'static str>;
 
 /// Oldest first; `latest` stands for the newest.
 const VERSIONS: [&str; 11] = [
@@ -42,7 +42,7 @@ pub(super) const NETWORK_DATA: &str = "network_data.json";
 pub(super) const VENDOR_DATA_2: &str = "vendor_data2.json";
 
 /// The documents, in the order in which Nova lists them.
-const DOCUMENTS: [(&str, Since); 6] = [
+const DOCUMENTS: [(&str, SinceVersion); 6] = [
     (META_DATA, None),
     (USER_DATA, None),
     (PASSWORD, Some(GRIZZLY)),
@@ -52,7 +52,7 @@ const DOCUMENTS: [(&str, Since); 6] = [
 ];
 
 /// Versions are dates, and every date comes before `latest`.
-fn has(version: &str, since: Since) -> bool {
+fn has(version: &str, since: SinceVersion) -> bool {
     since.is_none_or(|since| version >= since)
 }
 
@@ -68,7 +68,7 @@ pub(super) fn names(version: &str) -> Option<impl Iterator<Item = &'static str>>
 }
 
 /// The documents of all versions, but for the password, which only a guest could put there.
-pub(super) fn files(about: &About<'_>, user_data: Option<&[u8]>) -> Result<Vec<File>, String> {
+pub(super) fn files(about: &GuestMetadata<'_>, user_data: Option<&[u8]>) -> Result<Vec<MetadataFile>, String> {
     let seed = seed()?;
     let mut files = Vec::new();
     for version in VERSIONS {
@@ -84,7 +84,7 @@ pub(super) fn files(about: &About<'_>, user_data: Option<&[u8]>) -> Result<Vec<F
 
 /// A document of a version that has it.
 pub(super) fn document(
-    about: &About<'_>,
+    about: &GuestMetadata<'_>,
     version: &str,
     name: &str,
     user_data: Option<&[u8]>,
@@ -94,7 +94,7 @@ pub(super) fn document(
     match name {
         META_DATA => Some(to_bytes(&meta_data(about, version, seed))),
         USER_DATA => user_data.map(<[u8]>::to_vec),
-        // What the deployer tells all guests: by itself, and beside what other services say of each.
+        // The deployer's static vendor data, which all guests get; other services may add theirs.
         VENDOR_DATA => vendor_data.map(to_bytes),
         VENDOR_DATA_2 => Some(to_bytes(&vendor_data_2(vendor_data, about.said))),
         NETWORK_DATA => Some(to_bytes(&network_data(&about.server.nics))),
@@ -113,7 +113,7 @@ fn vendor_data_2(fixed: Option<&Value>, said: Option<&Map<String, Value>>) -> Va
 }
 
 /// `meta_data.json`.
-fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
+fn meta_data(about: &GuestMetadata<'_>, version: &str, seed: &str) -> Value {
     let request = &about.server.request;
     let mut data = json!({
         "uuid": request.instance.to_string(),
@@ -152,7 +152,7 @@ fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
     data
 }
 
-/// Where the content of a file is, below `openstack`.
+/// The path of a file's content, below `openstack`.
 pub(super) fn place(number: usize) -> String {
     format!("/content/{number:04}")
 }

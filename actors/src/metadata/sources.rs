@@ -1,4 +1,4 @@
-//! What a guest is told that its server's own state does not say.
+//! The metadata of a guest that its server's own state does not hold.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use chronova_hypervisor::capability::device_locations::GuestDevice;
 use serde_json::{Map, Value};
 
 use super::MetadataOptions;
-use crate::hosts::fleet::Fleet;
-use crate::ports::{Networks, PortError, ServiceCaller};
+use crate::hosts::fleet::ConnectedHosts;
+use crate::ports::{NetworkService, PortError, ServiceCaller};
 
 /// A guest that asks is starting, and waits: it is told without what its host does not say in this time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The network service does not say.
-pub async fn floating_ip(networks: &dyn Networks, server: &Alive) -> Result<Option<String>, PortError> {
+pub async fn floating_ip(networks: &dyn NetworkService, server: &Alive) -> Result<Option<String>, PortError> {
     let ports: Vec<PortId> = server.nics.iter().map(|nic| nic.port).collect();
     let given = networks.floating_addresses(&ports, &ServiceCaller::system("metadata")).await?;
     Ok(given.first().map(|floating| floating.address.to_string()))
 }
 
-/// What other services say of the server, where any are asked; an error where guests are to be told nothing without them.
+/// The vendor data of other services, if any are configured. An error, if guests must not get metadata without it.
 pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Map<String, Value>>, String> {
     match &options.dynamic {
         Some(dynamic) => dynamic.ask(server).await.map(Some),
@@ -32,8 +32,8 @@ pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Ma
     }
 }
 
-/// Where the guest finds its devices, if any of them have tags to be told apart by.
-pub async fn devices(fleet: &Fleet, instance: InstanceId, server: &Alive) -> Vec<GuestDevice> {
+/// The addresses of the guest's devices, if any of them have tags.
+pub async fn devices(fleet: &ConnectedHosts, instance: InstanceId, server: &Alive) -> Vec<GuestDevice> {
     let of_disks = server.disks.iter().map(|disk| &disk.device.tag);
     if server.nics.iter().map(|nic| &nic.tag).chain(of_disks).all(Option::is_none) {
         return Vec::new();
@@ -43,11 +43,11 @@ pub async fn devices(fleet: &Fleet, instance: InstanceId, server: &Alive) -> Vec
     match tokio::time::timeout(PATIENCE, locations.devices(instance)).await {
         Ok(Ok(devices)) => devices,
         Ok(Err(error)) => {
-            tracing::warn!(%instance, %error, "the guest is told its devices without their addresses");
+            tracing::warn!(%instance, %error, "serving device metadata without addresses");
             Vec::new()
         }
         Err(_) => {
-            tracing::warn!(%instance, "the host does not say where devices are: the guest is told without their addresses");
+            tracing::warn!(%instance, "serving devices without addresses: the host reports none");
             Vec::new()
         }
     }

@@ -1,4 +1,4 @@
-//! What stands at a path of the metadata service: versions, their documents, and EC2's tree below those.
+//! Resolves a path of the metadata service: versions, their documents, and EC2's tree below those.
 //!
 //! Source: nova `api/metadata/base.py` (`lookup`, `ec2_md_print`).
 
@@ -6,36 +6,36 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{About, ec2, openstack, seed};
+use super::{GuestMetadata, ec2, openstack, seed};
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum MetadataEntry {
     Text(Vec<u8>),
     Json(Vec<u8>),
-    /// What the guest posted for its owner, or may post.
+    /// The password that the guest posted for its owner, or may post.
     Password,
 }
 
-impl Found {
+impl MetadataEntry {
     fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         Self::Text(names.into_iter().collect::<Vec<_>>().join("\n").into_bytes())
     }
 }
 
 /// The versions that EC2's tree has, as the root shows them to anybody.
-pub fn root() -> Found {
-    Found::list(ec2::VERSIONS)
+pub fn root() -> MetadataEntry {
+    MetadataEntry::list(ec2::VERSIONS)
 }
 
-impl About<'_> {
-    /// What is at `path`, if anything is. A path that names neither tree means EC2's. `today` (`2026-01-31`) hides the
-    /// versions of the future from the list; who asks for one gets it.
-    pub fn look_up(&self, path: &[&str], today: &str) -> Result<Option<Found>, String> {
+impl GuestMetadata<'_> {
+    /// Resolves `path`; `None` if nothing is there. A path that names neither tree means EC2's. `today` (`2026-01-31`)
+    /// hides the versions of the future from the list; who asks for one gets it.
+    pub fn look_up(&self, path: &[&str], today: &str) -> Result<Option<MetadataEntry>, String> {
         match path {
-            ["openstack"] => Ok(Some(Found::list(openstack::versions(today)))),
+            ["openstack"] => Ok(Some(MetadataEntry::list(openstack::versions(today)))),
             ["openstack", "content", rest @ ..] => match rest {
-                [id] => self.content(id).map(|content| content.map(Found::Text)),
+                [id] => self.content(id).map(|content| content.map(MetadataEntry::Text)),
                 _ => Ok(None),
             },
             ["openstack", version, rest @ ..] => self.openstack(version, rest),
@@ -44,37 +44,41 @@ impl About<'_> {
         }
     }
 
-    fn openstack(&self, version: &str, rest: &[&str]) -> Result<Option<Found>, String> {
+    fn openstack(&self, version: &str, rest: &[&str]) -> Result<Option<MetadataEntry>, String> {
         let Some(names) = openstack::names(version) else { return Ok(None) };
         let (names, user_data) = (names.collect::<Vec<_>>(), self.user_data()?);
         let there = |name: &&str| *name != openstack::USER_DATA || user_data.is_some();
         match rest {
-            [] => Ok(Some(Found::list(names.into_iter().filter(there)))),
+            [] => Ok(Some(MetadataEntry::list(names.into_iter().filter(there)))),
             [wanted] if !names.contains(wanted) => Ok(None),
-            [openstack::PASSWORD] => Ok(Some(Found::Password)),
+            [openstack::PASSWORD] => Ok(Some(MetadataEntry::Password)),
             [wanted] => {
                 let found = openstack::document(self, version, wanted, user_data.as_deref(), &seed()?);
                 // Nova forgets to say so of the network's.
                 let is_json = !matches!(*wanted, openstack::USER_DATA | openstack::NETWORK_DATA);
-                Ok(found.map(|document| if is_json { Found::Json(document) } else { Found::Text(document) }))
+                Ok(found.map(
+                    |document| if is_json { MetadataEntry::Json(document) } else { MetadataEntry::Text(document) },
+                ))
             }
             _ => Ok(None),
         }
     }
 
-    fn ec2(&self, version: &str, rest: &[&str]) -> Result<Option<Found>, String> {
+    fn ec2(&self, version: &str, rest: &[&str]) -> Result<Option<MetadataEntry>, String> {
         if !ec2::VERSIONS.contains(&version) {
             return Ok(None);
         }
         let user_data = self.user_data()?;
         Ok(match rest {
-            [] => Some(Found::list(["meta-data/"].into_iter().chain(user_data.is_some().then_some("user-data")))),
-            ["user-data"] => user_data.map(Found::Text),
+            [] => {
+                Some(MetadataEntry::list(["meta-data/"].into_iter().chain(user_data.is_some().then_some("user-data"))))
+            }
+            ["user-data"] => user_data.map(MetadataEntry::Text),
             ["meta-data", rest @ ..] => {
                 let tree = ec2::meta_data(self, version);
                 rest.iter()
                     .try_fold(&tree, |node, name| node.get(name))
-                    .map(|node| Found::Text(print(node).into_bytes()))
+                    .map(|node| MetadataEntry::Text(print(node).into_bytes()))
             }
             _ => None,
         })

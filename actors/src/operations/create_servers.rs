@@ -1,9 +1,9 @@
 //! Creates servers: takes quota and waits until the process `create_servers` has recorded them all, or has undone what
 //! it began.
 //!
-//! One append takes the quota and asks for the process, one more records each server. There is no limit to the wait:
-//! while the process is at work, no answer would be true. Where the log takes no events, or no process is performed any
-//! more, the caller learns it at once. A caller that goes away changes nothing: the process goes on without it.
+//! One append claims the quota and requests the process, and one more records each server. The wait has no limit,
+//! because no answer would be true while the process runs. If the log takes no events, or no process is executed any
+//! more, the caller learns it at once. If the caller goes away, the process goes on.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use super::Operations;
 use crate::aggregate::{CommandError, Committed};
 use crate::coordination::create_requests::{CreateOrder, CreateRequests};
 use crate::coordination::passwords::OneTimePasswords;
-use crate::gateway::Gateway;
+use crate::gateway::CommandGateway;
 use crate::instance::creation::{CreateReject, CreateServersRequest};
-use crate::quota::{QuotaAggregate, QuotaCommand, ServersWanted};
+use crate::quota::{QuotaCommand, QuotaRoot, ServersWanted};
 
 /// The servers that a request created.
 #[derive(Debug, Clone)]
@@ -35,7 +35,8 @@ impl Operations {
     /// config drives, where they have some.
     ///
     /// # Errors
-    /// Quota or the server group has no room, or the log does not take the events. Then no server of the request is left.
+    /// The quota or the server group is full, or the log does not take the events. Then no server of the request is
+    /// left.
     pub async fn create_servers(
         &self,
         meta: Arc<Meta>,
@@ -51,7 +52,7 @@ impl Operations {
 }
 
 struct Admission {
-    gateway: Arc<Gateway>,
+    gateway: Arc<CommandGateway>,
     passwords: Arc<OneTimePasswords>,
     create_requests: Arc<CreateRequests>,
 }
@@ -71,7 +72,7 @@ impl Admission {
         }
         let order = CreateOrder { request: Arc::new(request), meta: Arc::clone(&meta) };
         let told = self.create_requests.take_in(process, order);
-        let claimed = match self.gateway.send::<QuotaAggregate>(&project, claim, meta).await {
+        let claimed = match self.gateway.send::<QuotaRoot>(&project, claim, meta).await {
             Ok(committed) => committed,
             Err(error) => {
                 self.create_requests.withdraw(process);

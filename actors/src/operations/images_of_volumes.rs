@@ -3,7 +3,7 @@
 //! Source: nova `compute/api.py` (`snapshot_volume_backed`) and `block_device.py` (`snapshot_from_bdm`).
 
 use chronova_events::ids::ProcessId;
-use chronova_events::instance::{Alive, BlockDevice, BlockPlace, BlockSource, Pairs};
+use chronova_events::instance::{Alive, BlockDevice, BlockLocation, BlockSource, SortedPairs};
 use serde_json::{Value, json};
 
 use super::server_images::set;
@@ -24,7 +24,7 @@ pub(super) fn cannot_rest(server: &Alive) -> bool {
 }
 
 /// Replaces what `properties` say of disks by those of the server, as `process` copies them.
-pub(super) fn properties_of_volumes(properties: &mut Pairs, server: &Alive, process: ProcessId) {
+pub(super) fn properties_of_volumes(properties: &mut SortedPairs, server: &Alive, process: ProcessId) {
     properties.retain(|(key, _)| !OF_OTHER_DISKS.contains(&key.as_str()));
     set(properties, "root_device_name", &disks::root_name(server));
     set(properties, "block_device_mapping", &mapping(server, process).to_string());
@@ -33,7 +33,7 @@ pub(super) fn properties_of_volumes(properties: &mut Pairs, server: &Alive, proc
 
 /// The disks, volumes as their snapshots: with every field that Nova's mappings have.
 fn mapping(server: &Alive, process: ProcessId) -> Value {
-    let local = server.disks.iter().map(|disk| &disk.device).filter(|device| device.place == BlockPlace::Local);
+    let local = server.disks.iter().map(|disk| &disk.device).filter(|device| device.place == BlockLocation::Local);
     let local = local.map(|device| one(device, &Value::Null));
     let volumes = snapshot_volumes::volumes(server);
     let volumes = volumes.map(|(device, _)| one(device, &json!(snapshot_volumes::snapshot_of(process, device.id))));

@@ -7,15 +7,15 @@ use std::time::Duration;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, ProcessId};
 use chronova_events::instance::{FaultInfo, NicInfo, RequestedNic};
-use chronova_events::process::Output;
+use chronova_events::process::StepOutput;
 use chronova_events::store::StoreError;
 use thiserror::Error;
 
 use super::Operations;
 use super::waiting::ProcessEnd;
 use crate::aggregate::CommandError;
-use crate::instance::actions::{self, Action};
-use crate::instance::{Asker, InstanceAggregate, InstanceCommand, InstanceReject};
+use crate::instance::actions::{self, ServerAction};
+use crate::instance::{CallerRights, InstanceCommand, InstanceReject, InstanceRoot};
 use crate::ports::PortError;
 
 /// How long an attachment is waited for: Nova's `long_rpc_timeout` would be 1800 s, a client's patience is less.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 pub struct AttachInterfaceRequest {
     pub server: InstanceId,
     pub nic: RequestedNic,
-    pub asker: Asker,
+    pub asker: CallerRights,
 }
 
 /// Why a server has no further interface.
@@ -85,12 +85,12 @@ impl Operations {
         let row = self.queries.views.servers.read(|servers| servers.get(id).cloned());
         let server = row.as_ref().and_then(|row| row.instance.alive());
         let server = server.ok_or(AttachInterfaceReject::Instance(InstanceReject::NotFound))?;
-        actions::admit(server, Action::AttachInterface, asker).map_err(AttachInterfaceReject::Instance)?;
+        actions::admit(server, ServerAction::AttachInterface, asker).map_err(AttachInterfaceReject::Instance)?;
         let project = &server.request.project;
         self.queries.networks.check_attach(project, &wanted).await.map_err(AttachInterfaceReject::Network)?;
         let process = ProcessId::random();
         let command = InstanceCommand::AttachNic { process, wanted, asker };
-        self.send_shown::<InstanceAggregate>(&id, command, meta).await?;
+        self.send_shown::<InstanceRoot>(&id, command, meta).await?;
         match self.process_end(process, PATIENCE).await.map_err(AttachInterfaceReject::Unavailable)? {
             ProcessEnd::Succeeded(outputs) => attached(outputs).ok_or(AttachInterfaceReject::NotYet),
             ProcessEnd::Failed(fault) => Err(AttachInterfaceReject::Failed(fault)),
@@ -119,15 +119,15 @@ impl Operations {
         };
         changed.map_err(InterfaceReject::Network)?;
         let Ok(nics) = networks.refresh(server, &known.nics).await else { return Ok(()) };
-        let sent = self.send_shown::<InstanceAggregate>(&server, InstanceCommand::RefreshNics { nics }, meta).await;
+        let sent = self.send_shown::<InstanceRoot>(&server, InstanceCommand::RefreshNics { nics }, meta).await;
         sent.map(drop).map_err(InterfaceReject::Instance)
     }
 }
 
 /// The interface that the process found.
-fn attached(outputs: Vec<Output>) -> Option<NicInfo> {
+fn attached(outputs: Vec<StepOutput>) -> Option<NicInfo> {
     outputs.into_iter().find_map(|output| match output {
-        Output::Nics(nics) => nics.into_iter().next(),
+        StepOutput::Nics(nics) => nics.into_iter().next(),
         _ => None,
     })
 }

@@ -1,4 +1,4 @@
-//! What an API may ask for: queries, and a narrow way to send commands.
+//! The operations of an API: queries, and a narrow way to send commands.
 //!
 //! The command gateway and the drivers are private here. The web layer puts its permits in front of [`Operations`], so a
 //! handler without a permit has no way to send anything.
@@ -27,7 +27,7 @@ use crate::aggregate::{CommandError, Committed};
 use crate::coordination::create_requests::CreateRequests;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::erasure::work::Eraser;
-use crate::gateway::{Gateway, Reachable};
+use crate::gateway::{CommandGateway, Reachable};
 use crate::hosts::context::HostContext;
 use crate::hosts::images;
 use crate::reconcile::context::ReconcileContext;
@@ -39,7 +39,7 @@ pub use server_call::ServerCall;
 /// One per member of a cluster.
 pub struct Operations {
     pub(crate) queries: Arc<Queries>,
-    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) gateway: Arc<CommandGateway>,
     pub(crate) hosts: Arc<HostContext>,
     pub(crate) reconcile: Arc<ReconcileContext>,
     pub(crate) passwords: Arc<OneTimePasswords>,

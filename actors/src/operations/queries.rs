@@ -1,4 +1,4 @@
-//! What a query needs: the read models, the services beside Compute, and what hosts measure.
+//! The context of a query: the read models, the services beside Compute, and measurements of hosts.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use chronova_hypervisor::guest::HostUsage;
 use chronova_projections::views::Views;
 
 use crate::coordination::migration_queues::MigrationQueues;
-use crate::hosts::fleet::Fleet;
+use crate::hosts::fleet::ConnectedHosts;
 use crate::hosts::readings::HostReadings;
 use crate::metadata::sources;
-use crate::ports::{Images, Networks, Volumes};
+use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::server_options::ServerOptions;
 
 /// Shared by all requests. It holds no command gateway, and no driver leaves it.
@@ -23,13 +23,13 @@ pub struct Queries {
     /// A query reads it where no read model keeps the answer: scheduling decisions, the ends of processes.
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
-    pub networks: Arc<dyn Networks>,
-    pub images: Arc<dyn Images>,
-    pub volumes: Arc<dyn Volumes>,
+    pub networks: Arc<dyn NetworkService>,
+    pub images: Arc<dyn ImageService>,
+    pub volumes: Arc<dyn VolumeService>,
     pub server_options: Arc<ServerOptions>,
     /// `[DEFAULT] max_concurrent_live_migrations`; 0 is any number.
     pub live_migrations_per_host: usize,
-    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) fleet: Arc<ConnectedHosts>,
     pub(crate) migration_queues: Arc<MigrationQueues>,
 }
 
@@ -55,7 +55,7 @@ impl Queries {
         self.migration_queues.progress(migration)
     }
 
-    /// Where the guest finds its devices, if any of them have tags.
+    /// The addresses of the guest's devices, if any of them have tags.
     pub async fn devices(&self, instance: InstanceId, server: &Alive) -> Vec<GuestDevice> {
         sources::devices(&self.fleet, instance, server).await
     }

@@ -14,9 +14,9 @@ use thiserror::Error;
 
 use super::Operations;
 use crate::aggregate::CommandError;
-use crate::host::{HostAggregate, HostCommand, HostReject};
-use crate::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregateReject, HostAggregatesAggregate};
-use crate::ledger::{CELL, LedgerAggregate, LedgerCommand, LedgerReject};
+use crate::host::{HostCommand, HostReject, HostRoot};
+use crate::host_aggregate::{HostAggregateCommand, HostAggregateReject, HostAggregatesId, HostAggregatesRoot};
+use crate::ledger::{CELL, LedgerCommand, LedgerReject, LedgerRoot};
 
 /// Why a host stays.
 #[derive(Debug, Error)]
@@ -43,16 +43,16 @@ impl Operations {
         }
         for provider in self.providers_of(host) {
             let delete = LedgerCommand::DeleteProvider { provider };
-            match self.send::<LedgerAggregate>(&CELL, delete, Arc::clone(&meta)).await {
+            match self.send::<LedgerRoot>(&CELL, delete, Arc::clone(&meta)).await {
                 Ok(_) | Err(CommandError::Rejected(LedgerReject::NoSuchProvider(_))) => {}
                 Err(CommandError::Rejected(_)) => return Err(RemoveHostReject::HasServers),
                 Err(error) => return Err(RemoveHostReject::Ledger(error)),
             }
         }
         let forget = HostAggregateCommand::ForgetHost { host };
-        let forgotten = self.send::<HostAggregatesAggregate>(&AllHostAggregates, forget, Arc::clone(&meta)).await;
+        let forgotten = self.send::<HostAggregatesRoot>(&HostAggregatesId, forget, Arc::clone(&meta)).await;
         forgotten.map_err(RemoveHostReject::Aggregates)?;
-        let gone = self.send::<HostAggregate>(&host, HostCommand::Deregister, meta).await;
+        let gone = self.send::<HostRoot>(&host, HostCommand::Deregister, meta).await;
         Ok(gone.map_err(RemoveHostReject::Host)?.position)
     }
 

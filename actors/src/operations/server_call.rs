@@ -8,8 +8,8 @@ use chronova_events::instance::Alive;
 
 use super::Operations;
 use crate::aggregate::CommandError;
-use crate::instance::actions::{self, Action};
-use crate::instance::{Asker, InstanceAggregate, InstanceCommand, InstanceReject};
+use crate::instance::actions::{self, ServerAction};
+use crate::instance::{CallerRights, InstanceCommand, InstanceReject, InstanceRoot};
 
 /// The server that a request names, as its caller sees it, and what of the caller matters. The read model may lag: the
 /// server's own `decide` has the last word.
@@ -17,14 +17,14 @@ use crate::instance::{Asker, InstanceAggregate, InstanceCommand, InstanceReject}
 pub struct ServerCall<'a> {
     pub id: InstanceId,
     pub server: &'a Alive,
-    pub asker: Asker,
+    pub asker: CallerRights,
     pub is_admin: bool,
 }
 
 impl ServerCall<'_> {
     /// # Errors
     /// Its hardware, its lock or its state is in the way.
-    pub fn admit(&self, action: Action) -> Result<(), InstanceReject> {
+    pub fn admit(&self, action: ServerAction) -> Result<(), InstanceReject> {
         actions::admit(self.server, action, self.asker)
     }
 }
@@ -36,6 +36,6 @@ impl Operations {
         id: InstanceId,
         command: InstanceCommand,
     ) -> Result<Position, CommandError<InstanceReject>> {
-        Ok(self.send::<InstanceAggregate>(&id, command, meta).await?.position)
+        Ok(self.send::<InstanceRoot>(&id, command, meta).await?.position)
     }
 }

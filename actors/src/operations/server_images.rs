@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{ImageId, ProcessId, ProjectId, UserId};
-use chronova_events::instance::{Alive, Pairs, Rotation};
+use chronova_events::instance::{Alive, Rotation, SortedPairs};
 use thiserror::Error;
 
 use super::images_of_volumes::{cannot_rest, properties_of_volumes, volume_count};
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
-use crate::instance::actions::Action;
+use crate::instance::actions::ServerAction;
 use crate::instance::work::WorkCommand;
 use crate::instance::{InstanceCommand, InstanceReject};
 use crate::ports::{ImageDraft, PortError};
@@ -42,7 +42,7 @@ pub struct ServerImageRequest {
     pub project: Option<ProjectId>,
     pub user: UserId,
     /// The caller's own properties; they win over inherited ones.
-    pub metadata: Pairs,
+    pub metadata: SortedPairs,
 }
 
 /// Why no image is made of a server.
@@ -79,7 +79,7 @@ impl Operations {
         call: ServerCall<'_>,
         request: ServerImageRequest,
     ) -> Result<Position, ServerImageReject> {
-        call.admit(Action::CreateImage)?;
+        call.admit(ServerAction::CreateImage)?;
         let process = ProcessId::random();
         let draft = match call.server.is_volume_backed() {
             true => self.draft_of_volumes(call.server, request, process).await?,
@@ -100,7 +100,7 @@ impl Operations {
         mut request: ServerImageRequest,
         rotation: Rotation,
     ) -> Result<Position, ServerImageReject> {
-        call.admit(Action::CreateBackup)?;
+        call.admit(ServerAction::CreateBackup)?;
         if call.server.is_volume_backed() {
             return Err(ServerImageReject::BackupOfVolumes);
         }
@@ -123,7 +123,7 @@ impl Operations {
         project: Option<ProjectId>,
         user: UserId,
     ) -> Result<Position, ServerImageReject> {
-        call.admit(Action::Shelve)?;
+        call.admit(ServerAction::Shelve)?;
         let (process, asker) = (ProcessId::random(), call.asker);
         if call.server.is_volume_backed() {
             return Ok(self.ask_work(meta, &call, WorkCommand::Shelve { process, image: None, asker }).await?);
@@ -216,7 +216,7 @@ fn draft_of_disk(call: &ServerCall<'_>, request: ServerImageRequest, kind: &str)
 }
 
 /// All images of servers have this in common. The caller's own properties win over `properties`.
-fn draft(server: &Alive, request: ServerImageRequest, mut properties: Pairs) -> ImageDraft {
+fn draft(server: &Alive, request: ServerImageRequest, mut properties: SortedPairs) -> ImageDraft {
     for (key, value) in &request.metadata {
         set(&mut properties, key, value);
     }
@@ -232,13 +232,13 @@ fn draft(server: &Alive, request: ServerImageRequest, mut properties: Pairs) -> 
     }
 }
 
-fn inherited(base: Option<&Pairs>) -> Pairs {
+fn inherited(base: Option<&SortedPairs>) -> SortedPairs {
     let mut properties = base.cloned().unwrap_or_default();
     properties.retain(|(key, _)| !NOT_INHERITED.contains(&key.as_str()));
     properties
 }
 
-pub(super) fn set(pairs: &mut Pairs, key: &str, value: &str) {
+pub(super) fn set(pairs: &mut SortedPairs, key: &str, value: &str) {
     match pairs.iter_mut().find(|(known, _)| known == key) {
         Some((_, known)) => value.clone_into(known),
         None => pairs.push((key.to_owned(), value.to_owned())),

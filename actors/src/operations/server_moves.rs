@@ -13,10 +13,10 @@ use thiserror::Error;
 
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
-use crate::instance::actions::Action;
+use crate::instance::actions::ServerAction;
 use crate::instance::moving::MoveCommand;
 use crate::instance::{InstanceCommand, InstanceReject};
-use crate::quota::{DefaultLimits, QuotaAggregate, QuotaCommand, QuotaReject};
+use crate::quota::{DefaultLimits, QuotaCommand, QuotaReject, QuotaRoot};
 use crate::topology;
 
 const BYTES_OF_GIB: u64 = 1 << 30;
@@ -73,13 +73,13 @@ impl Operations {
         call: ServerCall<'_>,
         request: ResizeRequest,
     ) -> Result<Position, ServerMoveReject> {
-        call.admit(Action::Resize)?;
+        call.admit(ServerAction::Resize)?;
         let ResizeRequest { flavor, disk_config, defaults } = request;
         check_flavor(call.server, &flavor)?;
         let project = &call.server.request.project;
         let (cores, memory_mib) = (flavor.vcpus, flavor.memory_mib);
         let widen = QuotaCommand::Widen { project: project.clone(), instance: call.id, cores, memory_mib, defaults };
-        let widened = self.send::<QuotaAggregate>(project, widen, Arc::clone(&meta)).await;
+        let widened = self.send::<QuotaRoot>(project, widen, Arc::clone(&meta)).await;
         widened.map_err(ServerMoveReject::Quota)?;
         let (process, flavor, asker) = (ProcessId::random(), Box::new(flavor), call.asker);
         self.ask_to_move(meta, call, MoveCommand::Resize { process, flavor, disk_config, asker }).await
@@ -112,7 +112,7 @@ impl Operations {
         call: ServerCall<'_>,
         defaults: DefaultLimits,
     ) -> Result<Position, ServerMoveReject> {
-        call.admit(Action::Restore)?;
+        call.admit(ServerAction::Restore)?;
         let (project, flavor) = (&call.server.request.project, &call.server.request.flavor);
         let reserve = QuotaCommand::Reserve {
             project: project.clone(),
@@ -121,7 +121,7 @@ impl Operations {
             memory_mib: flavor.memory_mib,
             defaults,
         };
-        let reserved = self.send::<QuotaAggregate>(project, reserve, Arc::clone(&meta)).await;
+        let reserved = self.send::<QuotaRoot>(project, reserve, Arc::clone(&meta)).await;
         reserved.map_err(ServerMoveReject::Quota)?;
         let restore = InstanceCommand::Restore { process: ProcessId::random(), asker: call.asker };
         Ok(self.ask_server(meta, call.id, restore).await?)
@@ -166,5 +166,6 @@ fn check_flavor(server: &Alive, flavor: &FlavorSnapshot) -> Result<(), ServerMov
             return Err(ServerMoveReject::TooLittleDisk { disk, least });
         }
     }
+    topology::check_provided(flavor, server.hardware_image()).map_err(ServerMoveReject::Topology)?;
     topology::ask(flavor, server.hardware_image()).map(|_| ()).map_err(ServerMoveReject::Topology)
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{AttachmentId, BlockDeviceId, InstanceId, ProcessId, VolumeId};
-use chronova_events::instance::{Alive, BlockDevice, BlockPlace, BlockSource, status};
+use chronova_events::instance::{Alive, BlockDevice, BlockLocation, BlockSource, status};
 use thiserror::Error;
 
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
-use crate::instance::actions::Action;
-use crate::instance::{InstanceCommand, InstanceReject, VolumeCommand};
+use crate::instance::actions::ServerAction;
+use crate::instance::{InstanceCommand, InstanceReject, InstanceVolumeCommand};
 use crate::ports::{PortError, VolumeInfo};
 
 /// A volume that a server is to get.
@@ -95,8 +95,8 @@ impl Operations {
         call: ServerCall<'_>,
         request: AttachVolumeRequest,
     ) -> Result<Position, ServerVolumeReject> {
-        check_shelved(call.server, Action::AttachVolume, request.terms)?;
-        call.admit(Action::AttachVolume)?;
+        check_shelved(call.server, ServerAction::AttachVolume, request.terms)?;
+        call.admit(ServerAction::AttachVolume)?;
         let volume = self.volume_of(&call, request.volume).await?;
         check_free(call.server, &volume)?;
         check_on_host(call.server, &volume, request.tagged)?;
@@ -111,7 +111,7 @@ impl Operations {
         }
         self.check_reach(call.server, &volume)?;
         let (limit, device) = (request.most_disks, Box::new(device(request, &volume)));
-        let attach = VolumeCommand::Attach { process: ProcessId::random(), device, limit, asker: call.asker };
+        let attach = InstanceVolumeCommand::Attach { process: ProcessId::random(), device, limit, asker: call.asker };
         Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(attach)).await?)
     }
 
@@ -126,18 +126,18 @@ impl Operations {
         volume: VolumeId,
         terms: VolumeTerms,
     ) -> Result<Position, ServerVolumeReject> {
-        check_shelved(call.server, Action::DetachVolume, terms)?;
+        check_shelved(call.server, ServerAction::DetachVolume, terms)?;
         let found = self.volume_of(&call, volume).await?;
         let disk = call.server.disk_of(volume).ok_or(InstanceReject::VolumeNotAttached { volume })?;
         if disk.device.is_root() {
             return Err(InstanceReject::RootVolume { volume }.into());
         }
-        call.admit(Action::DetachVolume)?;
+        call.admit(ServerAction::DetachVolume)?;
         // A server on no host does not use its volumes; they are only kept for it.
         if found.status != "in-use" && !call.server.is_offloaded() {
             return Err(ServerVolumeReject::NotInUse { volume });
         }
-        let detach = VolumeCommand::Detach { process: ProcessId::random(), volume, asker: call.asker };
+        let detach = InstanceVolumeCommand::Detach { process: ProcessId::random(), volume, asker: call.asker };
         Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(detach)).await?)
     }
 
@@ -154,11 +154,11 @@ impl Operations {
         let old_volume = self.volume_of(&call, old).await?;
         let new_volume = self.find_volume(&call, new).await;
         let new_volume = new_volume.map_err(|error| ServerVolumeReject::NewVolume { volume: new, error })?;
-        call.admit(Action::SwapVolume)?;
+        call.admit(ServerAction::SwapVolume)?;
         check_exchange(call.id, &old_volume, &new_volume)?;
         self.check_reach(call.server, &new_volume)?;
         let (process, new_attachment) = (ProcessId::random(), AttachmentId::random());
-        let swap = VolumeCommand::Swap { process, old, new, new_attachment, asker: call.asker };
+        let swap = InstanceVolumeCommand::Swap { process, old, new, new_attachment, asker: call.asker };
         Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(swap)).await?)
     }
 
@@ -195,7 +195,7 @@ impl Operations {
 }
 
 /// Before anything else is looked at.
-fn check_shelved(server: &Alive, action: Action, terms: VolumeTerms) -> Result<(), InstanceReject> {
+fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Result<(), InstanceReject> {
     let value = status::of_alive(server).vm_state;
     match terms.shelved_servers || !matches!(value, "shelved" | "shelved_offloaded") {
         true => Ok(()),
@@ -247,7 +247,7 @@ fn device(request: AttachVolumeRequest, volume: &VolumeInfo) -> BlockDevice {
     BlockDevice {
         id: BlockDeviceId::random(),
         source: BlockSource::Volume(volume.id),
-        place: BlockPlace::Volume,
+        place: BlockLocation::Volume,
         boot_index: None,
         size: Some(volume.size_gb),
         guest_format: None,

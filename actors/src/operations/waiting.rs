@@ -6,14 +6,14 @@ use std::time::Duration;
 use chronova_events::envelope::{Meta, Revision};
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::FaultInfo;
-use chronova_events::process::{Outcome, Output, ProcessEvent};
+use chronova_events::process::{ProcessEvent, ProcessOutcome, StepOutput};
 use chronova_events::registry::Event;
 use chronova_events::store::StoreError;
 
 use super::Operations;
-use crate::aggregate::{Aggregate as _, CommandError, Committed};
+use crate::aggregate::{AggregateRoot as _, CommandError, Committed};
 use crate::gateway::Reachable;
-use crate::process::ProcessAggregate;
+use crate::process::ProcessRoot;
 
 /// How long an operation waits until the read models show its command. They lag by microseconds.
 const LAG: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ const MOST_EVENTS: usize = 10_000;
 #[derive(Debug)]
 pub(super) enum ProcessEnd {
     /// With the outputs of its steps, in their order.
-    Succeeded(Vec<Output>),
+    Succeeded(Vec<StepOutput>),
     Failed(FaultInfo),
     /// It goes on, and nobody waits for it any more.
     NotYet,
@@ -59,13 +59,15 @@ impl Operations {
         if tokio::time::timeout(patience, waiting).await.is_err() {
             return Ok(ProcessEnd::NotYet);
         }
-        let stream = ProcessAggregate::stream(&process);
+        let stream = ProcessRoot::stream(&process);
         let (mut outputs, mut fault) = (Vec::new(), None);
         for recorded in self.queries.log.read_stream(&stream, Revision::NONE, MOST_EVENTS).await? {
             match recorded.event().map(AsRef::as_ref) {
                 Ok(Event::ProcessEvent(ProcessEvent::StepDone(done))) => outputs.push(done.output.clone()),
                 Ok(Event::ProcessEvent(ProcessEvent::StepFailed(failed))) => fault = Some(failed.fault.clone()),
-                Ok(Event::ProcessEvent(ProcessEvent::Finished(finished))) if finished.outcome == Outcome::Succeeded => {
+                Ok(Event::ProcessEvent(ProcessEvent::Finished(finished)))
+                    if finished.outcome == ProcessOutcome::Succeeded =>
+                {
                     return Ok(ProcessEnd::Succeeded(outputs));
                 }
                 _ => {}

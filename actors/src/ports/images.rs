@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
-use chronova_events::instance::{ImageSnapshot, Pairs};
+use chronova_events::instance::{ImageSnapshot, SortedPairs};
 use chronova_hypervisor::driver::{ByteStream, ImageSource};
 
 use super::PortError;
@@ -23,12 +23,12 @@ pub struct ImageDraft {
     pub format: String,
     pub min_disk_gib: u32,
     pub min_memory_mib: u64,
-    pub properties: Pairs,
+    pub properties: SortedPairs,
 }
 
 /// Images, and their bytes.
 #[async_trait]
-pub trait Images: ImageSource + 'static {
+pub trait ImageService: ImageSource + 'static {
     /// The image as a server of `project` would be made from it; only an active one that the project can see.
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
 

@@ -28,7 +28,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::FixedAddress;
-use chronova_events::security_group::Traffic;
+use chronova_events::security_group::RuleTraffic;
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use chronova_projections::views::Views;
 
@@ -36,7 +36,7 @@ use super::{PortError, ServiceCaller};
 
 /// Which interfaces a server is to have.
 #[derive(Debug, Clone)]
-pub struct NicsWanted {
+pub struct InterfacesRequest {
     pub instance: InstanceId,
     pub project: ProjectId,
     pub hostname: String,
@@ -50,7 +50,7 @@ pub struct NicsWanted {
 
 /// One more interface for a server that runs already.
 #[derive(Debug, Clone)]
-pub struct NicWanted {
+pub struct InterfaceRequest {
     pub process: ProcessId,
     pub instance: InstanceId,
     pub project: ProjectId,
@@ -63,7 +63,7 @@ pub struct NicWanted {
 
 /// Networks, filters and interfaces that a host provides before a guest with these interfaces can start.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Realisation {
+pub struct HostNetworkSetup {
     pub networks: Vec<NetworkSpec>,
     pub filters: Vec<FilterSpec>,
     pub nics: Vec<Nic>,
@@ -104,14 +104,14 @@ pub struct SecurityGroupInfo {
 pub struct SecurityRuleInfo {
     pub id: SecurityGroupRuleId,
     pub group: SecurityGroupId,
-    pub traffic: Traffic,
+    pub traffic: RuleTraffic,
     /// Project and name of the group that `traffic` names as the other side, where that is still there.
     pub remote: Option<(ProjectId, String)>,
 }
 
 /// The network service. Refusals of changes are in Nova's words.
 #[async_trait]
-pub trait Networks: Send + Sync + 'static {
+pub trait NetworkService: Send + Sync + 'static {
     /// Whether a server of `project` could be given these interfaces; asked before the server is accepted.
     async fn check(
         &self,
@@ -128,13 +128,13 @@ pub trait Networks: Send + Sync + 'static {
 
     /// Makes or binds the ports of a server, in the order asked for. Idempotent under `wanted.instance`: a second call
     /// gives the same ports.
-    async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError>;
+    async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError>;
 
     /// Whether a server of `project` that runs already could be given this interface.
     async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError>;
 
     /// Makes or binds one more port of a server. Idempotent under `process`.
-    async fn attach(&self, wanted: NicWanted, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
+    async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
 
     /// Deletes the port that [`attach`](Self::attach) made for `process`, whether or not its answer arrived. None is
     /// success, and a port that was only bound stays: [`detach`](Self::detach) unbinds it.
@@ -212,7 +212,7 @@ pub trait Networks: Send + Sync + 'static {
     async fn ports_at(&self, address: IpAddr, caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError>;
 
     /// The service as it was when the read models were as `past` has them. `None`: it does not remember.
-    fn as_of(&self, _past: &Arc<Views>) -> Option<Arc<dyn Networks>> {
+    fn as_of(&self, _past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
         None
     }
 
@@ -233,5 +233,5 @@ pub trait Networks: Send + Sync + 'static {
     ) -> Result<(), PortError>;
 
     /// How the interfaces look from a host.
-    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError>;
+    async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError>;
 }

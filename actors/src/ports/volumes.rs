@@ -1,8 +1,9 @@
-//! What the processes and the compute API need of volumes: the embedded volume service, or real Cinder.
+//! The port through which processes and the compute API use volumes. The embedded volume service implements it; real
+//! Cinder can, too.
 //!
-//! Every change is idempotent under the ids that the caller chose (derive them from the process's id): asked for twice, it
-//! is done once. What takes time (`create`, `create_snapshot`, `delete`) is only accepted here; the caller looks with
-//! `find` until the status says how it ended.
+//! Every change is idempotent under the ids that the caller chooses (derived from the process's id): a repeated call
+//! changes nothing. Long calls (`create`, `create_snapshot`, `delete`) are only accepted here. The caller polls `find`
+//! until the status says how they ended.
 //!
 //! Cinder has a call for each of these: attachments as of microversion 3.44 (`POST attachments` reserves, `PUT` connects,
 //! `os-complete` completes, `DELETE` releases). It chooses the ids of volumes, snapshots and attachments itself, whereas
@@ -65,7 +66,7 @@ pub struct AttachmentInfo {
     pub host: Option<String>,
     /// `/dev/vdb`; none before it is known.
     pub device: Option<String>,
-    /// Whether the guest has it: `complete` was said.
+    /// Whether the guest has it: `complete` was called.
     pub attached: bool,
 }
 
@@ -84,7 +85,7 @@ pub struct SnapshotInfo {
     pub created_at: Timestamp,
 }
 
-/// What a new volume begins with.
+/// The source of a new volume's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewContent {
     Blank,
@@ -93,7 +94,7 @@ pub enum NewContent {
     Volume(VolumeId),
 }
 
-/// A volume to be made.
+/// A new volume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewVolume {
     pub volume: VolumeId,
@@ -101,7 +102,7 @@ pub struct NewVolume {
     pub user: UserId,
     pub name: String,
     pub description: Option<String>,
-    /// `None`: as large as what it is made from.
+    /// `None`: as large as its source.
     pub size_gb: Option<u32>,
     pub content: NewContent,
     /// Name or id; `None`: the default type.
@@ -112,7 +113,7 @@ pub struct NewVolume {
     pub host: Option<HostId>,
 }
 
-/// A snapshot to be made.
+/// A new snapshot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewSnapshot {
     pub snapshot: SnapshotId,
@@ -134,21 +135,21 @@ pub struct Connection {
     pub volume: String,
     /// `raw` or `qcow2`.
     pub format: String,
-    /// What the guest sees as the disk's serial number: the volume's id.
+    /// The disk's serial number in the guest: the volume's id.
     pub serial: String,
     pub readonly: bool,
     /// Several guests may have it at the same time (`<shareable/>`).
     pub shareable: bool,
 }
 
-/// The volume service. Refusals carry Cinder's words; `Invalid` is what Cinder answers with 400, `Forbidden` includes a
-/// quota that is used up.
+/// The volume service. Refusals carry Cinder's words. `Invalid` is Cinder's 400, and `Forbidden` includes an exceeded
+/// quota.
 #[async_trait]
-pub trait Volumes: Send + Sync + 'static {
+pub trait VolumeService: Send + Sync + 'static {
     /// The volume, if `project` may see it.
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError>;
 
-    /// All volumes that `project` has, newest first; of all projects if `all` is said.
+    /// All volumes of `project`, newest first; of all projects if `all` is set.
     async fn list(&self, project: &ProjectId, all: bool) -> Result<Vec<VolumeInfo>, PortError>;
 
     async fn find_snapshot(
@@ -158,18 +159,18 @@ pub trait Volumes: Send + Sync + 'static {
         is_admin: bool,
     ) -> Result<SnapshotInfo, PortError>;
 
-    /// All snapshots that `project` has, newest first; of all projects if `all` is said.
+    /// All snapshots of `project`, newest first; of all projects if `all` is set.
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError>;
 
-    /// Accepts a new volume: it is `creating`, and then `available` or `error`. Quota is taken here. Who is no
-    /// administrator makes it of what the volume's project sees, and of a type that it may use.
+    /// Accepts a new volume: it is `creating`, and then `available` or `error`. It reserves quota. Without `is_admin`,
+    /// the volume's project must see the source and may use the type.
     async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError>;
 
-    /// Accepts the end of a volume; gone already is success.
+    /// Accepts the deletion of a volume; gone already is success.
     async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Accepts a new snapshot: it is `creating`, and then `available` or `error`. Who is no administrator copies what is
-    /// of the snapshot's project; another's volume is `NotFound`.
+    /// Accepts a new snapshot: it is `creating`, and then `available` or `error`. Without `is_admin`, the volume must
+    /// be the snapshot's project's own; another's is `NotFound`.
     async fn create_snapshot(
         &self,
         wanted: NewSnapshot,
@@ -177,11 +178,11 @@ pub trait Volumes: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<SnapshotInfo, PortError>;
 
-    /// Accepts the end of a snapshot; gone already is success.
+    /// Accepts the deletion of a snapshot; gone already is success.
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Accepts that an image's content takes the place of the volume's, whose guest is off: it is `downloading`, and then
-    /// what it was, or `error`. Asked for by the same process again, it is the same wish.
+    /// Accepts that an image replaces the volume's content while the guest is off. The volume is `downloading`, and
+    /// then has its old status, or `error`. A repeated call of the same process is the same request.
     async fn reimage(
         &self,
         volume: VolumeId,
@@ -194,10 +195,10 @@ pub trait Volumes: Send + Sync + 'static {
     /// The name of a volume type that `project` may use.
     async fn find_type(&self, id_or_name: &str, project: &ProjectId, is_admin: bool) -> Result<String, PortError>;
 
-    /// How many snapshots `project` may still make; `None`: as many as it likes.
+    /// The number of snapshots that `project` may still create; `None` is no limit.
     async fn snapshots_left(&self, project: &ProjectId) -> Result<Option<u64>, PortError>;
 
-    /// Keeps the volume for a server: `reserved`. `Invalid` when the volume is in no state for it.
+    /// Reserves the volume for a server: `reserved`. `Invalid` if the volume's status does not allow it.
     async fn reserve(
         &self,
         attachment: AttachmentId,
@@ -206,7 +207,7 @@ pub trait Volumes: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// Says which host (by its name) and which device, and hears how the host reaches the volume: `attaching`.
+    /// Names the host and the device, and returns the connection of the host to the volume: `attaching`.
     async fn connect(
         &self,
         volume: VolumeId,
@@ -219,26 +220,26 @@ pub trait Volumes: Send + Sync + 'static {
     /// The guest has it: `in-use`.
     async fn complete(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// The volume is about to be taken from a guest: `detaching`. `Invalid` unless it is `in-use`.
+    /// Marks the volume as `detaching`. `Invalid` unless it is `in-use`.
     async fn begin_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// It stays after all: `in-use` again.
+    /// The volume stays attached: `in-use` again.
     async fn roll_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Ends an attachment, complete or not: the volume is `available` again when none is left. Gone already is success.
     async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 }
 
-/// Where there is no volume service: every answer says so.
+/// The port of a deployment without a volume service: it refuses every call.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoVolumes;
+pub struct NoVolumeService;
 
 fn none<T>() -> Result<T, PortError> {
     Err(PortError::Unavailable("There is no volume service.".to_owned()))
 }
 
 #[async_trait]
-impl Volumes for NoVolumes {
+impl VolumeService for NoVolumeService {
     async fn find(&self, _: VolumeId, _: &ProjectId, _: bool) -> Result<VolumeInfo, PortError> {
         none()
     }

@@ -1,22 +1,22 @@
-//! Gives a server one more network interface.
+//! Attaches a network interface to a server.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `allocate_port` | makes or binds the port | deleting or unbinding it |
 //! | `plug` | network and filter on the host; the interface in the guest, now and for later starts | pulling it |
 //!
-//! A delete overtakes it: whoever finds the server leaving gives the port back.
+//! A delete overtakes it: a step that finds the server being deleted releases the port.
 
-use chronova_events::instance::{Alive, NicInfo, Ongoing, RequestedNic};
-use chronova_events::process::{Outcome, Output, Task};
+use chronova_events::instance::{Alive, NicInfo, OngoingTask, RequestedNic};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::driver::DriverError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work, settled};
+use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::guest;
-use crate::instance::{InstanceAggregate, InstanceCommand};
-use crate::ports::{NicWanted, PortError};
+use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::ports::{InterfaceRequest, PortError};
 
 pub const DEFINITION: Definition = Definition {
     name: "attach_interface",
@@ -29,17 +29,17 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
-        let (Outcome::Succeeded, Some(nic)) = (outcome, allocated(work)) else { return Ok(()) };
+        let (ProcessOutcome::Succeeded, Some(nic)) = (outcome, allocated(work)) else { return Ok(()) };
         let record = InstanceCommand::RecordNicAttached { process: work.running.process, nic };
         let gateway = &work.context.gateway;
-        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+        settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
 }
 
-fn wanted(work: &Work) -> Option<&RequestedNic> {
+fn wanted(work: &StepRun) -> Option<&RequestedNic> {
     match &work.running.task {
         Task::AttachInterface { wanted, .. } => Some(wanted),
         _ => None,
@@ -47,32 +47,32 @@ fn wanted(work: &Work) -> Option<&RequestedNic> {
 }
 
 /// The interface that `allocate_port` found.
-fn allocated(work: &Work) -> Option<NicInfo> {
+fn allocated(work: &StepRun) -> Option<NicInfo> {
     work.running.done.iter().find_map(|record| match &record.output {
-        Output::Nics(nics) => nics.first().cloned(),
+        StepOutput::Nics(nics) => nics.first().cloned(),
         _ => None,
     })
 }
 
 /// Nova's `InterfaceAttachFailed`.
-fn failed(work: &Work, details: &str) -> StepError {
+fn failed(work: &StepRun, details: &str) -> StepError {
     let message = format!("Failed to attach network adapter device to {}", work.instance_id());
     StepError::fatal(500, &message, details)
 }
 
-/// The server, if it still is to have interfaces.
+/// The server, unless it is being deleted.
 pub(super) fn staying(server: Option<Alive>) -> Option<Alive> {
-    server.filter(|server| !matches!(server.ongoing, Some(Ongoing::Delete { .. })))
+    server.filter(|server| !matches!(server.ongoing, Some(OngoingTask::Delete { .. })))
 }
 
-async fn allocate(work: &Work) -> Result<Output, StepError> {
+async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = staying(work.server().await?).ok_or_else(|| failed(work, "the server is leaving"))?;
-    let Some(nic) = wanted(work).cloned() else { return Ok(Output::Nothing) };
+    let Some(nic) = wanted(work).cloned() else { return Ok(StepOutput::Nothing) };
     let Some(placed) = &server.placement else { return Err(failed(work, "the server is on no host")) };
     if let Some(port) = nic.port.filter(|port| server.nics.iter().any(|known| known.port == *port)) {
         return Err(PortError::Conflict(format!("Port {port} is still in use.")).into());
     }
-    let wanted = NicWanted {
+    let wanted = InterfaceRequest {
         process: work.running.process,
         instance: work.instance_id(),
         project: server.request.project.clone(),
@@ -82,18 +82,18 @@ async fn allocate(work: &Work) -> Result<Output, StepError> {
         nic,
     };
     let nic = work.context.networks.attach(wanted, work.meta.clone()).await?;
-    // Overtaken meanwhile: what a delete released before the port was made, nobody else gives back.
+    // A delete may have released the server's ports before this one was created: then only this step can release it.
     match staying(work.server().await?) {
-        Some(_) => Ok(Output::Nics(vec![nic])),
+        Some(_) => Ok(StepOutput::Nics(vec![nic])),
         None => Err(failed(work, "the server is leaving")),
     }
 }
 
-async fn release(work: &Work) -> Result<(), StepError> {
+async fn release(work: &StepRun) -> Result<(), StepError> {
     let (networks, meta) = (&work.context.networks, work.meta.clone());
     let released = match wanted(work) {
         Some(RequestedNic { port: Some(port), .. }) => {
-            // A port that was the server's before this process began is not this process's to take away.
+            // A port that the server had before this process began stays with it.
             let before = work.server().await?.is_some_and(|server| server.nics.iter().any(|nic| nic.port == *port));
             if before {
                 return Ok(());
@@ -108,19 +108,19 @@ async fn release(work: &Work) -> Result<(), StepError> {
     }
 }
 
-async fn plug(work: &Work) -> Result<Output, StepError> {
+async fn plug(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = work.present_server().await?;
     let (Some(nic), Some(placed)) = (allocated(work), &server.placement) else {
         return Err(failed(work, "the server is on no host"));
     };
     match guest::plug(work, placed.host, &server, nic).await {
-        Ok(()) => Ok(Output::Nothing),
+        Ok(()) => Ok(StepOutput::Nothing),
         Err(StepError::Again(reason)) => Err(StepError::Again(reason)),
         Err(error) => Err(failed(work, &error.fault().details)),
     }
 }
 
-async fn pull(work: &Work) -> Result<(), StepError> {
+async fn pull(work: &StepRun) -> Result<(), StepError> {
     let (Some(nic), Some(server)) = (allocated(work), work.server().await?) else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };
     if !work.host_answers(placed.host)? {

@@ -1,4 +1,4 @@
-//! Makes a volume a disk of a server.
+//! Attaches a volume to a server.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -7,19 +7,20 @@
 //! | `plug_disk` | gives it to the guest, running or not | pulling it out |
 //! | `complete_attachment` | tells the volume service that the guest has it | (with the attachment) |
 //!
-//! A server on no host has nobody who could be told: its volumes are complete, and connected when it finds a host.
+//! A server without a host has no guest to attach to: its attachment is completed at once, and connected when it gets a
+//! host.
 //!
-//! A delete of the server gives all its volumes back; what this process then still holds it gives back itself.
+//! A delete of the server gives back all its volumes. This process then gives back only an attachment of its own.
 
 use chronova_events::instance::BlockDevice;
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::disks::{self, host, recorded, still_mine, task};
-use crate::instance::VolumeCommand;
+use crate::instance::InstanceVolumeCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "attach_volume",
@@ -34,82 +35,83 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let (process, disk) = (work.running.process, task(work)?);
-        if outcome != Outcome::Succeeded {
-            let failed = VolumeCommand::RecordAttachFailed { process, device: disk.device, fault: disks::fault(work) };
+        if outcome != ProcessOutcome::Succeeded {
+            let failed =
+                InstanceVolumeCommand::RecordAttachFailed { process, device: disk.device, fault: disks::fault(work) };
             return disks::record(work, failed).await.map(drop);
         }
         let device = match disks::mine(work).await? {
             Some((_, device)) => BlockDevice { connection: connection(work), ..device },
-            // Recorded before a crash, or the server ends: then the volume goes back.
-            None => return settle(work).await,
+            // Recorded before a crash, or the server is being deleted: then the volume is released.
+            None => return give_up_attachment(work).await,
         };
-        let done = VolumeCommand::RecordAttached { process, device: Box::new(device) };
+        let done = InstanceVolumeCommand::RecordAttached { process, device: Box::new(device) };
         match disks::record(work, done).await? {
             true => Ok(()),
-            false => settle(work).await,
+            false => give_up_attachment(work).await,
         }
     }
     .boxed()
 }
 
-/// The guest had the volume, but it is not this process's turn any more.
-async fn settle(work: &Work) -> Result<(), StepError> {
+/// The guest had the volume, but this process does not own the server's task any more.
+async fn give_up_attachment(work: &StepRun) -> Result<(), StepError> {
     let disk = task(work)?;
     let server = work.server().await?;
     let has = server.is_some_and(|server| {
-        let ends = matches!(server.ongoing, Some(chronova_events::instance::Ongoing::Delete { .. }));
+        let ends = matches!(server.ongoing, Some(chronova_events::instance::OngoingTask::Delete { .. }));
         !ends && server.disks.iter().any(|known| known.device.id == disk.device)
     });
     if has { Ok(()) } else { disks::release(work, disk.volume, disk.attachment).await }
 }
 
-async fn reserve(work: &Work) -> Result<Output, StepError> {
+async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
     still_mine(work).await?;
     let disk = task(work)?;
     work.context.volumes.reserve(disk.attachment, disk.volume, disk.instance, work.meta.clone()).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn release(work: &Work) -> Result<(), StepError> {
+async fn release(work: &StepRun) -> Result<(), StepError> {
     let disk = task(work)?;
     disks::release(work, disk.volume, disk.attachment).await
 }
 
-async fn connect(work: &Work) -> Result<Output, StepError> {
+async fn connect(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, device) = still_mine(work).await?;
     if server.placement.is_none() {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     let (disk, (_, hostname)) = (task(work)?, host(&server)?);
     let name = device.device_name.as_deref();
     let connection =
         work.context.volumes.connect(disk.volume, disk.attachment, &hostname, name, work.meta.clone()).await?;
-    Ok(Output::Connected(recorded(connection)))
+    Ok(StepOutput::Connected(recorded(connection)))
 }
 
-fn connection(work: &Work) -> Option<chronova_events::instance::BlockConnection> {
+fn connection(work: &StepRun) -> Option<chronova_events::instance::BlockConnection> {
     work.running.done.iter().rev().find_map(|record| match &record.output {
-        Output::Connected(connection) => Some(connection.clone()),
+        StepOutput::Connected(connection) => Some(connection.clone()),
         _ => None,
     })
 }
 
-async fn plug(work: &Work) -> Result<Output, StepError> {
+async fn plug(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, device) = still_mine(work).await?;
     if server.placement.is_none() {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     let (host, _) = host(&server)?;
     let connection = connection(work).ok_or_else(|| StepError::fatal(500, "The volume is not connected.", ""))?;
     let disk = disks::volume_disk(&server, &device, &connection);
     disks::told(work.driver(host)?.volume_attachment().needed()?.attach_disk(work.instance_id(), &disk).await)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn pull(work: &Work) -> Result<(), StepError> {
+async fn pull(work: &StepRun) -> Result<(), StepError> {
     let Some(connection) = connection(work) else { return Ok(()) };
     let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };
     if !work.host_answers(placed.host)? {
@@ -120,9 +122,9 @@ async fn pull(work: &Work) -> Result<(), StepError> {
     disks::told_or_gone(volumes.detach_disk(work.instance_id(), &connection.serial).await)
 }
 
-async fn complete(work: &Work) -> Result<Output, StepError> {
+async fn complete(work: &StepRun) -> Result<StepOutput, StepError> {
     still_mine(work).await?;
     let disk = task(work)?;
     work.context.volumes.complete(disk.volume, disk.attachment, work.meta.clone()).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

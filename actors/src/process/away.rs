@@ -1,20 +1,21 @@
-//! The volumes of a server that leaves its host, or comes to one: its steps in [`super::offload`] and [`super::unshelve`].
+//! The steps of [`super::offload`] and [`super::unshelve`] on the volumes of a server that leaves its host, or gets
+//! one.
 //!
-//! The volume service knows no attachment that is connected no more: the host's is ended, and another one keeps the
-//! volume for the server meanwhile. The ids of attachments follow from the process, so that a step that is done again
-//! finds what it made; what it made and nobody recorded (the server is being deleted) it gives back.
+//! The volume service cannot disconnect an attachment. So the host's attachment is ended, and another one reserves the
+//! volume for the server meanwhile. The ids of attachments follow from the process, so that a repeated step finds its
+//! own attachments. It gives back an attachment that nobody recorded, because the server is being deleted.
 
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{Alive, BlockDevice};
-use chronova_events::process::Output;
+use chronova_events::process::StepOutput;
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use super::disks::{self, host, recorded};
 use super::turn;
-use crate::instance::{InstanceAggregate, VolumeCommand};
+use crate::instance::{InstanceRoot, InstanceVolumeCommand};
 
-/// Kept for the server by this process: while it is away, or until another host is tried.
-fn keeper(work: &Work, device: &BlockDevice) -> AttachmentId {
+/// The attachment that reserves the volume while the server has no host, or until another host is tried.
+fn keeper(work: &StepRun, device: &BlockDevice) -> AttachmentId {
     AttachmentId::derive(work.running.process.0, &format!("kept-{}-{}", device.id, work.running.attempt))
 }
 
@@ -22,24 +23,24 @@ fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
     server.disks.iter().map(|disk| &disk.device).filter_map(|device| Some((device, device.volume?)))
 }
 
-/// Nobody may be at work on a disk whose attachment is about to be another one.
-fn at_rest(server: &Alive) -> Result<(), StepError> {
+/// No process may work on a disk while its attachment is exchanged.
+fn ensure_disks_idle(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
         true => Err(StepError::Again("one of the server's volumes is being worked on".to_owned())),
         false => Ok(()),
     }
 }
 
-/// Gives the connections of the volumes back; they stay the server's.
-pub(super) async fn keep(work: &Work, server: &Alive) -> Result<(), StepError> {
-    at_rest(server)?;
+/// Disconnects the volumes; they stay reserved for the server.
+pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError> {
+    ensure_disks_idle(server)?;
     let mut devices = Vec::new();
     for device in server.disks.iter().map(|disk| &disk.device) {
         let mut device = device.clone();
         if let Some(volume) = device.volume {
             let keeper = keeper(work, &device);
             work.context.volumes.reserve(keeper, volume, work.instance_id(), work.meta.clone()).await?;
-            // Not before it is kept otherwise: between two attachments anybody could take it.
+            // Only after the new attachment reserves it: without one, any server could take the volume.
             if let Some(old) = device.attachment.filter(|old| *old != keeper) {
                 disks::release(work, volume, old).await?;
             }
@@ -50,10 +51,10 @@ pub(super) async fn keep(work: &Work, server: &Alive) -> Result<(), StepError> {
     record(work, devices).await
 }
 
-/// What [`keep`] made and nobody recorded is given back: the server has another end than to be away.
-pub(super) async fn let_go(work: &Work) -> Result<(), StepError> {
-    let instance = work.context.gateway.look::<InstanceAggregate>(&work.instance_id()).await?;
-    // Also of a server that is gone by now.
+/// Gives back the attachments that [`keep`] made and nobody recorded: the server was not shelved after all.
+pub(super) async fn let_go(work: &StepRun) -> Result<(), StepError> {
+    let instance = work.context.gateway.look::<InstanceRoot>(&work.instance_id()).await?;
+    // Also for a server that is gone by now.
     let Some(server) = instance.known() else { return Ok(()) };
     for (device, volume) in volumes(server) {
         let keeper = keeper(work, device);
@@ -64,11 +65,11 @@ pub(super) async fn let_go(work: &Work) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Has the volume service say how the server's host reaches its volumes.
-pub(super) async fn connect(work: &Work, server: &Alive) -> Result<Output, StepError> {
-    at_rest(server)?;
+/// Connects the server's volumes to its host.
+pub(super) async fn connect(work: &StepRun, server: &Alive) -> Result<StepOutput, StepError> {
+    ensure_disks_idle(server)?;
     if volumes(server).next().is_none() {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     let (_, hostname) = host(server)?;
     let mut devices = Vec::new();
@@ -82,11 +83,11 @@ pub(super) async fn connect(work: &Work, server: &Alive) -> Result<Output, StepE
         devices.push(device);
     }
     record(work, devices).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// The guest has them.
-pub(super) async fn complete(work: &Work, server: &Alive) -> Result<(), StepError> {
+/// Completes the attachments: the guest has the volumes.
+pub(super) async fn complete(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     for (device, volume) in volumes(server) {
         if let Some(attachment) = device.attachment {
             work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
@@ -95,11 +96,12 @@ pub(super) async fn complete(work: &Work, server: &Alive) -> Result<(), StepErro
     Ok(())
 }
 
-async fn record(work: &Work, devices: Vec<BlockDevice>) -> Result<(), StepError> {
+async fn record(work: &StepRun, devices: Vec<BlockDevice>) -> Result<(), StepError> {
     let process = work.running.process;
-    match disks::record(work, VolumeCommand::RecordPrepared { process, devices }).await? {
+    match disks::record(work, InstanceVolumeCommand::RecordPrepared { process, devices }).await? {
         true => Ok(()),
-        // Whoever overtook the process gives back what the server has; what it does not have is given back here.
+        // The process that overtook this one gives back the server's attachments; this one gives back those that are
+        // not recorded.
         false => {
             let_go(work).await?;
             turn::still_mine(work).await.map(drop)

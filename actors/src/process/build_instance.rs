@@ -9,22 +9,22 @@
 //! | `spawn_guest` | disks, domain, start | destroying the guest |
 //! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the attachments) |
 //!
-//! A host that fails is given up and the build tries another, `[scheduler] max_attempts` in all.
+//! If a host fails, the build tries another, `[scheduler] max_attempts` in all.
 
 use chronova_events::ids::{ConsumerId, HostId};
 use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work, settled};
+use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::{build_volumes, destination, guest};
 use crate::instance::disks;
-use crate::instance::{InstanceAggregate, InstanceCommand};
-use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
-use crate::ports::NicsWanted;
-use crate::scheduler::Request;
-use crate::scheduler::placing::{Asked, NotPlaced, Seat};
+use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
+use crate::ports::InterfacesRequest;
+use crate::scheduler::RequestSpec;
+use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest};
 
 pub const DEFINITION: Definition = Definition {
     name: "build_instance",
@@ -57,33 +57,33 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         work.context.passwords.forget(process);
         let record = match outcome {
-            Outcome::Succeeded => InstanceCommand::RecordBuilt { process },
-            Outcome::Failed => InstanceCommand::RecordBuildFailed { process, fault: fault(work) },
-            // Whoever called it off goes on with the server.
-            Outcome::CalledOff => return Ok(()),
+            ProcessOutcome::Succeeded => InstanceCommand::RecordBuilt { process },
+            ProcessOutcome::Failed => InstanceCommand::RecordBuildFailed { process, fault: fault(work) },
+            // The process that called this one off goes on with the server.
+            ProcessOutcome::CalledOff => return Ok(()),
         };
         let gateway = &work.context.gateway;
-        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+        settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
 }
 
-/// What the user is told. Where hosts were tried in vain: Nova's `MaxRetriesExceeded`; what the last one said is in the
-/// details.
-pub(super) fn fault(work: &Work) -> FaultInfo {
+/// The fault that the user sees. After the last host has failed: Nova's `MaxRetriesExceeded`, with that host's error in
+/// the details.
+pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let Some(failure) = &work.running.failure else { return StepError::Again("unknown".to_owned()).fault() };
     match failure.elsewhere && work.context.options.max_attempts > 1 {
-        true => exhausted(work, &format!("{} {}", failure.fault.message, failure.fault.details)),
+        true => max_retries_exceeded(work, &format!("{} {}", failure.fault.message, failure.fault.details)),
         false => failure.fault.clone(),
     }
 }
 
-fn exhausted(work: &Work, details: &str) -> FaultInfo {
+fn max_retries_exceeded(work: &StepRun, details: &str) -> FaultInfo {
     let message = format!(
         "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance {}.",
         work.instance_id()
@@ -91,16 +91,16 @@ fn exhausted(work: &Work, details: &str) -> FaultInfo {
     FaultInfo { code: 500, message, details: details.to_owned() }
 }
 
-async fn claim_host(work: &Work) -> Result<Output, StepError> {
+async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = work.present_server().await?;
     check_disks(work, &server)?;
     let request =
-        Request::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
+        RequestSpec::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
     claim(work, &server, request).await
 }
 
-/// Nova's `TooManyDiskDevices`, which its compute service finds when it gives the disks their names: no other host will do.
-fn check_disks(work: &Work, server: &Alive) -> Result<(), StepError> {
+/// Nova's `TooManyDiskDevices`, which its compute service raises when it names the disks: no other host can help.
+fn check_disks(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     match work.context.server_options.max_disk_devices.filter(|most| disks::count(server) > *most) {
         None => Ok(()),
         Some(most) => {
@@ -113,68 +113,68 @@ fn check_disks(work: &Work, server: &Alive) -> Result<(), StepError> {
     }
 }
 
-/// Has the scheduler choose a host, and records it.
-pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> Result<Output, StepError> {
+/// Has the scheduler select a host, and records it.
+pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSpec) -> Result<StepOutput, StepError> {
     let context = &work.context;
-    // A host that this very process chose before a crash stays chosen: its claim is in the ledger.
+    // A host that this process selected before a crash stays selected: its claim is in the ledger.
     if let Some(placed) = server.placement.as_ref().filter(|placed| placed.process == work.running.process) {
-        return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
+        return Ok(StepOutput::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
     destination::fit(&mut request, server);
     if let Some(only) = build_volumes::only_host(work, server).await? {
         request.requested_host = request.requested_host.or_else(|| destination::name(work, only));
     }
     let (batch, launch_index) = (server.request.batch, server.request.launch_index);
-    let asked = Asked { batch, launch_index, ..destination::asked(work, server, request) };
+    let asked = SelectionRequest { batch, launch_index, ..destination::asked(work, server, request) };
     match context.scheduler.place(&asked).await {
-        Ok(seat) => take_seat(work, seat).await,
-        Err(NotPlaced::NoHost { reasons, lost }) => {
+        Ok(seat) => record_placement(work, seat).await,
+        Err(SelectionError::NoHost { reasons, lost }) => {
             let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
             let message = reasons.message();
             let scheduled = Box::new(reasons.record(work.running.process, work.running.attempt, &[], lost));
             let record = InstanceCommand::RecordScheduled { placed: None, scheduled };
-            settled(context.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)?;
+            settled(context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
             if !work.running.excluded.is_empty() {
-                return Err(StepError::Fatal(exhausted(work, &details)));
+                return Err(StepError::Fatal(max_retries_exceeded(work, &details)));
             }
             Err(StepError::fatal(500, &message, &details))
         }
-        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
+        Err(SelectionError::NotNow(reason)) => Err(StepError::Again(reason)),
     }
 }
 
-/// Records where the server goes, and why, in one append.
-async fn take_seat(work: &Work, seat: Seat) -> Result<Output, StepError> {
+/// Records the selected host and the reasons in one append.
+async fn record_placement(work: &StepRun, seat: Selection) -> Result<StepOutput, StepError> {
     let placed = destination::placed(work, &seat);
-    let Seat { scheduled, ticket, .. } = seat;
+    let Selection { scheduled, ticket, .. } = seat;
     let output = destination::output(&placed);
     let record = InstanceCommand::RecordScheduled { placed: Some(placed), scheduled: Box::new(scheduled) };
     let gateway = &work.context.gateway;
-    let committed = gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
+    let committed = gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await?;
     ticket.placed(committed.position);
     Ok(output)
 }
 
-pub(super) async fn release_claim(work: &Work) -> Result<(), StepError> {
+pub(super) async fn release_claim(work: &StepRun) -> Result<(), StepError> {
     let release = LedgerCommand::Release { consumer: ConsumerId::new(work.instance_id().to_string()) };
-    work.context.gateway.send::<LedgerAggregate>(&CELL, release, work.meta.clone()).await?;
+    work.context.gateway.send::<LedgerRoot>(&CELL, release, work.meta.clone()).await?;
     Ok(())
 }
 
-pub(super) async fn release_host(work: &Work) -> Result<(), StepError> {
+pub(super) async fn release_host(work: &StepRun) -> Result<(), StepError> {
     release_claim(work).await?;
     let Some(server) = work.server().await? else { return Ok(()) };
     let Some(placed) = server.placement else { return Ok(()) };
     let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.details.clone());
     let record = InstanceCommand::RecordUnplaced { process: work.running.process, host: placed.host, reason };
     let gateway = &work.context.gateway;
-    settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+    settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
 }
 
-async fn allocate_network(work: &Work) -> Result<Output, StepError> {
+async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = work.present_server().await?;
     let (_, hostname) = host(work)?;
-    let wanted = NicsWanted {
+    let wanted = InterfacesRequest {
         instance: work.instance_id(),
         project: server.request.project.clone(),
         hostname: server.request.hostname.clone(),
@@ -185,47 +185,47 @@ async fn allocate_network(work: &Work) -> Result<Output, StepError> {
     };
     let nics = work.context.networks.allocate(wanted, work.meta.clone()).await?;
     let record = InstanceCommand::RecordNetwork(NetworkAllocated { process: work.running.process, nics: nics.clone() });
-    work.context.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
-    Ok(Output::Nics(nics))
+    work.context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await?;
+    Ok(StepOutput::Nics(nics))
 }
 
-fn placed_zone(work: &Work, server: &Alive) -> String {
+fn placed_zone(work: &StepRun, server: &Alive) -> String {
     let placed = server.placement.as_ref().map(|placed| placed.availability_zone.clone());
     placed.unwrap_or_else(|| work.context.server_options.availability_zone.clone())
 }
 
-pub(super) async fn release_network(work: &Work) -> Result<(), StepError> {
+pub(super) async fn release_network(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     work.context.networks.release(work.instance_id(), &server.request.project, work.meta.clone()).await?;
     Ok(())
 }
 
-async fn prepare_volumes(work: &Work) -> Result<Output, StepError> {
+async fn prepare_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
     let (host, hostname) = host(work)?;
     build_volumes::prepare(work, host, &hostname).await
 }
 
-async fn prepare_host(work: &Work) -> Result<Output, StepError> {
+async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let (host, _) = host(work)?;
     let server = work.present_server().await?;
     guest::prepare(work, host, &server).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn spawn_guest(work: &Work) -> Result<Output, StepError> {
+async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
     let (host, _) = host(work)?;
     let server = work.present_server().await?;
     guest::spawn(work, host, &server).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn destroy_guest(work: &Work) -> Result<(), StepError> {
+async fn destroy_guest(work: &StepRun) -> Result<(), StepError> {
     let (host, _) = host(work)?;
     guest::destroy(work, host).await
 }
 
-/// The host that `claim_host` chose.
-fn host(work: &Work) -> Result<(HostId, String), StepError> {
+/// The host that `claim_host` selected.
+fn host(work: &StepRun) -> Result<(HostId, String), StepError> {
     let (host, hostname) =
         work.running.host().ok_or_else(|| StepError::fatal(500, "The server has no host.", "claim_host left none"))?;
     Ok((host, hostname.to_owned()))

@@ -1,17 +1,16 @@
-//! The volumes of a server that is being built: the step of [`super::build_instance`] that makes, reserves and connects
-//! them, and how it is undone.
+//! The step of [`super::build_instance`] that creates, reserves and connects a server's volumes, and its undo.
 
 use chronova_events::ids::{AttachmentId, HostId, VolumeId};
 use chronova_events::instance::{Alive, BlockDevice, BlockSource};
-use chronova_events::process::Output;
+use chronova_events::process::StepOutput;
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use super::disks::{self, recorded};
-use crate::instance::VolumeCommand;
+use crate::instance::InstanceVolumeCommand;
 use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 
 /// The host that has one of the volumes, if only one host has it: the server has to be there.
-pub(super) async fn only_host(work: &Work, server: &Alive) -> Result<Option<HostId>, StepError> {
+pub(super) async fn only_host(work: &StepRun, server: &Alive) -> Result<Option<HostId>, StepError> {
     for device in server.disks.iter().map(|disk| &disk.device).filter(|device| device.is_volume()) {
         let volume = match (device.volume, device.source) {
             // Made for the server, and there since.
@@ -34,11 +33,11 @@ pub(super) async fn only_host(work: &Work, server: &Alive) -> Result<Option<Host
     Ok(None)
 }
 
-/// Makes what is to be made, waits until it is there, reserves and connects all.
-pub(super) async fn prepare(work: &Work, host: HostId, hostname: &str) -> Result<Output, StepError> {
+/// Creates the new volumes, waits until they are available, and reserves and connects all volumes.
+pub(super) async fn prepare(work: &StepRun, host: HostId, hostname: &str) -> Result<StepOutput, StepError> {
     let server = work.present_server().await?;
     if !server.disks.iter().any(|disk| disk.device.is_volume()) {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
     for device in devices.iter_mut().filter(|device| device.is_volume()) {
@@ -54,21 +53,21 @@ pub(super) async fn prepare(work: &Work, host: HostId, hostname: &str) -> Result
         device.attachment = Some(attachment);
         device.connection = Some(recorded(connection));
     }
-    disks::record(work, VolumeCommand::RecordPrepared { process: work.running.process, devices }).await?;
-    Ok(Output::Nothing)
+    disks::record(work, InstanceVolumeCommand::RecordPrepared { process: work.running.process, devices }).await?;
+    Ok(StepOutput::Nothing)
 }
 
-/// Found again by whoever does the step again. Another attempt makes another volume: it may be on another host.
-fn new_volume(work: &Work, device: &BlockDevice) -> VolumeId {
+/// A repeated step finds it again. Another attempt creates another volume, because it may be on another host.
+fn new_volume(work: &StepRun, device: &BlockDevice) -> VolumeId {
     let name = format!("{}-{}", device.id, work.running.attempt);
     VolumeId::derive(work.running.process.0, &format!("volume-{name}"))
 }
 
-fn attachment(work: &Work, device: &BlockDevice) -> AttachmentId {
+fn attachment(work: &StepRun, device: &BlockDevice) -> AttachmentId {
     AttachmentId::derive(work.running.process.0, &format!("attachment-{}-{}", device.id, work.running.attempt))
 }
 
-async fn made(work: &Work, server: &Alive, device: &BlockDevice, host: HostId) -> Result<VolumeId, StepError> {
+async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId) -> Result<VolumeId, StepError> {
     let volume = new_volume(work, device);
     let (content, origin) = match device.source {
         BlockSource::Image(image) => (NewContent::Image(image), ""),
@@ -91,14 +90,14 @@ async fn made(work: &Work, server: &Alive, device: &BlockDevice, host: HostId) -
         metadata: vec![],
         host: Some(host),
     };
-    // Whether the project may was asked when the server was admitted.
+    // The project's right was checked when the server was accepted.
     work.context.volumes.create(wanted, true, work.meta.clone()).await?;
     await_volume(work, server, volume).await?;
     Ok(volume)
 }
 
-/// `[DEFAULT] block_device_allocate_retries` looks.
-async fn await_volume(work: &Work, server: &Alive, volume: VolumeId) -> Result<(), StepError> {
+/// Polls at most `[DEFAULT] block_device_allocate_retries` times.
+async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Result<(), StepError> {
     let options = &work.context.options;
     let mut status = String::new();
     for look in 0..=options.volume_looks {
@@ -117,7 +116,7 @@ async fn await_volume(work: &Work, server: &Alive, volume: VolumeId) -> Result<(
         if status.starts_with("error") {
             break;
         }
-        // Nobody waits for it any more.
+        // The build has been overtaken.
         if work.server().await?.is_none_or(|server| server.building() != Some(work.running.process)) {
             break;
         }
@@ -132,8 +131,8 @@ async fn await_volume(work: &Work, server: &Alive, volume: VolumeId) -> Result<(
     Err(StepError::fatal(500, &message, ""))
 }
 
-/// Gives back what was reserved and deletes what was made, whether it was recorded or not.
-pub(super) async fn undo(work: &Work) -> Result<(), StepError> {
+/// Releases the reserved volumes and deletes the created ones, recorded or not.
+pub(super) async fn undo(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
     if !devices.iter().any(BlockDevice::is_volume) {
@@ -152,23 +151,25 @@ pub(super) async fn undo(work: &Work) -> Result<(), StepError> {
         }
         (device.attachment, device.connection) = (None, None);
     }
-    disks::record(work, VolumeCommand::RecordPrepared { process: work.running.process, devices }).await.map(drop)
+    disks::record(work, InstanceVolumeCommand::RecordPrepared { process: work.running.process, devices })
+        .await
+        .map(drop)
 }
 
-/// The guest has them.
-pub(super) async fn complete(work: &Work) -> Result<Output, StepError> {
+/// Completes the attachments: the guest has the volumes.
+pub(super) async fn complete(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = work.present_server().await?;
     for device in server.disks.iter().map(|disk| &disk.device) {
         if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
             work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         }
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// The server ends: its volumes are given back, and those that end with it deleted.
-pub(super) async fn give_back(work: &Work) -> Result<Output, StepError> {
-    let Some(server) = work.server().await? else { return Ok(Output::Nothing) };
+/// The server is deleted: releases its volumes, and deletes those with `delete_on_termination`.
+pub(super) async fn give_back(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(server) = work.server().await? else { return Ok(StepOutput::Nothing) };
     for disk in &server.disks {
         let device = &disk.device;
         let Some(volume) = device.volume else { continue };
@@ -182,5 +183,5 @@ pub(super) async fn give_back(work: &Work) -> Result<Output, StepError> {
             disks::delete(work, volume).await?;
         }
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

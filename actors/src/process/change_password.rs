@@ -1,25 +1,26 @@
-//! Has the agent inside a guest set the administrator's password.
+//! Sets a guest's administrator password through its agent.
 //!
 //! | step | does |
 //! |---|---|
 //! | `tell_agent` | tells the guest's agent |
 //!
-//! The password is in the memory of the process that took the request and nowhere else ([`crate::passwords`]): after a
-//! crash it is lost, and the request with it. Whoever asked is told how it went.
+//! Only the operating-system process that took the request holds the password, in memory ([`crate::passwords`]). A
+//! crash loses it, and the request with it. The requester is told how it went.
 //!
-//! Whether there is an agent, the host says: simulated guests need none, as those of Nova's fake driver. Words and codes: Nova's `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
+//! The driver says whether there is an agent: simulated guests need none, like those of Nova's fake driver. Words and
+//! codes: Nova's `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
 
 use chronova_events::instance::{Alive, FaultInfo};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::guest::PowerState;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::{imaging, turn};
-use crate::instance::work::End;
+use crate::instance::work::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "change_password",
@@ -29,12 +30,12 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
-        turn::conclude(work, outcome, End::PasswordChanged, End::PasswordChangeFailed).await?;
+        turn::conclude(work, outcome, WorkOutcome::PasswordChanged, WorkOutcome::PasswordChangeFailed).await?;
         let told = match outcome {
-            Outcome::Succeeded => Ok(()),
-            Outcome::Failed | Outcome::CalledOff => Err(turn::fault(work)),
+            ProcessOutcome::Succeeded => Ok(()),
+            ProcessOutcome::Failed | ProcessOutcome::CalledOff => Err(turn::fault(work)),
         };
         work.context.passwords.settle(work.running.process, told);
         Ok(())
@@ -42,7 +43,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
     .boxed()
 }
 
-async fn tell_agent(work: &Work) -> Result<Output, StepError> {
+async fn tell_agent(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     let Some(password) = work.context.passwords.of(work.running.process) else {
@@ -58,7 +59,7 @@ async fn tell_agent(work: &Work) -> Result<Output, StepError> {
         Err(error) => Err(error),
     };
     match told {
-        Ok(()) => Ok(Output::Nothing),
+        Ok(()) => Ok(StepOutput::Nothing),
         Err(error @ DriverError::NoAgent) => Err(StepError::fatal(409, &error.to_string(), "")),
         Err(error @ DriverError::Unsupported(_)) => Err(StepError::Fatal(FaultInfo {
             code: 501,
@@ -72,12 +73,12 @@ async fn tell_agent(work: &Work) -> Result<Output, StepError> {
     }
 }
 
-fn failed(work: &Work, reason: &str) -> StepError {
+fn failed(work: &StepRun, reason: &str) -> StepError {
     let message = format!("Failed to set admin password on {} because {reason}", work.instance_id());
     StepError::fatal(409, &message, "")
 }
 
-/// Whose password it is: what the image says, or the system's own administrator.
+/// The user whose password it is: the one of the image, or the system's own administrator.
 fn user(server: &Alive) -> &str {
     let property = |name: &str| {
         let properties = server.hardware_image().map(|image| image.properties.as_slice()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Makes a move final. Goes forward only: each step is tried until it succeeds.
+//! Confirms a move. Goes forward only: each step is retried until it succeeds.
 //!
 //! | step | does |
 //! |---|---|
@@ -6,11 +6,11 @@
 //! | `release_claim` | gives back what was held at the source |
 //! | `settle_quota` | the server counts as its new flavor |
 
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::{guest, moving};
 use crate::instance::moving::MoveCommand;
 
@@ -26,30 +26,30 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     moving::record(work, MoveCommand::RecordConfirmed { process: work.running.process }).boxed()
 }
 
-async fn clear_source(work: &Work) -> Result<Output, StepError> {
-    let Some(subject) = moving::subject(work).await? else { return Ok(Output::Nothing) };
+async fn clear_source(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(StepOutput::Nothing) };
     let source = &subject.moving.source;
     if !moving::in_place(work, &subject).await? {
         guest::destroy(work, source.host).await?;
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     if !subject.moving.stays() {
         moving::withdraw(work, source).await?;
     }
     moving::drop_kept(work, &subject).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn release_claim(work: &Work) -> Result<Output, StepError> {
-    let Some(subject) = moving::subject(work).await? else { return Ok(Output::Nothing) };
-    moving::release(work, subject.moving.migration).await.map(|()| Output::Nothing)
+async fn release_claim(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(StepOutput::Nothing) };
+    moving::release(work, subject.moving.migration).await.map(|()| StepOutput::Nothing)
 }
 
-async fn settle_quota(work: &Work) -> Result<Output, StepError> {
-    let Some(subject) = moving::subject(work).await? else { return Ok(Output::Nothing) };
-    moving::count(work, &subject.server, &subject.moving.new_flavor).await.map(|()| Output::Nothing)
+async fn settle_quota(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(StepOutput::Nothing) };
+    moving::count(work, &subject.server, &subject.moving.new_flavor).await.map(|()| StepOutput::Nothing)
 }

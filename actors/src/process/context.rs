@@ -1,4 +1,4 @@
-//! What a process step has at hand: the ports, the drivers and the command gateway.
+//! The context of a process step: the ports, the drivers and the command gateway.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::server_numbers::ServerNumbers;
-use crate::gateway::Gateway;
-use crate::hosts::fleet::Fleet;
-use crate::ports::{Images, Networks, Volumes};
+use crate::gateway::CommandGateway;
+use crate::hosts::fleet::ConnectedHosts;
+use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::reconcile::placement::PlacementMirror;
 use crate::scheduler::placing::Scheduler;
 use crate::server_options::ServerOptions;
 
 /// Shared by all processes.
 pub struct StepContext {
-    pub gateway: Arc<Gateway>,
+    pub gateway: Arc<CommandGateway>,
     pub views: Arc<Views>,
-    /// A step reads it where no read model keeps the answer.
+    /// A step reads it if no read model has the answer.
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
-    pub fleet: Arc<Fleet>,
-    pub networks: Arc<dyn Networks>,
-    pub images: Arc<dyn Images>,
-    pub volumes: Arc<dyn Volumes>,
+    pub fleet: Arc<ConnectedHosts>,
+    pub networks: Arc<dyn NetworkService>,
+    pub images: Arc<dyn ImageService>,
+    pub volumes: Arc<dyn VolumeService>,
     pub scheduler: Arc<Scheduler>,
     pub placement: Arc<PlacementMirror>,
     pub passwords: Arc<OneTimePasswords>,
@@ -45,7 +45,7 @@ pub struct StepContext {
     pub server_options: Arc<ServerOptions>,
     /// Whether all hosts have the volumes on one storage.
     pub shares_volumes: bool,
-    /// Only in proofs; `None` in a control plane.
+    /// Only in tests; `None` in a control plane.
     pub interference: Option<Arc<dyn Interference>>,
 }
 

@@ -1,17 +1,17 @@
-//! Has a guest write a dump of itself.
+//! Triggers a crash dump in a guest.
 //!
 //! | step | does |
 //! |---|---|
 //! | `interrupt` | sends the guest a non-maskable interrupt |
 //!
-//! Nobody can tell whether an interrupt was heard: after a crash of the control plane it is sent once more.
+//! Nothing shows whether the guest got the interrupt. So after a crash of the control plane it is sent once more.
 
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 
 pub const DEFINITION: Definition = Definition {
     name: "crash_dump",
@@ -21,15 +21,15 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// The server is what it was; how it went is in the record of the process.
-fn conclude(_: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+/// The server does not change; the process's record has the result.
+fn conclude(_: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async { Ok(()) }.boxed()
 }
 
-async fn interrupt(work: &Work) -> Result<Output, StepError> {
-    let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(Output::Nothing) };
+async fn interrupt(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(StepOutput::Nothing) };
     match work.driver(placed.host)?.troubleshooting().needed()?.interrupt(work.instance_id()).await {
-        Ok(()) => Ok(Output::Nothing),
+        Ok(()) => Ok(StepOutput::Nothing),
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! Creates the servers of one request. The claim that asks for it holds their quota already.
+//! Creates the servers of one request. The claim that requests it has reserved their quota already.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -13,24 +13,24 @@
 
 use chronova_events::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 use chronova_events::instance::Instance;
-use chronova_events::process::{Outcome, Output, Task};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use crate::aggregate::CommandError;
 use crate::coordination::create_requests::CreateOrder;
 use crate::instance::creation::{CreateReject, build_process};
-use crate::instance::{Asker, InstanceAggregate, InstanceCommand, InstanceReject};
-use crate::quota::{QuotaAggregate, QuotaCommand};
-use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
+use crate::instance::{CallerRights, InstanceCommand, InstanceReject, InstanceRoot};
+use crate::quota::{QuotaCommand, QuotaRoot};
+use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "create_servers",
     steps: &[
         Step {
             name: "hold_quota",
-            run: |_| async { Ok(Output::Nothing) }.boxed(),
+            run: |_| async { Ok(StepOutput::Nothing) }.boxed(),
             undo: Some(|work| release_quota(work).boxed()),
         },
         Step { name: "join_group", run: |work| join_group(work).boxed(), undo: Some(|work| leave_group(work).boxed()) },
@@ -48,11 +48,11 @@ pub const DEFINITION: Definition = Definition {
 /// Servers that are undone at the same time.
 const AT_ONCE: usize = 64;
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         work.context.passwords.forget(process);
-        work.context.create_requests.settle(process, outcome == Outcome::Succeeded);
+        work.context.create_requests.settle(process, outcome == ProcessOutcome::Succeeded);
         Ok(())
     }
     .boxed()
@@ -65,8 +65,8 @@ struct CreateClaim<'a> {
     group: Option<&'a (ProjectId, ServerGroupId)>,
 }
 
-/// By the table of processes no step of this one is ever run for anything else.
-fn claimed(work: &Work) -> Result<CreateClaim<'_>, StepError> {
+/// The table of processes runs these steps for this task only.
+fn claimed(work: &StepRun) -> Result<CreateClaim<'_>, StepError> {
     match &work.running.task {
         Task::CreateServers { project, instances, group } => {
             Ok(CreateClaim { project, instances, group: group.as_ref() })
@@ -76,13 +76,13 @@ fn claimed(work: &Work) -> Result<CreateClaim<'_>, StepError> {
 }
 
 /// The request; `None` after a crash, or after a step failed.
-fn order(work: &Work) -> Option<CreateOrder> {
+fn order(work: &StepRun) -> Option<CreateOrder> {
     work.context.create_requests.order(work.running.process)
 }
 
 /// The request cannot succeed; its client will know why.
 fn refuse<R: std::error::Error>(
-    work: &Work,
+    work: &StepRun,
     error: CommandError<R>,
     reject: impl FnOnce(R) -> CreateReject,
 ) -> StepError {
@@ -95,59 +95,59 @@ fn refuse<R: std::error::Error>(
     fault
 }
 
-async fn join_group(work: &Work) -> Result<Output, StepError> {
+async fn join_group(work: &StepRun) -> Result<StepOutput, StepError> {
     let claimed = claimed(work)?;
-    let Some((owner, group)) = claimed.group else { return Ok(Output::Nothing) };
+    let Some((owner, group)) = claimed.group else { return Ok(StepOutput::Nothing) };
     // `record_servers` finds out whether anything is left to be done for a request that is lost.
-    let Some(CreateOrder { request, meta }) = order(work) else { return Ok(Output::Nothing) };
+    let Some(CreateOrder { request, meta }) = order(work) else { return Ok(StepOutput::Nothing) };
     let join = ServerGroupCommand::Join {
         group: *group,
         user: request.template.user.clone(),
         instances: claimed.instances.to_vec(),
         limit: request.group.as_ref().map_or(-1, |wanted| wanted.limit),
     };
-    match work.context.gateway.send::<ServerGroupAggregate>(owner, join, meta).await {
+    match work.context.gateway.send::<ServerGroupRoot>(owner, join, meta).await {
         Ok(committed) => work.context.create_requests.reached(work.running.process, committed.position),
         Err(error) => return Err(refuse(work, error, CreateReject::Group)),
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn leave_group(work: &Work) -> Result<(), StepError> {
+async fn leave_group(work: &StepRun) -> Result<(), StepError> {
     let claimed = claimed(work)?;
     let Some((owner, group)) = claimed.group else { return Ok(()) };
     for chunk in claimed.instances.chunks(AT_ONCE) {
         try_join_all(chunk.iter().map(|instance| {
             let leave = ServerGroupCommand::Leave { group: *group, instance: *instance };
-            work.context.gateway.send::<ServerGroupAggregate>(owner, leave, work.meta.clone())
+            work.context.gateway.send::<ServerGroupRoot>(owner, leave, work.meta.clone())
         }))
         .await?;
     }
     Ok(())
 }
 
-async fn record_servers(work: &Work) -> Result<Output, StepError> {
+async fn record_servers(work: &StepRun) -> Result<StepOutput, StepError> {
     let claimed = claimed(work)?;
     let Some(order) = order(work) else { return all_recorded(work, claimed.instances).await };
     for (index, instance) in claimed.instances.iter().enumerate() {
         record_server(work, &order, *instance, index, claimed.instances.len()).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// Without the request no server can be begun. A request that had all of its servers begun has succeeded.
-async fn all_recorded(work: &Work, instances: &[InstanceId]) -> Result<Output, StepError> {
+/// Without the request no further server can be recorded. If all servers of the request are recorded, it has succeeded.
+async fn all_recorded(work: &StepRun, instances: &[InstanceId]) -> Result<StepOutput, StepError> {
     for instance in instances {
-        if let Instance::Absent = work.context.gateway.look::<InstanceAggregate>(instance).await? {
+        if let Instance::Absent = work.context.gateway.look::<InstanceRoot>(instance).await? {
             let message = "The control plane restarted before it had created the servers.";
             return Err(StepError::fatal(500, message, ""));
         }
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
 async fn record_server(
-    work: &Work,
+    work: &StepRun,
     order: &CreateOrder,
     instance: InstanceId,
     index: usize,
@@ -160,7 +160,7 @@ async fn record_server(
         context.passwords.keep(build, password.to_owned());
     }
     let command = order.request.server(instance, index, of, number);
-    match context.gateway.send::<InstanceAggregate>(&instance, command, order.meta.clone()).await {
+    match context.gateway.send::<InstanceRoot>(&instance, command, order.meta.clone()).await {
         Ok(committed) => context.create_requests.reached(process, committed.position),
         // The step is repeated, and the server was deleted in between.
         Err(CommandError::Rejected(InstanceReject::NotFound)) => context.passwords.forget(build),
@@ -172,25 +172,25 @@ async fn record_server(
     Ok(())
 }
 
-async fn delete_servers(work: &Work) -> Result<(), StepError> {
+async fn delete_servers(work: &StepRun) -> Result<(), StepError> {
     for chunk in claimed(work)?.instances.chunks(AT_ONCE) {
         try_join_all(chunk.iter().map(|instance| delete_server(work, *instance))).await?;
     }
     Ok(())
 }
 
-async fn delete_server(work: &Work, instance: InstanceId) -> Result<(), StepError> {
+async fn delete_server(work: &StepRun, instance: InstanceId) -> Result<(), StepError> {
     let process = ProcessId::derive(instance.0, "undo-create");
     // A lock that its user set meanwhile does not keep a server that its request did not create.
-    let asker = Asker { overrides_lock: true };
+    let asker = CallerRights { overrides_lock: true };
     let delete = InstanceCommand::Delete { process, force: true, asker };
-    match work.context.gateway.send::<InstanceAggregate>(&instance, delete, work.meta.clone()).await {
+    match work.context.gateway.send::<InstanceRoot>(&instance, delete, work.meta.clone()).await {
         Ok(_) | Err(CommandError::Rejected(InstanceReject::NotFound)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn release_quota(work: &Work) -> Result<(), StepError> {
+async fn release_quota(work: &StepRun) -> Result<(), StepError> {
     let claimed = claimed(work)?;
     for chunk in claimed.instances.chunks(AT_ONCE) {
         try_join_all(chunk.iter().map(|instance| release(work, claimed.project, *instance))).await?;
@@ -199,11 +199,11 @@ async fn release_quota(work: &Work) -> Result<(), StepError> {
 }
 
 /// A server that was recorded gives its quota back when it is deleted.
-async fn release(work: &Work, project: &ProjectId, instance: InstanceId) -> Result<(), StepError> {
+async fn release(work: &StepRun, project: &ProjectId, instance: InstanceId) -> Result<(), StepError> {
     let gateway = &work.context.gateway;
-    if let Instance::Absent = gateway.look::<InstanceAggregate>(&instance).await? {
+    if let Instance::Absent = gateway.look::<InstanceRoot>(&instance).await? {
         let release = QuotaCommand::Release { project: project.clone(), instance };
-        gateway.send::<QuotaAggregate>(project, release, work.meta.clone()).await?;
+        gateway.send::<QuotaRoot>(project, release, work.meta.clone()).await?;
     }
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! Where a guest is that was sent from one host to another: what both hosts say, together. Pure.
+//! Decides on which host a migrating guest is, from the reports of both hosts together. Pure.
 //!
-//! Nothing is ever concluded from one host's word alone where the other one's could say otherwise. What cannot be known yet
-//! is [`Verdict::Unknown`]: asked again, for as long as it takes.
+//! One host's report alone never decides if the other's could contradict it. [`GuestLocation::Unknown`] says that it cannot
+//! be known yet: the hosts are asked again, for as long as it takes.
 
 use chronova_hypervisor::capability::live_migration::{GuestMigrationState, GuestPresence};
 
-/// What is known of one end.
+/// The report of one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
-    /// It says so.
+pub enum GuestSighting {
+    /// The host reports this presence.
     At(GuestPresence),
-    /// It says that the guest is on its way from here.
+    /// The host reports that the guest is migrating away.
     Departing,
     /// It does not answer now.
     Silent,
@@ -18,7 +18,7 @@ pub enum Seen {
     Down,
 }
 
-impl From<&GuestMigrationState> for Seen {
+impl From<&GuestMigrationState> for GuestSighting {
     fn from(standing: &GuestMigrationState) -> Self {
         match standing.departing {
             Some(_) => Self::Departing,
@@ -27,49 +27,49 @@ impl From<&GuestMigrationState> for Seen {
     }
 }
 
-/// Where the guest is.
+/// The location of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GuestLocation {
     /// At its source, on or off, and nowhere else.
     AtSource,
     /// At its destination, on or off, and it will not run at its source again by itself.
     AtTarget,
     Underway,
-    /// It runs at both ends: the source's is stopped.
+    /// It runs on both hosts: the source's copy is stopped.
     Twice,
-    /// Neither end can go on with it: it is started anew at its destination, whose disks are the newer ones.
+    /// Neither host can go on with it: it is started again at its destination, where the newer disks are.
     Torn,
     Unknown,
 }
 
-pub fn judge(source: Seen, target: Seen) -> Verdict {
+pub fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
     use GuestPresence::{Absent, Arriving, Left, Off, Paused, Running, Torn};
-    use Seen::{At, Departing, Down, Silent};
+    use GuestSighting::{At, Departing, Down, Silent};
     match (source, target) {
-        (Departing, _) => Verdict::Underway,
-        // The only one who knows whether it let the guest go; and nobody but the other one knows whether it has it.
-        (Silent, _) | (_, Silent) => Verdict::Unknown,
-        (At(Torn), At(_) | Down) => Verdict::Torn,
-        (Down, At(Running | Paused | Off | Left)) => Verdict::AtTarget,
-        (Down, At(Absent)) => Verdict::AtSource,
-        // Whoever holds the memory decides; a destination that waits in vain gives up by itself.
-        (Down, At(Arriving | Torn) | Down) => Verdict::Unknown,
-        (At(Running | Paused), At(Running | Paused)) => Verdict::Twice,
-        (At(Running | Paused), At(Arriving)) => Verdict::Underway,
-        (At(Running | Paused), At(Absent | Off | Left | Torn) | Down) => Verdict::AtSource,
-        // It stands still in the moment of the switch-over.
-        (At(Arriving), At(_) | Down) => Verdict::Underway,
-        (At(Absent | Off | Left), At(Running | Paused)) => Verdict::AtTarget,
-        (At(Absent | Off | Left), At(Arriving)) => Verdict::Underway,
-        (At(Absent | Off | Left), At(Torn)) => Verdict::Torn,
-        // It is defined at its destination only once it is across: it went off there.
-        (At(Absent | Off | Left), At(Off | Left)) => Verdict::AtTarget,
+        (Departing, _) => GuestLocation::Underway,
+        // Only the source knows whether it has released the guest, and only the destination knows whether it has it.
+        (Silent, _) | (_, Silent) => GuestLocation::Unknown,
+        (At(Torn), At(_) | Down) => GuestLocation::Torn,
+        (Down, At(Running | Paused | Off | Left)) => GuestLocation::AtTarget,
+        (Down, At(Absent)) => GuestLocation::AtSource,
+        // The host that has the guest's memory decides; a destination that waits in vain gives up by itself.
+        (Down, At(Arriving | Torn) | Down) => GuestLocation::Unknown,
+        (At(Running | Paused), At(Running | Paused)) => GuestLocation::Twice,
+        (At(Running | Paused), At(Arriving)) => GuestLocation::Underway,
+        (At(Running | Paused), At(Absent | Off | Left | Torn) | Down) => GuestLocation::AtSource,
+        // It is paused in the moment of the switch-over.
+        (At(Arriving), At(_) | Down) => GuestLocation::Underway,
+        (At(Absent | Off | Left), At(Running | Paused)) => GuestLocation::AtTarget,
+        (At(Absent | Off | Left), At(Arriving)) => GuestLocation::Underway,
+        (At(Absent | Off | Left), At(Torn)) => GuestLocation::Torn,
+        // It is defined at its destination only after it is across: it ended there.
+        (At(Absent | Off | Left), At(Off | Left)) => GuestLocation::AtTarget,
         // The source forgets a guest only when it is across.
-        (At(Absent | Left), Down) | (At(Left), At(Absent)) => Verdict::AtTarget,
-        // It went off before it was across.
-        (At(Absent | Off), At(Absent)) | (At(Off), Down) => Verdict::AtSource,
-        // A destination sends nobody on.
-        (At(_) | Down, Departing) => Verdict::Unknown,
+        (At(Absent | Left), Down) | (At(Left), At(Absent)) => GuestLocation::AtTarget,
+        // It ended before it was across.
+        (At(Absent | Off), At(Absent)) | (At(Off), Down) => GuestLocation::AtSource,
+        // A destination migrates no guest further.
+        (At(_) | Down, Departing) => GuestLocation::Unknown,
     }
 }
 
@@ -77,20 +77,20 @@ pub fn judge(source: Seen, target: Seen) -> Verdict {
 mod tests {
     use super::*;
     use GuestPresence::{Absent, Arriving, Left, Off, Paused, Running, Torn};
-    use Seen::{At, Departing, Down, Silent};
+    use GuestSighting::{At, Departing, Down, Silent};
 
-    const ALL: [Seen; 10] =
+    const ALL: [GuestSighting; 10] =
         [At(Absent), At(Off), At(Left), At(Arriving), At(Running), At(Paused), At(Torn), Departing, Silent, Down];
 
     #[test]
     fn who_is_silent_is_asked_again() {
         for end in ALL {
-            assert_eq!(judge(Silent, end), Verdict::Unknown, "{end:?}");
+            assert_eq!(judge(Silent, end), GuestLocation::Unknown, "{end:?}");
             if !matches!(end, Departing) {
-                assert!(matches!(judge(end, Silent), Verdict::Unknown), "{end:?}");
+                assert!(matches!(judge(end, Silent), GuestLocation::Unknown), "{end:?}");
             }
         }
-        assert_eq!(judge(Down, Down), Verdict::Unknown, "either may have it");
+        assert_eq!(judge(Down, Down), GuestLocation::Unknown, "either may have it");
     }
 
     /// The two that matter: a guest that may run at its source is never given to its destination, and the reverse.
@@ -98,10 +98,10 @@ mod tests {
     fn a_guest_never_counts_as_gone_from_where_it_runs() {
         for end in ALL {
             for here in [At(Running), At(Paused), Departing] {
-                assert_ne!(judge(here, end), Verdict::AtTarget, "{here:?} {end:?}");
+                assert_ne!(judge(here, end), GuestLocation::AtTarget, "{here:?} {end:?}");
             }
             for there in [At(Running), At(Paused)] {
-                assert_ne!(judge(end, there), Verdict::AtSource, "{end:?} {there:?}");
+                assert_ne!(judge(end, there), GuestLocation::AtSource, "{end:?} {there:?}");
             }
         }
     }
@@ -109,25 +109,25 @@ mod tests {
     #[test]
     fn what_both_say_together() {
         let cases = [
-            (At(Running), At(Absent), Verdict::AtSource),
-            (At(Running), Down, Verdict::AtSource),
-            (At(Running), At(Running), Verdict::Twice),
-            (At(Running), At(Arriving), Verdict::Underway),
-            (Departing, At(Running), Verdict::Underway),
-            (Departing, Down, Verdict::Underway),
-            (At(Absent), At(Running), Verdict::AtTarget),
-            (At(Off), At(Running), Verdict::AtTarget),
-            (At(Absent), At(Paused), Verdict::AtTarget),
-            (At(Absent), Down, Verdict::AtTarget),
-            (At(Left), Down, Verdict::AtTarget),
-            (At(Off), Down, Verdict::AtSource),
-            (At(Off), At(Absent), Verdict::AtSource),
-            (Down, At(Running), Verdict::AtTarget),
-            (Down, At(Absent), Verdict::AtSource),
-            (Down, At(Arriving), Verdict::Unknown),
-            (At(Torn), At(Running), Verdict::Torn),
-            (At(Off), At(Torn), Verdict::Torn),
-            (At(Off), At(Arriving), Verdict::Underway),
+            (At(Running), At(Absent), GuestLocation::AtSource),
+            (At(Running), Down, GuestLocation::AtSource),
+            (At(Running), At(Running), GuestLocation::Twice),
+            (At(Running), At(Arriving), GuestLocation::Underway),
+            (Departing, At(Running), GuestLocation::Underway),
+            (Departing, Down, GuestLocation::Underway),
+            (At(Absent), At(Running), GuestLocation::AtTarget),
+            (At(Off), At(Running), GuestLocation::AtTarget),
+            (At(Absent), At(Paused), GuestLocation::AtTarget),
+            (At(Absent), Down, GuestLocation::AtTarget),
+            (At(Left), Down, GuestLocation::AtTarget),
+            (At(Off), Down, GuestLocation::AtSource),
+            (At(Off), At(Absent), GuestLocation::AtSource),
+            (Down, At(Running), GuestLocation::AtTarget),
+            (Down, At(Absent), GuestLocation::AtSource),
+            (Down, At(Arriving), GuestLocation::Unknown),
+            (At(Torn), At(Running), GuestLocation::Torn),
+            (At(Off), At(Torn), GuestLocation::Torn),
+            (At(Off), At(Arriving), GuestLocation::Underway),
         ];
         for (source, target, verdict) in cases {
             assert_eq!(judge(source, target), verdict, "{source:?} {target:?}");

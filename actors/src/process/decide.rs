@@ -1,7 +1,7 @@
-//! Which records a process's stream admits. An order that `plan` could not have led to is refused.
+//! The decisions of a process: they refuse any record that `plan` could not have led to.
 
 use chronova_events::process::{
-    CalledOff, Finished, Process, ProcessEvent, Restarted, Running, Started, StepDone, StepFailed, StepStuck,
+    CalledOff, Finished, Process, ProcessEvent, Restarted, RunningProcess, Started, StepDone, StepFailed, StepStuck,
     StepUndone,
 };
 
@@ -20,7 +20,7 @@ pub fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEve
     record(running, command).map(|event| event.into_iter().collect())
 }
 
-fn record(running: &Running, command: ProcessCommand) -> Result<Option<ProcessEvent>, ProcessReject> {
+fn record(running: &RunningProcess, command: ProcessCommand) -> Result<Option<ProcessEvent>, ProcessReject> {
     let forward = running.failure.is_none();
     Ok(Some(match command {
         ProcessCommand::Start { task, .. } if task == running.task => return Ok(None),

@@ -1,4 +1,4 @@
-//! What a process is made of: a table of steps, each with how it is done and undone.
+//! The definition of a process: a table of steps, each with how it is done and undone.
 //!
 //! Steps are idempotent: run or undone twice, or undone without having been run, they leave the same world.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, FaultInfo, Instance};
-use chronova_events::process::{Outcome, Output, Running};
+use chronova_events::process::{ProcessOutcome, RunningProcess, StepOutput};
 use chronova_events::store::StoreError;
 use chronova_hypervisor::driver::{Driver, DriverError};
 use futures::future::BoxFuture;
@@ -16,21 +16,21 @@ use thiserror::Error;
 use super::context::StepContext;
 use super::needs;
 use super::options::ProcessOptions;
-use super::plan::Shape;
+use super::plan::ProcessShape;
 use crate::aggregate::CommandError;
-use crate::instance::{InstanceAggregate, InstanceReject};
+use crate::instance::{InstanceReject, InstanceRoot};
 use crate::ports::PortError;
 
-/// What a step has at hand, and the record of its process.
+/// The context of a step, and the record of its process.
 #[derive(Debug)]
-pub struct Work {
+pub struct StepRun {
     pub context: Arc<StepContext>,
-    pub running: Running,
-    /// In the name of the process, on behalf of whoever asked.
+    pub running: RunningProcess,
+    /// The cause is the process, on behalf of the requester.
     pub meta: Arc<Meta>,
 }
 
-/// Why a step was not done.
+/// The error of a step.
 #[derive(Debug, Clone, Error)]
 pub enum StepError {
     /// The same step may succeed in a moment.
@@ -44,14 +44,14 @@ pub enum StepError {
     Fatal(FaultInfo),
 }
 
-pub type StepFn<T> = for<'a> fn(&'a Work) -> BoxFuture<'a, Result<T, StepError>>;
-pub type ConcludeFn = for<'a> fn(&'a Work, Outcome) -> BoxFuture<'a, Result<(), StepError>>;
+pub type StepFn<T> = for<'a> fn(&'a StepRun) -> BoxFuture<'a, Result<T, StepError>>;
+pub type ConcludeFn = for<'a> fn(&'a StepRun, ProcessOutcome) -> BoxFuture<'a, Result<(), StepError>>;
 
 /// One step.
 #[derive(Debug)]
 pub struct Step {
     pub name: &'static str,
-    pub run: StepFn<Output>,
+    pub run: StepFn<StepOutput>,
     /// `None`: the step leaves nothing behind.
     pub undo: Option<StepFn<()>>,
 }
@@ -61,7 +61,7 @@ pub struct Step {
 pub struct Definition {
     pub name: &'static str,
     pub steps: &'static [Step],
-    /// See [`Shape::undoes`].
+    /// See [`ProcessShape::undoes`].
     pub undoes: bool,
     pub max_attempts: fn(&ProcessOptions) -> u32,
     /// Tells the subject how it ended.
@@ -69,9 +69,9 @@ pub struct Definition {
 }
 
 impl Definition {
-    pub fn shape(&self, options: &ProcessOptions) -> Shape {
+    pub fn shape(&self, options: &ProcessOptions) -> ProcessShape {
         let steps = self.steps.iter().map(|step| step.name).collect();
-        Shape { steps, max_attempts: (self.max_attempts)(options), undoes: self.undoes }
+        ProcessShape { steps, max_attempts: (self.max_attempts)(options), undoes: self.undoes }
     }
 
     pub fn step(&self, name: &str) -> Option<&'static Step> {
@@ -79,24 +79,24 @@ impl Definition {
     }
 }
 
-impl Work {
-    /// The server that the process works on. By the table of processes no step of a server's process is ever run for
-    /// anything else; a volume's would get the id that no server has.
+impl StepRun {
+    /// The server that the process works on. The table of processes runs no step of a server's process for anything
+    /// else. A volume's process would get an id that no server has.
     pub fn instance_id(&self) -> InstanceId {
         self.running.task.instance().unwrap_or(InstanceId(uuid::Uuid::nil()))
     }
 
     /// The server as it is now; `None` if it is gone.
     pub async fn server(&self) -> Result<Option<Alive>, StepError> {
-        match self.context.gateway.look::<InstanceAggregate>(&self.instance_id()).await? {
+        match self.context.gateway.look::<InstanceRoot>(&self.instance_id()).await? {
             Instance::Alive(alive) => Ok(Some(*alive)),
             Instance::Absent | Instance::Deleted(_) => Ok(None),
         }
     }
 
-    /// The server, be it alive or gone.
+    /// The server, alive or gone.
     pub async fn known_server(&self) -> Result<Option<Alive>, StepError> {
-        let instance = self.context.gateway.look::<InstanceAggregate>(&self.instance_id()).await?;
+        let instance = self.context.gateway.look::<InstanceRoot>(&self.instance_id()).await?;
         Ok(instance.known().cloned())
     }
 
@@ -105,7 +105,7 @@ impl Work {
         self.server().await?.ok_or_else(|| StepError::fatal(404, "The server is gone.", ""))
     }
 
-    /// The driver of a host; a host that has not answered since start-up may yet.
+    /// The driver of a host. A host that has not answered since start-up is a transient error.
     pub fn driver(&self, host: HostId) -> Result<Arc<dyn Driver>, StepError> {
         self.context.fleet.driver(host).ok_or_else(|| StepError::Again(format!("host {host} has not answered yet")))
     }
@@ -127,8 +127,8 @@ impl Work {
         }
     }
 
-    /// Whether there is anybody to ask on the host. One that is up according to the log but has not answered in this life
-    /// of the control plane will do so soon, or be recorded as down.
+    /// Whether the host answers. A host may be up in the log and not have answered since the control plane started. It
+    /// answers soon, or is recorded as down.
     pub fn host_answers(&self, host: HostId) -> Result<bool, StepError> {
         let up = self
             .context
@@ -165,7 +165,7 @@ impl From<StoreError> for StepError {
     }
 }
 
-/// For commands that are never refused, or whose refusal means that the process can end.
+/// For commands without refusals, or with refusals that end the process.
 impl<R: std::error::Error> From<CommandError<R>> for StepError {
     fn from(error: CommandError<R>) -> Self {
         match error {
@@ -205,7 +205,7 @@ impl From<DriverError> for StepError {
     }
 }
 
-/// A record that nobody waits for any more is no error: the process was overtaken or its server is gone.
+/// A refused record is no error if the process was overtaken or its server is gone.
 pub fn settled<T>(result: Result<T, CommandError<InstanceReject>>) -> Result<(), StepError> {
     match result {
         Ok(_) | Err(CommandError::Rejected(InstanceReject::NotFound | InstanceReject::Superseded)) => Ok(()),

@@ -1,4 +1,4 @@
-//! Deletes a server. Goes forward only: each step is tried until it succeeds.
+//! Deletes a server. Goes forward only: each step is retried until it succeeds.
 //!
 //! | step | does |
 //! |---|---|
@@ -13,19 +13,18 @@
 use std::time::Duration;
 
 use chronova_events::ids::ProcessId;
-use chronova_events::process::{Outcome, Output, Process, Task};
+use chronova_events::process::{Process, ProcessOutcome, StepOutput, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work, settled};
+use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::{
-    ProcessAggregate, ProcessCommand, ProcessReject, build_instance, build_volumes, guest, imaging, move_instance,
-    moving,
+    ProcessCommand, ProcessReject, ProcessRoot, build_instance, build_volumes, guest, imaging, move_instance, moving,
 };
 use crate::aggregate::CommandError;
-use crate::instance::{InstanceAggregate, InstanceCommand};
-use crate::quota::{QuotaAggregate, QuotaCommand};
-use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
+use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::quota::{QuotaCommand, QuotaRoot};
+use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "delete_instance",
@@ -43,32 +42,32 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// Pause between two looks at the build that is being called off.
+/// Pause between two polls of the build that is being called off.
 const POLL: Duration = Duration::from_millis(20);
-/// Looks before the step is begun anew.
+/// Polls before the step is started again.
 const LOOKS: u32 = 100;
 
-fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let record = InstanceCommand::RecordDeleted { process: work.running.process };
         let gateway = &work.context.gateway;
-        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+        settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
 }
 
-async fn call_off_build(work: &Work) -> Result<Output, StepError> {
+async fn call_off_build(work: &StepRun) -> Result<StepOutput, StepError> {
     match work.running.task {
         Task::DeleteInstance { cancels: Some(build), .. } => call_off(work, build).await,
-        _ => Ok(Output::Nothing),
+        _ => Ok(StepOutput::Nothing),
     }
 }
 
 /// Calls off a process still at work, and waits until it has undone what it did.
-pub(super) async fn call_off(work: &Work, build: ProcessId) -> Result<Output, StepError> {
+pub(super) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOutput, StepError> {
     let gateway = &work.context.gateway;
     let call = ProcessCommand::CallOff { by: work.running.process };
-    match gateway.send::<ProcessAggregate>(&build, call, work.meta.clone()).await {
+    match gateway.send::<ProcessRoot>(&build, call, work.meta.clone()).await {
         Ok(_) => {}
         Err(CommandError::Rejected(ProcessReject::NotStarted)) => {
             return Err(StepError::Again("what is called off has not begun yet".to_owned()));
@@ -76,63 +75,64 @@ pub(super) async fn call_off(work: &Work, build: ProcessId) -> Result<Output, St
         Err(error) => return Err(error.into()),
     }
     for _ in 0..LOOKS {
-        if let Process::Finished { .. } = gateway.look::<ProcessAggregate>(&build).await? {
-            return Ok(Output::Nothing);
+        if let Process::Finished { .. } = gateway.look::<ProcessRoot>(&build).await? {
+            return Ok(StepOutput::Nothing);
         }
         tokio::time::sleep(POLL).await;
     }
     Err(StepError::Again("what is called off is still undoing what it did".to_owned()))
 }
 
-async fn destroy_guest(work: &Work) -> Result<Output, StepError> {
-    let Some(server) = work.server().await? else { return Ok(Output::Nothing) };
+async fn destroy_guest(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(server) = work.server().await? else { return Ok(StepOutput::Nothing) };
     if let Some(placed) = &server.placement {
         guest::destroy(work, placed.host).await?;
     }
     if let Some(moving) = &server.moving {
         move_instance::clean_up(work, moving).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn release_network(work: &Work) -> Result<Output, StepError> {
-    build_instance::release_network(work).await.map(|()| Output::Nothing)
+async fn release_network(work: &StepRun) -> Result<StepOutput, StepError> {
+    build_instance::release_network(work).await.map(|()| StepOutput::Nothing)
 }
 
-async fn release_claim(work: &Work) -> Result<Output, StepError> {
+async fn release_claim(work: &StepRun) -> Result<StepOutput, StepError> {
     build_instance::release_claim(work).await?;
     if let Some(moving) = work.server().await?.and_then(|server| server.moving) {
         moving::release(work, moving.migration).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn delete_shelved_image(work: &Work) -> Result<Output, StepError> {
+async fn delete_shelved_image(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(image) = work.server().await?.and_then(|server| server.shelved) {
         imaging::drop_image(work, image).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn release_quota(work: &Work) -> Result<Output, StepError> {
+async fn release_quota(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(server) = work.server().await? {
         let project = server.request.project.clone();
         let release = QuotaCommand::Release { project: project.clone(), instance: work.instance_id() };
-        work.context.gateway.send::<QuotaAggregate>(&project, release, work.meta.clone()).await?;
+        work.context.gateway.send::<QuotaRoot>(&project, release, work.meta.clone()).await?;
     }
     leave_group(work).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// It became a member before it was asked for, so the view knows; what a crash leaves behind is found by reconciling.
-async fn leave_group(work: &Work) -> Result<(), StepError> {
+/// It became a member before it was recorded, so the view knows it. A reconciler finds members that a crash leaves
+/// behind.
+async fn leave_group(work: &StepRun) -> Result<(), StepError> {
     let instance = work.instance_id();
     let group = work.context.views.server_groups.read(|groups| {
         groups.of_server(instance).map(|group| (group.definition.project.clone(), group.definition.group))
     });
     if let Some((project, group)) = group {
         let leave = ServerGroupCommand::Leave { group, instance };
-        work.context.gateway.send::<ServerGroupAggregate>(&project, leave, work.meta.clone()).await?;
+        work.context.gateway.send::<ServerGroupRoot>(&project, leave, work.meta.clone()).await?;
     }
     Ok(())
 }

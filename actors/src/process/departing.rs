@@ -1,35 +1,36 @@
-//! What a drain does next with a server of its host: pure.
+//! Plans the next action of a drain on one server of its host. Pure.
 //!
-//! A guest that runs or stands still goes live; one that is off is moved as it is, and the move is confirmed. Whatever is
-//! being done with a server is waited for; what cannot be moved stays, with a reason that says what to do about it.
+//! A guest that is running or paused is live-migrated. One that is off is cold-migrated, and the migration is
+//! confirmed. A drain waits until a server's task has ended. A server that cannot be moved stays, with a reason that
+//! says what to do about it.
 
-use chronova_events::host::{Departure, Leaving};
+use chronova_events::host::{Departure, LeavingServer};
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, status};
 
-use crate::instance::actions::{self, Action};
-use crate::instance::unsupported::Hardware;
-use crate::instance::{Asker, InstanceReject};
+use crate::instance::actions::{self, ServerAction};
+use crate::instance::unsupported::HostBoundHardware;
+use crate::instance::{CallerRights, InstanceReject};
 
-/// The drain's right, which an administrator has: locks do not hold it back.
-pub const ASKER: Asker = Asker { overrides_lock: true };
-/// Ways that are tried with a server before it stays.
+/// The drain has an administrator's rights: locks do not stop it.
+pub const ASKER: CallerRights = CallerRights { overrides_lock: true };
+/// Moves that are tried for a server before it stays.
 const ATTEMPTS: u32 = 2;
 
-/// The host that is emptied.
+/// The host that is being drained.
 #[derive(Debug, Clone, Copy)]
-pub struct Site<'a> {
+pub struct DrainedHost<'a> {
     pub id: HostId,
     pub hostname: &'a str,
     pub answers: bool,
-    /// Nothing new is begun.
+    /// The drain begins no further move.
     pub cancelled: bool,
 }
 
-/// How far a move has come that was written down, as its own record tells.
+/// The progress of a recorded move, from its own stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Travel {
-    /// Nobody heard of it: it is to be asked for.
+pub enum MoveProgress {
+    /// It was not requested yet.
     NotAsked,
     UnderWay,
     Succeeded,
@@ -39,13 +40,13 @@ pub enum Travel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub enum DrainAction {
     Wait,
-    /// Write down that it is moved, and how.
+    /// Record the move and its kind.
     Begin(Departure),
-    /// Ask for the move that was written down.
+    /// Request the recorded move.
     Ask,
-    /// It is elsewhere, and what it left behind is to be removed.
+    /// It is on its new host: confirm the move.
     Confirm,
     Left {
         to: Option<String>,
@@ -55,14 +56,14 @@ pub enum Act {
     },
 }
 
-impl Act {
+impl DrainAction {
     fn stay(reason: impl Into<String>) -> Self {
         Self::Stay { reason: reason.into() }
     }
 }
 
-/// How a server at rest can be moved, or why it cannot.
-pub fn way(site: Site<'_>, server: &Alive) -> Result<Departure, String> {
+/// The kind of move of a server without a task, or the reason why none is possible.
+pub fn way(site: DrainedHost<'_>, server: &Alive) -> Result<Departure, String> {
     let state = status::of_alive(server).vm_state;
     let how = match state {
         _ if !site.answers => return Err(format!("host {} is down: evacuate the server", site.hostname)),
@@ -77,8 +78,8 @@ pub fn way(site: Site<'_>, server: &Alive) -> Result<Departure, String> {
         other => return Err(format!("it cannot be moved in vm_state {other}")),
     };
     let action = match how {
-        Departure::Live => Action::LiveMigrate,
-        Departure::Cold => Action::Migrate,
+        Departure::Live => ServerAction::LiveMigrate,
+        Departure::Cold => ServerAction::Migrate,
     };
     actions::admit(server, action, ASKER).map(|()| how).map_err(|reject| why_not(&reject))
 }
@@ -86,63 +87,72 @@ pub fn way(site: Site<'_>, server: &Alive) -> Result<Departure, String> {
 /// A refusal, for operators.
 pub fn why_not(reject: &InstanceReject) -> String {
     match reject {
-        InstanceReject::NotSupported { hardware: Hardware::Vtpm, .. } => {
+        InstanceReject::NotSupported { hardware: HostBoundHardware::Vtpm, .. } => {
             "it has a TPM, which goes nowhere live".to_owned()
         }
-        InstanceReject::NotSupported { hardware: Hardware::Sev, .. } => {
+        InstanceReject::NotSupported { hardware: HostBoundHardware::Sev, .. } => {
             "its memory is encrypted by this host".to_owned()
         }
-        InstanceReject::NotSupported { hardware: Hardware::Accelerators, .. } => {
+        InstanceReject::NotSupported { hardware: HostBoundHardware::Accelerators, .. } => {
             "it has accelerators of this host".to_owned()
         }
         other => other.to_string(),
     }
 }
 
-/// What comes next with a server on the host that is not on its way.
-pub fn first(site: Site<'_>, server: &Alive) -> Act {
+/// The next action on a server that is on the host and has no move yet.
+pub fn first(site: DrainedHost<'_>, server: &Alive) -> DrainAction {
     let shown = status::of_alive(server);
     let waiting = server.ongoing.is_some()
         || shown.task_state.is_some()
         || shown.vm_state == "building"
-        // What was moved before and declared to be in another state since is confirmed first.
+        // An earlier move that the reset of the state left unconfirmed is confirmed first.
         || (server.moving.is_some() && shown.vm_state != "resized");
     match waiting {
-        true => Act::Wait,
-        false => way(site, server).map_or_else(Act::stay, Act::Begin),
+        true => DrainAction::Wait,
+        false => way(site, server).map_or_else(DrainAction::stay, DrainAction::Begin),
     }
 }
 
-/// What comes next with a server whose move was written down. `None`: the server is gone.
-pub fn next(site: Site<'_>, server: Option<&Alive>, leaving: &Leaving, travel: &Travel) -> Act {
-    let Some(server) = server else { return Act::Left { to: None } };
+/// The next action on a server with a recorded move. `None`: the server is gone.
+pub fn next(
+    site: DrainedHost<'_>,
+    server: Option<&Alive>,
+    leaving: &LeavingServer,
+    travel: &MoveProgress,
+) -> DrainAction {
+    let Some(server) = server else { return DrainAction::Left { to: None } };
     let at_work = server.ongoing.map(|ongoing| ongoing.process());
     if server.moving.as_ref().is_some_and(|moving| moving.migration == leaving.migration) {
         let is_there = status::of_alive(server).vm_state == "resized";
-        return if at_work.is_none() && is_there { Act::Confirm } else { Act::Wait };
+        return if at_work.is_none() && is_there { DrainAction::Confirm } else { DrainAction::Wait };
     }
     match &server.placement {
         Some(placed) if placed.host == site.id => {}
-        elsewhere => return Act::Left { to: elsewhere.as_ref().map(|placed| placed.hostname.clone()) },
+        elsewhere => return DrainAction::Left { to: elsewhere.as_ref().map(|placed| placed.hostname.clone()) },
     }
-    if at_work.is_some() || *travel == Travel::UnderWay {
-        return Act::Wait;
+    if at_work.is_some() || *travel == MoveProgress::UnderWay {
+        return DrainAction::Wait;
     }
     let now = first(site, server);
     match (travel, now) {
-        (_, Act::Wait) => Act::Wait,
-        (Travel::NotAsked, Act::Begin(_)) if site.cancelled => Act::stay("the drain was called off"),
-        (Travel::NotAsked, Act::Begin(how)) if how == leaving.how => Act::Ask,
-        // It was started or stopped in between: the other way may do.
-        (Travel::NotAsked | Travel::Failed { .. }, Act::Begin(how))
+        (_, DrainAction::Wait) => DrainAction::Wait,
+        (MoveProgress::NotAsked, DrainAction::Begin(_)) if site.cancelled => {
+            DrainAction::stay("the drain was called off")
+        }
+        (MoveProgress::NotAsked, DrainAction::Begin(how)) if how == leaving.how => DrainAction::Ask,
+        // It was started or stopped in between: the other kind of move may succeed.
+        (MoveProgress::NotAsked | MoveProgress::Failed { .. }, DrainAction::Begin(how))
             if how != leaving.how && leaving.attempt < ATTEMPTS && !site.cancelled =>
         {
-            Act::Begin(how)
+            DrainAction::Begin(how)
         }
-        (Travel::Failed { reason }, _) => Act::stay(reason.clone()),
-        (Travel::Succeeded, _) => Act::stay("it was moved, and somebody took it back"),
-        (_, Act::Stay { reason }) => Act::stay(reason),
-        (Travel::NotAsked | Travel::UnderWay, _) => Act::stay("it was started and stopped meanwhile"),
+        (MoveProgress::Failed { reason }, _) => DrainAction::stay(reason.clone()),
+        (MoveProgress::Succeeded, _) => DrainAction::stay("it was moved, and somebody took it back"),
+        (_, DrainAction::Stay { reason }) => DrainAction::stay(reason),
+        (MoveProgress::NotAsked | MoveProgress::UnderWay, _) => {
+            DrainAction::stay("it was started and stopped meanwhile")
+        }
     }
 }
 
@@ -163,7 +173,7 @@ mod tests {
     const HERE: HostId = HostId(Uuid::from_u128(1));
     const BUILD: ProcessId = ProcessId(Uuid::from_u128(2));
     const MOVE: ProcessId = ProcessId(Uuid::from_u128(3));
-    const SITE: Site<'_> = Site { id: HERE, hostname: "h1", answers: true, cancelled: false };
+    const SITE: DrainedHost<'_> = DrainedHost { id: HERE, hostname: "h1", answers: true, cancelled: false };
 
     fn after(commands: impl IntoIterator<Item = Command>) -> Alive {
         let sample = samples().into_iter().find_map(|event| match event {
@@ -193,53 +203,57 @@ mod tests {
         Command::Move(Box::new(MoveCommand::Migrate { process: MOVE, host: None, asker: ASKER }))
     }
 
-    fn leaving(how: Departure, attempt: u32) -> Leaving {
-        Leaving { how, migration: MOVE, attempt }
+    fn leaving(how: Departure, attempt: u32) -> LeavingServer {
+        LeavingServer { how, migration: MOVE, attempt }
     }
 
     #[test]
     fn each_goes_as_it_can() {
-        assert_eq!(first(SITE, &after([])), Act::Begin(Departure::Live));
-        assert_eq!(first(SITE, &after(powered(PowerAction::Pause))), Act::Begin(Departure::Live));
-        assert_eq!(first(SITE, &after(powered(PowerAction::Stop))), Act::Begin(Departure::Cold));
+        assert_eq!(first(SITE, &after([])), DrainAction::Begin(Departure::Live));
+        assert_eq!(first(SITE, &after(powered(PowerAction::Pause))), DrainAction::Begin(Departure::Live));
+        assert_eq!(first(SITE, &after(powered(PowerAction::Stop))), DrainAction::Begin(Departure::Cold));
         let reason = |act| match act {
-            Act::Stay { reason } => reason,
+            DrainAction::Stay { reason } => reason,
             other => panic!("{other:?}"),
         };
         assert!(reason(first(SITE, &after(powered(PowerAction::Suspend)))).contains("suspended"));
-        let down = Site { answers: false, ..SITE };
+        let down = DrainedHost { answers: false, ..SITE };
         assert!(reason(first(down, &after([]))).contains("evacuate"));
         let [asked, _] = powered(PowerAction::Stop);
-        assert_eq!(first(SITE, &after([asked])), Act::Wait, "somebody works on it");
+        assert_eq!(first(SITE, &after([asked])), DrainAction::Wait, "somebody works on it");
     }
 
     #[test]
     fn a_move_is_asked_for_once_and_waited_for() {
         let (live, cold) = (leaving(Departure::Live, 1), leaving(Departure::Cold, 1));
-        assert_eq!(next(SITE, Some(&after([])), &live, &Travel::NotAsked), Act::Ask);
-        assert_eq!(next(SITE, Some(&after([])), &live, &Travel::UnderWay), Act::Wait);
+        assert_eq!(next(SITE, Some(&after([])), &live, &MoveProgress::NotAsked), DrainAction::Ask);
+        assert_eq!(next(SITE, Some(&after([])), &live, &MoveProgress::UnderWay), DrainAction::Wait);
         let stopped = || after(powered(PowerAction::Stop));
         let asked = after(powered(PowerAction::Stop).into_iter().chain([migrating()]));
-        assert_eq!(next(SITE, Some(&asked), &cold, &Travel::NotAsked), Act::Wait, "asked for, and not begun yet");
-        assert_eq!(next(SITE, None, &live, &Travel::UnderWay), Act::Left { to: None });
+        assert_eq!(
+            next(SITE, Some(&asked), &cold, &MoveProgress::NotAsked),
+            DrainAction::Wait,
+            "asked for, and not begun yet"
+        );
+        assert_eq!(next(SITE, None, &live, &MoveProgress::UnderWay), DrainAction::Left { to: None });
         // Stopped in between: it can go cold.
-        assert_eq!(next(SITE, Some(&stopped()), &live, &Travel::NotAsked), Act::Begin(Departure::Cold));
-        let failed = Travel::Failed { reason: "no host".into() };
-        assert_eq!(next(SITE, Some(&stopped()), &live, &failed), Act::Begin(Departure::Cold));
-        assert_eq!(next(SITE, Some(&stopped()), &leaving(Departure::Live, 2), &failed), Act::stay("no host"));
-        assert_eq!(next(SITE, Some(&after([])), &live, &failed), Act::stay("no host"));
-        let elsewhere = Site { id: HostId(Uuid::from_u128(9)), ..SITE };
-        assert_eq!(next(elsewhere, Some(&after([])), &live, &failed), Act::Left { to: Some("h1".into()) });
+        assert_eq!(next(SITE, Some(&stopped()), &live, &MoveProgress::NotAsked), DrainAction::Begin(Departure::Cold));
+        let failed = MoveProgress::Failed { reason: "no host".into() };
+        assert_eq!(next(SITE, Some(&stopped()), &live, &failed), DrainAction::Begin(Departure::Cold));
+        assert_eq!(next(SITE, Some(&stopped()), &leaving(Departure::Live, 2), &failed), DrainAction::stay("no host"));
+        assert_eq!(next(SITE, Some(&after([])), &live, &failed), DrainAction::stay("no host"));
+        let elsewhere = DrainedHost { id: HostId(Uuid::from_u128(9)), ..SITE };
+        assert_eq!(next(elsewhere, Some(&after([])), &live, &failed), DrainAction::Left { to: Some("h1".into()) });
     }
 
     #[test]
     fn called_off_nothing_begins() {
-        let off = Site { cancelled: true, ..SITE };
+        let off = DrainedHost { cancelled: true, ..SITE };
         let live = leaving(Departure::Live, 1);
-        assert!(matches!(next(off, Some(&after([])), &live, &Travel::NotAsked), Act::Stay { .. }));
-        assert_eq!(next(off, Some(&after([])), &live, &Travel::UnderWay), Act::Wait);
+        assert!(matches!(next(off, Some(&after([])), &live, &MoveProgress::NotAsked), DrainAction::Stay { .. }));
+        assert_eq!(next(off, Some(&after([])), &live, &MoveProgress::UnderWay), DrainAction::Wait);
         let stopped = after(powered(PowerAction::Stop));
-        let failed = Travel::Failed { reason: "no host".into() };
-        assert_eq!(next(off, Some(&stopped), &live, &failed), Act::stay("no host"));
+        let failed = MoveProgress::Failed { reason: "no host".into() };
+        assert_eq!(next(off, Some(&stopped), &live, &failed), DrainAction::stay("no host"));
     }
 }

@@ -1,20 +1,20 @@
-//! The host that a server comes to: what the scheduler is asked for it, and what becomes of its answer. Builds share how it
-//! is asked; moves, whichever kind, share all of it.
+//! Selects the destination of a server: the request to the scheduler, and the records of its answer. Builds share the
+//! request; all kinds of moves share both.
 
 use std::sync::Arc;
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, FaultInfo, Placed};
-use chronova_events::process::Output;
+use chronova_events::process::StepOutput;
 
-use super::definition::{StepError, Work};
-use super::moving::{self, Subject};
+use super::definition::{StepError, StepRun};
+use super::moving::{self, MovingServer};
 use crate::instance::moving::MoveCommand;
-use crate::scheduler::Request;
-use crate::scheduler::placing::{Asked, NotPlaced, Seat, dice};
+use crate::scheduler::RequestSpec;
+use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest, dice};
 
-/// The request as it was made, with the hardware that the server has now.
-pub(super) fn fit(request: &mut Request, server: &Alive) {
+/// Updates the request spec to the server's present hardware.
+pub(super) fn fit(request: &mut RequestSpec, server: &Alive) {
     request.dice = dice();
     request.image = server.shared_hardware_image();
     if server.is_volume_backed() {
@@ -23,14 +23,14 @@ pub(super) fn fit(request: &mut Request, server: &Alive) {
     }
 }
 
-/// The name by which a host is asked for.
-pub(super) fn name(work: &Work, host: HostId) -> Option<String> {
+/// The name of a host in requests.
+pub(super) fn name(work: &StepRun, host: HostId) -> Option<String> {
     work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.hostname.clone()))
 }
 
-/// A server by itself; one of several says so.
-pub(super) fn asked(work: &Work, server: &Alive, request: Request) -> Asked {
-    Asked {
+/// The request of a single server; a caller with several sets `batch` and `launch_index`.
+pub(super) fn asked(work: &StepRun, server: &Alive, request: RequestSpec) -> SelectionRequest {
+    SelectionRequest {
         request,
         server: work.instance_id(),
         project: server.request.project.clone(),
@@ -44,8 +44,8 @@ pub(super) fn asked(work: &Work, server: &Alive, request: Request) -> Asked {
     }
 }
 
-/// Where the server goes, as the log has it.
-pub(super) fn placed(work: &Work, seat: &Seat) -> Placed {
+/// The server's destination, as the log has it.
+pub(super) fn placed(work: &StepRun, seat: &Selection) -> Placed {
     let zone = seat.chosen.zone.clone();
     Placed {
         process: work.running.process,
@@ -56,24 +56,24 @@ pub(super) fn placed(work: &Work, seat: &Seat) -> Placed {
     }
 }
 
-pub(super) fn output(placed: &Placed) -> Output {
-    Output::Host { host: placed.host, hostname: placed.hostname.clone() }
+pub(super) fn output(placed: &Placed) -> StepOutput {
+    StepOutput::Host { host: placed.host, hostname: placed.hostname.clone() }
 }
 
 // ----------------------------------------------------------------------------------------------------------- of moves
 
-/// What this attempt chose before a crash: it is claimed, too.
-pub(super) fn chosen(work: &Work, subject: &Subject) -> Option<Output> {
+/// The host that this attempt selected before a crash: it is claimed, too.
+pub(super) fn chosen(work: &StepRun, subject: &MovingServer) -> Option<StepOutput> {
     let target = subject.moving.target.as_ref().filter(|target| target.attempt == work.running.attempt);
     target.map(output)
 }
 
-/// What is asked of the scheduler for a server that leaves its host: the host that was named, insisted on or not, and
-/// never the one that it leaves.
-pub(super) fn elsewhere(work: &Work, subject: &Subject, forced: bool) -> Request {
+/// The request spec of a server that leaves its host. It has the requested destination, forced or not, and excludes the
+/// host that the server leaves.
+pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer, forced: bool) -> RequestSpec {
     let (server, moving) = (&subject.server, &subject.moving);
     let mut request =
-        Request::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
+        RequestSpec::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
     request.forced_host = moving.host.clone().filter(|_| forced);
     request.requested_host = moving.host.clone().filter(|_| !forced);
     request.excluded.insert(moving.source.host);
@@ -81,35 +81,39 @@ pub(super) fn elsewhere(work: &Work, subject: &Subject, forced: bool) -> Request
     request
 }
 
-/// Has the scheduler choose, and records what it said. `instead`: a better reason than that there is no host.
+/// Has the scheduler select, and records its answer. `instead`: a better reason than "no host".
 pub(super) async fn choose(
-    work: &Work,
-    subject: &Subject,
-    request: Request,
+    work: &StepRun,
+    subject: &MovingServer,
+    request: RequestSpec,
     instead: Option<String>,
-) -> Result<Output, StepError> {
+) -> Result<StepOutput, StepError> {
     let (process, attempt) = (work.running.process, work.running.attempt);
     match work.context.scheduler.place(&asked(work, &subject.server, request)).await {
         Ok(seat) => {
             let target = placed(work, &seat);
-            let Seat { scheduled, ticket, .. } = seat;
+            let Selection { scheduled, ticket, .. } = seat;
             let aim = MoveCommand::Aim { process, target: Some(target.clone()), scheduled: Box::new(scheduled) };
             ticket.placed(moving::insist(work, aim).await?);
             Ok(output(&target))
         }
-        Err(NotPlaced::NoHost { reasons, lost }) => {
+        Err(SelectionError::NoHost { reasons, lost }) => {
             let details = format!("{} (attempt {attempt})", reasons.counts());
             let message = instead.unwrap_or_else(|| reasons.message());
             let scheduled = Box::new(reasons.record(process, attempt, &[], lost));
             moving::record(work, MoveCommand::Aim { process, target: None, scheduled }).await?;
             Err(StepError::fatal(500, &message, &details))
         }
-        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
+        Err(SelectionError::NotNow(reason)) => Err(StepError::Again(reason)),
     }
 }
 
-/// The destination is not wanted any more: what is held goes back, and the record says why.
-pub(super) async fn give_up(work: &Work, subject: &Subject, why: fn(&FaultInfo) -> &str) -> Result<(), StepError> {
+/// Releases the destination and its claim, and records the reason.
+pub(super) async fn give_up(
+    work: &StepRun,
+    subject: &MovingServer,
+    why: fn(&FaultInfo) -> &str,
+) -> Result<(), StepError> {
     moving::take_back(work, &subject.moving).await?;
     let Some(target) = &subject.moving.target else { return Ok(()) };
     let failure = work.running.failure.as_ref();

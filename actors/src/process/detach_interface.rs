@@ -1,24 +1,25 @@
-//! Takes a network interface from a server.
+//! Detaches a network interface from a server.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `pull` | has the guest let go of the interface, now and for later starts | plugging it in again, if the port is still the server's |
 //! | `release_port` | deletes the port made for the server, or unbinds one of the user's | |
 //!
-//! A guest that does not let go keeps its interface, and the server its port. Once the port is gone there is no way back.
+//! If the guest does not release the interface, the server keeps its port. Once the port is deleted, nothing can be
+//! undone.
 
 use chronova_events::ids::PortId;
 use chronova_events::instance::{Alive, NicInfo};
-use chronova_events::process::{Outcome, Output, Task};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::attach_interface::staying;
-use super::definition::{Definition, Step, StepError, Work, settled};
+use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::guest;
-use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::instance::{InstanceCommand, InstanceRoot};
 use crate::ports::PortError;
 
 pub const DEFINITION: Definition = Definition {
@@ -32,7 +33,7 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn port(work: &Work) -> Option<PortId> {
+fn port(work: &StepRun) -> Option<PortId> {
     match work.running.task {
         Task::DetachInterface { port, .. } => Some(port),
         _ => None,
@@ -40,23 +41,23 @@ fn port(work: &Work) -> Option<PortId> {
 }
 
 /// The server and its interface, as long as it has both.
-async fn subject(work: &Work) -> Result<Option<(Alive, NicInfo)>, StepError> {
+async fn subject(work: &StepRun) -> Result<Option<(Alive, NicInfo)>, StepError> {
     let Some(server) = work.server().await? else { return Ok(None) };
     let nic = server.nics.iter().find(|nic| Some(nic.port) == port(work)).cloned();
     Ok(nic.map(|nic| (server, nic)))
 }
 
 /// Whether the network service still says that the port is the server's.
-async fn is_bound(work: &Work, nic: &NicInfo) -> Result<bool, StepError> {
+async fn is_bound(work: &StepRun, nic: &NicInfo) -> Result<bool, StepError> {
     let now = work.context.networks.refresh(work.instance_id(), std::slice::from_ref(nic)).await?;
     Ok(!now.is_empty())
 }
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let Some((_, nic)) = subject(work).await? else { return Ok(()) };
         let process = work.running.process;
-        let record = match outcome == Outcome::Succeeded || !is_bound(work, &nic).await? {
+        let record = match outcome == ProcessOutcome::Succeeded || !is_bound(work, &nic).await? {
             true => InstanceCommand::RecordNicDetached { process, port: nic.port },
             false => {
                 let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
@@ -65,14 +66,14 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
             }
         };
         let gateway = &work.context.gateway;
-        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+        settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
 }
 
-async fn pull(work: &Work) -> Result<Output, StepError> {
-    let Some((server, nic)) = subject(work).await? else { return Ok(Output::Nothing) };
-    let Some(placed) = &server.placement else { return Ok(Output::Nothing) };
+async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some((server, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
+    let Some(placed) = &server.placement else { return Ok(StepOutput::Nothing) };
     match work.driver(placed.host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
@@ -82,14 +83,14 @@ async fn pull(work: &Work) -> Result<Output, StepError> {
         }
     }
     guest::forget_filter(work, placed.host, nic).await;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn plug_again(work: &Work) -> Result<(), StepError> {
+async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(()) };
     let (Some(server), true) = (staying(Some(server)), is_bound(work, &nic).await?) else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };
-    // Compared when the host is back; who evacuates the server must not wait for that.
+    // Compared when the host is back; an evacuation must not wait for that.
     if !work.host_answers(placed.host)? {
         return Ok(());
     }
@@ -99,10 +100,10 @@ async fn plug_again(work: &Work) -> Result<(), StepError> {
     }
 }
 
-async fn release(work: &Work) -> Result<Output, StepError> {
-    let Some((_, nic)) = subject(work).await? else { return Ok(Output::Nothing) };
+async fn release(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some((_, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
     match work.context.networks.detach(work.instance_id(), nic.port, work.meta.clone()).await {
-        Ok(()) | Err(PortError::NotFound(_)) => Ok(Output::Nothing),
+        Ok(()) | Err(PortError::NotFound(_)) => Ok(StepOutput::Nothing),
         Err(error) => Err(error.into()),
     }
 }

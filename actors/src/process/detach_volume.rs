@@ -1,21 +1,21 @@
-//! Takes a volume from a server.
+//! Detaches a volume from a server.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `begin_detaching` | tells the volume service that the guest is about to lose it | telling it that the guest keeps it |
 //! | `pull_disk` | takes it from the guest, which has to let go of it if it runs | plugging it in again |
 //!
-//! Only when the guest has let go is the attachment ended: then nothing is undone any more, so that is how the process
-//! concludes.
+//! The attachment is ended only after the guest has released the volume. Then nothing can be undone any more, so the
+//! process ends with it.
 
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::disks::{self, host, mine, still_mine, task};
-use crate::instance::VolumeCommand;
+use crate::instance::InstanceVolumeCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "detach_volume",
@@ -28,13 +28,13 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let (process, disk) = (work.running.process, task(work)?);
         let record = match outcome {
-            Outcome::Succeeded => {
+            ProcessOutcome::Succeeded => {
                 let ends = match mine(work).await? {
-                    // Nova's local clean-up: nobody else would see to it.
+                    // Nova's local clean-up: no other process would do it.
                     Some((server, device)) => server.placement.is_none() && device.delete_on_termination,
                     None => false,
                 };
@@ -42,35 +42,35 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 if ends {
                     disks::delete(work, disk.volume).await?;
                 }
-                VolumeCommand::RecordDetached { process, device: disk.device }
+                InstanceVolumeCommand::RecordDetached { process, device: disk.device }
             }
-            _ => VolumeCommand::RecordDetachFailed { process, device: disk.device, fault: disks::fault(work) },
+            _ => InstanceVolumeCommand::RecordDetachFailed { process, device: disk.device, fault: disks::fault(work) },
         };
         disks::record(work, record).await.map(drop)
     }
     .boxed()
 }
 
-async fn begin(work: &Work) -> Result<Output, StepError> {
+async fn begin(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, _) = still_mine(work).await?;
-    // On no host its volume is only kept for it, which is nothing to be detached from.
+    // Without a host the volume is only reserved, so no guest has to detach it.
     if server.placement.is_none() {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     disks::begin_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
-async fn pull(work: &Work) -> Result<Output, StepError> {
+async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, device) = still_mine(work).await?;
-    let Some(connection) = device.connection else { return Ok(Output::Nothing) };
+    let Some(connection) = device.connection else { return Ok(StepOutput::Nothing) };
     let (host, _) = host(&server)?;
     let driver = work.driver(host)?;
     let volumes = driver.volume_attachment().needed()?;
     disks::told_or_gone(volumes.detach_disk(work.instance_id(), &connection.serial).await)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn plug(work: &Work) -> Result<(), StepError> {
+async fn plug(work: &StepRun) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
     let Some(connection) = &device.connection else { return Ok(()) };
     let (host, _) = host(&server)?;

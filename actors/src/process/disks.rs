@@ -1,14 +1,14 @@
-//! What several processes do with a server's volumes.
+//! Steps on a server's volumes that several processes share.
 
 use chronova_events::ids::{AttachmentId, HostId, ProjectId, VolumeId};
-use chronova_events::instance::{Alive, BlockConnection, BlockDevice, DiskWork, FaultInfo, Ongoing};
-use chronova_events::process::{DiskTask, Output, Task};
+use chronova_events::instance::{Alive, BlockConnection, BlockDevice, DiskWork, FaultInfo, OngoingTask};
+use chronova_events::process::{DiskTask, StepOutput, Task};
 use chronova_hypervisor::driver::{DriverError, DriverResult};
 use chronova_hypervisor::guest::VolumeDisk;
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use crate::aggregate::CommandError;
-use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject, VolumeCommand, disks};
+use crate::instance::{InstanceCommand, InstanceReject, InstanceRoot, InstanceVolumeCommand, disks};
 use crate::ports::{Connection, PortError};
 
 /// As the log keeps it.
@@ -17,7 +17,7 @@ pub(super) fn recorded(connection: Connection) -> BlockConnection {
     BlockConnection { pool, volume, format, serial, readonly, shareable }
 }
 
-/// A volume as the driver wants it.
+/// A volume in the driver's form.
 pub(crate) fn volume_disk(server: &Alive, device: &BlockDevice, connection: &BlockConnection) -> VolumeDisk {
     let bootable = device.boot_index.filter(|_| server.is_volume_backed());
     VolumeDisk {
@@ -34,7 +34,7 @@ pub(crate) fn volume_disk(server: &Alive, device: &BlockDevice, connection: &Blo
     }
 }
 
-/// The volumes that a guest is to have when it is made, in the order of their names.
+/// The volumes of a new guest, in the order of their names.
 pub(super) fn volumes(server: &Alive) -> Vec<VolumeDisk> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let mut volumes: Vec<VolumeDisk> = server
@@ -50,18 +50,18 @@ pub(super) fn volumes(server: &Alive) -> Vec<VolumeDisk> {
 }
 
 /// The disk that the process works on.
-pub(super) fn task(work: &Work) -> Result<DiskTask, StepError> {
+pub(super) fn task(work: &StepRun) -> Result<DiskTask, StepError> {
     match work.running.task {
         Task::AttachVolume(disk) | Task::DetachVolume(disk) | Task::SwapVolume { disk, .. } => Ok(disk),
         _ => Err(StepError::fatal(500, "This process works on no disk.", "")),
     }
 }
 
-/// The server and the disk, as long as it is this process's turn with it.
-pub(super) async fn mine(work: &Work) -> Result<Option<(Alive, BlockDevice)>, StepError> {
+/// The server and the disk, while this process owns the disk's work.
+pub(super) async fn mine(work: &StepRun) -> Result<Option<(Alive, BlockDevice)>, StepError> {
     let id = task(work)?.device;
     let Some(server) = work.server().await? else { return Ok(None) };
-    if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
+    if matches!(server.ongoing, Some(OngoingTask::Delete { .. })) {
         return Ok(None);
     }
     let process = work.running.process;
@@ -71,8 +71,8 @@ pub(super) async fn mine(work: &Work) -> Result<Option<(Alive, BlockDevice)>, St
     Ok(device.map(|device| (server, device)))
 }
 
-/// As [`mine`], for what cannot go on otherwise.
-pub(super) async fn still_mine(work: &Work) -> Result<(Alive, BlockDevice), StepError> {
+/// As [`mine`], for steps that fail otherwise.
+pub(super) async fn still_mine(work: &StepRun) -> Result<(Alive, BlockDevice), StepError> {
     mine(work).await?.ok_or_else(|| StepError::fatal(409, "The server is being deleted.", ""))
 }
 
@@ -81,50 +81,55 @@ pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
     Ok((placed.host, placed.hostname.clone()))
 }
 
-/// Ends an attachment; what the volume service has against it does not stop whoever gives things back.
-pub(super) async fn release(work: &Work, volume: VolumeId, attachment: AttachmentId) -> Result<(), StepError> {
+/// Ends an attachment; a refusal of the volume service is logged and does not stop the process.
+pub(super) async fn release(work: &StepRun, volume: VolumeId, attachment: AttachmentId) -> Result<(), StepError> {
     match work.context.volumes.release(volume, attachment, work.meta.clone()).await {
         Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
         Err(error) => {
-            tracing::warn!(%volume, %attachment, %error, "an attachment could not be ended");
+            tracing::warn!(%volume, %attachment, %error, "ending an attachment failed");
             Ok(())
         }
         Ok(()) => Ok(()),
     }
 }
 
-/// Deletes a volume that ends with its server, or that was made in vain. Nova lets go of one that cannot be deleted, too.
-pub(super) async fn delete(work: &Work, volume: VolumeId) -> Result<(), StepError> {
+/// Deletes a volume that ends with its server, or that a failed process created. Like Nova, it leaves one that cannot
+/// be deleted.
+pub(super) async fn delete(work: &StepRun, volume: VolumeId) -> Result<(), StepError> {
     match work.context.volumes.delete(volume, work.meta.clone()).await {
         Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
         Err(error) => {
-            tracing::warn!(%volume, %error, "a volume that was to end with its server stays");
+            tracing::warn!(%volume, %error, "deleting a server's volume failed; it stays");
             Ok(())
         }
         Ok(()) => Ok(()),
     }
 }
 
-/// Tells the volume service that the guest is about to lose a volume.
-pub(super) async fn begin_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> Result<Output, StepError> {
+/// Tells the volume service that the volume is being detached.
+pub(super) async fn begin_detaching(
+    work: &StepRun,
+    volume: VolumeId,
+    project: &ProjectId,
+) -> Result<StepOutput, StepError> {
     match work.context.volumes.begin_detaching(volume, work.meta.clone()).await {
         // Begun before a crash.
         Err(PortError::Invalid(reason)) => match work.context.volumes.find(volume, project, true).await {
-            Ok(info) if info.status == "detaching" => Ok(Output::Nothing),
+            Ok(info) if info.status == "detaching" => Ok(StepOutput::Nothing),
             _ => Err(PortError::Invalid(reason).into()),
         },
-        result => result.map(|()| Output::Nothing).map_err(StepError::from),
+        result => result.map(|()| StepOutput::Nothing).map_err(StepError::from),
     }
 }
 
-/// Tells it that the guest keeps the volume after all.
-pub(super) async fn keep(work: &Work) -> Result<(), StepError> {
+/// Tells the volume service that the volume stays attached.
+pub(super) async fn keep(work: &StepRun) -> Result<(), StepError> {
     let Some((server, _)) = mine(work).await? else { return Ok(()) };
     roll_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
-/// The volume is free or was never taken by this process.
-async fn roll_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
+/// The volume is available, or this process never began to detach it.
+async fn roll_detaching(work: &StepRun, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
     match work.context.volumes.find(volume, project, true).await {
         Ok(info) if info.status == "detaching" => {}
         Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
@@ -136,7 +141,7 @@ async fn roll_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> R
     }
 }
 
-/// What a guest or a host says to a change of its disks.
+/// Maps the driver's answer to a change of disks.
 pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
     match result {
         Ok(()) => Ok(()),
@@ -146,7 +151,7 @@ pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
     }
 }
 
-/// As [`told`], for what takes a disk away: a guest that is gone has none.
+/// As [`told`], for a detachment: a missing guest has no disk.
 pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
     match result {
         Err(DriverError::NoSuchGuest(_)) => Ok(()),
@@ -154,10 +159,10 @@ pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
     }
 }
 
-/// Records; `false`: nobody waits for it any more.
-pub(super) async fn record(work: &Work, command: VolumeCommand) -> Result<bool, StepError> {
+/// Records; `false` if the process was overtaken.
+pub(super) async fn record(work: &StepRun, command: InstanceVolumeCommand) -> Result<bool, StepError> {
     let command = InstanceCommand::Volume(command);
-    match work.context.gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await {
+    match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), command, work.meta.clone()).await {
         Ok(_) => Ok(true),
         Err(CommandError::Rejected(InstanceReject::NotFound | InstanceReject::Superseded)) => Ok(false),
         Err(error) => Err(error.into()),
@@ -165,7 +170,7 @@ pub(super) async fn record(work: &Work, command: VolumeCommand) -> Result<bool, 
 }
 
 /// Why the process failed.
-pub(super) fn fault(work: &Work) -> FaultInfo {
+pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
     failure.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault())
 }

@@ -1,35 +1,34 @@
-//! Empties a host: its servers are moved away, so many at the same time.
+//! Drains a host: moves its servers away, a limited number at the same time.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `close_host` | waits until schedulers and Placement see that the host takes no new servers | (it stays closed) |
 //! | `move_servers` | asks for moves and waits for them, until every server has left or has a reason to stay | (nobody wants them back) |
 //!
-//! Which server goes how, and what became of it, are events of the host: they are what a crash leaves, and what an operator
-//! is shown. The moves are the processes that everybody asks for, with their own records and their own undos; each is written
-//! down before it is asked for, under the id that it will have. Called off, a drain begins nothing more and waits for what is
-//! on its way.
+//! Events of the host record how each server leaves and with what result. They survive a crash, and operators see them.
+//! The moves are ordinary processes, with their own records and undos. The drain records the id of each before it
+//! requests it. A cancelled drain begins no further move, and waits for those under way.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::envelope::Revision;
-use chronova_events::host::{Departure, Drain, KnownHost, Leaving};
+use chronova_events::host::{Departure, Drain, KnownHost, LeavingServer};
 use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProviderId};
 use chronova_events::instance::{Alive, Instance, LiveStage};
-use chronova_events::process::{Outcome, Output, Process, ProcessEvent};
+use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, StepOutput};
 use chronova_events::registry::Event;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::ProcessAggregate;
-use super::definition::{Definition, Step, StepError, Work};
-use super::departing::{ASKER, Act, Site, Travel, first, next, why_not};
-use crate::aggregate::{Aggregate as _, CommandError};
-use crate::host::{DrainCommand, HostAggregate, HostCommand, HostReject};
+use super::ProcessRoot;
+use super::definition::{Definition, Step, StepError, StepRun};
+use super::departing::{ASKER, DrainAction, DrainedHost, MoveProgress, first, next, why_not};
+use crate::aggregate::{AggregateRoot as _, CommandError};
+use crate::host::{DrainCommand, HostCommand, HostReject, HostRoot};
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand;
-use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
+use crate::instance::{InstanceCommand, InstanceReject, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "drain_host",
@@ -42,43 +41,43 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// Pause between two looks, at first and at last.
+/// Shortest and longest pause between two passes.
 const LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// More than the record of any move is long.
+/// More events than any move's stream has.
 const MOST_EVENTS: usize = 10_000;
 
-fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         record(work, DrainCommand::RecordEnded { process: work.running.process }).await?;
-        tracing::info!(host = %host_id(work), "a host was drained");
+        tracing::info!(host = %host_id(work), "drained a host");
         Ok(())
     }
     .boxed()
 }
 
-/// By the table of processes no step of this one is ever run for anything but a host.
-fn host_id(work: &Work) -> HostId {
+/// The table of processes runs the steps of a drain for hosts only.
+fn host_id(work: &StepRun) -> HostId {
     work.running.task.host().unwrap_or(HostId(uuid::Uuid::nil()))
 }
 
-/// The host and its drain; `None` where the host was removed, or the drain is over.
-async fn subject(work: &Work) -> Result<Option<(KnownHost, Arc<Drain>)>, StepError> {
-    let host = work.context.gateway.look::<HostAggregate>(&host_id(work)).await?;
+/// The host and its drain; `None` if the host was removed or the drain has ended.
+async fn subject(work: &StepRun) -> Result<Option<(KnownHost, Arc<Drain>)>, StepError> {
+    let host = work.context.gateway.look::<HostRoot>(&host_id(work)).await?;
     let Some(host) = host.0 else { return Ok(None) };
     let drain = host.drain.clone().filter(|drain| drain.process == work.running.process && drain.ended_at.is_none());
     Ok(drain.map(|drain| (*host, drain)))
 }
 
-/// A host that was removed meanwhile has nothing to be told.
-async fn record(work: &Work, command: DrainCommand) -> Result<(), StepError> {
+/// For a host that was removed meanwhile there is nothing to record.
+async fn record(work: &StepRun, command: DrainCommand) -> Result<(), StepError> {
     let command = HostCommand::Drain(command);
-    match work.context.gateway.send::<HostAggregate>(&host_id(work), command, work.meta.clone()).await {
+    match work.context.gateway.send::<HostRoot>(&host_id(work), command, work.meta.clone()).await {
         Ok(_) | Err(CommandError::Rejected(HostReject::NotFound)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn close_host(work: &Work) -> Result<Output, StepError> {
+async fn close_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let context = &work.context;
     let seen = |host: &KnownHost| host.drain.as_ref().is_some_and(|drain| drain.process == work.running.process);
     while let Some((host, _)) = subject(work).await? {
@@ -88,66 +87,67 @@ async fn close_host(work: &Work) -> Result<Output, StepError> {
         }
         tokio::time::sleep(LOOK.0).await;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn move_servers(work: &Work) -> Result<Output, StepError> {
+async fn move_servers(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut pause = LOOK.0;
     while let Some((host, drain)) = subject(work).await? {
         match pass(work, &host, &drain).await? {
-            Pass::Over => break,
-            Pass::Acted => pause = LOOK.0,
-            Pass::Idle => pause = (pause * 2).min(LOOK.1),
+            DrainPass::Over => break,
+            DrainPass::Acted => pause = LOOK.0,
+            DrainPass::Idle => pause = (pause * 2).min(LOOK.1),
         }
         tokio::time::sleep(pause).await;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// What became of one look at everything.
+/// The result of one pass over all servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum DrainPass {
     Over,
     Acted,
     Idle,
 }
 
-async fn pass(work: &Work, host: &KnownHost, drain: &Drain) -> Result<Pass, StepError> {
-    let site = Site { id: host.id, hostname: &host.hostname, answers: host.answers(), cancelled: drain.cancelled };
+async fn pass(work: &StepRun, host: &KnownHost, drain: &Drain) -> Result<DrainPass, StepError> {
+    let site =
+        DrainedHost { id: host.id, hostname: &host.hostname, answers: host.answers(), cancelled: drain.cancelled };
     let mut acted = false;
     for (server, leaving) in &drain.leaving {
-        acted |= go_on(work, site, *server, leaving).await?;
+        acted |= continue_departure(work, site, *server, leaving).await?;
     }
-    let Looked { mut begin, stay, waiting } = look(work, site, drain);
+    let DrainObservation { mut begin, stay, waiting } = look(work, site, drain);
     begin.truncate((drain.parallel as usize).saturating_sub(drain.leaving.len()));
     acted |= !begin.is_empty() || !stay.is_empty();
     for (server, how) in begin {
-        depart(work, server, how).await?;
+        begin_departure(work, server, how).await?;
     }
     for (server, reason) in stay {
         stays(work, server, reason).await?;
     }
     if acted || !drain.leaving.is_empty() || waiting {
-        return Ok(if acted { Pass::Acted } else { Pass::Idle });
+        return Ok(if acted { DrainPass::Acted } else { DrainPass::Idle });
     }
     if drain.cancelled {
-        return Ok(Pass::Over);
+        return Ok(DrainPass::Over);
     }
-    last_look(work, site, drain).await
+    check_host_is_empty(work, site, drain).await
 }
 
 // -------------------------------------------------------------------------------------------------- those still there
 
 #[derive(Debug, Default)]
-struct Looked {
+struct DrainObservation {
     begin: Vec<(InstanceId, Departure)>,
     stay: Vec<(InstanceId, String)>,
     waiting: bool,
 }
 
-/// The servers on the host of which nothing was said yet. None of them counts for a drain that was called off.
-fn look(work: &Work, site: Site<'_>, drain: &Drain) -> Looked {
-    let mut looked = Looked::default();
+/// The servers on the host without a recorded move or reason to stay; none for a cancelled drain.
+fn look(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> DrainObservation {
+    let mut looked = DrainObservation::default();
     if drain.cancelled {
         return looked;
     }
@@ -156,8 +156,8 @@ fn look(work: &Work, site: Site<'_>, drain: &Drain) -> Looked {
         for row in servers.on_host(site.id).filter(|row| !known(&row.id)) {
             let Some(server) = row.instance.alive() else { continue };
             match first(site, server) {
-                Act::Begin(how) => looked.begin.push((row.id, how)),
-                Act::Stay { reason } => looked.stay.push((row.id, reason)),
+                DrainAction::Begin(how) => looked.begin.push((row.id, how)),
+                DrainAction::Stay { reason } => looked.stay.push((row.id, reason)),
                 _ => looked.waiting = true,
             }
         }
@@ -166,9 +166,9 @@ fn look(work: &Work, site: Site<'_>, drain: &Drain) -> Looked {
     looked
 }
 
-/// Nothing is left to be moved, as far as the servers say. What is claimed of the host tells of those that are about to come,
-/// and of those that left something here.
-async fn last_look(work: &Work, site: Site<'_>, drain: &Drain) -> Result<Pass, StepError> {
+/// The read model shows no server on the host any more. The claims on the host show servers that are about to come, and
+/// servers that left something here.
+async fn check_host_is_empty(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> Result<DrainPass, StepError> {
     let views = &work.context.views;
     let here = ProviderId(site.id.0);
     let holders: Vec<ConsumerId> = views.placement.read(|view| {
@@ -176,7 +176,7 @@ async fn last_look(work: &Work, site: Site<'_>, drain: &Drain) -> Result<Pass, S
         let held = consumers.filter(|(_, consumer)| consumer.claim.allocations.iter().any(|one| one.provider == here));
         held.map(|(id, _)| id.clone()).collect()
     });
-    let mut pass = Pass::Over;
+    let mut pass = DrainPass::Over;
     for holder in holders {
         let Ok(id) = holder.as_str().parse::<InstanceId>() else { continue };
         let known = views.servers.read(|servers| servers.get(id).map(|row| row.instance.alive().is_some()));
@@ -185,7 +185,7 @@ async fn last_look(work: &Work, site: Site<'_>, drain: &Drain) -> Result<Pass, S
             let on =
                 views.servers.read(|servers| servers.get(id).and_then(|row| row.instance.alive().and_then(placed)));
             if on != Some(site.id) {
-                pass = Pass::Idle;
+                pass = DrainPass::Idle;
             }
             continue;
         }
@@ -193,65 +193,70 @@ async fn last_look(work: &Work, site: Site<'_>, drain: &Drain) -> Result<Pass, S
         let Some(server) = moved.filter(|server| !drain.stays.contains_key(server)) else { continue };
         let reason = "it was moved away and waits to be confirmed or reverted: what it had here is kept";
         stays(work, server, reason.to_owned()).await?;
-        pass = Pass::Acted;
+        pass = DrainPass::Acted;
     }
     Ok(pass)
 }
 
-async fn depart(work: &Work, server: InstanceId, how: Departure) -> Result<(), StepError> {
+async fn begin_departure(work: &StepRun, server: InstanceId, how: Departure) -> Result<(), StepError> {
     let (process, migration) = (work.running.process, ProcessId::random());
     record(work, DrainCommand::RecordDeparture { process, server, how, migration }).await
 }
 
-async fn stays(work: &Work, server: InstanceId, reason: String) -> Result<(), StepError> {
-    tracing::warn!(%server, reason, "a server stays on a host that is drained");
+async fn stays(work: &StepRun, server: InstanceId, reason: String) -> Result<(), StepError> {
+    tracing::warn!(%server, reason, "a server stays on a draining host");
     record(work, DrainCommand::RecordStayed { process: work.running.process, server, reason }).await
 }
 
 // -------------------------------------------------------------------------------------------------- those on their way
 
-/// Says whether there was something to do.
-async fn go_on(work: &Work, site: Site<'_>, id: InstanceId, leaving: &Leaving) -> Result<bool, StepError> {
+/// Returns whether there was something to do.
+async fn continue_departure(
+    work: &StepRun,
+    site: DrainedHost<'_>,
+    id: InstanceId,
+    leaving: &LeavingServer,
+) -> Result<bool, StepError> {
     let travel = travel(work, leaving.migration).await?;
-    let instance = work.context.gateway.look::<InstanceAggregate>(&id).await?;
+    let instance = work.context.gateway.look::<InstanceRoot>(&id).await?;
     let server = match &instance {
         Instance::Alive(server) => Some(&**server),
         Instance::Absent | Instance::Deleted(_) => None,
     };
     match next(site, server, leaving, &travel) {
-        Act::Wait => {
+        DrainAction::Wait => {
             if site.cancelled {
-                call_back(work, id, server, leaving).await?;
+                cancel_unstarted(work, id, server, leaving).await?;
             }
             return Ok(false);
         }
-        Act::Begin(how) => depart(work, id, how).await?,
-        Act::Ask => return ask(work, id, leaving).await,
-        Act::Confirm => {
+        DrainAction::Begin(how) => begin_departure(work, id, how).await?,
+        DrainAction::Ask => return request_move(work, id, leaving).await,
+        DrainAction::Confirm => {
             let process = ProcessId::derive(leaving.migration.0, "confirm");
-            // Refused, it is being done already, or taken back: the next look says so.
+            // If it is refused, the move is being confirmed or reverted already: the next pass sees it.
             let _refused = send(work, id, MoveCommand::Confirm { process, asker: ASKER }).await?;
         }
-        Act::Left { to } => {
+        DrainAction::Left { to } => {
             record(work, DrainCommand::RecordLeft { process: work.running.process, server: id, to }).await?;
         }
-        Act::Stay { reason } => stays(work, id, reason).await?,
+        DrainAction::Stay { reason } => stays(work, id, reason).await?,
     }
     Ok(true)
 }
 
-async fn travel(work: &Work, migration: ProcessId) -> Result<Travel, StepError> {
-    Ok(match work.context.gateway.look::<ProcessAggregate>(&migration).await? {
-        Process::Absent => Travel::NotAsked,
-        Process::Running(_) => Travel::UnderWay,
-        Process::Finished { outcome: Outcome::Succeeded, .. } => Travel::Succeeded,
-        Process::Finished { .. } => Travel::Failed { reason: reason_of(work, migration).await? },
+async fn travel(work: &StepRun, migration: ProcessId) -> Result<MoveProgress, StepError> {
+    Ok(match work.context.gateway.look::<ProcessRoot>(&migration).await? {
+        Process::Absent => MoveProgress::NotAsked,
+        Process::Running(_) => MoveProgress::UnderWay,
+        Process::Finished { outcome: ProcessOutcome::Succeeded, .. } => MoveProgress::Succeeded,
+        Process::Finished { .. } => MoveProgress::Failed { reason: reason_of(work, migration).await? },
     })
 }
 
-/// Why a move failed, as its record has it: the last reason counts.
-async fn reason_of(work: &Work, migration: ProcessId) -> Result<String, StepError> {
-    let stream = ProcessAggregate::stream(&migration);
+/// The last failure in a move's stream.
+async fn reason_of(work: &StepRun, migration: ProcessId) -> Result<String, StepError> {
+    let stream = ProcessRoot::stream(&migration);
     let records = work.context.log.read_stream(&stream, Revision::NONE, MOST_EVENTS).await?;
     let mut reasons = records.iter().filter_map(|recorded| match recorded.event().map(AsRef::as_ref) {
         Ok(Event::ProcessEvent(ProcessEvent::StepFailed(failed))) => Some(failed.fault.message.clone()),
@@ -260,16 +265,16 @@ async fn reason_of(work: &Work, migration: ProcessId) -> Result<String, StepErro
     Ok(reasons.next_back().unwrap_or_else(|| "the move was called off".to_owned()))
 }
 
-async fn send(work: &Work, id: InstanceId, command: MoveCommand) -> Result<Option<InstanceReject>, StepError> {
+async fn send(work: &StepRun, id: InstanceId, command: MoveCommand) -> Result<Option<InstanceReject>, StepError> {
     let command = InstanceCommand::Move(Box::new(command));
-    match work.context.gateway.send::<InstanceAggregate>(&id, command, work.meta.clone()).await {
+    match work.context.gateway.send::<InstanceRoot>(&id, command, work.meta.clone()).await {
         Ok(_) => Ok(None),
         Err(CommandError::Rejected(reject)) => Ok(Some(reject)),
         Err(CommandError::Unavailable(error)) => Err(error.into()),
     }
 }
 
-async fn ask(work: &Work, id: InstanceId, leaving: &Leaving) -> Result<bool, StepError> {
+async fn request_move(work: &StepRun, id: InstanceId, leaving: &LeavingServer) -> Result<bool, StepError> {
     let process = leaving.migration;
     let command = match leaving.how {
         Departure::Live => {
@@ -279,7 +284,7 @@ async fn ask(work: &Work, id: InstanceId, leaving: &Leaving) -> Result<bool, Ste
     };
     match send(work, id, command).await? {
         None => Ok(true),
-        // Somebody was faster; or the server is gone. The next look says so.
+        // Another request was faster, or the server is gone: the next pass sees it.
         Some(InstanceReject::NotInState { .. } | InstanceReject::Superseded | InstanceReject::NotFound) => Ok(false),
         Some(reject) => {
             stays(work, id, why_not(&reject)).await?;
@@ -288,8 +293,13 @@ async fn ask(work: &Work, id: InstanceId, leaving: &Leaving) -> Result<bool, Ste
     }
 }
 
-/// One that has not set out does not have to, once the drain is called off.
-async fn call_back(work: &Work, id: InstanceId, server: Option<&Alive>, leaving: &Leaving) -> Result<(), StepError> {
+/// Cancels a move that has not begun, after the drain was cancelled.
+async fn cancel_unstarted(
+    work: &StepRun,
+    id: InstanceId,
+    server: Option<&Alive>,
+    leaving: &LeavingServer,
+) -> Result<(), StepError> {
     let moving = server.and_then(|server| server.moving.as_deref());
     let live = moving.filter(|moving| moving.migration == leaving.migration).and_then(|moving| moving.live.as_ref());
     let waits = live.is_some_and(|live| !live.abort && matches!(live.stage, LiveStage::Queued | LiveStage::Preparing));

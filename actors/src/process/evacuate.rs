@@ -1,4 +1,4 @@
-//! Makes a server anew on another host, because its own is down.
+//! Rebuilds a server on another host, because its own is down.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -9,20 +9,20 @@
 //! | `fence_source` | switches the guest off at its old host, should that answer after all | |
 //! | `start_target` | disks, the same once more, domain, start if it is to run | destroying the guest there |
 //!
-//! Disks on storage that both hosts share are used as they are; others are made anew from the image. What the old host
-//! still has is removed when it is back (see [`crate::hosts::plan`]); until the evacuation is over its guest is only kept
-//! off, so that one that comes to nothing loses nothing.
+//! Disks on storage that both hosts share are used as they are; others are created again from the image. When the old
+//! host is back, its guest is removed (see [`crate::hosts::plan`]). Until the evacuation has ended the guest is only
+//! kept off, so that a failed evacuation loses nothing.
 
 use chronova_events::host::KnownHost;
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, Evacuation, MoveStage};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
-use super::moving::{self, Subject};
+use super::definition::{Definition, Step, StepError, StepRun};
+use super::moving::{self, MovingServer};
 use super::{build_volumes, destination, guest, live_migrate, move_instance, moved_volumes};
 use crate::instance::evacuation::EvacuationCommand;
 use crate::instance::moving::MoveCommand;
@@ -58,12 +58,12 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         match outcome {
-            Outcome::Succeeded => {
-                // A delete that overtook it cleans up itself.
+            ProcessOutcome::Succeeded => {
+                // A delete that has overtaken it cleans up itself.
                 let Some(subject) = moving::subject(work).await? else { return Ok(()) };
                 if !moving::is_mine(work, &subject.server) {
                     return Ok(());
@@ -71,23 +71,25 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 moving::release(work, process).await?;
                 let renewed = !shares_disks(work, &subject)?;
                 moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process, renewed })).await?;
-                // The old host may be back already: it has something of a server that has just left it.
+                // The old host may be back already, with leftovers of the server.
                 live_migrate::look_at_both(work, &subject);
                 Ok(())
             }
-            Outcome::Failed => moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await,
-            // Whoever called it off goes on with the server.
-            Outcome::CalledOff => Ok(()),
+            ProcessOutcome::Failed => {
+                moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await
+            }
+            // The process that called this one off goes on with the server.
+            ProcessOutcome::CalledOff => Ok(()),
         }
     }
     .boxed()
 }
 
-fn evacuation(subject: &Subject) -> Option<&Evacuation> {
+fn evacuation(subject: &MovingServer) -> Option<&Evacuation> {
     subject.moving.evacuation.as_ref()
 }
 
-async fn claim_host(work: &Work) -> Result<Output, StepError> {
+async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     if let Some(chosen) = destination::chosen(work, &subject) {
         return Ok(chosen);
@@ -103,16 +105,16 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     destination::choose(work, &subject, request, None).await
 }
 
-/// Never guessed: disks that are taken for leftovers are removed.
-fn is_shared(work: &Work, source: HostId, target: HostId) -> Result<bool, StepError> {
+/// Never guessed, because leftover disks are removed.
+fn is_shared(work: &StepRun, source: HostId, target: HostId) -> Result<bool, StepError> {
     match work.context.fleet.knows_storage_of(target) {
         true => Ok(work.context.fleet.share(source, target)),
         false => Err(StepError::Again(format!("the storage of host {target} has not been looked at yet"))),
     }
 }
 
-/// Whether the destination has the server's disks because both hosts have one storage.
-fn shares_disks(work: &Work, subject: &Subject) -> Result<bool, StepError> {
+/// Whether the destination has the server's disks because the hosts share storage.
+fn shares_disks(work: &StepRun, subject: &MovingServer) -> Result<bool, StepError> {
     let shared = is_shared(work, subject.moving.source.host, subject.target()?.host)?;
     match evacuation(subject).and_then(|evacuation| evacuation.on_shared_storage) {
         Some(said) if said != shared => {
@@ -122,9 +124,9 @@ fn shares_disks(work: &Work, subject: &Subject) -> Result<bool, StepError> {
     }
 }
 
-/// The server as it is to be. A disk that is made anew is made of the server's own image: what it was shelved to, and lay
-/// below the lost disk since, is gone.
-fn renewed(subject: &Subject, shared: bool) -> Alive {
+/// The server after the evacuation. A new disk is created from the server's own image. The image of an earlier shelve,
+/// which the lost disk was based on, is gone.
+fn renewed(subject: &MovingServer, shared: bool) -> Alive {
     let mut server = subject.server.clone();
     if !shared {
         server.root = None;
@@ -132,35 +134,35 @@ fn renewed(subject: &Subject, shared: bool) -> Alive {
     server
 }
 
-async fn prepare_target(work: &Work) -> Result<Output, StepError> {
+async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     let shared = shares_disks(work, &subject)?;
     guest::prepare(work, subject.target()?.host, &renewed(&subject, shared)).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn attach_volumes(work: &Work) -> Result<Output, StepError> {
+async fn attach_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     move_instance::advance(work, MoveStage::Migrating).await?;
     moved_volumes::take(work, &subject.server, subject.target()?).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
+async fn reattach_volumes(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     moved_volumes::take_back(work, &subject.server, &subject.moving.source).await
 }
 
-async fn fence_source(work: &Work) -> Result<Output, StepError> {
-    fence(work, &moving::mine(work).await?).await.map(|()| Output::Nothing)
+async fn fence_source(work: &StepRun) -> Result<StepOutput, StepError> {
+    fence(work, &moving::mine(work).await?).await.map(|()| StepOutput::Nothing)
 }
 
-/// A host that was only said to be down, or that came back, may have the guest on.
-async fn fence(work: &Work, subject: &Subject) -> Result<(), StepError> {
+/// A host that was only declared down, or that came back, may still run the guest.
+async fn fence(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let source = subject.moving.source.host;
     let Some(driver) = work.context.fleet.driver(source) else {
-        // That it is down was said in an earlier life of the control plane: it may be back. Nobody looks after one that was
-        // taken from the configuration.
+        // The host was recorded as down before the start-up, so it may be back. A host that was removed from the
+        // configuration has no agent.
         let known = work.context.views.hosts.read(|hosts| hosts.get(source).cloned());
         let unheard = |host: KnownHost| host.up || work.context.fleet.is_unheard(&host.uri);
         return match known.is_some_and(unheard) {
@@ -169,7 +171,7 @@ async fn fence(work: &Work, subject: &Subject) -> Result<(), StepError> {
         };
     };
     match driver.stop(work.instance_id(), StopMode::Hard).await {
-        // As it must be: whoever asked says that it is down.
+        // As expected: the requester says that it is down.
         Ok(()) | Err(DriverError::Unreachable(_) | DriverError::Timeout { .. } | DriverError::NoSuchGuest(_)) => Ok(()),
         Err(error) => {
             Err(StepError::fatal(500, "The guest cannot be switched off at its old host.", &error.to_string()))
@@ -177,7 +179,7 @@ async fn fence(work: &Work, subject: &Subject) -> Result<(), StepError> {
     }
 }
 
-async fn start_target(work: &Work) -> Result<Output, StepError> {
+async fn start_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     move_instance::advance(work, MoveStage::Finishing).await?;
     let host = subject.target()?.host;
@@ -186,14 +188,14 @@ async fn start_target(work: &Work) -> Result<Output, StepError> {
     if !shared {
         guest::provide(work, host, &server).await?;
     }
-    // Again, right before: this may be another try, and the old host may be back since the last one.
+    // Once more, right before the start: this may be a retry, and the old host may be back since the last attempt.
     let _turn = guest::turn_of(work, host).await;
     fence(work, &subject).await?;
     guest::install_now(work, host, &server, subject.moving.was_active).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn destroy_target(work: &Work) -> Result<(), StepError> {
+async fn destroy_target(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
     moving::fence(work, &subject, target).await?;

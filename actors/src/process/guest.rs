@@ -1,56 +1,61 @@
-//! What several processes do to a guest on its host.
+//! Steps on a guest and its host that several processes share.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::ids::{HostId, InstanceId};
-use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, Ongoing, Phase};
+use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use super::disks::volumes;
-use super::moving::Subject;
-use super::pinned::{self, Holder};
+use super::moving::MovingServer;
+use super::pinned::{self, ClaimHolder};
 use crate::instance::disks;
-use crate::metadata::{About, sources};
-use crate::ports::{Images, Networks};
+use crate::metadata::{GuestMetadata, sources};
+use crate::ports::{ImageService, NetworkService};
 
-/// How far the read models may lag behind the log; they do by microseconds.
+/// The longest wait for the read models, which usually lag by microseconds.
 pub(super) const LAG: Duration = Duration::from_secs(5);
 
-/// Brings image, networks and filters to the host.
-pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.context.images)));
+/// Prepares the host: image, networks and filters.
+pub(super) async fn prepare(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
+    let source: Arc<dyn ImageSource> = Arc::new(PortImageSource(Arc::clone(&work.context.images)));
     futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
 }
 
-/// As [`prepare`]; an image that is deleted is taken from the host that the server is on.
-pub(super) async fn prepare_from(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
+/// As [`prepare`]; a deleted image is copied from the server's present host.
+pub(super) async fn prepare_from(work: &StepRun, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
     futures::try_join!(fetch_image(work, from, host, server), connect(work, host, server)).map(drop)
 }
 
-/// Brings the image alone; see [`prepare_from`].
-pub(super) async fn fetch_image(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let first = Source(Arc::clone(&work.context.images));
+/// Caches only the image; see [`prepare_from`].
+pub(super) async fn fetch_image(work: &StepRun, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
+    let first = PortImageSource(Arc::clone(&work.context.images));
     let source: Arc<dyn ImageSource> = match work.context.fleet.driver(from) {
-        Some(driver) => Arc::new(Fallback { first, driver }),
+        Some(driver) => Arc::new(FallbackImageSource { first, driver }),
         None => Arc::new(first),
     };
     cache_image(work, host, server, source).await
 }
 
-async fn cache_image(work: &Work, host: HostId, server: &Alive, source: Arc<dyn ImageSource>) -> Result<(), StepError> {
+async fn cache_image(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    source: Arc<dyn ImageSource>,
+) -> Result<(), StepError> {
     match server.root_image() {
         Some(image) => ensure_image(work, host, &image_ref(image), source).await,
         None => Ok(()),
     }
 }
 
-/// Brings an image to the host, and keeps it there until the process has ended.
+/// Caches an image on the host, and holds it there until the process has ended.
 pub(super) async fn ensure_image(
-    work: &Work,
+    work: &StepRun,
     host: HostId,
     image: &ImageRef,
     source: Arc<dyn ImageSource>,
@@ -61,8 +66,8 @@ pub(super) async fn ensure_image(
     Ok(())
 }
 
-/// Brings networks and filters to the host, or back to it: whoever else works there may have stopped them.
-pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
+/// Brings networks and filters to the host, or back to it: others that work there may have stopped them.
+pub(super) async fn connect(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let realisation = work.context.networks.realise(&server.nics).await?;
     let networks = async {
@@ -82,7 +87,7 @@ pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result
 }
 
 /// Creates and starts the guest.
-pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
+pub(super) async fn spawn(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let spec = spec(work, host, server, None).await?;
     let _turn = turn_of(work, host).await;
@@ -90,8 +95,8 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
     Ok(())
 }
 
-/// Makes the disks of a guest that is not defined on the host.
-pub(super) async fn provide(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
+/// Creates the disks of a guest that is not defined on the host.
+pub(super) async fn provide(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let spec = spec(work, host, server, None).await?;
     let _turn = turn_of(work, host).await;
@@ -100,41 +105,41 @@ pub(super) async fn provide(work: &Work, host: HostId, server: &Alive) -> Result
 }
 
 /// Defines the guest over disks that are there, and starts it if it is to be `on`.
-pub(super) async fn install(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
+pub(super) async fn install(work: &StepRun, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let _turn = turn_of(work, host).await;
     install_now(work, host, server, on).await
 }
 
-/// For those who have their turn.
-pub(super) async fn install_now(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
+/// For callers that hold the permit of [`turn_of`].
+pub(super) async fn install_now(work: &StepRun, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let spec = spec(work, host, server, None).await?;
     Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
 }
 
-/// As it was before a move: with the processors and the memory that the migration keeps for it.
-pub(super) async fn install_as_before(work: &Work, subject: &Subject, on: bool) -> Result<(), StepError> {
+/// Defines the guest as before a move: with the processors and the memory that the migration has claimed.
+pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on: bool) -> Result<(), StepError> {
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
     let _turn = turn_of(work, host).await;
-    let spec = spec_of(work, host, &server, None, Holder::Migration(subject.moving.migration)).await?;
+    let spec = spec_of(work, host, &server, None, ClaimHolder::Migration(subject.moving.migration)).await?;
     Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
 }
 
-/// No more guests are made on a host at once than it can bear.
-pub(super) async fn turn_of(work: &Work, host: HostId) -> Option<tokio::sync::OwnedSemaphorePermit> {
+/// Waits for one of the host's build permits (`max_concurrent_builds`).
+pub(super) async fn turn_of(work: &StepRun, host: HostId) -> Option<tokio::sync::OwnedSemaphorePermit> {
     let member = work.context.fleet.member(host)?;
     Arc::clone(&member.builds).acquire_owned().await.ok()
 }
 
-/// How long a guest is given to power itself off: what its image says, be it on a volume, or the option.
-pub(super) fn graceful(work: &Work, server: &Alive) -> StopMode {
+/// The timeout of a graceful shutdown: the image's property (also for a volume's image), or the option.
+pub(super) fn graceful(work: &StepRun, server: &Alive) -> StopMode {
     let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let own =
         properties.into_iter().find(|(key, _)| key == "os_shutdown_timeout").and_then(|(_, text)| text.parse().ok());
     StopMode::Graceful { timeout_seconds: own.unwrap_or(work.context.server_options.shutdown_timeout) }
 }
 
-/// Starts a guest that was switched off for something that came to nothing, if its server is active.
-pub(super) async fn start_again(work: &Work, server: &Alive) -> Result<(), StepError> {
+/// Starts a guest that was powered off for a failed operation, if its server is active.
+pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let active = matches!(server.phase, Phase::Active { .. });
     let Some(placed) = server.placement.as_ref().filter(|_| active) else { return Ok(()) };
     if !work.host_answers(placed.host)? {
@@ -147,12 +152,12 @@ pub(super) async fn start_again(work: &Work, server: &Alive) -> Result<(), StepE
     }
 }
 
-/// A delete may have come while a guest was being made, and found none to remove.
-pub(super) async fn yield_to_delete(work: &Work, host: HostId) -> Result<(), StepError> {
+/// A delete may have come while the guest was being created, and found none to remove.
+pub(super) async fn yield_to_delete(work: &StepRun, host: HostId) -> Result<(), StepError> {
     match work.server().await? {
         None => destroy(work, host).await,
-        Some(server) if matches!(server.ongoing, Some(Ongoing::Delete { .. })) => destroy(work, host).await,
-        Some(server) if server.is_soft_deleted() || matches!(server.ongoing, Some(Ongoing::SoftDelete { .. })) => {
+        Some(server) if matches!(server.ongoing, Some(OngoingTask::Delete { .. })) => destroy(work, host).await,
+        Some(server) if server.is_soft_deleted() || matches!(server.ongoing, Some(OngoingTask::SoftDelete { .. })) => {
             work.driver(host)?.stop(work.instance_id(), StopMode::Hard).await?;
             Ok(())
         }
@@ -160,9 +165,9 @@ pub(super) async fn yield_to_delete(work: &Work, host: HostId) -> Result<(), Ste
     }
 }
 
-/// Gives the guest its definition anew; with a rescue disk made of `rescue`, where that is said.
+/// Defines the guest again, with a rescue disk created from `rescue`, if that is given.
 pub(super) async fn reshape(
-    work: &Work,
+    work: &StepRun,
     host: HostId,
     server: &Alive,
     renew: Renew,
@@ -179,10 +184,10 @@ pub(super) async fn reshape(
     }
 }
 
-/// What was asked of the server's interfaces before is done, and nothing more is asked for meanwhile. A guest that is made
-/// of a server whose interfaces are changing would keep what is taken away, or lack what is given.
-async fn interfaces_at_rest(work: &Work, server: &Alive) -> Result<(), StepError> {
-    // Nobody changes those of a server that is being built.
+/// Waits until earlier changes of the server's interfaces are done; no new ones are accepted meanwhile. A guest that is
+/// created meanwhile would keep a detached interface, or lack an attached one.
+async fn interfaces_at_rest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
+    // The interfaces of a server that is being built do not change.
     if server.building().is_some() {
         return Ok(());
     }
@@ -195,20 +200,20 @@ async fn interfaces_at_rest(work: &Work, server: &Alive) -> Result<(), StepError
 }
 
 pub(super) async fn spec(
-    work: &Work,
+    work: &StepRun,
     host: HostId,
     server: &Alive,
     rescue: Option<&ImageSnapshot>,
 ) -> Result<GuestSpec, StepError> {
-    spec_of(work, host, server, rescue, Holder::Server).await
+    spec_of(work, host, server, rescue, ClaimHolder::Server).await
 }
 
 async fn spec_of(
-    work: &Work,
+    work: &StepRun,
     host: HostId,
     server: &Alive,
     rescue: Option<&ImageSnapshot>,
-    holder: Holder,
+    holder: ClaimHolder,
 ) -> Result<GuestSpec, StepError> {
     interfaces_at_rest(work, server).await?;
     let realisation = work.context.networks.realise(&server.nics).await?;
@@ -241,7 +246,7 @@ async fn spec_of(
                 let options = &work.context.server_options.metadata;
                 let floating = sources::floating_ip(work.context.networks.as_ref(), server).await?;
                 let said = sources::said(options, server).await.map_err(failed)?;
-                let about = About {
+                let about = GuestMetadata {
                     server,
                     password: password.as_deref(),
                     options,
@@ -259,9 +264,9 @@ async fn spec_of(
     })
 }
 
-/// What the image says of the hardware, and what the flavor says of it. Whoever makes an image writes whatever they like
-/// into it: only the names that Nova takes from images count (`nova.objects.image_meta`), never those of the flavor, which
-/// have a colon or limit what the guest may take.
+/// The hardware properties of the image and of the flavor. Users write any property into an image. So only the names
+/// that Nova takes from images count (`nova.objects.image_meta`), never those of flavors, which have a colon or limit
+/// the guest's resources.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
     let of_images = |name: &str| !name.contains(':') && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of));
     let properties = image.into_iter().flat_map(|image| &image.properties).filter(|(name, _)| of_images(name));
@@ -278,14 +283,14 @@ fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
     (device.is_some() || bus.is_some()).then(|| RescuePlace { cdrom: device.as_deref() == Some("cdrom"), bus })
 }
 
-/// Brings an interface's network and filter to the host, and the interface into the guest.
-pub(super) async fn plug(work: &Work, host: HostId, server: &Alive, nic: NicInfo) -> Result<(), StepError> {
+/// Creates an interface's network and filter on the host, and attaches the interface to the guest.
+pub(super) async fn plug(work: &StepRun, host: HostId, server: &Alive, nic: NicInfo) -> Result<(), StepError> {
     plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, nic).await
 }
 
-/// The same, for those who have no process.
+/// The same, for callers without a process.
 pub(crate) async fn plug_in(
-    networks: &dyn Networks,
+    networks: &dyn NetworkService,
     driver: &Arc<dyn Driver>,
     instance: InstanceId,
     server: &Alive,
@@ -305,7 +310,7 @@ pub(crate) async fn plug_in(
     Ok(())
 }
 
-/// A host that does not answer may do so in a moment.
+/// A host that does not answer may answer in a moment.
 fn soon(error: DriverError) -> StepError {
     match error.is_transient() {
         true => StepError::Again(error.to_string()),
@@ -313,8 +318,8 @@ fn soon(error: DriverError) -> StepError {
     }
 }
 
-/// Removes the packet filter of an interface that the guest has no more. One that stays behind holds nothing but its name.
-pub(super) async fn forget_filter(work: &Work, host: HostId, nic: NicInfo) {
+/// Removes the packet filter of a detached interface. A leftover filter blocks only its name.
+pub(super) async fn forget_filter(work: &StepRun, host: HostId, nic: NicInfo) {
     let Ok(driver) = work.driver(host) else { return };
     let Some(networks) = driver.networks() else { return };
     for filter in work.context.networks.realise(&[nic]).await.unwrap_or_default().filters {
@@ -322,9 +327,9 @@ pub(super) async fn forget_filter(work: &Work, host: HostId, nic: NicInfo) {
     }
 }
 
-/// Removes the guest. A host that does not answer is no obstacle: what is left there is removed when the host is compared
-/// with the log on its return (see [`crate::hosts::plan`]).
-pub(super) async fn destroy(work: &Work, host: HostId) -> Result<(), StepError> {
+/// Removes the guest. A host that does not answer is no obstacle: its agent removes the leftovers when the host is back
+/// (see [`crate::hosts::plan`]).
+pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepError> {
     if !work.host_answers(host)? {
         return Ok(());
     }
@@ -336,7 +341,7 @@ pub(super) async fn destroy(work: &Work, host: HostId) -> Result<(), StepError> 
     }
     if let (Some(networks), Some(server)) = (driver.networks(), work.server().await?) {
         for filter in work.context.networks.realise(&server.nics).await.unwrap_or_default().filters {
-            // A filter that stays behind holds nothing but its name, and the next guest with the port takes it over.
+            // A leftover filter blocks only its name, and the next guest with the port takes it over.
             let _ = networks.remove_filter(&filter.name).await;
         }
     }
@@ -357,24 +362,24 @@ pub(crate) fn image_ref(image: &ImageSnapshot) -> ImageRef {
     }
 }
 
-/// The images port as the drivers want it.
-pub(crate) struct Source(pub Arc<dyn Images>);
+/// Adapts the images port to the drivers.
+pub(crate) struct PortImageSource(pub Arc<dyn ImageService>);
 
 #[async_trait::async_trait]
-impl ImageSource for Source {
+impl ImageSource for PortImageSource {
     async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
         self.0.open(image).await
     }
 }
 
-/// The image service, or what a host has in its cache.
-struct Fallback {
-    first: Source,
+/// Reads from the image service, or from a host's cache.
+struct FallbackImageSource {
+    first: PortImageSource,
     driver: Arc<dyn Driver>,
 }
 
 #[async_trait::async_trait]
-impl ImageSource for Fallback {
+impl ImageSource for FallbackImageSource {
     async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
         match self.first.open(image).await {
             Ok(content) => Ok(content),

@@ -1,8 +1,7 @@
-//! From a guest's disk to an image: what snapshots, backups and shelving share.
+//! Steps from a guest's disk to an image that snapshots, backups and shelving share.
 //!
-//! The image exists before the process does, without bytes, so that whoever asked can be told its id. The disk is copied
-//! on its host first, into one file there, and that file is sent to the image service: agentless, both through the
-//! driver.
+//! The image exists before the process does, without bytes, so that the answer has its id. The driver first copies the
+//! disk into one file on its host. Then it sends that file to the image service; no agent is needed.
 
 use std::sync::Arc;
 
@@ -13,13 +12,13 @@ use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::guest::Quiesce;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use super::turn;
 use crate::ports::PortError;
 
-/// No more images are made on a host at once than it is to bear. The server is looked at when it is its turn: it may have
-/// been deleted meanwhile.
-async fn turn_of(work: &Work) -> Result<(Alive, Option<OwnedSemaphorePermit>), StepError> {
+/// Waits for one of the host's snapshot permits (`max_concurrent_snapshots`). The server is read after the wait: it may
+/// have been deleted meanwhile.
+async fn snapshot_permit(work: &StepRun) -> Result<(Alive, Option<OwnedSemaphorePermit>), StepError> {
     let server = turn::still_mine(work).await?;
     let member = server.placement.as_ref().and_then(|placed| work.context.fleet.member(placed.host));
     let Some(member) = member else { return Ok((server, None)) };
@@ -28,8 +27,8 @@ async fn turn_of(work: &Work) -> Result<(Alive, Option<OwnedSemaphorePermit>), S
 }
 
 /// Copies the disk on the server's host.
-pub(super) async fn copy_disk(work: &Work, image: ImageId) -> Result<(), StepError> {
-    let (server, _turn) = turn_of(work).await?;
+pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), StepError> {
+    let (server, _turn) = snapshot_permit(work).await?;
     let placed = server.placement.as_ref().ok_or_else(no_host)?;
     turn::advance(work, WorkStage::PendingUpload).await?;
     let driver = work.driver(placed.host)?;
@@ -42,7 +41,7 @@ pub(super) async fn copy_disk(work: &Work, image: ImageId) -> Result<(), StepErr
     }
 }
 
-/// What drivers call bringing a guest to rest.
+/// The drivers' name for quiescing a guest.
 const QUIESCE: &str = "quiesce";
 
 /// Nova's `QemuGuestAgentNotEnabled` and `InstanceQuiesceFailed`.
@@ -54,8 +53,8 @@ pub(super) fn no_rest(error: &DriverError) -> StepError {
 }
 
 /// Sends the copy to the image service.
-pub(super) async fn upload(work: &Work, image: ImageId) -> Result<(), StepError> {
-    let (server, _turn) = turn_of(work).await?;
+pub(super) async fn upload(work: &StepRun, image: ImageId) -> Result<(), StepError> {
+    let (server, _turn) = snapshot_permit(work).await?;
     let placed = server.placement.as_ref().ok_or_else(no_host)?;
     turn::advance(work, WorkStage::Uploading).await?;
     let driver = work.driver(placed.host)?;
@@ -68,9 +67,9 @@ pub(super) async fn upload(work: &Work, image: ImageId) -> Result<(), StepError>
     Ok(work.context.images.upload(image, bytes, work.meta.clone()).await?)
 }
 
-/// Removes the copy from the host. One that does not answer is rid of it when it is back: see
+/// Removes the copy from the host. If the host does not answer, a reconciler removes it later: see
 /// [`crate::reconcile::leftovers`].
-pub(super) async fn drop_copy(work: &Work, image: ImageId) -> Result<(), StepError> {
+pub(super) async fn drop_copy(work: &StepRun, image: ImageId) -> Result<(), StepError> {
     let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };
     if !work.host_answers(placed.host)? {
         return Ok(());
@@ -83,19 +82,19 @@ pub(super) async fn drop_copy(work: &Work, image: ImageId) -> Result<(), StepErr
     }
 }
 
-/// Deletes an image that came to nothing, or is needed no more. One that somebody protected stays.
-pub(super) async fn drop_image(work: &Work, image: ImageId) -> Result<(), StepError> {
+/// Deletes an image that failed, or is not needed any more. A protected one stays.
+pub(super) async fn drop_image(work: &StepRun, image: ImageId) -> Result<(), StepError> {
     match work.context.images.delete(image, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
         Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
         Err(error) => {
-            tracing::warn!(%image, %error, "an image that is needed no more cannot be deleted");
+            tracing::warn!(%image, %error, "deleting an unused image failed");
             Ok(())
         }
     }
 }
 
-/// Nova: a guest with an agent is brought to rest, and one whose image says so is not copied otherwise.
+/// Nova: a guest with an agent is quiesced. If its image requires that, it is not copied otherwise.
 fn quiesce(server: &Alive) -> Quiesce {
     match (requires_rest(server), is_set(server, "hw_qemu_guest_agent")) {
         (true, _) => Quiesce::Required,
@@ -104,12 +103,12 @@ fn quiesce(server: &Alive) -> Quiesce {
     }
 }
 
-/// Whether the server's image lets no copy be made of a guest that is not at rest.
+/// Whether the server's image requires a quiesced guest (`os_require_quiesce`).
 pub(super) fn requires_rest(server: &Alive) -> bool {
     is_set(server, "os_require_quiesce")
 }
 
-/// Whether an image property says yes, as oslo reads it.
+/// Whether an image property is true, as oslo reads it.
 pub(super) fn is_set(server: &Alive, property: &str) -> bool {
     let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let value = properties.into_iter().find(|(name, _)| name == property).map(|(_, value)| value.to_ascii_lowercase());

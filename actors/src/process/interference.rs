@@ -1,47 +1,52 @@
-//! How the proofs make steps fail and repeat. A control plane runs without it.
+//! The hook with which tests make steps fail and repeat. A control plane runs without it.
 
 use std::time::Duration;
 
-use chronova_events::process::Output;
+use chronova_events::process::StepOutput;
 
-use super::definition::{Step, StepError, Work};
+use super::definition::{Step, StepError, StepRun};
 
-/// Which half of a step.
+/// The direction of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum StepDirection {
     Run,
     Undo,
 }
 
-/// What happens to a step.
+/// The fate of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum InterferenceVerdict {
     Pass,
-    /// It is not begun yet: the judge is asked again in a moment.
+    /// It is held back: the hook is called again in a moment.
     Hold,
-    /// It is done twice.
+    /// It runs twice.
     Repeat,
     /// It fails before it did anything.
     FailBefore,
-    /// It does its work and then says that it failed.
+    /// It does its work and then reports a failure.
     FailAfter,
-    /// It is said to be done and nothing was done: a planted defect, which a proof has to find.
+    /// It reports success without its work: a planted defect, which a test has to find.
     Skip,
 }
 
-/// Somebody who stands between the plan and the steps.
+/// A test's hook between the plan and the steps.
 pub trait Interference: Send + Sync + 'static {
-    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict;
+    fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict;
 }
 
-/// Between two questions to a judge who holds a step back.
+/// Pause between two calls of the hook for a step that is held back.
 const MOMENT: Duration = Duration::from_millis(1);
 
-async fn judged(work: &Work, process: &'static str, step: &'static str, way: Way) -> Verdict {
-    let Some(by) = &work.context.interference else { return Verdict::Pass };
+async fn wait_for_verdict(
+    work: &StepRun,
+    process: &'static str,
+    step: &'static str,
+    way: StepDirection,
+) -> InterferenceVerdict {
+    let Some(by) = &work.context.interference else { return InterferenceVerdict::Pass };
     loop {
         match by.judge(process, step, way) {
-            Verdict::Hold => tokio::time::sleep(MOMENT).await,
+            InterferenceVerdict::Hold => tokio::time::sleep(MOMENT).await,
             verdict => return verdict,
         }
     }
@@ -51,29 +56,29 @@ fn failure() -> StepError {
     StepError::fatal(500, "interference", "a proof made the step fail")
 }
 
-/// Runs a step, interfered with where a proof does.
-pub(super) async fn run(process: &'static str, step: &Step, work: &Work) -> Result<Output, StepError> {
-    match judged(work, process, step.name, Way::Run).await {
-        Verdict::Pass | Verdict::Hold => (step.run)(work).await,
-        Verdict::Skip => Ok(Output::Nothing),
-        Verdict::FailBefore => Err(failure()),
-        Verdict::FailAfter => (step.run)(work).await.and(Err(failure())),
-        Verdict::Repeat => {
+/// Runs a step, through the hook if there is one.
+pub(super) async fn run(process: &'static str, step: &Step, work: &StepRun) -> Result<StepOutput, StepError> {
+    match wait_for_verdict(work, process, step.name, StepDirection::Run).await {
+        InterferenceVerdict::Pass | InterferenceVerdict::Hold => (step.run)(work).await,
+        InterferenceVerdict::Skip => Ok(StepOutput::Nothing),
+        InterferenceVerdict::FailBefore => Err(failure()),
+        InterferenceVerdict::FailAfter => (step.run)(work).await.and(Err(failure())),
+        InterferenceVerdict::Repeat => {
             (step.run)(work).await?;
             (step.run)(work).await
         }
     }
 }
 
-/// Undoes a step, interfered with where a proof does.
-pub(super) async fn undo(process: &'static str, step: &Step, work: &Work) -> Result<(), StepError> {
+/// Undoes a step, through the hook if there is one.
+pub(super) async fn undo(process: &'static str, step: &Step, work: &StepRun) -> Result<(), StepError> {
     let Some(undo) = step.undo else { return Ok(()) };
-    match judged(work, process, step.name, Way::Undo).await {
-        Verdict::Pass | Verdict::Hold => undo(work).await,
-        Verdict::Skip => Ok(()),
-        Verdict::FailBefore => Err(failure()),
-        Verdict::FailAfter => undo(work).await.and(Err(failure())),
-        Verdict::Repeat => {
+    match wait_for_verdict(work, process, step.name, StepDirection::Undo).await {
+        InterferenceVerdict::Pass | InterferenceVerdict::Hold => undo(work).await,
+        InterferenceVerdict::Skip => Ok(()),
+        InterferenceVerdict::FailBefore => Err(failure()),
+        InterferenceVerdict::FailAfter => undo(work).await.and(Err(failure())),
+        InterferenceVerdict::Repeat => {
             undo(work).await?;
             undo(work).await
         }

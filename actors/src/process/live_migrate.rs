@@ -8,25 +8,25 @@
 //! | `prepare_target` | networks, filters and, where they are copied, disks | removing them |
 //! | `migrate` | has the hosts move the guest, and waits for what becomes of it | calling it back |
 //!
-//! The last step ends only when both hosts together leave no doubt where the guest is ([`super::crossing`]): it is never
-//! guessed, and never given up on. Across, there is no way back: ports, claims and the source follow, tried until they have
-//! ([`arrive`]). That is so, too, when a step is undone and the guest turns out to be at its destination: a server follows
+//! The last step ends only when both hosts together leave no doubt where the guest is ([`super::crossing`]). It never
+//! guesses and never gives up. Once the guest is across, nothing is undone: ports, claims and the source follow,
+//! retried until they have ([`post_live_migration`]). The same holds if an undo finds the guest at its destination: a server follows
 //! its guest.
 
 use std::time::Duration;
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{LiveStage, Ongoing, Placed};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::instance::{LiveStage, OngoingTask, Placed};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::live_migration::GuestPresence;
 use chronova_hypervisor::driver::DriverError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::crossing::Verdict;
-use super::definition::{Definition, Step, StepError, Work};
-use super::moving::{self, Subject};
+use super::crossing::GuestLocation;
+use super::definition::{Definition, Step, StepError, StepRun};
+use super::moving::{self, MovingServer};
 use super::on_the_way::{WATCH, look, mend, migrate};
 use super::{build_volumes, destination, guest, moved_volumes, pinned};
 use crate::hosts::consoles;
@@ -56,42 +56,42 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// Looks at a guest that is called back before the step is begun anew.
+/// Polls of an aborted guest before the step is started again.
 const LOOKS: u32 = 250;
-/// Pause between two looks while others are waited for.
+/// Pause between two polls.
 const LOOK: Duration = Duration::from_millis(20);
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         work.context.migration_queues.leave(process);
         let Some(subject) = mine(work).await? else { return Ok(()) };
         match outcome {
-            Outcome::Succeeded => arrive(work, &subject).await,
-            Outcome::Failed if subject.live().is_some_and(|live| live.abort) => {
+            ProcessOutcome::Succeeded => post_live_migration(work, &subject).await,
+            ProcessOutcome::Failed if subject.live().is_some_and(|live| live.abort) => {
                 let reason = moving::fault(work).message;
                 tell(work, LiveCommand::Stay { process, reason }).await
             }
-            Outcome::Failed => {
+            ProcessOutcome::Failed => {
                 moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await?;
                 look_at_both(work, &subject);
                 Ok(())
             }
-            // Whoever called it off goes on with the server.
-            Outcome::CalledOff => Ok(()),
+            // The process that called this one off goes on with the server.
+            ProcessOutcome::CalledOff => Ok(()),
         }
     }
     .boxed()
 }
 
-/// The server and this migration of it, whoever has the turn; `None` where it is over.
-pub(super) async fn mine(work: &Work) -> Result<Option<Subject>, StepError> {
+/// The server and this migration of it, even if another process owns the server's task; `None` if it has ended.
+pub(super) async fn mine(work: &StepRun) -> Result<Option<MovingServer>, StepError> {
     let subject = moving::subject(work).await?;
     Ok(subject.filter(|subject| subject.moving.migration == work.running.process))
 }
 
-/// The same as long as nobody has overtaken it and nobody wants it to end.
-pub(super) async fn wanted(work: &Work) -> Result<Subject, StepError> {
+/// The same, unless another request has overtaken it or an abort is requested.
+pub(super) async fn wanted(work: &StepRun) -> Result<MovingServer, StepError> {
     let subject = moving::mine(work).await?;
     match subject.live().is_some_and(|live| live.abort) {
         true => Err(aborted()),
@@ -103,17 +103,17 @@ fn aborted() -> StepError {
     StepError::fatal(409, "The live migration was aborted.", "")
 }
 
-pub(super) async fn tell(work: &Work, command: LiveCommand) -> Result<(), StepError> {
+pub(super) async fn tell(work: &StepRun, command: LiveCommand) -> Result<(), StepError> {
     moving::record(work, MoveCommand::Live(command)).await
 }
 
-pub(super) async fn advance(work: &Work, stage: LiveStage) -> Result<(), StepError> {
+pub(super) async fn advance(work: &StepRun, stage: LiveStage) -> Result<(), StepError> {
     let command = LiveCommand::Advance { process: work.running.process, stage };
     moving::insist(work, MoveCommand::Live(command)).await.map(drop)
 }
 
-/// What the hosts told while the guest was on its way was not heeded, and what was left behind is removed.
-pub(super) fn look_at_both(work: &Work, subject: &Subject) {
+/// Reports of the hosts were ignored while the guest migrated, and leftovers are removed.
+pub(super) fn look_at_both(work: &StepRun, subject: &MovingServer) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for member in ends.into_iter().flatten().filter_map(|host| work.context.fleet.member(host)) {
         member.resync.notify_one();
@@ -122,12 +122,12 @@ pub(super) fn look_at_both(work: &Work, subject: &Subject) {
 
 // ------------------------------------------------------------------------------------------------- a host to go to
 
-async fn claim_host(work: &Work) -> Result<Output, StepError> {
+async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
     if let Some(chosen) = destination::chosen(work, &subject) {
         return Ok(chosen);
     }
-    // Nova's `ComputeServiceUnavailable`: whoever is to let the guest go must be there.
+    // Nova's `ComputeServiceUnavailable`: the source has to answer.
     if !work.host_answers(subject.moving.source.host)? {
         let message = format!("Service is unavailable at this time: host {} is down.", subject.moving.source.hostname);
         return Err(StepError::fatal(400, &message, ""));
@@ -137,12 +137,12 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let live = subject.live();
     let mut request = destination::elsewhere(work, &subject, live.is_some_and(|live| live.forced));
     request.page_kib = pinned::page_kib(work, &subject).await?;
-    // Why the ones that were tried would not do says more than that there are no others.
+    // The refusal of the last destination says more than "no host".
     let refused = live.and_then(|live| live.refused.clone());
     destination::choose(work, &subject, request, refused).await
 }
 
-async fn release_host(work: &Work) -> Result<(), StepError> {
+async fn release_host(work: &StepRun) -> Result<(), StepError> {
     work.context.migration_queues.leave(work.running.process);
     let Some(subject) = mine(work).await? else { return Ok(()) };
     destination::give_up(work, &subject, |fault| &fault.message).await
@@ -150,14 +150,14 @@ async fn release_host(work: &Work) -> Result<(), StepError> {
 
 // ------------------------------------------------------------------------------------------------ before it sets out
 
-async fn check_target(work: &Work) -> Result<Output, StepError> {
+async fn check_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
-    examine(work, &subject).await?;
-    Ok(Output::Nothing)
+    check_can_migrate(work, &subject).await?;
+    Ok(StepOutput::Nothing)
 }
 
-/// Where only this destination will do, a refusal is final; else another is tried.
-fn unsuitable(subject: &Subject, message: &str) -> StepError {
+/// A refusal is final if the operator insists on this destination; else another is tried.
+fn unsuitable(subject: &MovingServer, message: &str) -> StepError {
     let error = StepError::fatal(400, message, "");
     match (&subject.moving.host, error) {
         (None, StepError::Fatal(fault)) => StepError::Elsewhere(fault),
@@ -165,7 +165,7 @@ fn unsuitable(subject: &Subject, message: &str) -> StepError {
     }
 }
 
-async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
+async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     if let Some(reason) = tied_by_devices(&subject.server) {
         return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
     }
@@ -190,7 +190,7 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
         fit,
         shares(work, source.host, target.host),
         shares(work, target.host, source.host),
-        equipped(work, subject),
+        check_capabilities(work, subject),
     )?;
     let shared = there || here;
     let block = subject.live().and_then(|live| live.block);
@@ -218,8 +218,8 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Both hosts must be able to do what the operator wants of every journey.
-async fn equipped(work: &Work, subject: &Subject) -> Result<(), StepError> {
+/// Both hosts must support the operator's options on live migrations.
+async fn check_capabilities(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     inbound(work, subject).await?;
     if !work.context.live_options.native_tls {
         return Ok(());
@@ -239,9 +239,9 @@ async fn equipped(work: &Work, subject: &Subject) -> Result<(), StepError> {
     }
 }
 
-/// The address that the destination takes guests in by, where one is meant for that. One configuration serves all hosts:
-/// `%s` stands for the host's name. An interface without an address is no reason to send guests by another.
-pub(super) async fn inbound(work: &Work, subject: &Subject) -> Result<Option<String>, StepError> {
+/// The destination's address for inbound migrations, if one is configured. One configuration serves all hosts: `%s` is
+/// the host's name. If the configured interface has no address, no other one is used.
+pub(super) async fn inbound(work: &StepRun, subject: &MovingServer) -> Result<Option<String>, StepError> {
     let (options, target) = (&work.context.live_options, subject.target()?);
     if let Some(address) = &options.inbound_addr {
         return Ok(Some(address.replace("%s", &target.hostname)));
@@ -258,9 +258,9 @@ pub(super) async fn inbound(work: &Work, subject: &Subject) -> Result<Option<Str
     })
 }
 
-/// Whether what is on `host`'s storage is on `other`'s, too. `host` is asked anew each time: what it answers decides
-/// whether disks are removed.
-pub(super) async fn shares(work: &Work, host: HostId, other: HostId) -> Result<bool, StepError> {
+/// Whether `host` and `other` share storage. `host` is asked again each time, because its answer decides whether disks
+/// are removed.
+pub(super) async fn shares(work: &StepRun, host: HostId, other: HostId) -> Result<bool, StepError> {
     let driver = work.driver(host)?;
     // A driver that knows nothing of shared storage has each host's storage to itself.
     let Some(storage) = driver.shared_storage() else { return Ok(host == other) };
@@ -269,12 +269,12 @@ pub(super) async fn shares(work: &Work, host: HostId, other: HostId) -> Result<b
     Ok(sharers.contains(&other))
 }
 
-async fn wait_turn(work: &Work) -> Result<Output, StepError> {
+async fn wait_turn(work: &StepRun) -> Result<StepOutput, StepError> {
     let limit = work.context.live_options.per_host;
     loop {
         let subject = wanted(work).await?;
         if work.context.migration_queues.may_go(subject.moving.source.host, work.running.process, limit) {
-            return Ok(Output::Nothing);
+            return Ok(StepOutput::Nothing);
         }
         if subject.live().is_some_and(|live| live.stage != LiveStage::Queued) {
             advance(work, LiveStage::Queued).await?;
@@ -283,7 +283,7 @@ async fn wait_turn(work: &Work) -> Result<Output, StepError> {
     }
 }
 
-async fn prepare_target(work: &Work) -> Result<Output, StepError> {
+async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
     let (source, host) = (subject.moving.source.host, subject.target()?.host);
     let disks = async {
@@ -297,29 +297,30 @@ async fn prepare_target(work: &Work) -> Result<Output, StepError> {
     };
     let networks = guest::connect(work, host, &subject.server);
     futures::try_join!(advance(work, LiveStage::Preparing), networks, disks)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// What was made at a destination that the guest does not go to. Where the storage is shared, nothing was. The guest of a
-/// server that is deleted may be there, as nobody waited to hear where it is: then it goes, and its disks with it.
-async fn clear_target(work: &Work) -> Result<(), StepError> {
+/// Cleans up a destination that the guest does not go to. On shared storage there are no disks of its own. If the
+/// server is being deleted, its guest may be there, because nobody waited for the migration's end. Then the guest and
+/// its disks are removed.
+async fn clear_target(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = mine(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
     if !work.host_answers(target.host)? {
         return Ok(());
     }
-    match shares(work, target.host, subject.moving.source.host).await? && !is_doomed(&subject) {
+    match shares(work, target.host, subject.moving.source.host).await? && !is_being_deleted(&subject) {
         true => forget(work, target).await,
         false => guest::destroy(work, target.host).await,
     }
 }
 
-/// Whoever deletes the server removes the guest from wherever it is.
-fn is_doomed(subject: &Subject) -> bool {
-    matches!(subject.server.ongoing, Some(Ongoing::Delete { .. }))
+/// The process that deletes the server removes the guest from both hosts.
+fn is_being_deleted(subject: &MovingServer) -> bool {
+    matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. }))
 }
 
-pub(super) async fn forget(work: &Work, at: &Placed) -> Result<(), StepError> {
+pub(super) async fn forget(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     if !work.host_answers(at.host)? {
         return Ok(());
     }
@@ -333,19 +334,19 @@ pub(super) async fn forget(work: &Work, at: &Placed) -> Result<(), StepError> {
 
 // ------------------------------------------------------------------------------------------------------------ the ends
 
-/// Undoes `migrate`: the guest is to be at its source and not on its way. One that is across stays there, and its server
-/// follows it.
-async fn call_back(work: &Work) -> Result<(), StepError> {
+/// Undoes `migrate`: aborts the migration, so that the guest stays at its source. A guest that is across stays there,
+/// and its server follows it.
+async fn call_back(work: &StepRun) -> Result<(), StepError> {
     for _ in 0..LOOKS {
         let Some(subject) = mine(work).await? else { return Ok(()) };
         if subject.moving.target.is_none() {
             return Ok(());
         }
         match look(work, &subject).await?.verdict {
-            Verdict::AtSource => return Ok(()),
-            Verdict::AtTarget => return arrive(work, &subject).await,
-            Verdict::Unknown | Verdict::Torn if is_doomed(&subject) => return Ok(()),
-            Verdict::Underway => {
+            GuestLocation::AtSource => return Ok(()),
+            GuestLocation::AtTarget => return post_live_migration(work, &subject).await,
+            GuestLocation::Unknown | GuestLocation::Torn if is_being_deleted(&subject) => return Ok(()),
+            GuestLocation::Underway => {
                 if let Ok(driver) = work.driver(subject.moving.source.host)
                     && let Some(source) = driver.live_migration()
                 {
@@ -353,28 +354,28 @@ async fn call_back(work: &Work) -> Result<(), StepError> {
                     source.wait_for_migration(work.instance_id(), WATCH.0).await;
                 }
             }
-            Verdict::Twice => moving::pull(work, subject.moving.source.host).await?,
-            Verdict::Torn => mend(work, &subject).await,
-            Verdict::Unknown => {}
+            GuestLocation::Twice => moving::pull(work, subject.moving.source.host).await?,
+            GuestLocation::Torn => mend(work, &subject).await,
+            GuestLocation::Unknown => {}
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(StepError::Again("nobody knows yet where the guest is".to_owned()))
+    Err(StepError::Again("the guest's host is not known yet".to_owned()))
 }
 
-/// The guest is at its destination: everything else follows. Each part may be done again.
-async fn arrive(work: &Work, subject: &Subject) -> Result<(), StepError> {
+/// The guest is at its destination: everything else follows. Each part is idempotent.
+async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let (source, target) = (&subject.moving.source, subject.target()?);
     let process = work.running.process;
     let follow = async {
         moving::bind(work, target).await?;
         moved_volumes::take_back(work, &subject.server, target).await?;
-        wake(work, subject, target).await
+        resume_guest(work, subject, target).await
     };
     let finishing = tell(work, LiveCommand::Advance { process, stage: LiveStage::Finishing });
-    // What was held at the source is free as soon as the guest has left, whenever what is left there is removed.
+    // The claim on the source is released as soon as the guest has left, before the leftovers there are removed.
     let release = moving::release(work, process);
-    futures::try_join!(finishing, follow, release, clear_source(work, source, target))?;
+    futures::try_join!(finishing, follow, release, clean_up_source(work, source, target))?;
     tell(work, LiveCommand::Arrive { process }).await?;
     let milliseconds = work.context.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
     tracing::info!(server = %work.instance_id(), milliseconds, to = target.hostname, "a live migration has ended");
@@ -382,12 +383,12 @@ async fn arrive(work: &Work, subject: &Subject) -> Result<(), StepError> {
     Ok(())
 }
 
-/// A host that is down is cleared when it is back, and what the guest wrote there follows it then.
-async fn clear_source(work: &Work, source: &Placed, target: &Placed) -> Result<(), StepError> {
+/// A host that is down is cleaned up when it is back, and the console log is copied then.
+async fn clean_up_source(work: &StepRun, source: &Placed, target: &Placed) -> Result<(), StepError> {
     if !work.host_answers(source.host)? {
         return Ok(());
     }
-    // On storage that both have, the console's log is there already.
+    // On shared storage the console log is there already.
     let console = async {
         if !work.context.fleet.share(source.host, target.host)
             && let (Ok(from), Ok(to)) = (work.driver(source.host), work.driver(target.host))
@@ -402,8 +403,8 @@ async fn clear_source(work: &Work, source: &Placed, target: &Placed) -> Result<(
     }
 }
 
-/// A guest that was made to stand still so that it would get across goes on.
-async fn wake(work: &Work, subject: &Subject, target: &Placed) -> Result<(), StepError> {
+/// Resumes a guest that was paused to complete the migration.
+async fn resume_guest(work: &StepRun, subject: &MovingServer, target: &Placed) -> Result<(), StepError> {
     let forced = subject.live().is_some_and(|live| live.force_complete);
     if !forced || !subject.moving.was_active || !work.host_answers(target.host)? {
         return Ok(());

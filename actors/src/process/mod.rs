@@ -77,24 +77,24 @@ pub mod volume;
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};
 use chronova_events::instance::FaultInfo;
-use chronova_events::process::{Outcome, Output, Process, ProcessEvent, Task};
+use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, StepOutput, Task};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum ProcessAggregate {}
+pub enum ProcessRoot {}
 
 #[derive(Debug, Clone)]
 pub enum ProcessCommand {
-    /// Begins; begun already is success.
+    /// Starts the process; started already is success.
     Start {
         process: ProcessId,
         task: Task,
     },
     RecordDone {
         step: String,
-        output: Output,
+        output: StepOutput,
     },
     RecordFailed {
         step: String,
@@ -112,12 +112,12 @@ pub enum ProcessCommand {
     Restart {
         excluded: Option<HostId>,
     },
-    /// Ended already is success: there is nothing left to call off.
+    /// Ended already is success.
     CallOff {
         by: ProcessId,
     },
     Finish {
-        outcome: Outcome,
+        outcome: ProcessOutcome,
     },
 }
 
@@ -133,7 +133,7 @@ pub enum ProcessReject {
     OutOfOrder(&'static str),
 }
 
-impl Aggregate for ProcessAggregate {
+impl AggregateRoot for ProcessRoot {
     type Id = ProcessId;
     type State = Process;
     type Command = ProcessCommand;

@@ -1,4 +1,4 @@
-//! Moves a server to another flavor or another host, switched off on the way.
+//! Resizes a server or migrates it to another host, powered off meanwhile.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -10,24 +10,24 @@
 //! | `attach_volumes` | takes the volumes to the destination | taking them back |
 //! | `start_target` | larger disks, domain, start if it ran | destroying the guest there |
 //!
-//! The source stays as it is until the move is confirmed. Disks stay in their place on the same host, and where both hosts
-//! have one storage: the copy that is set aside is what a revert goes back to, as with Nova's `_resize` folder. A
-//! destination that fails is given up and another tried, `[scheduler] max_attempts` in all.
+//! The source stays as it is until the move is confirmed. Disks stay in their place on the same host and on shared
+//! storage. A copy is set aside for a revert, like Nova's `_resize` folder. If a destination fails, another is tried,
+//! `[scheduler] max_attempts` in all.
 
 use std::sync::Arc;
 
 use chronova_events::instance::{MoveKind, MoveStage, Moving};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
-use super::moving::{self, Subject};
+use super::definition::{Definition, Step, StepError, StepRun};
+use super::moving::{self, MovingServer};
 use super::{build_volumes, destination, guest, moved_volumes};
 use crate::instance::disks;
 use crate::instance::moving::MoveCommand;
-use crate::scheduler::Request;
+use crate::scheduler::RequestSpec;
 
 pub const DEFINITION: Definition = Definition {
     name: "move_instance",
@@ -65,24 +65,24 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         match outcome {
-            Outcome::Succeeded => moving::record(work, MoveCommand::Arrive { process }).await,
-            Outcome::Failed => {
+            ProcessOutcome::Succeeded => moving::record(work, MoveCommand::Arrive { process }).await,
+            ProcessOutcome::Failed => {
                 let Some(subject) = moving::subject(work).await? else { return Ok(()) };
                 moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
                 moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await
             }
-            // Whoever called it off goes on with the server.
-            Outcome::CalledOff => Ok(()),
+            // The process that called this one off goes on with the server.
+            ProcessOutcome::CalledOff => Ok(()),
         }
     }
     .boxed()
 }
 
-async fn claim_host(work: &Work) -> Result<Output, StepError> {
+async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     if let Some(chosen) = destination::chosen(work, &subject) {
         return Ok(chosen);
@@ -94,7 +94,7 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
 }
 
 /// Nova's libvirt driver: `Unable to resize disk down.`
-fn check_disks(subject: &Subject) -> Result<(), StepError> {
+fn check_disks(subject: &MovingServer) -> Result<(), StepError> {
     let (old, new) = (&subject.moving.old_flavor, &subject.moving.new_flavor);
     let root = new.root_gib < old.root_gib && !subject.server.is_volume_backed();
     match root || new.ephemeral_gib < disks::ephemerals(&subject.server).iter().sum() {
@@ -103,10 +103,10 @@ fn check_disks(subject: &Subject) -> Result<(), StepError> {
     }
 }
 
-async fn request(work: &Work, subject: &Subject) -> Result<Request, StepError> {
+async fn request(work: &StepRun, subject: &MovingServer) -> Result<RequestSpec, StepError> {
     let (context, server, moving) = (&work.context, &subject.server, &subject.moving);
     let mut request =
-        Request::of_build(&server.request, &work.running.excluded, &context.server_options.availability_zone);
+        RequestSpec::of_build(&server.request, &work.running.excluded, &context.server_options.availability_zone);
     request.flavor = Arc::new(moving.new_flavor.clone());
     request.forced_host = None;
     request.requested_host = match build_volumes::only_host(work, server).await? {
@@ -114,29 +114,29 @@ async fn request(work: &Work, subject: &Subject) -> Result<Request, StepError> {
         None => moving.host.clone(),
     };
     destination::fit(&mut request, server);
-    // A guest cannot be copied to where it is: libvirt knows it by its id. A resize may do without a copy.
+    // A guest cannot migrate to its own host, because libvirt identifies it by its id. A resize may stay there.
     if moving.kind == MoveKind::Migrate || !context.options.allow_resize_to_same_host {
         request.excluded.insert(moving.source.host);
     }
     Ok(request)
 }
 
-pub(super) async fn release_host(work: &Work) -> Result<(), StepError> {
+pub(super) async fn release_host(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     destination::give_up(work, &subject, |fault| &fault.details).await
 }
 
-pub(super) async fn advance(work: &Work, stage: MoveStage) -> Result<(), StepError> {
+pub(super) async fn advance(work: &StepRun, stage: MoveStage) -> Result<(), StepError> {
     moving::insist(work, MoveCommand::Advance { process: work.running.process, stage }).await.map(drop)
 }
 
-async fn prepare_target(work: &Work) -> Result<Output, StepError> {
+async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     guest::prepare_from(work, subject.moving.source.host, subject.target()?.host, &subject.server).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn stop_source(work: &Work) -> Result<Output, StepError> {
+async fn stop_source(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     advance(work, MoveStage::Migrating).await?;
     let mode = match subject.moving.was_active {
@@ -145,10 +145,10 @@ async fn stop_source(work: &Work) -> Result<Output, StepError> {
     };
     let driver = work.driver(subject.moving.source.host)?;
     driver.stop(work.instance_id(), mode).await.map_err(moving::only_here)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn start_source(work: &Work) -> Result<(), StepError> {
+async fn start_source(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     match subject.moving.was_active && moving::is_mine(work, &subject.server) {
         true => moving::start_again(work, subject.moving.source.host, &subject.server).await,
@@ -156,11 +156,11 @@ async fn start_source(work: &Work) -> Result<(), StepError> {
     }
 }
 
-async fn copy_disks(work: &Work) -> Result<Output, StepError> {
+async fn copy_disks(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     let source = work.driver(subject.moving.source.host)?;
     let in_place = moving::in_place(work, &subject).await?;
-    // On one storage a copy to the destination would be written over the disk itself.
+    // On shared storage a copy to the destination would overwrite the disk itself.
     let target = if in_place { Arc::clone(&source) } else { work.driver(subject.target()?.host)? };
     let busy = || StepError::Again("what an earlier move left is being removed".to_owned());
     let alone =
@@ -171,10 +171,10 @@ async fn copy_disks(work: &Work) -> Result<Output, StepError> {
     }
     drop(alone);
     advance(work, MoveStage::Migrated).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn remove_copies(work: &Work) -> Result<(), StepError> {
+async fn remove_copies(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
     match moving::in_place(work, &subject).await? {
@@ -183,26 +183,26 @@ async fn remove_copies(work: &Work) -> Result<(), StepError> {
     }
 }
 
-pub(super) async fn bind_network(work: &Work) -> Result<Output, StepError> {
+pub(super) async fn bind_network(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     moving::bind(work, subject.target()?).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-pub(super) async fn unbind(work: &Work) -> Result<(), StepError> {
+pub(super) async fn unbind(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     moving::bind(work, &subject.moving.source).await
 }
 
-async fn attach_volumes(work: &Work) -> Result<Output, StepError> {
+async fn attach_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     if !subject.moving.stays() {
         moved_volumes::take(work, &subject.server, subject.target()?).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
+async fn reattach_volumes(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     match subject.moving.stays() {
         true => Ok(()),
@@ -210,15 +210,15 @@ async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
     }
 }
 
-async fn start_target(work: &Work) -> Result<Output, StepError> {
+async fn start_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     advance(work, MoveStage::Finishing).await?;
     let (host, flavor) = (subject.target()?.host, &subject.moving.new_flavor);
     guest::install(work, host, &subject.with(flavor), subject.moving.was_active).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn destroy_target(work: &Work) -> Result<(), StepError> {
+async fn destroy_target(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
     if subject.moving.stays() {
@@ -231,16 +231,16 @@ async fn destroy_target(work: &Work) -> Result<(), StepError> {
     }
 }
 
-/// At its source, where its disks are: off, with the disks and the definition that it had.
-pub(super) async fn restore(work: &Work, subject: &Subject) -> Result<(), StepError> {
+/// Restores the guest at its source: off, with its old disks and definition.
+pub(super) async fn restore(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     moving::pull(work, subject.moving.source.host).await?;
     moving::put_kept_back(work, subject).await?;
     guest::install_as_before(work, subject, false).await
 }
 
-/// What a delete does with the guests of a move that was neither confirmed nor reverted, or was called off half-way.
-pub(super) async fn clean_up(work: &Work, moving: &Moving) -> Result<(), StepError> {
-    // On one storage either removes the disks of both: first where a guest may run.
+/// A delete's step on the guests of a move that was neither confirmed nor reverted, or was called off half-way.
+pub(super) async fn clean_up(work: &StepRun, moving: &Moving) -> Result<(), StepError> {
+    // On shared storage either host removes the disks of both: first the one where a guest may run.
     if let Some(target) = &moving.target {
         guest::destroy(work, target.host).await?;
     }

@@ -1,20 +1,19 @@
-//! A server's volumes when it goes to another host: each gets an attachment there, which takes the place of the one that it
-//! had.
+//! Volumes of a server that moves to another host: each gets an attachment there, which replaces its old one.
 //!
-//! One attachment of a volume counts, the one that is recorded; others of the same server are leftovers of a step that was
-//! broken off, and end with the next one that comes through. Nova exchanges attachments the same way
-//! (`_terminate_volume_connections`), so a volume is never free for another server in between.
+//! Only the recorded attachment of a volume counts. Others of the same server are leftovers of an interrupted step; the
+//! next successful one ends them. Nova exchanges attachments the same way (`_terminate_volume_connections`), so a
+//! volume is never free for another server in between.
 
 use chronova_events::ids::AttachmentId;
 use chronova_events::instance::{Alive, BlockDevice, Placed};
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use super::disks::{self, recorded};
-use crate::instance::VolumeCommand;
+use crate::instance::InstanceVolumeCommand;
 use crate::ports::PortError;
 
-/// Makes the volumes those of `to`. Done already is success.
-pub(super) async fn take(work: &Work, server: &Alive, to: &Placed) -> Result<(), StepError> {
+/// Attaches the volumes to the host of `to`. Done already is success.
+pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<(), StepError> {
     if !server.disks.iter().any(|disk| disk.device.is_volume()) {
         return Ok(());
     }
@@ -32,16 +31,16 @@ pub(super) async fn take(work: &Work, server: &Alive, to: &Placed) -> Result<(),
         work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         (device.attachment, device.connection) = (Some(attachment), Some(recorded(way)));
     }
-    let record = VolumeCommand::RecordPrepared { process: work.running.process, devices: devices.clone() };
+    let record = InstanceVolumeCommand::RecordPrepared { process: work.running.process, devices: devices.clone() };
     match disks::record(work, record).await? {
-        true => let_go(work, server, &devices).await,
-        // The server is gone, and what was recorded of it given back; the rest goes now.
-        false => let_all_go(work, &devices).await,
+        true => release_unrecorded(work, server, &devices).await,
+        // The server is gone, and its recorded attachments are released; the rest is released now.
+        false => release_all(work, &devices).await,
     }
 }
 
-/// As [`take`], for what must come to an end: what the volume service has against it is told and no obstacle.
-pub(super) async fn take_back(work: &Work, server: &Alive, to: &Placed) -> Result<(), StepError> {
+/// As [`take`], but it must succeed: a refusal of the volume service is logged and ignored.
+pub(super) async fn take_back(work: &StepRun, server: &Alive, to: &Placed) -> Result<(), StepError> {
     match take(work, server, to).await {
         Err(StepError::Fatal(fault) | StepError::Elsewhere(fault)) => {
             tracing::warn!(instance = %work.instance_id(), fault = fault.message, "volumes stay attached as they are");
@@ -51,14 +50,14 @@ pub(super) async fn take_back(work: &Work, server: &Alive, to: &Placed) -> Resul
     }
 }
 
-/// Found again by whoever does the step again.
-fn attachment(work: &Work, device: &BlockDevice, to: &Placed) -> AttachmentId {
+/// A repeated step finds it again.
+fn attachment(work: &StepRun, device: &BlockDevice, to: &Placed) -> AttachmentId {
     let name = format!("attachment-{}-{}-{}", device.id, to.host, work.running.attempt);
     AttachmentId::derive(work.running.process.0, &name)
 }
 
 /// Ends the attachments of the server that are not recorded.
-async fn let_go(work: &Work, server: &Alive, devices: &[BlockDevice]) -> Result<(), StepError> {
+async fn release_unrecorded(work: &StepRun, server: &Alive, devices: &[BlockDevice]) -> Result<(), StepError> {
     for device in devices {
         let (Some(volume), Some(attachment)) = (device.volume, device.attachment) else { continue };
         let known = match work.context.volumes.find(volume, &server.request.project, true).await {
@@ -74,7 +73,7 @@ async fn let_go(work: &Work, server: &Alive, devices: &[BlockDevice]) -> Result<
 }
 
 /// Ends what this process has attached.
-async fn let_all_go(work: &Work, devices: &[BlockDevice]) -> Result<(), StepError> {
+async fn release_all(work: &StepRun, devices: &[BlockDevice]) -> Result<(), StepError> {
     for device in devices {
         if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
             disks::release(work, volume, attachment).await?;

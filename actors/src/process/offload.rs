@@ -1,5 +1,5 @@
-//! Takes a shelved server off its host, or one whose root disk is a volume: that needs no copy, so shelving it is this
-//! process, too. Goes forward only: each step is tried until it succeeds.
+//! Offloads a shelved server from its host. It also shelves a server with a volume as its root disk, which needs no
+//! copy. Goes forward only: each step is tried until it succeeds.
 //!
 //! | step | does |
 //! |---|---|
@@ -9,17 +9,17 @@
 //! | `unbind_network` | takes the ports off the host; they stay the server's |
 //! | `release_claim` | gives the resources back to the ledger |
 //!
-//! The room in the quota stays: the server is there, and may come back.
+//! The quota stays reserved: the server still exists, and may be unshelved.
 
-use chronova_events::instance::{Alive, Ongoing, Phase};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::instance::{Alive, OngoingTask, Phase};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::{away, build_instance, guest, turn};
-use crate::instance::work::End;
+use crate::instance::work::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "offload",
@@ -35,60 +35,60 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
-    turn::end(work, End::Offloaded).boxed()
+fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
+    turn::end(work, WorkOutcome::Offloaded).boxed()
 }
 
-async fn power_off(work: &Work) -> Result<Output, StepError> {
-    let Some(server) = turn::mine(work).await? else { return Ok(Output::Nothing) };
-    let shelving = matches!(server.ongoing, Some(Ongoing::Shelve { .. }));
-    let Some(placed) = server.placement.as_ref().filter(|_| shelving) else { return Ok(Output::Nothing) };
+async fn power_off(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(server) = turn::mine(work).await? else { return Ok(StepOutput::Nothing) };
+    let shelving = matches!(server.ongoing, Some(OngoingTask::Shelve { .. }));
+    let Some(placed) = server.placement.as_ref().filter(|_| shelving) else { return Ok(StepOutput::Nothing) };
     if !work.host_answers(placed.host)? {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     let mode = match server.phase {
         Phase::Active { .. } => guest::graceful(work, &server),
-        // One that stands still hears nothing.
+        // A paused guest does not react to a graceful shutdown.
         _ => StopMode::Hard,
     };
     match work.driver(placed.host)?.stop(work.instance_id(), mode).await {
-        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(Output::Nothing),
+        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(StepOutput::Nothing),
         Err(error) => Err(StepError::Again(error.to_string())),
     }
 }
 
-async fn keep_volumes(work: &Work) -> Result<Output, StepError> {
+async fn keep_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
     match turn::mine(work).await? {
         Some(server) => away::keep(work, &server).await?,
         None => away::let_go(work).await?,
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn destroy_guest(work: &Work) -> Result<Output, StepError> {
+async fn destroy_guest(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(placed) = turn::mine(work).await?.and_then(|server| server.placement) {
         guest::destroy(work, placed.host).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn unbind_network(work: &Work) -> Result<Output, StepError> {
+async fn unbind_network(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(server) = turn::mine(work).await? {
         unbind(work, &server).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// The ports are on no host.
-pub(super) async fn unbind(work: &Work, server: &Alive) -> Result<(), StepError> {
+/// Unbinds the ports from every host.
+pub(super) async fn unbind(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let zone = server.placement.as_ref().map_or("", |placed| &placed.availability_zone);
     let project = &server.request.project;
     Ok(work.context.networks.rebind(work.instance_id(), project, None, zone, work.meta.clone()).await?)
 }
 
-async fn release_claim(work: &Work) -> Result<Output, StepError> {
+async fn release_claim(work: &StepRun) -> Result<StepOutput, StepError> {
     if turn::mine(work).await?.is_some() {
         build_instance::release_claim(work).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

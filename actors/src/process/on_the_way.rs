@@ -2,37 +2,37 @@
 
 use std::time::Duration;
 
-use chronova_events::instance::{LiveProgress, LiveStage, Ongoing, Placed};
-use chronova_events::process::Output;
+use chronova_events::instance::{LiveProgress, LiveStage, OngoingTask, Placed};
+use chronova_events::process::StepOutput;
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::live_migration::{
     ForceComplete, GuestMigrationState, GuestPresence, MigrationAddressing, MigrationData, MigrationPlan,
     MigrationProgress,
 };
 
-use super::crossing::{Seen, Verdict, judge};
-use super::definition::{StepError, Work};
+use super::crossing::{GuestLocation, GuestSighting, judge};
+use super::definition::{StepError, StepRun};
 use super::guest;
 use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
-use super::moving::{self, Subject};
-use super::pinned::{self, Holder};
+use super::moving::{self, MovingServer};
+use super::pinned::{self, ClaimHolder};
 use crate::instance::live::LiveCommand;
 
-/// Pause between two looks at a guest on its way, at first and at last.
+/// Shortest and longest pause between two polls of a migration.
 pub(super) const WATCH: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-/// The least pause between two looks.
+/// The least pause between two polls.
 const BREATH: Duration = Duration::from_millis(5);
 const GIB: u64 = 1 << 30;
 
 /// How the guest's disks get there.
-struct Route {
+struct DiskRoute {
     /// The guest's own names of the disks that are copied.
     copied: Vec<String>,
-    /// What decides how long it may take.
+    /// The size that decides how long it may take.
     data_gib: u64,
 }
 
-impl Route {
+impl DiskRoute {
     fn new(migration_data: MigrationData, shared: bool) -> Self {
         let of_memory = migration_data.memory_mib.div_ceil(1024).max(2);
         let of_disks: u64 = migration_data.disks.iter().map(|(_, bytes)| bytes.div_ceil(GIB).max(2)).sum();
@@ -41,81 +41,84 @@ impl Route {
     }
 }
 
-/// Both ends of a move, as they were just seen.
-pub(super) struct Ends {
+/// The latest reports of both hosts.
+pub(super) struct MigrationEnds {
     pub(super) source: Option<GuestMigrationState>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: GuestLocation,
 }
 
-pub(super) async fn look(work: &Work, subject: &Subject) -> Result<Ends, StepError> {
+pub(super) async fn look(work: &StepRun, subject: &MovingServer) -> Result<MigrationEnds, StepError> {
     let target = subject.target()?;
     let ((source, seen_source), (_, seen_target)) =
-        futures::join!(see(work, &subject.moving.source), see(work, target));
-    Ok(Ends { source, verdict: judge(seen_source, seen_target) })
+        futures::join!(probe_host(work, &subject.moving.source), probe_host(work, target));
+    Ok(MigrationEnds { source, verdict: judge(seen_source, seen_target) })
 }
 
-async fn see(work: &Work, end: &Placed) -> (Option<GuestMigrationState>, Seen) {
+async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState>, GuestSighting) {
     let answers = work.host_answers(end.host);
     let driver = match (answers, work.context.fleet.driver(end.host)) {
         (Ok(true), Some(driver)) => driver,
-        (Ok(false), _) => return (None, Seen::Down),
-        _ => return (None, Seen::Silent),
+        (Ok(false), _) => return (None, GuestSighting::Down),
+        _ => return (None, GuestSighting::Silent),
     };
-    let Some(migration) = driver.live_migration() else { return (None, Seen::Silent) };
+    let Some(migration) = driver.live_migration() else { return (None, GuestSighting::Silent) };
     match migration.migration_state(work.instance_id()).await {
         Ok(state) => {
-            let seen = Seen::from(&state);
+            let seen = GuestSighting::from(&state);
             (Some(state), seen)
         }
-        Err(_) => (None, Seen::Silent),
+        Err(_) => (None, GuestSighting::Silent),
     }
 }
 
-/// Ends only when there is no doubt where the guest is.
-pub(super) async fn migrate(work: &Work) -> Result<Output, StepError> {
-    let mut watch = Watch::new();
+/// Ends only when it is certain where the guest is.
+pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
+    let mut watch = MigrationWatch::new();
     loop {
         let subject = match mine(work).await {
             Ok(Some(subject)) => subject,
             Ok(None) => return Err(StepError::fatal(409, "The migration is over.", "")),
             Err(error) => {
-                tracing::debug!(server = %work.instance_id(), %error, "a migration cannot be looked up now");
+                tracing::debug!(server = %work.instance_id(), %error, "reading a migration failed");
                 tokio::time::sleep(WATCH.1).await;
                 continue;
             }
         };
         let ends = look(work, &subject).await?;
         match ends.verdict {
-            Verdict::AtTarget => return Ok(Output::Nothing),
-            Verdict::AtSource => {
-                // Why it should not set out, or set out again.
+            GuestLocation::AtTarget => return Ok(StepOutput::Nothing),
+            GuestLocation::AtSource => {
+                // The reasons not to start, or to restart, the migration.
                 wanted(work).await?;
                 watch.set_out(work, &subject, ends.source.as_ref()).await?;
             }
-            Verdict::Underway => {
+            GuestLocation::Underway => {
                 if let Err(error) = watch.look_after(work, &subject, ends.source.as_ref()).await {
-                    tracing::debug!(server = %work.instance_id(), %error, "a guest on its way is not looked after now");
+                    tracing::debug!(server = %work.instance_id(), %error, "monitoring a migration failed, retrying");
                 }
             }
-            Verdict::Twice => {
+            GuestLocation::Twice => {
                 if let Err(error) = moving::pull(work, subject.moving.source.host).await {
-                    tracing::error!(server = %work.instance_id(), %error, "a guest that runs twice cannot be stopped yet");
+                    tracing::error!(server = %work.instance_id(), %error, "stopping a duplicate failed, retrying");
                 }
             }
-            Verdict::Torn => mend(work, &subject).await,
-            // Whoever deletes the server removes the guest from wherever it is, and a host that is down when it is back.
-            Verdict::Unknown if matches!(subject.server.ongoing, Some(Ongoing::Delete { .. })) => {
+            GuestLocation::Torn => mend(work, &subject).await,
+            // The process that deletes the server removes the guest from both hosts; a host that is down removes it
+            // when it is back.
+            GuestLocation::Unknown if matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. })) => {
                 return Err(StepError::fatal(409, "The server is being deleted.", ""));
             }
-            Verdict::Unknown => tracing::debug!(server = %work.instance_id(), "nobody knows yet where the guest is"),
+            GuestLocation::Unknown => {
+                tracing::debug!(server = %work.instance_id(), "the guest's host is not known yet");
+            }
         }
         watch.pause(work, &subject, ends.verdict).await;
     }
 }
 
-/// Neither half of a guest that post-copy tore apart can go on: it starts anew where its disks are.
-pub(super) async fn mend(work: &Work, subject: &Subject) {
-    tracing::error!(server = %work.instance_id(), "the hosts lost each other in post-copy; the guest starts anew");
+/// Neither half of a guest that failed in post-copy can go on: the guest is started again where its disks are.
+pub(super) async fn mend(work: &StepRun, subject: &MovingServer) {
+    tracing::error!(server = %work.instance_id(), "post-copy failed; starting the guest again");
     let anew = async {
         let target = subject.target()?;
         moving::pull(work, subject.moving.source.host).await?;
@@ -124,13 +127,13 @@ pub(super) async fn mend(work: &Work, subject: &Subject) {
         guest::install(work, target.host, &subject.server, true).await
     };
     if let Err(error) = anew.await {
-        tracing::warn!(server = %work.instance_id(), %error, "a guest torn apart cannot be started anew yet");
+        tracing::warn!(server = %work.instance_id(), %error, "restart after failed post-copy failed, retrying");
     }
 }
 
-/// What one run of the step remembers between two looks.
-struct Watch {
-    route: Option<Route>,
+/// The state of one run of the step between two polls.
+struct MigrationWatch {
+    route: Option<DiskRoute>,
     set_out: bool,
     forced: bool,
     called_back: bool,
@@ -142,7 +145,7 @@ struct Watch {
     steps: u64,
 }
 
-impl Watch {
+impl MigrationWatch {
     fn new() -> Self {
         Self {
             route: None,
@@ -156,15 +159,15 @@ impl Watch {
         }
     }
 
-    /// Short at first, and over as soon as the source knows of the end.
-    async fn pause(&mut self, work: &Work, subject: &Subject, verdict: Verdict) {
+    /// Short at first, and ended early when the source reports the end.
+    async fn pause(&mut self, work: &StepRun, subject: &MovingServer, verdict: GuestLocation) {
         match (work.context.fleet.driver(subject.moving.source.host), verdict) {
-            (Some(source), Verdict::Underway | Verdict::AtSource) => {
+            (Some(source), GuestLocation::Underway | GuestLocation::AtSource) => {
                 let begun = tokio::time::Instant::now();
                 if let Some(source) = source.live_migration() {
                     source.wait_for_migration(work.instance_id(), self.pause).await;
                 }
-                // It knew of the end before: that both do not agree on it yet is no reason to ask them without a pause.
+                // The source reported the end before: while the hosts do not agree yet, polls still need a pause.
                 let breath = BREATH.min(self.pause / 10);
                 if begun.elapsed() < breath {
                     tokio::time::sleep(breath).await;
@@ -175,11 +178,11 @@ impl Watch {
         self.pause = (self.pause * 2).min(WATCH.1);
     }
 
-    /// The guest is at its source: begins, or says why not.
+    /// The guest is at its source: starts the migration, or returns the reason why not.
     async fn set_out(
         &mut self,
-        work: &Work,
-        subject: &Subject,
+        work: &StepRun,
+        subject: &MovingServer,
         source: Option<&GuestMigrationState>,
     ) -> Result<(), StepError> {
         let failed = source.and_then(|standing| standing.failed.as_ref());
@@ -198,9 +201,9 @@ impl Watch {
         let migration = driver.live_migration().needed().map_err(moving::only_here)?;
         match migration.start_migration(work.instance_id(), &plan).await {
             Ok(()) => self.set_out = true,
-            // It may have begun all the same: both are asked.
+            // It may have started nevertheless: both hosts are asked.
             Err(error) if error.is_transient() => {
-                tracing::warn!(server = %work.instance_id(), %error, "whether a live migration began is not known");
+                tracing::warn!(server = %work.instance_id(), %error, "the migration's start is unconfirmed, retrying");
             }
             Err(error) => return Err(moving::only_here(error)),
         }
@@ -208,7 +211,7 @@ impl Watch {
         Ok(())
     }
 
-    async fn migration_plan(&mut self, work: &Work, subject: &Subject) -> Result<MigrationPlan, StepError> {
+    async fn migration_plan(&mut self, work: &StepRun, subject: &MovingServer) -> Result<MigrationPlan, StepError> {
         let options = &work.context.live_options;
         let target = subject.target()?;
         let (source, destination) = (work.driver(subject.moving.source.host)?, work.driver(target.host)?);
@@ -225,7 +228,7 @@ impl Watch {
             hostname: &target.hostname,
             tunnelled: options.tunnelled,
         });
-        let route = Route::new(migration_data, shared);
+        let route = DiskRoute::new(migration_data, shared);
         let plan = MigrationPlan {
             migration: work.running.process,
             peer: uris.peer,
@@ -236,17 +239,17 @@ impl Watch {
             auto_converge: options.permit_auto_converge,
             post_copy: options.permit_post_copy,
             bandwidth: options.bandwidth,
-            pinning: pinned::place(work, target.host, &subject.server, Holder::Server).await?,
+            pinning: pinned::place(work, target.host, &subject.server, ClaimHolder::Server).await?,
         };
         self.route = Some(route);
         Ok(plan)
     }
 
-    /// The guest is on its way.
+    /// The migration is running.
     async fn look_after(
         &mut self,
-        work: &Work,
-        subject: &Subject,
+        work: &StepRun,
+        subject: &MovingServer,
         source: Option<&GuestMigrationState>,
     ) -> Result<(), StepError> {
         let host = subject.moving.source.host;
@@ -261,7 +264,7 @@ impl Watch {
             let late = !abort && !overtaken;
             if !self.called_back {
                 if late {
-                    warn_late(work, subject, "abort");
+                    warn_overdue(work, subject, "abort");
                 }
                 self.called_back = migration.abort_migration(work.instance_id()).await.is_ok();
             }
@@ -272,7 +275,7 @@ impl Watch {
         }
         if (force || self.is_late(work, subject, true)) && !self.forced && !standing.in_post_copy {
             if !force {
-                warn_late(work, subject, "force_complete");
+                warn_overdue(work, subject, "force_complete");
             }
             self.forced = true;
             let how =
@@ -286,7 +289,7 @@ impl Watch {
         Ok(())
     }
 
-    async fn report(&mut self, work: &Work, progress: MigrationProgress) -> Result<(), StepError> {
+    async fn report(&mut self, work: &StepRun, progress: MigrationProgress) -> Result<(), StepError> {
         let progress = LiveProgress {
             memory_total: progress.memory_total,
             memory_processed: progress.memory_processed,
@@ -304,20 +307,20 @@ impl Watch {
         tell(work, LiveCommand::Progress { process, progress }).await
     }
 
-    fn data_gib(&self, subject: &Subject) -> u64 {
+    fn data_gib(&self, subject: &MovingServer) -> u64 {
         let memory = subject.server.request.flavor.memory_mib.div_ceil(1024).max(2);
         self.route.as_ref().map_or(memory, |route| route.data_gib)
     }
 
-    /// `live_migration_completion_timeout`, seconds for each GiB; and what is done then.
-    fn is_late(&self, work: &Work, subject: &Subject, forces: bool) -> bool {
+    /// Whether `live_migration_completion_timeout`, seconds for each GiB, is over.
+    fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
         let options = &work.context.live_options;
         let most = options.completion_timeout.saturating_mul(self.data_gib(subject));
         most > 0 && options.force_at_timeout == forces && elapsed(work, subject).as_secs() >= most
     }
 
-    /// Nova's `downtime_steps`: the guest may stand still a little longer with every step.
-    async fn widen_downtime(&mut self, work: &Work, subject: &Subject) {
+    /// Nova's `downtime_steps`: every step allows a longer downtime.
+    async fn widen_downtime(&mut self, work: &StepRun, subject: &MovingServer) {
         let options = &work.context.live_options;
         let (most, steps) = (options.downtime, options.downtime_steps.max(1));
         let delay = options.downtime_delay.saturating_mul(self.data_gib(subject)).max(1);
@@ -330,24 +333,24 @@ impl Watch {
             && let Some(migration) = driver.live_migration()
             && let Err(error) = migration.set_max_downtime(work.instance_id(), allowed).await
         {
-            tracing::debug!(server = %work.instance_id(), %error, "the downtime of a live migration stays as it is");
+            tracing::debug!(server = %work.instance_id(), %error, "raising the downtime of a live migration failed");
         }
     }
 }
 
-/// How long it has been on its way, by the log: a crash in between does not give it more time.
-fn elapsed(work: &Work, subject: &Subject) -> Duration {
+/// The time since the migration's start in the log: a crash in between does not extend it.
+fn elapsed(work: &StepRun, subject: &MovingServer) -> Duration {
     let since = subject.live().and_then(|live| live.running_since);
     let micros = since.map_or(0, |since| work.context.clock.now().0.saturating_sub(since.0));
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-fn warn_late(work: &Work, subject: &Subject, action: &str) {
+fn warn_overdue(work: &StepRun, subject: &MovingServer, action: &str) {
     let seconds = elapsed(work, subject).as_secs();
-    tracing::warn!(server = %work.instance_id(), seconds, action, "a live migration did not complete in time");
+    tracing::warn!(server = %work.instance_id(), seconds, action, "a live migration is overdue");
 }
 
-/// Milliseconds that a guest may stand still after so many of the steps.
+/// The allowed downtime in milliseconds after so many steps.
 fn downtime(step: u64, most: u64, steps: u64) -> u64 {
     let first = most / steps;
     first + step * most.saturating_sub(first) / steps
@@ -368,7 +371,7 @@ mod tests {
     fn what_is_to_be_moved_decides_how_long_it_may_take() {
         let data = |memory_mib, disks: &[u64], shared| {
             let disks = disks.iter().map(|gib| ("vda".to_owned(), gib * GIB)).collect();
-            Route::new(MigrationData { memory_mib, disks, ..MigrationData::default() }, shared).data_gib
+            DiskRoute::new(MigrationData { memory_mib, disks, ..MigrationData::default() }, shared).data_gib
         };
         assert_eq!(data(8192, &[20], true), 8);
         assert_eq!(data(8192, &[20], false), 28);
@@ -378,7 +381,7 @@ mod tests {
     #[test]
     fn only_disks_that_are_not_shared_are_copied() {
         let migration_data = || MigrationData { disks: vec![("vda".to_owned(), GIB)], ..MigrationData::default() };
-        assert_eq!(Route::new(migration_data(), false).copied, ["vda"]);
-        assert_eq!(Route::new(migration_data(), true).copied, Vec::<String>::new());
+        assert_eq!(DiskRoute::new(migration_data(), false).copied, ["vda"]);
+        assert_eq!(DiskRoute::new(migration_data(), true).copied, Vec::<String>::new());
     }
 }

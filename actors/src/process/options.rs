@@ -9,7 +9,7 @@ pub struct ProcessOptions {
     pub max_attempts: u32,
     /// `[libvirt] wait_soft_reboot_seconds`.
     pub soft_reboot_timeout: u32,
-    /// `[DEFAULT] block_device_allocate_retries`: how often a process looks at a new volume until it is there.
+    /// `[DEFAULT] block_device_allocate_retries`: polls of a new volume until it is available.
     pub volume_looks: u32,
     /// `[DEFAULT] block_device_allocate_retries_interval`.
     pub volume_pause: Duration,
@@ -18,7 +18,7 @@ pub struct ProcessOptions {
     /// First pause before a step is tried again; doubles up to `retry_cap`.
     pub retry_base: Duration,
     pub retry_cap: Duration,
-    /// How often a step that undoes itself is tried before it counts as failed.
+    /// Attempts of a step with an undo before it counts as failed.
     pub step_tries: u32,
     /// Processes at work at the same time.
     pub max_processes: usize,
@@ -50,10 +50,9 @@ pub struct LiveOptions {
     pub per_host: usize,
     /// Seconds for each GiB; 0 is for ever.
     pub completion_timeout: u64,
-    /// What is done then: whether it is brought to its end, or aborted.
+    /// The action then: force the migration to complete, or abort it.
     pub force_at_timeout: bool,
-    /// Milliseconds that a guest may stand still in the end, the steps up to that, and the seconds between them for each
-    /// GiB.
+    /// The final downtime in milliseconds, the steps up to it, and the seconds between steps for each GiB.
     pub downtime: u64,
     pub downtime_steps: u64,
     pub downtime_delay: u64,
@@ -66,7 +65,7 @@ pub struct LiveOptions {
     pub scheme: Option<String>,
     pub uri: Option<String>,
     pub inbound_addr: Option<String>,
-    /// The network interface of hosts that migrations come in by.
+    /// The hosts' network interface for inbound migrations.
     pub interface: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Performs a process: one `Next` at a time, each outcome recorded before the next is asked for.
+//! Executes a process: one `Next` at a time. Each outcome is recorded before the next one is planned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use chronova_events::envelope::{Meta, Revision, Timestamp};
 use chronova_events::fold::Fold as _;
 use chronova_events::ids::{HostId, ProcessId};
-use chronova_events::process::{Outcome, Process, ProcessEvent, Running};
+use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, RunningProcess};
 use chronova_events::registry::NounEvent as _;
 use chronova_events::store::StoreError;
-use chronova_projections::processes::Pending;
+use chronova_projections::processes::UnfinishedProcess;
 
 use super::context::StepContext;
 use super::decide::decide;
-use super::definition::{Definition, StepError, Work};
+use super::definition::{Definition, StepError, StepRun};
 use super::plan::{Next, plan};
 use super::registry;
-use super::{ProcessAggregate, ProcessCommand, ProcessReject, interference};
+use super::{ProcessCommand, ProcessReject, ProcessRoot, interference};
 use crate::aggregate::CommandError;
 
-/// Times a step may be found stuck before it is only logged, no longer recorded.
+/// Records of a stuck step; further failures are only logged.
 const STUCK_RECORDS: u32 = 3;
 
-/// Carries `pending` on to its end. Returns early only when the log is closed.
-pub async fn perform(context: Arc<StepContext>, pending: Pending) {
+/// Executes `pending` to its end. Returns early only if the log is closed.
+pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
     let definition = registry::definition(&pending.task);
     let keeper = Arc::clone(&context);
@@ -31,7 +31,7 @@ pub async fn perform(context: Arc<StepContext>, pending: Pending) {
     // One that a former life found in trouble has a record already.
     let unwritten =
         (pending.task.records_only_failure() && matches!(pending.state, Process::Absent)).then(Unwritten::default);
-    let mut performance = Performance {
+    let mut performance = ProcessExecution {
         context,
         process: pending.process,
         definition,
@@ -43,23 +43,23 @@ pub async fn perform(context: Arc<StepContext>, pending: Pending) {
     };
     let start = ProcessCommand::Start { process: pending.process, task: pending.task };
     while let Err(error) = performance.record(start.clone()).await {
-        tracing::debug!(process = %performance.process, %error, "a process cannot begin yet");
+        tracing::debug!(process = %performance.process, %error, "starting a process failed, retrying");
         performance.pause().await;
     }
     performance.tries = 0;
     while performance.advance().await {}
 }
 
-struct Performance {
+struct ProcessExecution {
     context: Arc<StepContext>,
     process: ProcessId,
     definition: &'static Definition,
     meta: Arc<Meta>,
-    /// How often the step now due was tried in vain.
+    /// Failed attempts of the current step.
     tries: u32,
-    /// The state after the newest record, as long as nobody else writes to the process.
+    /// The state after the newest record, unless another writer appends to the process.
     known: Option<Process>,
-    /// Of the newest record.
+    /// The revision of the newest record.
     seen: Revision,
     /// For a process that records only its failure: its state, as long as it has not failed.
     unwritten: Option<Unwritten>,
@@ -74,18 +74,18 @@ struct Unwritten {
     in_trouble: bool,
 }
 
-impl Performance {
-    /// Performs one `Next`; says whether there is more to do.
+impl ProcessExecution {
+    /// Executes one `Next`; returns whether there is more to do.
     async fn advance(&mut self) -> bool {
         let running = match self.state().await {
             Ok(Process::Running(running)) => *running,
             Ok(Process::Finished { .. }) => return false,
             Ok(Process::Absent) => {
-                tracing::error!(process = %self.process, "a process that began has no record");
+                tracing::error!(process = %self.process, "a started process has no record");
                 return false;
             }
             Err(error) => {
-                tracing::debug!(process = %self.process, %error, "the record cannot be read");
+                tracing::debug!(process = %self.process, %error, "reading the record failed");
                 self.pause().await;
                 return true;
             }
@@ -110,8 +110,8 @@ impl Performance {
         true
     }
 
-    /// Whether the host at work has not been heard of in this life of the control plane, or, where none is chosen yet, any
-    /// host: that it does not answer yet is no reason to give it up.
+    /// Whether the process's host (or any host, if none is chosen yet) has not been asked since start-up. A host that
+    /// does not answer yet is no reason to fail.
     fn awaits(&self, host: Option<HostId>) -> bool {
         let fleet = &self.context.fleet;
         self.context.views.hosts.read(|hosts| match host {
@@ -120,7 +120,7 @@ impl Performance {
         })
     }
 
-    /// Asks for the state only when it cannot follow from what was recorded here.
+    /// Reads the state only if it does not follow from the records made here.
     async fn state(&mut self) -> Result<Process, StoreError> {
         if let Some(Unwritten { state, .. }) = &self.unwritten {
             return Ok(state.clone());
@@ -128,12 +128,12 @@ impl Performance {
         if let Some(known) = &self.known {
             return Ok(known.clone());
         }
-        let process = self.context.gateway.look::<ProcessAggregate>(&self.process).await?;
-        // What else was recorded meanwhile makes the next revision another one than is expected, and so leads here again.
+        let process = self.context.gateway.look::<ProcessRoot>(&self.process).await?;
+        // Another record in between makes the next append conflict, which leads here again.
         Ok(self.known.insert(process).clone())
     }
 
-    async fn run(&mut self, name: &'static str, running: Running) {
+    async fn run(&mut self, name: &'static str, running: RunningProcess) {
         let Some(step) = self.definition.step(name) else { return };
         let host = running.host().map(|(host, _)| host);
         let work = self.work(running);
@@ -146,7 +146,7 @@ impl Performance {
             Err(refusal) => Err(refusal),
         };
         let milliseconds = begun.elapsed().as_millis();
-        tracing::debug!(process = %self.process, kind = self.definition.name, step = name, milliseconds, "a step was run");
+        tracing::debug!(process = %self.process, kind = self.definition.name, step = name, milliseconds, "ran a step");
         match outcome {
             Ok(output) => self.write(ProcessCommand::RecordDone { step: name.to_owned(), output }).await,
             Err(error) if !self.definition.undoes => self.stuck(name, &work.running, &error).await,
@@ -158,7 +158,7 @@ impl Performance {
         }
     }
 
-    async fn undo(&mut self, name: &'static str, running: Running) {
+    async fn undo(&mut self, name: &'static str, running: RunningProcess) {
         let Some(step) = self.definition.step(name) else { return };
         let work = self.work(running);
         match interference::undo(self.definition.name, step, &work).await {
@@ -167,26 +167,26 @@ impl Performance {
         }
     }
 
-    /// A step that must not fail did: operators are told, and it is tried again for ever.
-    async fn stuck(&mut self, step: &'static str, running: &Running, error: &StepError) {
+    /// Records a stuck step: operators are told, and the step is retried for ever.
+    async fn stuck(&mut self, step: &'static str, running: &RunningProcess, error: &StepError) {
         let reason = error.fault().details;
         let patient = matches!(error, StepError::Again(_)) && self.tries + 1 < self.context.options.step_tries;
         if !patient && running.stuck < STUCK_RECORDS {
-            tracing::error!(process = %self.process, step, reason, "a step that must not fail did; trying again");
+            tracing::error!(process = %self.process, step, reason, "step stuck, retrying");
             let record = ProcessCommand::RecordStuck { step: step.to_owned(), reason };
             if let Err(error) = self.record(record).await {
-                tracing::warn!(process = %self.process, %error, "that a step is stuck cannot be recorded");
+                tracing::warn!(process = %self.process, %error, "recording a stuck step failed");
             }
         }
         self.pause().await;
     }
 
-    /// Records; when the log does not take it now, the same `Next` comes again, which is harmless.
+    /// Records the outcome. If the log does not accept it now, the same `Next` comes again, which is harmless.
     async fn write(&mut self, command: ProcessCommand) {
         match self.record(command).await {
             Ok(()) => self.tries = 0,
             Err(error) => {
-                tracing::debug!(process = %self.process, %error, "an outcome cannot be recorded yet");
+                tracing::debug!(process = %self.process, %error, "recording an outcome failed, retrying");
                 self.pause().await;
             }
         }
@@ -218,7 +218,7 @@ impl Performance {
     async fn append(&mut self, command: ProcessCommand) -> Result<(), CommandError<ProcessReject>> {
         let known = self.known.take();
         let gateway = &self.context.gateway;
-        let committed = gateway.send::<ProcessAggregate>(&self.process, command, Arc::clone(&self.meta)).await?;
+        let committed = gateway.send::<ProcessRoot>(&self.process, command, Arc::clone(&self.meta)).await?;
         let next = Revision(self.seen.0 + committed.events.len() as u64);
         self.seen = committed.revision;
         // Somebody called it off, say: the state is another one than follows from this record.
@@ -233,8 +233,8 @@ impl Performance {
         Ok(())
     }
 
-    fn work(&self, running: Running) -> Work {
-        Work { context: Arc::clone(&self.context), running, meta: Arc::clone(&self.meta) }
+    fn work(&self, running: RunningProcess) -> StepRun {
+        StepRun { context: Arc::clone(&self.context), running, meta: Arc::clone(&self.meta) }
     }
 
     async fn pause(&mut self) {
@@ -250,7 +250,7 @@ impl Performance {
 fn goes_well(command: &ProcessCommand) -> bool {
     match command {
         ProcessCommand::Start { .. } | ProcessCommand::RecordDone { .. } => true,
-        ProcessCommand::Finish { outcome } => *outcome == Outcome::Succeeded,
+        ProcessCommand::Finish { outcome } => *outcome == ProcessOutcome::Succeeded,
         ProcessCommand::RecordFailed { .. }
         | ProcessCommand::RecordUndone { .. }
         | ProcessCommand::RecordStuck { .. }

@@ -1,30 +1,36 @@
-//! Where on its host a guest that is made is to run: read from the placement ledger, where it was claimed.
+//! The CPUs and NUMA cells that a new guest gets on its host, as the placement ledger has claimed them.
 
 use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
 use chronova_events::instance::Alive;
 use chronova_hypervisor::pinning::Pinning;
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use super::guest::LAG;
-use super::moving::{self, Subject};
-use crate::topology::{self, Topology, pinning::pinning};
+use super::moving::{self, MovingServer};
+use crate::topology::{self, GuestNumaTopology, pinning::pinning};
 
 /// By whose claim the guest is there.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Holder {
+pub(super) enum ClaimHolder {
     Server,
-    /// A guest as it was before a move that is being undone. What it had goes back to its server in the end.
+    /// A guest as it was before a move that is being undone. Its allocations go back to its server in the end.
     Migration(ProcessId),
 }
 
-/// What the server asks for. One that asks for what cannot be is older than the refusal, and floats as ever.
-fn asked(server: &Alive) -> Option<Topology> {
+/// The NUMA topology that the server requests. One that asks for what cannot be is older than the refusal, and floats
+/// as ever.
+fn asked(server: &Alive) -> Option<GuestNumaTopology> {
     topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten()
 }
 
 /// # Errors
 /// The ledger has no place for a guest that needs one, or the read models are too far behind to tell.
-pub(super) async fn place(work: &Work, host: HostId, server: &Alive, holder: Holder) -> Result<Pinning, StepError> {
+pub(super) async fn place(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    holder: ClaimHolder,
+) -> Result<Pinning, StepError> {
     let provider = ProviderId(host.0);
     let asked = asked(server);
     if asked.is_some() {
@@ -36,10 +42,10 @@ pub(super) async fn place(work: &Work, host: HostId, server: &Alive, holder: Hol
         let Some(topology) = asked else { return Ok(pinning(cells, &[], None)) };
         let own = ConsumerId::new(work.instance_id().to_string());
         let consumer = match holder {
-            Holder::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
+            ClaimHolder::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
                 moving::consumer(migration)
             }
-            Holder::Migration(_) | Holder::Server => own,
+            ClaimHolder::Migration(_) | ClaimHolder::Server => own,
         };
         match ledger.fitting(&consumer).filter(|fitting| fitting.host == provider) {
             Some(fitting) => Ok(pinning(cells, &fitting.cells, topology.emulator)),
@@ -52,7 +58,7 @@ pub(super) async fn place(work: &Work, host: HostId, server: &Alive, holder: Hol
 }
 
 /// The size of the memory pages that a guest has, where one was asked for: it takes them along when it moves while it runs.
-pub(super) async fn page_kib(work: &Work, subject: &Subject) -> Result<Option<u64>, StepError> {
+pub(super) async fn page_kib(work: &StepRun, subject: &MovingServer) -> Result<Option<u64>, StepError> {
     if asked(&subject.server).is_none_or(|topology| topology.pages.is_none()) {
         return Ok(None);
     }
@@ -65,9 +71,9 @@ pub(super) async fn page_kib(work: &Work, subject: &Subject) -> Result<Option<u6
 }
 
 /// The claim is in the log; the views show it in a moment.
-async fn caught_up(work: &Work) -> Result<(), StepError> {
+async fn caught_up(work: &StepRun) -> Result<(), StepError> {
     match work.context.views.wait_for(work.context.log.head(), LAG).await {
         true => Ok(()),
-        false => Err(StepError::Again("where the guest is to run is not to be seen yet".to_owned())),
+        false => Err(StepError::Again("the read models do not show the guest's CPUs yet".to_owned())),
     }
 }

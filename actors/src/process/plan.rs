@@ -1,21 +1,21 @@
-//! What comes next, from the record alone.
+//! Plans the next step from the record alone.
 //!
-//! Forward through the steps in order. After a failure, or when called off: undo the failed step (it may have done half of
-//! its work) and then everything that was done, last first. When all is undone: once more if another attempt may succeed
-//! elsewhere, else the end.
+//! Forward through the steps in order. After a failure, or when called off, it undoes the failed step, which may have
+//! done half of its work. Then it undoes all done steps, last first. When all is undone: once more if another attempt
+//! may succeed elsewhere, else the end.
 
 use chronova_events::ids::HostId;
-use chronova_events::process::{Outcome, Running};
+use chronova_events::process::{ProcessOutcome, RunningProcess};
 
-/// What a process is made of, as far as planning goes.
+/// The parts of a process that planning needs.
 #[derive(Debug, Clone)]
-pub struct Shape {
+pub struct ProcessShape {
     /// In order.
     pub steps: Vec<&'static str>,
-    /// How often the steps may be run through (1: no second attempt).
+    /// Attempts at all steps (1: no second attempt).
     pub max_attempts: u32,
-    /// Whether the process can be called off, and undoes what it did when it fails. A process that only goes forward
-    /// (a delete) tries its step again until it succeeds.
+    /// Whether the process can be called off, and is undone when it fails. A process that only goes forward (a delete)
+    /// retries its step until it succeeds.
     pub undoes: bool,
 }
 
@@ -24,31 +24,31 @@ pub struct Shape {
 pub enum Next {
     Run(&'static str),
     Undo(&'static str),
-    /// Everything is undone: begin again, without the host of the failed attempt.
+    /// Everything is undone: start again, without the host of the failed attempt.
     Restart {
         excluded: Option<HostId>,
     },
-    /// Tell the subject how it ended, and end.
-    Finish(Outcome),
+    /// Record the end with the subject, and end.
+    Finish(ProcessOutcome),
     /// The record names a step that this version does not know: an operator must look.
     Stuck(String),
 }
 
-pub fn plan(shape: &Shape, running: &Running) -> Next {
+pub fn plan(shape: &ProcessShape, running: &RunningProcess) -> Next {
     if shape.undoes && (running.called_off || running.failure.is_some()) {
         return unwind(shape, running);
     }
     match due(shape, running) {
         Some(step) => Next::Run(step),
-        None => Next::Finish(Outcome::Succeeded),
+        None => Next::Finish(ProcessOutcome::Succeeded),
     }
 }
 
-fn due(shape: &Shape, running: &Running) -> Option<&'static str> {
+fn due(shape: &ProcessShape, running: &RunningProcess) -> Option<&'static str> {
     shape.steps.iter().find(|step| !running.is_done(step)).copied()
 }
 
-fn unwind(shape: &Shape, running: &Running) -> Next {
+fn unwind(shape: &ProcessShape, running: &RunningProcess) -> Next {
     let known = |name: &str| match shape.steps.iter().find(|step| **step == name) {
         Some(step) => Next::Undo(step),
         None => Next::Stuck(name.to_owned()),
@@ -67,11 +67,11 @@ fn unwind(shape: &Shape, running: &Running) -> Next {
         return known(&last.step);
     }
     match &running.failure {
-        _ if running.called_off => Next::Finish(Outcome::CalledOff),
+        _ if running.called_off => Next::Finish(ProcessOutcome::CalledOff),
         Some(failure) if failure.elsewhere && running.attempt < shape.max_attempts => {
             Next::Restart { excluded: failure.host }
         }
-        _ => Next::Finish(Outcome::Failed),
+        _ => Next::Finish(ProcessOutcome::Failed),
     }
 }
 
@@ -85,10 +85,10 @@ mod tests {
     use chronova_events::fold::Fold;
     use chronova_events::ids::{InstanceId, ProcessId};
     use chronova_events::instance::FaultInfo;
-    use chronova_events::process::{Output, Process, Task};
+    use chronova_events::process::{Process, StepOutput, Task};
 
-    fn shape() -> Shape {
-        Shape { steps: vec!["a", "b", "c"], max_attempts: 2, undoes: true }
+    fn shape() -> ProcessShape {
+        ProcessShape { steps: vec!["a", "b", "c"], max_attempts: 2, undoes: true }
     }
 
     fn after(commands: impl IntoIterator<Item = Command>) -> Process {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn done(step: &str) -> Command {
-        Command::RecordDone { step: step.into(), output: Output::Nothing }
+        Command::RecordDone { step: step.into(), output: StepOutput::Nothing }
     }
 
     fn undone(step: &str) -> Command {
@@ -131,7 +131,7 @@ mod tests {
     fn forward_in_order_to_the_end() {
         assert_eq!(next([]), Next::Run("a"));
         assert_eq!(next([done("a")]), Next::Run("b"));
-        assert_eq!(next([done("a"), done("b"), done("c")]), Next::Finish(Outcome::Succeeded));
+        assert_eq!(next([done("a"), done("b"), done("c")]), Next::Finish(ProcessOutcome::Succeeded));
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(next(trail.clone().into_iter().chain([undone("c")])), Next::Undo("b"));
         assert_eq!(next(trail.clone().into_iter().chain([undone("c"), undone("b")])), Next::Undo("a"));
         let all = trail.into_iter().chain([undone("c"), undone("b"), undone("a")]);
-        assert_eq!(next(all), Next::Finish(Outcome::Failed));
+        assert_eq!(next(all), Next::Finish(ProcessOutcome::Failed));
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
         let once = [done("a"), failed("b", true), undone("b"), undone("a")];
         assert_eq!(next(once.clone()), Next::Restart { excluded: None });
         let twice = once.clone().into_iter().chain([Command::Restart { excluded: None }]).chain(once);
-        assert_eq!(next(twice), Next::Finish(Outcome::Failed));
+        assert_eq!(next(twice), Next::Finish(ProcessOutcome::Failed));
     }
 
     #[test]
@@ -157,8 +157,8 @@ mod tests {
         let trail = [done("a"), called_off()];
         assert_eq!(next(trail.clone()), Next::Undo("b"), "b may have begun without a record");
         assert_eq!(next(trail.clone().into_iter().chain([undone("b")])), Next::Undo("a"));
-        assert_eq!(next(trail.into_iter().chain([undone("b"), undone("a")])), Next::Finish(Outcome::CalledOff));
-        assert_eq!(next([called_off(), undone("a")]), Next::Finish(Outcome::CalledOff));
+        assert_eq!(next(trail.into_iter().chain([undone("b"), undone("a")])), Next::Finish(ProcessOutcome::CalledOff));
+        assert_eq!(next([called_off(), undone("a")]), Next::Finish(ProcessOutcome::CalledOff));
         let late = [done("a"), done("b"), done("c"), called_off()];
         assert_eq!(next(late), Next::Undo("c"));
     }

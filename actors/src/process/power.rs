@@ -1,4 +1,4 @@
-//! Starts, stops, reboots, pauses or suspends a server, or ends its pause or suspension.
+//! Power actions: starts, stops, reboots, pauses, unpauses, suspends or resumes a server.
 //!
 //! | step | does |
 //! |---|---|
@@ -7,17 +7,17 @@
 //! A soft reboot that the guest does not react to becomes a hard one, as in Nova.
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Alive, Ongoing, PowerAction};
-use chronova_events::process::{Outcome, Output, Task};
+use chronova_events::instance::{Alive, OngoingTask, PowerAction};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work, settled};
+use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::guest;
-use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::instance::{InstanceCommand, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "power",
@@ -27,12 +27,12 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let Some(action) = action(work) else { return Ok(()) };
         let process = work.running.process;
         let record = match (outcome, &work.running.failure) {
-            (Outcome::Succeeded, _) => InstanceCommand::RecordPowerDone { process, action },
+            (ProcessOutcome::Succeeded, _) => InstanceCommand::RecordPowerDone { process, action },
             (_, failure) => {
                 let fault = failure.as_ref().map(|failure| failure.fault.clone());
                 let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
@@ -40,41 +40,41 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
             }
         };
         let gateway = &work.context.gateway;
-        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+        settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
 }
 
-fn action(work: &Work) -> Option<PowerAction> {
+fn action(work: &StepRun) -> Option<PowerAction> {
     match work.running.task {
         Task::Power { action, .. } => Some(action),
         _ => None,
     }
 }
 
-async fn act(work: &Work) -> Result<Output, StepError> {
-    let (Some(action), Some(server)) = (action(work), work.server().await?) else { return Ok(Output::Nothing) };
-    // Overtaken by a delete or a hard reboot: whoever overtook has the guest now.
+async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
+    let (Some(action), Some(server)) = (action(work), work.server().await?) else { return Ok(StepOutput::Nothing) };
+    // A delete or a hard reboot has overtaken it, and owns the guest now.
     if server.ongoing.map(|ongoing| ongoing.process()) != Some(work.running.process) {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     let Some(placed) = &server.placement else {
         return Err(StepError::fatal(500, "The server has no host.", ""));
     };
     let driver = work.driver(placed.host)?;
-    // As in Nova, what a guest needs of its host is made good whenever its domain is started.
+    // As in Nova, every start of the domain also restores the networks and filters that the guest needs on its host.
     if matches!(action, PowerAction::Start | PowerAction::RebootHard | PowerAction::Resume) {
         guest::connect(work, placed.host, &server).await?;
     }
-    // Said to be active by an administrator while it was rescued: its own disk again.
+    // An administrator reset it to active during a rescue: it gets its own disk again.
     if action == PowerAction::RebootHard && server.rescue.is_some() {
         guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     match ask(driver.as_ref(), work, &server, action).await {
-        Ok(()) => Ok(Output::Nothing),
-        Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(Output::Nothing),
-        // What was in its memory cannot be made again: a hard reboot can be asked for.
+        Ok(()) => Ok(StepOutput::Nothing),
+        Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(StepOutput::Nothing),
+        // Its memory is lost; the user can request a hard reboot.
         Err(error @ DriverError::NoSuchGuest(_)) if keeps_memory(action) => Err(error.into()),
         Err(DriverError::NoSuchGuest(_)) => revive(work, placed.host, &server).await,
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
@@ -86,7 +86,7 @@ fn keeps_memory(action: PowerAction) -> bool {
     matches!(action, PowerAction::Pause | PowerAction::Unpause | PowerAction::Suspend | PowerAction::Resume)
 }
 
-async fn ask(driver: &dyn Driver, work: &Work, server: &Alive, action: PowerAction) -> DriverResult<()> {
+async fn ask(driver: &dyn Driver, work: &StepRun, server: &Alive, action: PowerAction) -> DriverResult<()> {
     let (instance, options) = (work.instance_id(), &work.context.options);
     match action {
         PowerAction::Start => driver.start(instance).await,
@@ -105,14 +105,14 @@ async fn ask(driver: &dyn Driver, work: &Work, server: &Alive, action: PowerActi
     }
 }
 
-/// The domain is not defined any more; its disks may well be there.
-pub(super) async fn revive(work: &Work, host: HostId, server: &Alive) -> Result<Output, StepError> {
+/// The domain is not defined any more, but its disks may exist.
+pub(super) async fn revive(work: &StepRun, host: HostId, server: &Alive) -> Result<StepOutput, StepError> {
     guest::prepare(work, host, server).await?;
     guest::spawn(work, host, server).await?;
     // A delete may have come meanwhile and found no guest to remove.
     let now = work.server().await?;
-    if now.is_none_or(|now| matches!(now.ongoing, Some(Ongoing::Delete { .. }))) {
+    if now.is_none_or(|now| matches!(now.ongoing, Some(OngoingTask::Delete { .. }))) {
         guest::destroy(work, host).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

@@ -1,4 +1,4 @@
-//! Starts a server from another disk, beside which its own ones can be repaired.
+//! Rescues a server: starts it from another disk, with its own disks attached for repair.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -7,16 +7,16 @@
 //! | `rescue` | makes the rescue disk, defines the guest with it, starts it | its own definition; off if it was off |
 
 use chronova_events::instance::{Alive, Phase};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::{guest, imaging, turn};
-use crate::instance::work::End;
+use crate::instance::work::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "rescue",
@@ -30,59 +30,59 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     work.context.passwords.forget(work.running.process);
-    turn::conclude(work, outcome, End::Rescued, End::RescueFailed)
+    turn::conclude(work, outcome, WorkOutcome::Rescued, WorkOutcome::RescueFailed)
 }
 
-async fn prepare_host(work: &Work) -> Result<Output, StepError> {
+async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     if let Some(image) = &server.rescue {
-        let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.context.images)));
+        let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource(Arc::clone(&work.context.images)));
         guest::ensure_image(work, placed.host, &guest::image_ref(image), source).await?;
     }
     guest::connect(work, placed.host, &server).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn power_off(work: &Work) -> Result<Output, StepError> {
+async fn power_off(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     let mode = guest::graceful(work, &server);
     match work.driver(placed.host)?.stop(work.instance_id(), mode).await {
-        Ok(()) | Err(DriverError::NoSuchGuest(_)) => Ok(Output::Nothing),
+        Ok(()) | Err(DriverError::NoSuchGuest(_)) => Ok(StepOutput::Nothing),
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => Err(imaging::final_word(error.into())),
     }
 }
 
-async fn power_on(work: &Work) -> Result<(), StepError> {
+async fn power_on(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = turn::mine(work).await? else { return Ok(()) };
     guest::start_again(work, &server).await
 }
 
-async fn rescue(work: &Work) -> Result<Output, StepError> {
+async fn rescue(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     guest::reshape(work, placed.host, &server, Renew::Nothing, server.rescue.as_deref()).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// As it was before: from its own disk, and running if it ran.
-async fn put_back(work: &Work) -> Result<(), StepError> {
+/// Restores the guest: its own disk, and running if it ran before.
+async fn put_back(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = turn::mine(work).await? else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };
     if !work.host_answers(placed.host)? {
         return Ok(());
     }
-    match back(work, placed.host, &server).await {
+    match undo_rescue(work, placed.host, &server).await {
         Err(error) => Err(StepError::Again(error.fault().details)),
         Ok(()) => Ok(()),
     }
 }
 
-async fn back(work: &Work, host: chronova_events::ids::HostId, server: &Alive) -> Result<(), StepError> {
+async fn undo_rescue(work: &StepRun, host: chronova_events::ids::HostId, server: &Alive) -> Result<(), StepError> {
     guest::connect(work, host, server).await?;
     guest::reshape(work, host, server, Renew::Nothing, None).await?;
     if !matches!(server.phase, Phase::Active { .. }) {

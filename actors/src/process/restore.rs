@@ -1,4 +1,4 @@
-//! Brings a deleted server back. Its room in the quota was taken before it was asked for.
+//! Restores a soft-deleted server. Its quota was reserved before the request was recorded.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -6,22 +6,22 @@
 //! | `start` | starts the guest; one that has vanished from its host is made again from its disks | pulling it |
 
 use chronova_events::instance::Alive;
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work, settled};
+use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::{guest, power};
-use crate::instance::{InstanceAggregate, InstanceCommand};
-use crate::quota::{QuotaAggregate, QuotaCommand};
+use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::quota::{QuotaCommand, QuotaRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "restore",
     steps: &[
         Step {
             name: "keep_quota",
-            run: |_| async { Ok(Output::Nothing) }.boxed(),
+            run: |_| async { Ok(StepOutput::Nothing) }.boxed(),
             undo: Some(|work| release_quota(work).boxed()),
         },
         Step { name: "start", run: |work| start(work).boxed(), undo: Some(|work| pull(work).boxed()) },
@@ -31,11 +31,11 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         let record = match (outcome, &work.running.failure) {
-            (Outcome::Succeeded, _) => InstanceCommand::RecordRestored { process },
+            (ProcessOutcome::Succeeded, _) => InstanceCommand::RecordRestored { process },
             (_, failure) => {
                 let fault = failure.as_ref().map(|failure| failure.fault.clone());
                 let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
@@ -43,42 +43,42 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
             }
         };
         let gateway = &work.context.gateway;
-        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+        settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
 }
 
-/// The server, as long as it is this process's turn.
-async fn mine(work: &Work) -> Result<Option<Alive>, StepError> {
+/// The server, while this process owns its task.
+async fn mine(work: &StepRun) -> Result<Option<Alive>, StepError> {
     let mine = |server: &Alive| server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process);
     Ok(work.server().await?.filter(mine))
 }
 
-async fn release_quota(work: &Work) -> Result<(), StepError> {
+async fn release_quota(work: &StepRun) -> Result<(), StepError> {
     if let Some(server) = mine(work).await? {
         let project = server.request.project.clone();
         let release = QuotaCommand::Release { project: project.clone(), instance: work.instance_id() };
-        work.context.gateway.send::<QuotaAggregate>(&project, release, work.meta.clone()).await?;
+        work.context.gateway.send::<QuotaRoot>(&project, release, work.meta.clone()).await?;
     }
     Ok(())
 }
 
-async fn start(work: &Work) -> Result<Output, StepError> {
-    let Some(server) = mine(work).await? else { return Ok(Output::Nothing) };
+async fn start(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(server) = mine(work).await? else { return Ok(StepOutput::Nothing) };
     let Some(placed) = &server.placement else {
         return Err(StepError::fatal(500, "The server has no host.", ""));
     };
     let driver = work.driver(placed.host)?;
     guest::connect(work, placed.host, &server).await?;
     match driver.start(work.instance_id()).await {
-        Ok(()) => Ok(Output::Nothing),
+        Ok(()) => Ok(StepOutput::Nothing),
         Err(DriverError::NoSuchGuest(_)) => power::revive(work, placed.host, &server).await,
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn pull(work: &Work) -> Result<(), StepError> {
+async fn pull(work: &StepRun) -> Result<(), StepError> {
     let Some(placed) = mine(work).await?.and_then(|server| server.placement) else { return Ok(()) };
     if !work.host_answers(placed.host)? {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Brings a server back to where and what it was before a move.
+//! Reverts a move: the server gets its old host and flavor back.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -7,17 +7,17 @@
 //! | `attach_volumes` | takes the volumes back to the source | taking them to the destination |
 //! | `start_source` | defines the guest there with what it has now, starts it, if it ran | switching it off |
 //!
-//! What cannot be undone comes last, when nothing can fail for good any more: the destination is cleared, its claim given
-//! back. Where the disks stayed in their place (on the same host, on storage that both have) there is no way back from
-//! having them as they were before the move: that and the start come last, too, and are tried until they succeed.
+//! Steps that cannot be undone come last, when nothing can fail for good any more: they clean up the destination and
+//! release its claim. Disks that stayed in their place (on the same host, on shared storage) are restored from the
+//! copy, which cannot be undone. That and the start come last, too, and are retried until they succeed.
 
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
-use super::moving::Subject;
+use super::definition::{Definition, Step, StepError, StepRun};
+use super::moving::MovingServer;
 use super::{guest, move_instance, moved_volumes, moving};
 use crate::instance::moving::MoveCommand;
 
@@ -46,13 +46,13 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         let Some(subject) = moving::subject(work).await? else { return Ok(()) };
         match outcome {
-            Outcome::Succeeded => {
-                // A delete that overtook it cleans up itself.
+            ProcessOutcome::Succeeded => {
+                // A delete that has overtaken it cleans up itself.
                 if !moving::is_mine(work, &subject.server) {
                     return Ok(());
                 }
@@ -64,18 +64,18 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
                 moving::record(work, MoveCommand::RecordReverted { process }).await
             }
-            Outcome::Failed => {
+            ProcessOutcome::Failed => {
                 let fault = moving::fault(work);
                 moving::record(work, MoveCommand::RecordRevertFailed { process, fault }).await
             }
-            Outcome::CalledOff => Ok(()),
+            ProcessOutcome::CalledOff => Ok(()),
         }
     }
     .boxed()
 }
 
-/// As it was, over the disks that were set aside.
-async fn put_back(work: &Work, subject: &Subject) -> Result<(), StepError> {
+/// Restores the guest over the disks that were set aside.
+async fn put_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let (source, target) = (&subject.moving.source, subject.target()?);
     if !subject.moving.stays() {
         moving::withdraw(work, target).await?;
@@ -87,20 +87,20 @@ async fn put_back(work: &Work, subject: &Subject) -> Result<(), StepError> {
     moving::drop_kept(work, subject).await
 }
 
-async fn stop_target(work: &Work) -> Result<Output, StepError> {
+async fn stop_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     moving::disks_at_rest(&subject.server)?;
-    // Nothing is begun that could not be ended.
+    // The source must answer before the first step, so that the process can end.
     if !work.host_answers(subject.moving.source.host)? {
         let message = format!("Service is unavailable at this time: host {} is down.", subject.moving.source.hostname);
         return Err(StepError::fatal(409, &message, ""));
     }
     let driver = work.driver(subject.target()?.host)?;
     driver.stop(work.instance_id(), StopMode::Hard).await.map_err(moving::only_here)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn start_target(work: &Work) -> Result<(), StepError> {
+async fn start_target(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     match subject.moving.was_active && moving::is_mine(work, &subject.server) {
         true => moving::start_again(work, subject.target()?.host, &subject.server).await,
@@ -108,26 +108,26 @@ async fn start_target(work: &Work) -> Result<(), StepError> {
     }
 }
 
-async fn bind_network(work: &Work) -> Result<Output, StepError> {
+async fn bind_network(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     moving::bind(work, &subject.moving.source).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn unbind(work: &Work) -> Result<(), StepError> {
+async fn unbind(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     moving::bind(work, subject.target()?).await
 }
 
-async fn attach_volumes(work: &Work) -> Result<Output, StepError> {
+async fn attach_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     if !subject.moving.stays() {
         moved_volumes::take(work, &subject.server, &subject.moving.source).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
+async fn reattach_volumes(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     match subject.moving.stays() {
         true => Ok(()),
@@ -135,29 +135,29 @@ async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
     }
 }
 
-async fn start_source(work: &Work) -> Result<Output, StepError> {
+async fn start_source(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     let host = subject.moving.source.host;
-    // On the same host the guest that is there is the one that is to be replaced; see `conclude`.
+    // On the same host the existing guest is the one to replace; see `conclude`.
     if subject.moving.stays() {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     guest::connect(work, host, &subject.server).await?;
     if moving::in_place(work, &subject).await? {
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     match guest::install_as_before(work, &subject, subject.moving.was_active).await {
-        // No other host has its disks as they were.
+        // No other host has its old disks.
         Err(StepError::Elsewhere(fault)) => Err(StepError::Fatal(fault)),
-        other => other.map(|()| Output::Nothing),
+        other => other.map(|()| StepOutput::Nothing),
     }
 }
 
-async fn stop_source(work: &Work) -> Result<(), StepError> {
+async fn stop_source(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     match subject.moving.stays() {
         true => Ok(()),
-        // It is about to be started at its destination again.
+        // It will be started at its destination again.
         false => moving::see_off(work, &subject, &subject.moving.source, subject.moving.was_active).await.map(drop),
     }
 }

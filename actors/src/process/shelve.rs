@@ -1,4 +1,4 @@
-//! Puts a server away: off, its disk kept as an image.
+//! Shelves a server: powers it off, and keeps its disk as an image.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -8,21 +8,21 @@
 //! | `upload` | sends the copy to the image service | (with the image) |
 //! | `clean_up` | removes the copy | (nothing is left) |
 //!
-//! Where shelved servers leave their hosts at once, that is asked for as soon as the server is shelved.
+//! If shelved servers are offloaded at once, the offload is requested as soon as the server is shelved.
 
 use std::time::Duration;
 
 use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::Phase;
-use chronova_events::process::{Outcome, Output, Task};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work, settled};
+use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::{guest, imaging, turn};
-use crate::instance::work::{End, WorkCommand};
-use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::instance::work::{WorkCommand, WorkOutcome};
+use crate::instance::{InstanceCommand, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "shelve",
@@ -38,71 +38,71 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let Some(image) = image(work) else { return Ok(()) };
-        if outcome != Outcome::Succeeded {
-            return turn::end(work, End::ShelveFailed(turn::fault(work))).await;
+        if outcome != ProcessOutcome::Succeeded {
+            return turn::end(work, WorkOutcome::ShelveFailed(turn::fault(work))).await;
         }
-        turn::end(work, End::Shelved { image }).await?;
+        turn::end(work, WorkOutcome::Shelved { image }).await?;
         if work.context.server_options.shelved_offload == Some(Duration::ZERO) {
             let process = ProcessId::derive(work.running.process.0, "offload");
             let offload = InstanceCommand::Work(Box::new(WorkCommand::OffloadDue { process, shelved_by: None }));
             let gateway = &work.context.gateway;
-            settled(gateway.send::<InstanceAggregate>(&work.instance_id(), offload, work.meta.clone()).await)?;
+            settled(gateway.send::<InstanceRoot>(&work.instance_id(), offload, work.meta.clone()).await)?;
         }
         Ok(())
     }
     .boxed()
 }
 
-fn image(work: &Work) -> Option<ImageId> {
+fn image(work: &StepRun) -> Option<ImageId> {
     match work.running.task {
         Task::Shelve { image, .. } => Some(image),
         _ => None,
     }
 }
 
-async fn drop_image(work: &Work) -> Result<(), StepError> {
+async fn drop_image(work: &StepRun) -> Result<(), StepError> {
     let Some(image) = image(work) else { return Ok(()) };
     imaging::drop_image(work, image).await
 }
 
-async fn power_off(work: &Work) -> Result<Output, StepError> {
+async fn power_off(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     let mode = match server.phase {
         Phase::Active { .. } => guest::graceful(work, &server),
-        // One that stands still hears nothing.
+        // A paused guest does not react to a graceful shutdown.
         _ => StopMode::Hard,
     };
     match work.driver(placed.host)?.stop(work.instance_id(), mode).await {
-        Ok(()) => Ok(Output::Nothing),
+        Ok(()) => Ok(StepOutput::Nothing),
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => Err(imaging::final_word(error.into())),
     }
 }
 
-async fn power_on(work: &Work) -> Result<(), StepError> {
+async fn power_on(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = turn::mine(work).await? else { return Ok(()) };
     guest::start_again(work, &server).await
 }
 
-async fn copy_disk(work: &Work) -> Result<Output, StepError> {
-    let Some(image) = image(work) else { return Ok(Output::Nothing) };
-    imaging::copy_disk(work, image).await.map(|()| Output::Nothing)
+async fn copy_disk(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(image) = image(work) else { return Ok(StepOutput::Nothing) };
+    imaging::copy_disk(work, image).await.map(|()| StepOutput::Nothing)
 }
 
-async fn drop_copy(work: &Work) -> Result<(), StepError> {
+async fn drop_copy(work: &StepRun) -> Result<(), StepError> {
     let Some(image) = image(work) else { return Ok(()) };
     imaging::drop_copy(work, image).await
 }
 
-async fn upload(work: &Work) -> Result<Output, StepError> {
-    let Some(image) = image(work) else { return Ok(Output::Nothing) };
-    imaging::upload(work, image).await.map(|()| Output::Nothing)
+async fn upload(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(image) = image(work) else { return Ok(StepOutput::Nothing) };
+    imaging::upload(work, image).await.map(|()| StepOutput::Nothing)
 }
 
-async fn clean_up(work: &Work) -> Result<Output, StepError> {
-    drop_copy(work).await.map(|()| Output::Nothing)
+async fn clean_up(work: &StepRun) -> Result<StepOutput, StepError> {
+    drop_copy(work).await.map(|()| StepOutput::Nothing)
 }

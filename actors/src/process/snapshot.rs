@@ -1,4 +1,4 @@
-//! Makes an image of a server's disk; of backups, only the newest are kept.
+//! Creates an image of a server's disk. A backup also deletes the oldest backups beyond its rotation.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -8,17 +8,17 @@
 //! | `upload` | sends the copy to the image service; of volumes: nothing, and the image is complete | (with the image) |
 //! | `clean_up` | removes the copy; of backups, deletes those beyond the rotation | (nothing is left) |
 //!
-//! The server goes on meanwhile. What an image of volumes is made of: [`super::snapshot_volumes`].
+//! The server runs on meanwhile. For images of volumes see [`super::snapshot_volumes`].
 
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Rotation, WorkStage};
-use chronova_events::process::{Outcome, Output, Task};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::{imaging, snapshot_volumes, turn};
-use crate::instance::work::End;
+use crate::instance::work::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "snapshot",
@@ -33,19 +33,21 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let Some((image, _)) = asked(work) else { return Ok(()) };
         let end = match outcome {
-            Outcome::Succeeded => End::SnapshotTaken { image },
-            Outcome::Failed | Outcome::CalledOff => End::SnapshotFailed { image, fault: turn::fault(work) },
+            ProcessOutcome::Succeeded => WorkOutcome::SnapshotTaken { image },
+            ProcessOutcome::Failed | ProcessOutcome::CalledOff => {
+                WorkOutcome::SnapshotFailed { image, fault: turn::fault(work) }
+            }
         };
         turn::end(work, end).await
     }
     .boxed()
 }
 
-fn asked(work: &Work) -> Option<(ImageId, Option<&Rotation>)> {
+fn asked(work: &StepRun) -> Option<(ImageId, Option<&Rotation>)> {
     match &work.running.task {
         Task::Snapshot { image, backup, .. } => Some((*image, backup.as_ref())),
         _ => None,
@@ -53,31 +55,31 @@ fn asked(work: &Work) -> Option<(ImageId, Option<&Rotation>)> {
 }
 
 /// Whether the root disk is a volume; that never changes.
-async fn on_volumes(work: &Work) -> Result<bool, StepError> {
+async fn on_volumes(work: &StepRun) -> Result<bool, StepError> {
     Ok(work.known_server().await?.is_some_and(|server| server.is_volume_backed()))
 }
 
-async fn keep_image(work: &Work) -> Result<Output, StepError> {
+async fn keep_image(work: &StepRun) -> Result<StepOutput, StepError> {
     turn::still_mine(work).await?;
     turn::advance(work, WorkStage::AtWork).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn drop_image(work: &Work) -> Result<(), StepError> {
+async fn drop_image(work: &StepRun) -> Result<(), StepError> {
     let Some((image, _)) = asked(work) else { return Ok(()) };
     imaging::drop_image(work, image).await
 }
 
-async fn copy_disk(work: &Work) -> Result<Output, StepError> {
-    let Some((image, _)) = asked(work) else { return Ok(Output::Nothing) };
+async fn copy_disk(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some((image, _)) = asked(work) else { return Ok(StepOutput::Nothing) };
     match on_volumes(work).await? {
         true => snapshot_volumes::take(work, image).await?,
         false => imaging::copy_disk(work, image).await?,
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn drop_copy(work: &Work) -> Result<(), StepError> {
+async fn drop_copy(work: &StepRun) -> Result<(), StepError> {
     let Some((image, _)) = asked(work) else { return Ok(()) };
     match on_volumes(work).await? {
         true => snapshot_volumes::drop(work).await,
@@ -85,8 +87,8 @@ async fn drop_copy(work: &Work) -> Result<(), StepError> {
     }
 }
 
-async fn upload(work: &Work) -> Result<Output, StepError> {
-    let Some((image, _)) = asked(work) else { return Ok(Output::Nothing) };
+async fn upload(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some((image, _)) = asked(work) else { return Ok(StepOutput::Nothing) };
     match on_volumes(work).await? {
         // Nova's "simply a bucket of properties".
         true => {
@@ -96,23 +98,23 @@ async fn upload(work: &Work) -> Result<Output, StepError> {
         }
         false => imaging::upload(work, image).await?,
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn clean_up(work: &Work) -> Result<Output, StepError> {
-    let Some((image, backup)) = asked(work) else { return Ok(Output::Nothing) };
+async fn clean_up(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some((image, backup)) = asked(work) else { return Ok(StepOutput::Nothing) };
     if !on_volumes(work).await? {
         imaging::drop_copy(work, image).await?;
     }
     if let Some(rotation) = backup {
         rotate(work, image, rotation).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
 /// Nova's `_rotate_backups`: the oldest beyond the rotation go; a rotation of 0 keeps none, not even the new one. It goes
 /// last, because it says whose backups are meant.
-async fn rotate(work: &Work, made: ImageId, rotation: &Rotation) -> Result<(), StepError> {
+async fn rotate(work: &StepRun, made: ImageId, rotation: &Rotation) -> Result<(), StepError> {
     let newest_first = work.context.images.backups(made, work.instance_id(), &rotation.kind).await?;
     let keep = usize::try_from(rotation.keep).unwrap_or(usize::MAX);
     for image in newest_first.into_iter().skip(keep).rev() {

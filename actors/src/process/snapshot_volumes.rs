@@ -1,12 +1,11 @@
-//! An image of a server whose root disk is a volume: snapshots of its volumes, and an image without bytes that says of
-//! what snapshots the disks of a server made from it are made. Part of [`super::snapshot`].
+//! An image of a server with a volume as its root disk: snapshots of its volumes, and an image without bytes. The
+//! image's block device mapping names the snapshots. Part of [`super::snapshot`].
 //!
-//! The ids of the snapshots follow from the process, so that whoever asks can name them in the image before they are made.
+//! The ids of the snapshots follow from the process, so that the image can name them before they exist.
 //!
-//! A guest that runs is held still by the agent inside it from before the first copy until the last one is there, so that
-//! all of them are of one moment: Nova's `snapshot_volume_backed` and `unquiesce_instance`. It is let go whatever becomes of
-//! the copies; after a crash the step is done again, which holds it still and lets it go again, or is undone, which lets it
-//! go.
+//! The guest agent quiesces a running guest before the first copy and until the last one is there, so that all are of
+//! one moment. Nova: `snapshot_volume_backed` and `unquiesce_instance`. The guest is unquiesced even if a copy fails.
+//! After a crash the step runs again, with both, or is undone, which unquiesces the guest.
 
 use std::time::Duration;
 
@@ -15,11 +14,11 @@ use chronova_events::instance::{Alive, BlockDevice, DiskWork, status};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use super::{imaging, turn};
 use crate::ports::{NewSnapshot, PortError};
 
-/// How often it is looked at most: a guest is held still meanwhile. Nova's `_wait_for_snapshots_completion`.
+/// The pause between polls: the guest is quiesced meanwhile. Nova's `_wait_for_snapshots_completion`.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The snapshot that a process makes of one of a server's volumes.
@@ -34,26 +33,26 @@ pub fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)>
     disks.filter_map(|disk| Some((&disk.device, disk.device.volume?)))
 }
 
-/// Whether no image can be made of the server, as it is now: its image lets no copy be made of a guest that is not at rest,
-/// and says of no agent that could bring it there.
+/// Whether no image of the server is possible now: its image requires a quiesced guest, but declares no guest agent.
 pub fn cannot_rest(server: &Alive) -> bool {
     let runs = status::of_alive(server).vm_state == "active";
     runs && imaging::requires_rest(server) && !imaging::is_set(server, "hw_qemu_guest_agent")
 }
 
 /// Asks for a snapshot of every volume, and waits until all are there.
-pub(super) async fn take(work: &Work, image: ImageId) -> Result<(), StepError> {
+pub(super) async fn take(work: &StepRun, image: ImageId) -> Result<(), StepError> {
     let server = turn::still_mine(work).await?;
-    let at_rest = come_to_rest(work, &server).await?;
+    let at_rest = quiesce_guest(work, &server).await?;
     let copied = copy_all(work, &server, image).await;
     if at_rest {
-        let_go(work, &server).await?;
+        unquiesce_guest(work, &server).await?;
     }
     copied
 }
 
-/// Holds a guest that runs still, if it lets itself be; one whose image asks for it has to. Whether it is at rest.
-async fn come_to_rest(work: &Work, server: &Alive) -> Result<bool, StepError> {
+/// Quiesces a running guest if possible; an image that requires it makes a failure fatal. Returns whether it is
+/// quiesced.
+async fn quiesce_guest(work: &StepRun, server: &Alive) -> Result<bool, StepError> {
     let Some(placed) = server.placement.as_ref().filter(|_| status::of_alive(server).vm_state == "active") else {
         return Ok(false);
     };
@@ -64,18 +63,18 @@ async fn come_to_rest(work: &Work, server: &Alive) -> Result<bool, StepError> {
     };
     match frozen {
         Ok(()) => Ok(true),
-        // It may be at rest.
+        // It may be quiesced.
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) if imaging::requires_rest(server) => Err(imaging::no_rest(&error)),
         Err(error) => {
-            tracing::info!(instance = %work.instance_id(), %error, "volumes are copied without bringing the guest to rest");
+            tracing::info!(instance = %work.instance_id(), %error, "copying volumes without quiescing the guest");
             Ok(false)
         }
     }
 }
 
-/// A guest whose agent died at rest cannot be helped: the copies are good.
-async fn let_go(work: &Work, server: &Alive) -> Result<(), StepError> {
+/// If the agent of a quiesced guest died, nothing can be done; the copies are good.
+async fn unquiesce_guest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let Some(placed) = &server.placement else { return Ok(()) };
     let driver = work.driver(placed.host)?;
     let Some(agent) = driver.guest_agent() else { return Ok(()) };
@@ -83,19 +82,19 @@ async fn let_go(work: &Work, server: &Alive) -> Result<(), StepError> {
         Ok(()) | Err(DriverError::NoAgent) => Ok(()),
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => {
-            tracing::error!(instance = %work.instance_id(), %error, "the guest's file systems cannot be released");
+            tracing::error!(instance = %work.instance_id(), %error, "unquiescing the guest failed");
             Ok(())
         }
     }
 }
 
-async fn copy_all(work: &Work, server: &Alive, image: ImageId) -> Result<(), StepError> {
+async fn copy_all(work: &StepRun, server: &Alive, image: ImageId) -> Result<(), StepError> {
     let project = &server.request.project;
     let known = work.context.views.images.read(|images| images.get(image));
     let name = known.and_then(|known| known.attributes.name.clone()).unwrap_or_else(|| image.to_string());
     let name = format!("snapshot for {name}");
     for (device, volume) in volumes(server) {
-        // What the server has been given it may copy, be it another project's: an administrator gave it.
+        // A server may copy any volume that it has, even another project's: an administrator attached it.
         let wanted = NewSnapshot {
             snapshot: snapshot_of(work.running.process, device.id),
             volume,
@@ -114,8 +113,8 @@ async fn copy_all(work: &Work, server: &Alive, image: ImageId) -> Result<(), Ste
     Ok(())
 }
 
-/// However long the copy takes: its own process ends it.
-async fn await_snapshot(work: &Work, server: &Alive, snapshot: SnapshotId) -> Result<(), StepError> {
+/// Without a timeout: the snapshot's own process ends it.
+async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) -> Result<(), StepError> {
     loop {
         let now = work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await?;
         match now.status.as_str() {
@@ -126,21 +125,21 @@ async fn await_snapshot(work: &Work, server: &Alive, snapshot: SnapshotId) -> Re
                 return Err(StepError::fatal(500, "The volumes of the server could not be copied.", &message));
             }
         }
-        // Nobody waits for the image any more.
+        // The snapshot was overtaken.
         turn::still_mine(work).await?;
         tokio::time::sleep(work.context.options.volume_pause.min(LOOK)).await;
     }
 }
 
-/// Deletes what was made; one that is being made has to be there first.
-pub(super) async fn drop(work: &Work) -> Result<(), StepError> {
+/// Deletes the created snapshots; one that is still being created has to be finished first.
+pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.known_server().await? else { return Ok(()) };
-    // A crash may have come before it was let go. Nobody lets go of a guest whose host is down: it is gone, or comes back
-    // with a host that answers.
+    // A crash may have come before the guest was unquiesced. If its host is down, nothing is done: the guest is gone,
+    // or comes back with its host.
     if let Some(placed) = &server.placement
         && work.host_answers(placed.host)?
     {
-        let_go(work, &server).await?;
+        unquiesce_guest(work, &server).await?;
     }
     for disk in &server.disks {
         let snapshot = snapshot_of(work.running.process, disk.device.id);

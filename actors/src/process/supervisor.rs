@@ -1,13 +1,13 @@
-//! Sees to it that every process that was asked for is performed, and that only once at a time.
+//! Executes every requested process, each only once at a time.
 //!
-//! What was asked for is in the log: after a crash the same log says which processes have not ended.
+//! Requests are in the log: after a crash the same log says which processes have not ended.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chronova_events::ids::ProcessId;
 use chronova_events::store::EventStore;
-use chronova_projections::processes::{Pending, asked_for};
+use chronova_projections::processes::{UnfinishedProcess, asked_for};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -23,7 +23,8 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
         at_work: Mutex::default(),
         context,
     });
-    // The view knows everything up to its position; the subscription tells the rest. What both tell is begun once.
+    // The view knows everything up to its position; the subscription tells the rest. A process that both report is
+    // started once.
     let mut tasks = JoinSet::new();
     let mut subscription = store.subscribe(supervisor.context.views.position());
     drop(store);
@@ -32,7 +33,8 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let mut again = interval(supervisor.context.options.restart_pause);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // In a fixed order, so that a seed decides a run; what ends makes room first, and never starves the rest.
+        // In a fixed order, so that a seed determines a run. Ended tasks come first: they make room, and never starve
+        // the rest.
         tokio::select! {
             biased;
             _ = again.tick(), if broken => {
@@ -40,7 +42,7 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
                 supervisor.go_on(&mut tasks);
             }
             Some(ended) = tasks.join_next() => if let Err(error) = ended {
-                tracing::error!(%error, "a process broke; it goes on in a moment");
+                tracing::error!(%error, "a process failed unexpectedly, restarting it");
                 broken = true;
             },
             batch = subscription.next() => match batch {
@@ -55,7 +57,7 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
                     }
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the log can no longer be followed; no process begins");
+                    tracing::error!(%error, "following the log failed; no process starts");
                     return;
                 }
             },
@@ -70,18 +72,19 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Begins what is not finished and not at work.
+    /// Starts every unfinished process that does not run yet.
     fn go_on(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        let unfinished: Vec<Pending> = self.context.views.processes.read(|view| view.pending().cloned().collect());
+        let unfinished: Vec<UnfinishedProcess> =
+            self.context.views.processes.read(|view| view.pending().cloned().collect());
         if !unfinished.is_empty() {
-            tracing::info!(count = unfinished.len(), "going on with unfinished processes");
+            tracing::info!(count = unfinished.len(), "continuing unfinished processes");
         }
         for pending in unfinished {
             self.begin(pending, tasks);
         }
     }
 
-    fn begin(self: &Arc<Self>, pending: Pending, tasks: &mut JoinSet<()>) {
+    fn begin(self: &Arc<Self>, pending: UnfinishedProcess, tasks: &mut JoinSet<()>) {
         let id = pending.process;
         if !self.at_work.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
             return;
@@ -89,7 +92,7 @@ impl Supervisor {
         let this = Arc::clone(self);
         tasks.spawn(async move {
             // Leaves the set however the task ends, a panic included.
-            let _leaving = Leaving(&this.at_work, id);
+            let _leaving = RunningGuard(&this.at_work, id);
             let _turn = match pending.task.begins_at_once() {
                 true => None,
                 false => match this.turns.acquire().await {
@@ -111,9 +114,9 @@ impl Drop for NobodyPerforms {
     }
 }
 
-struct Leaving<'a>(&'a Mutex<BTreeSet<ProcessId>>, ProcessId);
+struct RunningGuard<'a>(&'a Mutex<BTreeSet<ProcessId>>, ProcessId);
 
-impl Drop for Leaving<'_> {
+impl Drop for RunningGuard<'_> {
     fn drop(&mut self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
     }

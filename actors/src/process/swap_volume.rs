@@ -1,4 +1,4 @@
-//! Puts another volume in the place of one of a server's, with its content, while the guest goes on.
+//! Replaces a server's volume with another one, and copies its content while the guest runs.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -7,18 +7,18 @@
 //! | `connect_volume` | asks how the server's host reaches it | (with the attachment) |
 //! | `exchange_disk` | copies, then lets the guest go on with the copy | copying back |
 //!
-//! The old volume is given back when nothing is undone any more: that is how the process concludes.
+//! The old volume is released when nothing can be undone any more: so the process ends with it.
 
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{BlockConnection, BlockDevice, BlockSource};
-use chronova_events::process::{Outcome, Output, Task};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::disks::{self, host, mine, recorded, still_mine, task};
-use crate::instance::VolumeCommand;
+use crate::instance::InstanceVolumeCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "swap_volume",
@@ -33,21 +33,22 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn new(work: &Work) -> Result<(VolumeId, AttachmentId), StepError> {
+fn new(work: &StepRun) -> Result<(VolumeId, AttachmentId), StepError> {
     match work.running.task {
         Task::SwapVolume { new, new_attachment, .. } => Ok((new, new_attachment)),
         _ => Err(StepError::fatal(500, "This process exchanges no volume.", "")),
     }
 }
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let (process, disk, (volume, attachment)) = (work.running.process, task(work)?, new(work)?);
-        if outcome != Outcome::Succeeded {
-            let failed = VolumeCommand::RecordSwapFailed { process, device: disk.device, fault: disks::fault(work) };
+        if outcome != ProcessOutcome::Succeeded {
+            let failed =
+                InstanceVolumeCommand::RecordSwapFailed { process, device: disk.device, fault: disks::fault(work) };
             return disks::record(work, failed).await.map(drop);
         }
-        let Some((_, device)) = mine(work).await? else { return settle(work).await };
+        let Some((_, device)) = mine(work).await? else { return give_up_swap(work).await };
         let device = BlockDevice {
             source: BlockSource::Volume(volume),
             volume: Some(volume),
@@ -57,55 +58,56 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
         };
         work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         disks::release(work, disk.volume, disk.attachment).await?;
-        match disks::record(work, VolumeCommand::RecordSwapped { process, device: Box::new(device) }).await? {
+        match disks::record(work, InstanceVolumeCommand::RecordSwapped { process, device: Box::new(device) }).await? {
             true => Ok(()),
-            false => settle(work).await,
+            false => give_up_swap(work).await,
         }
     }
     .boxed()
 }
 
-/// It is not this process's turn any more: recorded before a crash, or the server ends and takes both volumes' places.
-async fn settle(work: &Work) -> Result<(), StepError> {
+/// This process does not own the disk any more: recorded before a crash, or a delete of the server releases both
+/// volumes.
+async fn give_up_swap(work: &StepRun) -> Result<(), StepError> {
     let (disk, (volume, attachment)) = (task(work)?, new(work)?);
     let has = work.server().await?.is_some_and(|server| server.disk_of(volume).is_some());
     disks::release(work, disk.volume, disk.attachment).await?;
     if has { Ok(()) } else { disks::release(work, volume, attachment).await }
 }
 
-async fn begin(work: &Work) -> Result<Output, StepError> {
+async fn begin(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, _) = still_mine(work).await?;
     disks::begin_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
-async fn reserve(work: &Work) -> Result<Output, StepError> {
+async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
     still_mine(work).await?;
     let (volume, attachment) = new(work)?;
     work.context.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn release(work: &Work) -> Result<(), StepError> {
+async fn release(work: &StepRun) -> Result<(), StepError> {
     let (volume, attachment) = new(work)?;
     disks::release(work, volume, attachment).await
 }
 
-async fn connect(work: &Work) -> Result<Output, StepError> {
+async fn connect(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, device) = still_mine(work).await?;
     let ((volume, attachment), (_, hostname)) = (new(work)?, host(&server)?);
     let name = device.device_name.as_deref();
     let connection = work.context.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
-    Ok(Output::Connected(recorded(connection)))
+    Ok(StepOutput::Connected(recorded(connection)))
 }
 
-fn connection(work: &Work) -> Option<BlockConnection> {
+fn connection(work: &StepRun) -> Option<BlockConnection> {
     work.running.done.iter().rev().find_map(|record| match &record.output {
-        Output::Connected(connection) => Some(connection.clone()),
+        StepOutput::Connected(connection) => Some(connection.clone()),
         _ => None,
     })
 }
 
-async fn exchange(work: &Work) -> Result<Output, StepError> {
+async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
     let (server, device) = still_mine(work).await?;
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else {
         return Err(StepError::fatal(500, "The volume is not connected.", ""));
@@ -113,11 +115,11 @@ async fn exchange(work: &Work) -> Result<Output, StepError> {
     let disk = disks::volume_disk(&server, &device, &new);
     let driver = work.driver(host(&server)?.0)?;
     disks::told(driver.volume_attachment().needed()?.swap_disk(work.instance_id(), &old.serial, &disk).await)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-/// Whatever the guest has now, in the end it has the old one.
-async fn back(work: &Work) -> Result<(), StepError> {
+/// Gives the guest the old volume back, whichever it has now.
+async fn back(work: &StepRun) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else { return Ok(()) };
     let (host, _) = host(&server)?;

@@ -1,17 +1,17 @@
-//! Ends a rescue: the server is started from its own disk again.
+//! Unrescues a server: starts it from its own disk again.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `unrescue` | its own definition, no rescue disk, start | (nothing: it can be asked for again) |
 
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::{guest, imaging, turn};
-use crate::instance::work::End;
+use crate::instance::work::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "unrescue",
@@ -21,14 +21,14 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
-    turn::conclude(work, outcome, End::Unrescued, End::UnrescueFailed)
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
+    turn::conclude(work, outcome, WorkOutcome::Unrescued, WorkOutcome::UnrescueFailed)
 }
 
-async fn unrescue(work: &Work) -> Result<Output, StepError> {
+async fn unrescue(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     guest::connect(work, placed.host, &server).await?;
     guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

@@ -1,4 +1,4 @@
-//! Brings a shelved server back: on its host, or, when it left that, on whichever host the scheduler chooses.
+//! Unshelves a server: on its host, or, if it was offloaded, on a host that the scheduler selects.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
@@ -9,23 +9,23 @@
 //! | `spawn_guest` | a disk made of the shelved one, domain, start | destroying the guest; off, if it was on its host |
 //! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the connections) |
 //!
-//! A server whose root disk is a volume has no image. The image goes last, when nothing can be undone any more: it is the only copy of the server's disk until then.
-//! A host that fails is given up and another tried, as with a build.
+//! A server whose root disk is a volume has no image. The image is deleted last, when nothing can be undone any more:
+//! until then it is the only copy of the server's disk. If a host fails, another is tried, as in a build.
 
 use std::sync::Arc;
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, WorkStage};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, Work};
+use super::definition::{Definition, Step, StepError, StepRun};
 use super::{away, build_instance, guest, imaging, offload, turn};
-use crate::instance::work::End;
-use crate::scheduler::Request;
+use crate::instance::work::WorkOutcome;
+use crate::scheduler::RequestSpec;
 
 pub const DEFINITION: Definition = Definition {
     name: "unshelve",
@@ -50,100 +50,100 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
-        if outcome != Outcome::Succeeded {
-            return turn::end(work, End::UnshelveFailed(build_instance::fault(work))).await;
+        if outcome != ProcessOutcome::Succeeded {
+            return turn::end(work, WorkOutcome::UnshelveFailed(build_instance::fault(work))).await;
         }
         let root = turn::image(work).cloned();
         let shelved = turn::mine(work).await?.and_then(|server| server.shelved);
         if let Some(image) = root.as_ref().map(|image| image.id).or(shelved) {
             imaging::drop_image(work, image).await?;
         }
-        turn::end(work, End::Unshelved { root }).await
+        turn::end(work, WorkOutcome::Unshelved { root }).await
     }
     .boxed()
 }
 
-async fn claim_host(work: &Work) -> Result<Output, StepError> {
+async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     if let Some(placed) = server.placement.as_ref().filter(|_| !is_away(work, &server)) {
-        return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
+        return Ok(StepOutput::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
     let mut request =
-        Request::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
+        RequestSpec::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
     if let Some(image) = server.shelved {
         request.image = Some(work.context.images.find(image, &server.request.project, true).await?.into());
     }
     build_instance::claim(work, &server, request).await
 }
 
-async fn release_host(work: &Work) -> Result<(), StepError> {
+async fn release_host(work: &StepRun) -> Result<(), StepError> {
     match work.server().await?.is_some_and(|server| is_away(work, &server)) {
         true => build_instance::release_host(work).await,
         false => Ok(()),
     }
 }
 
-async fn bind_network(work: &Work) -> Result<Output, StepError> {
+async fn bind_network(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     let (host, zone) = (Some(placed.hostname.as_str()), placed.availability_zone.as_str());
     let project = &server.request.project;
     work.context.networks.rebind(work.instance_id(), project, host, zone, work.meta.clone()).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn unbind(work: &Work) -> Result<(), StepError> {
+async fn unbind(work: &StepRun) -> Result<(), StepError> {
     match work.server().await?.filter(|server| is_away(work, server)) {
         Some(server) => offload::unbind(work, &server).await,
         None => Ok(()),
     }
 }
 
-async fn connect_volumes(work: &Work) -> Result<Output, StepError> {
+async fn connect_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     match is_away(work, &server) {
         true => away::connect(work, &server).await,
-        false => Ok(Output::Nothing),
+        false => Ok(StepOutput::Nothing),
     }
 }
 
-async fn keep_volumes(work: &Work) -> Result<(), StepError> {
+async fn keep_volumes(work: &StepRun) -> Result<(), StepError> {
     match work.server().await?.filter(|server| is_away(work, server)) {
         Some(server) => away::keep(work, &server).await,
         None => Ok(()),
     }
 }
 
-async fn complete_volumes(work: &Work) -> Result<Output, StepError> {
+async fn complete_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     if is_away(work, &server) {
         away::complete(work, &server).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn prepare_host(work: &Work) -> Result<Output, StepError> {
+async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let host = host(&server)?;
     if !is_away(work, &server) {
         guest::connect(work, host, &server).await?;
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     if server.is_volume_backed() {
         guest::prepare(work, host, &server).await?;
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     let gone = || StepError::fatal(404, "The image of the shelved server is gone.", "");
     let image = work.context.images.find(server.shelved.ok_or_else(gone)?, &server.request.project, true).await?;
-    let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.context.images)));
+    let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource(Arc::clone(&work.context.images)));
     guest::ensure_image(work, host, &guest::image_ref(&image), source).await?;
     guest::connect(work, host, &server).await?;
-    Ok(Output::Image(Box::new(image)))
+    Ok(StepOutput::Image(Box::new(image)))
 }
 
-async fn spawn_guest(work: &Work) -> Result<Output, StepError> {
+async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut server = turn::still_mine(work).await?;
     let host = host(&server)?;
     turn::advance(work, WorkStage::Spawning).await?;
@@ -151,21 +151,21 @@ async fn spawn_guest(work: &Work) -> Result<Output, StepError> {
         server.root = turn::image(work).cloned().map(Box::new);
         guest::spawn(work, host, &server).await?;
         guest::yield_to_delete(work, host).await?;
-        return Ok(Output::Nothing);
+        return Ok(StepOutput::Nothing);
     }
     match work.driver(host)?.start(work.instance_id()).await {
-        Ok(()) => Ok(Output::Nothing),
-        // It vanished from its host; its disks may well be there.
+        Ok(()) => Ok(StepOutput::Nothing),
+        // The guest vanished from its host, but its disks may exist.
         Err(DriverError::NoSuchGuest(_)) => {
             guest::prepare(work, host, &server).await?;
             guest::reshape(work, host, &server, Renew::Nothing, None).await?;
-            Ok(Output::Nothing)
+            Ok(StepOutput::Nothing)
         }
         Err(error) => Err(imaging::final_word(error.into())),
     }
 }
 
-async fn put_down(work: &Work) -> Result<(), StepError> {
+async fn put_down(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };
     if is_away(work, &server) {
@@ -180,9 +180,9 @@ async fn put_down(work: &Work) -> Result<(), StepError> {
     }
 }
 
-/// Whether the server had no host when this process began: if it has one now, this process chose it. Not read from its
-/// state, which a delete or an administrator may have changed meanwhile.
-fn is_away(work: &Work, server: &Alive) -> bool {
+/// Whether the server had no host when this process began: then this process selected the present one. It is not read
+/// from the state, which a delete or an administrator may have changed.
+fn is_away(work: &StepRun, server: &Alive) -> bool {
     server.placement.as_ref().is_none_or(|placed| placed.process == work.running.process)
 }
 

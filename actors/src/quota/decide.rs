@@ -5,7 +5,7 @@ use chronova_events::quota::{
     LimitsReset, LimitsSet, Quota, QuotaAdjusted, QuotaEvent, QuotaReleased, QuotaReserved, ServersClaimed,
 };
 
-use super::{DefaultLimits, Overdrawn, QuotaCommand, QuotaReject, ServersWanted};
+use super::{DefaultLimits, InsufficientQuota, QuotaCommand, QuotaReject, ServersWanted};
 
 pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, QuotaReject> {
     match command {
@@ -43,8 +43,13 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
     }
 }
 
-/// What there is no room for, of `count` servers with so many cores and so much memory each.
-fn lacking(state: &Quota, count: u64, (cores, memory_mib): (u32, u64), defaults: &DefaultLimits) -> Vec<Overdrawn> {
+/// The resources that lack quota for `count` servers with so many cores and so much memory each.
+fn lacking(
+    state: &Quota,
+    count: u64,
+    (cores, memory_mib): (u32, u64),
+    defaults: &DefaultLimits,
+) -> Vec<InsufficientQuota> {
     let (cores, memory) = (count.saturating_mul(u64::from(cores)), count.saturating_mul(memory_mib));
     let wanted = [("instances", count), ("cores", cores), ("ram", memory)];
     wanted.into_iter().filter_map(|want| overdrawn(state, want, defaults)).collect()
@@ -70,8 +75,8 @@ fn claim(state: &Quota, wanted: ServersWanted) -> Result<Vec<QuotaEvent>, QuotaR
 }
 
 /// How many of `count` servers there is room for.
-fn room(over: &[Overdrawn], count: u32) -> u32 {
-    let fits = |one: &Overdrawn| {
+fn room(over: &[InsufficientQuota], count: u32) -> u32 {
+    let fits = |one: &InsufficientQuota| {
         let each = (one.requested / u64::from(count.max(1))).max(1);
         let free = u64::try_from(one.limit).unwrap_or(u64::MAX).saturating_sub(one.used);
         u32::try_from(free / each).unwrap_or(u32::MAX)
@@ -88,7 +93,11 @@ fn adjust(state: &Quota, project: ProjectId, instance: InstanceId, cores: u32, m
     }
 }
 
-fn overdrawn(state: &Quota, (resource, requested): (&'static str, u64), defaults: &DefaultLimits) -> Option<Overdrawn> {
+fn overdrawn(
+    state: &Quota,
+    (resource, requested): (&'static str, u64),
+    defaults: &DefaultLimits,
+) -> Option<InsufficientQuota> {
     let (used, default) = match resource {
         "instances" => (state.held.len() as u64, defaults.instances),
         "cores" => (state.cores, defaults.cores),
@@ -96,7 +105,7 @@ fn overdrawn(state: &Quota, (resource, requested): (&'static str, u64), defaults
     };
     let limit = state.limits.get(resource).copied().unwrap_or(default);
     let fits = u64::try_from(limit).map_or(true, |limit| used.saturating_add(requested) <= limit);
-    (!fits && requested > 0).then_some(Overdrawn { resource, requested, used, limit })
+    (!fits && requested > 0).then_some(InsufficientQuota { resource, requested, used, limit })
 }
 
 #[cfg(test)]
@@ -112,7 +121,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn overdrawn_by(state: &Quota, command: QuotaCommand) -> Vec<Overdrawn> {
+    fn overdrawn_by(state: &Quota, command: QuotaCommand) -> Vec<InsufficientQuota> {
         match decide(state, command) {
             Err(QuotaReject::Exceeded(over)) => over,
             other => panic!("{other:?}"),

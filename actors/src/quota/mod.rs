@@ -7,10 +7,10 @@ use chronova_events::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 use chronova_events::quota::{Quota, QuotaEvent};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum QuotaAggregate {}
+pub enum QuotaRoot {}
 
 /// The limits of a project that has none of its own: `[quota]`. -1 is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct ServersWanted {
 
 /// One resource of which there is not enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Overdrawn {
+pub struct InsufficientQuota {
     /// `instances`, `cores`, `ram`.
     pub resource: &'static str,
     pub requested: u64,
@@ -100,13 +100,13 @@ pub struct Overdrawn {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QuotaReject {
     #[error("quota exceeded")]
-    Exceeded(Vec<Overdrawn>),
+    Exceeded(Vec<InsufficientQuota>),
     /// Quota has room, but the request wants more servers than one request may create.
     #[error("more than {most} servers in one request")]
     TooManyAtOnce { most: u32 },
 }
 
-impl Aggregate for QuotaAggregate {
+impl AggregateRoot for QuotaRoot {
     type Id = ProjectId;
     type State = Quota;
     type Command = QuotaCommand;

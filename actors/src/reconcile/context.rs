@@ -11,22 +11,22 @@ use super::options::{ImageCacheOptions, ReconcileOptions};
 use super::placement::PlacementMirror;
 use super::reconciler::Situation;
 use crate::coordination::image_holds::ImageHolds;
-use crate::gateway::Gateway;
-use crate::hosts::fleet::Fleet;
+use crate::gateway::CommandGateway;
+use crate::hosts::fleet::ConnectedHosts;
 use crate::hosts::options::HostOptions;
-use crate::ports::Networks;
+use crate::ports::NetworkService;
 use crate::server_options::ServerOptions;
 
 /// Shared by all reconcilers.
 pub struct ReconcileContext {
-    pub gateway: Arc<Gateway>,
+    pub gateway: Arc<CommandGateway>,
     pub views: Arc<Views>,
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
-    pub fleet: Arc<Fleet>,
+    pub fleet: Arc<ConnectedHosts>,
     /// One for every host that is configured, whether it answered yet or not.
     pub drivers: Vec<Arc<dyn Driver>>,
-    pub networks: Arc<dyn Networks>,
+    pub networks: Arc<dyn NetworkService>,
     pub image_holds: Arc<ImageHolds>,
     pub placement: Arc<PlacementMirror>,
     pub options: ReconcileOptions,

@@ -1,11 +1,11 @@
-//! The volumes and interfaces that the guests of a host have, compared with those of their servers when the host is back.
+//! Compares the volumes and interfaces of a host's guests with those of their servers when the host is back.
 //!
-//! A host that dies while one is attached or detached may have done it or not; nobody can ask it, so the server goes on as if
-//! nothing had been done. What the guest has is put right before the host is up again, and may be given a volume to another
-//! guest: what is not its server's is taken from it, what it lacks it is given.
+//! A host may die while a device is attached or detached. Nobody can ask it whether it was done, so the server goes on
+//! as if nothing had been done. The guest's devices are corrected before the host counts as up, and before a volume can
+//! go to another guest. Devices that are not its server's are detached, missing ones are attached.
 //!
-//! Left alone is whatever somebody is at work on: the next comparison comes after them. Nothing is recorded: a control plane
-//! that dies in between compares every host again.
+//! Devices that a process works on are left alone, until the next comparison. Nothing is recorded: after a crash the
+//! control plane compares every host again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use chronova_events::instance::{Alive, Phase};
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 
 use crate::hosts::context::HostContext;
-use crate::instance::InstanceAggregate;
+use crate::instance::InstanceRoot;
 use crate::process::disks::volume_disk;
 use crate::process::guest;
 
-/// Says whether every guest was found to have what its server has: if not, it is worth while to look again.
+/// Returns whether every guest has its server's devices; if not, the host is compared again.
 pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) -> bool {
     let servers: Vec<InstanceId> =
         context.views.servers.read(|servers| servers.on_host(host).map(|row| row.id).collect());
@@ -27,10 +27,10 @@ pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<
     for id in servers {
         right &= match compare(context, host, driver, id).await {
             Ok(right) => right,
-            // One that is not there has nothing; who sees to that makes it with what it is to have.
+            // A missing guest has no devices; it gets its server's devices when it is created again.
             Err(DriverError::NoSuchGuest(_)) => true,
             Err(error) => {
-                tracing::debug!(%host, server = %id, %error, "the devices of a guest cannot be put right yet");
+                tracing::debug!(%host, server = %id, %error, "correcting the devices of a guest failed, retrying");
                 false
             }
         };
@@ -39,7 +39,7 @@ pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<
 }
 
 async fn compare(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<bool> {
-    let Ok(now) = context.gateway.look::<InstanceAggregate>(&id).await else { return Ok(false) };
+    let Ok(now) = context.gateway.look::<InstanceRoot>(&id).await else { return Ok(false) };
     let Some(server) = now.alive().filter(|server| server.placement.as_ref().is_some_and(|at| at.host == host)) else {
         return Ok(true);
     };
@@ -59,13 +59,13 @@ async fn compare_volumes(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId,
     let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
     let mut right = true;
     for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(&connection.serial)) {
-        tracing::warn!(%host, server = %id, volume = connection.serial, "a guest is given the volume that it lacks");
+        tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");
         right = false;
         volumes.attach_disk(id, &volume_disk(server, device, connection)).await?;
     }
     for serial in found.iter().filter(|serial| !connected.clone().any(|(_, connection)| connection.serial == **serial))
     {
-        tracing::warn!(%host, server = %id, volume = serial, "a volume that is not the server's is taken from its guest");
+        tracing::warn!(%host, server = %id, volume = serial, "detaching a volume that is not the server's");
         right = false;
         volumes.detach_disk(id, serial).await?;
     }
@@ -83,14 +83,14 @@ async fn compare_interfaces(
     let found = interfaces.nics(id).await?;
     let mut right = true;
     for nic in server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase())) {
-        tracing::warn!(%host, server = %id, port = %nic.port, "a guest is given the interface that it lacks");
+        tracing::warn!(%host, server = %id, port = %nic.port, "attaching a missing interface to a guest");
         right = false;
         if let Err(error) = guest::plug_in(context.networks.as_ref(), driver, id, server, nic.clone()).await {
             tracing::debug!(%host, server = %id, port = %nic.port, reason = error.fault().details, "not yet");
         }
     }
     for mac in found.iter().filter(|mac| !server.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(mac))) {
-        tracing::warn!(%host, server = %id, mac, "an interface that is not the server's is taken from its guest");
+        tracing::warn!(%host, server = %id, mac, "detaching an interface that is not the server's");
         right = false;
         interfaces.detach_nic(id, mac).await?;
     }
@@ -101,7 +101,7 @@ fn has_disks_at_work(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.work.is_some())
 }
 
-/// A server that is rescued, asleep or away has another definition, or none, until it is as before.
+/// A server that is rescued, suspended or shelved has another definition, or none, until it is back.
 fn has_its_own_devices(server: &Alive) -> bool {
     matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. } | Phase::Paused { .. } | Phase::Error { .. })
 }

@@ -1,9 +1,9 @@
-//! Packet filters of running guests, when their security groups change.
+//! Updates the packet filters of running guests when their security groups change.
 //!
-//! A filter is made when its guest is made. From then on rules come and go, and a rule that names a group (`remote_group`)
-//! changes with every port that joins or leaves that group. What changed is gathered for a moment, and then each guest
-//! concerned gets the filter that it would be given now, if that is another one. What cannot be done now (the guest is
-//! still being made, its host does not answer) stays owed until it is; after a start everything is owed once.
+//! A filter is created with its guest. Later its rules change, and a rule that names a group (`remote_group`) changes
+//! with every port that joins or leaves that group. Changes are gathered for a moment. Then each guest concerned gets
+//! its current filter, if that differs from its last one. An update that is not possible now (the guest is still being
+//! built, its host does not answer) stays pending. After a start, every guest is updated once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,10 +32,10 @@ use crate::reconcile::tally::ReconcilerTally;
 
 /// Follows the log for ever.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
-    let mut changes = Changes::of(&context.views);
-    // Between a change and the work that it makes a crash may have come: at first everything is owed.
+    let mut changes = GuestFilterChanges::of(&context.views);
+    // A crash may have come between a change and its update: at first all updates are pending.
     let owed = PortFilters::plan(context.situation());
-    let mut keeper = Keeper { context: &context, known: BTreeMap::new(), owed };
+    let mut keeper = GuestFilterReconciler { context: &context, known: BTreeMap::new(), owed };
     loop {
         let again = tokio::time::sleep(keeper.context.host_options.resync);
         tokio::select! {
@@ -50,7 +50,7 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
         if !changes.any() {
             continue;
         }
-        // What changes together is worked off together: a storm of builds costs one pass a moment, not one a port.
+        // Changes within one moment share a pass: a storm of builds costs one pass a moment, not one a port.
         tokio::time::sleep(keeper.context.options.filter_pause).await;
         changes.take(&subscription.poll().await.unwrap_or_default());
         let begun = Instant::now();
@@ -62,20 +62,21 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
     }
 }
 
-/// What changed, and the groups of the ports seen so far.
+/// The changes, and the groups of the ports seen so far.
 #[derive(Debug)]
-struct Changes {
+struct GuestFilterChanges {
     /// Groups whose rules or members changed.
     groups: BTreeSet<SecurityGroupId>,
-    /// Ports that changed themselves, be they in a group or (no longer) in any.
+    /// Ports that changed themselves, in a group or not.
     ports: BTreeSet<PortId>,
-    /// Something happened that may let succeed what could not be done before: a guest is built, a host is back.
+    /// An event may let a pending update succeed: a guest is built, a host is back.
     retry: bool,
     of_port: BTreeMap<PortId, Vec<SecurityGroupId>>,
 }
 
-impl Changes {
-    /// The ports that are there already are known. Whether everything was done before the last stop is not: all is owed.
+impl GuestFilterChanges {
+    /// The existing ports are known. Nothing says whether their updates were done before the last stop, so all are
+    /// pending.
     fn of(views: &Views) -> Self {
         let groups = |port: &Port| (port.created.port, port.settings().security_groups.clone());
         let of_port = views.networks.read(|view| view.ports().map(|port| groups(port)).collect());
@@ -141,7 +142,7 @@ impl Changes {
     }
 }
 
-/// The servers with one of the ports, with a port in one of the groups, or in a group with a rule that names one of them.
+/// The servers with one of the ports, or with a port in one of the groups or in a group whose rules name one.
 fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>, ports: &BTreeSet<PortId>) -> BTreeSet<InstanceId> {
     let mut groups = changed.clone();
     views.security_groups.read(|view| {
@@ -160,26 +161,26 @@ fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>, ports: &BTreeSe
     })
 }
 
-/// Whether a server's filters are as they should be.
+/// Whether a server's filters are up to date.
 #[derive(Debug, PartialEq, Eq)]
-enum Upkeep {
+enum GuestFilterSync {
     Done,
-    /// The guest is still being made, or its host cannot be asked now.
+    /// The guest is still being built, or its host does not answer now.
     Owed,
 }
 
-/// Brings guests' filters up to date, and remembers which it still owes that.
-struct Keeper<'a> {
+/// Updates guests' filters, and keeps the pending updates.
+struct GuestFilterReconciler<'a> {
     context: &'a ReconcileContext,
-    /// What each port's filter is known to be, and where.
+    /// The last filter of each port, and its host.
     known: BTreeMap<PortId, (HostId, u64)>,
     owed: BTreeSet<InstanceId>,
 }
 
-impl Keeper<'_> {
+impl GuestFilterReconciler<'_> {
     async fn work_off(&mut self) {
         for instance in std::mem::take(&mut self.owed) {
-            if self.refresh(instance).await == Upkeep::Owed {
+            if self.refresh(instance).await == GuestFilterSync::Owed {
                 self.owed.insert(instance);
             }
         }
@@ -188,39 +189,39 @@ impl Keeper<'_> {
         }
     }
 
-    async fn refresh(&mut self, instance: InstanceId) -> Upkeep {
+    async fn refresh(&mut self, instance: InstanceId) -> GuestFilterSync {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
-        let Some(alive) = row.as_ref().and_then(|row| row.instance.alive()) else { return Upkeep::Done };
-        // A guest still being made gets its filter from its build, but perhaps from before the change.
+        let Some(alive) = row.as_ref().and_then(|row| row.instance.alive()) else { return GuestFilterSync::Done };
+        // A guest that is being built gets its filter from its build, but perhaps an older one.
         if matches!(alive.phase, Phase::Building { .. }) {
-            return Upkeep::Owed;
+            return GuestFilterSync::Owed;
         }
-        let Some(placed) = &alive.placement else { return Upkeep::Done };
+        let Some(placed) = &alive.placement else { return GuestFilterSync::Done };
         let answers = |hosts: &Hosts| hosts.get(placed.host).is_some_and(KnownHost::answers);
         let driver = self.context.fleet.driver(placed.host).filter(|_| self.context.views.hosts.read(answers));
-        let Some(driver) = driver else { return Upkeep::Owed };
+        let Some(driver) = driver else { return GuestFilterSync::Owed };
         let filters = match self.context.networks.realise(&alive.nics).await {
             Ok(realisation) => realisation.filters,
-            Err(PortError::Unavailable(_)) => return Upkeep::Owed,
+            Err(PortError::Unavailable(_)) => return GuestFilterSync::Owed,
             Err(error) => {
-                tracing::warn!(%instance, %error, "the filters of a server cannot be told");
-                return Upkeep::Done;
+                tracing::warn!(%instance, %error, "reading the packet filters of a server failed");
+                return GuestFilterSync::Done;
             }
         };
-        let mut upkeep = Upkeep::Done;
+        let mut upkeep = GuestFilterSync::Done;
         for filter in filters {
             let print = (placed.host, fingerprint(&filter));
             if self.known.get(&filter.port) == Some(&print) {
                 continue;
             }
-            let Some(networks) = driver.networks() else { return Upkeep::Done };
+            let Some(networks) = driver.networks() else { return GuestFilterSync::Done };
             match networks.ensure_filter(&filter).await {
                 Ok(()) => {
                     self.known.insert(filter.port, print);
                 }
                 Err(error) => {
-                    tracing::warn!(%instance, filter = filter.name, %error, "a filter cannot be brought up to date yet");
-                    upkeep = Upkeep::Owed;
+                    tracing::warn!(%instance, filter = filter.name, %error, "updating a filter failed, retrying");
+                    upkeep = GuestFilterSync::Owed;
                 }
             }
         }
@@ -262,7 +263,7 @@ impl Reconciler for PortFilters {
     }
 
     async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
-        let mut keeper = Keeper { context, known: BTreeMap::new(), owed: findings };
+        let mut keeper = GuestFilterReconciler { context, known: BTreeMap::new(), owed: findings };
         keeper.work_off().await;
         keeper.owed.len()
     }

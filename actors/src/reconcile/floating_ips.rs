@@ -1,11 +1,11 @@
-//! Floating addresses whose port is gone, and ports of routers that are gone.
+//! Removes floating addresses of deleted ports, and ports of deleted routers.
 //!
-//! A floating address is in the stream of the external network, the port that it stands for in another: when a server or a
-//! port is deleted, or a port gives an address up, the association ends here. Nobody sees it in between, as the read model
-//! shows no association with what is not there. A router's ports are in other streams than the router, too; one that came
-//! into being while its router was deleted is taken away.
+//! A floating address is in the stream of the external network, its port in another one. So the association ends here
+//! when its server or port is deleted, or when the port loses the address. Nobody sees it in between, because the read
+//! model shows no association with a deleted port. A router's ports are in other streams than the router, too. A port
+//! that was created while its router was deleted is removed.
 //!
-//! A loose end stays loose: ids of ports and routers are never taken again. So nothing has to be waited for.
+//! A loose end stays loose: ids of ports and routers are never taken again. So the reconciler need not wait.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use chronova_projections::views::Views;
 
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
-use crate::services::embedded::network::{NetworkAggregate, NetworkCommand};
+use crate::services::embedded::network::{NetworkCommand, NetworkRoot};
 
 /// A resource that is there without what it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ impl Reconciler for LooseAddresses {
     const FOLLOWS_LOG: bool = true;
 
     fn is_woken_by(event: &Event) -> bool {
-        loosens(event)
+        may_orphan(event)
     }
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
@@ -79,16 +79,16 @@ impl Reconciler for LooseAddresses {
                 LooseEnd::Port { network, port } => (network, NetworkCommand::DeletePort { port }),
             };
             let meta = Meta::system("network-watch");
-            if let Err(error) = context.gateway.send::<NetworkAggregate>(&network, command, meta).await {
+            if let Err(error) = context.gateway.send::<NetworkRoot>(&network, command, meta).await {
                 failures += 1;
-                tracing::warn!(%network, %error, "what belongs to a port or router that is gone is still there");
+                tracing::warn!(%network, %error, "cleaning up after a deleted port or router failed, retrying");
             }
         }
         failures
     }
 }
 
-fn loosens(event: &Event) -> bool {
+fn may_orphan(event: &Event) -> bool {
     let routers = |binding: &PortBinding| matches!(binding.owner.as_str(), GATEWAY_OWNER | INTERFACE_OWNER);
     match event {
         Event::NetworkEvent(NetworkEvent::PortCreated(created)) => routers(&created.binding),

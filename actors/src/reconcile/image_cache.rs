@@ -1,18 +1,19 @@
-//! Images that nobody on a host uses any more go from its cache: Nova's image cache manager.
+//! Removes unused images from the caches of hosts: Nova's image cache manager.
 //!
-//! An image is used where a disk is based on it or a guest has it open, which the host tells, whoever's they are; and where a
-//! server of this log is made of it, or is in rescue with it, whatever form its disks have. Since when nobody has used it is
-//! noted beside the image, so that the time runs on while no control plane does. Hosts with one storage have one cache: what
-//! is used on one of them is used.
+//! The host reports an image as used if a disk is based on it or a guest has it open. The log adds the servers that
+//! were built from it, or are in rescue with it. A note beside the image holds the time since when it is unused, so
+//! that the time runs on while the control plane is down. Hosts with shared storage have one cache: an image that one
+//! of them uses is in use.
 //!
-//! What keeps a disk from losing its image, in the order in which it is asked for:
+//! These checks keep an image under its disks, in this order:
 //!
-//! 1. no unfinished process has the image from a step that is done: one that an earlier life of the control plane began goes
-//!    on with the next step;
-//! 2. nobody in this life holds the image ([`ImageHolds`](crate::coordination::image_holds::ImageHolds)), and nobody can until it is gone;
-//! 3. the driver looks once more at every disk, and at the note: whoever asked for the image has removed that.
+//! 1. no unfinished process has the image from a step that is done: a process from before the start-up goes on with its
+//!    next step;
+//! 2. no process holds the image ([`ImageHolds`](crate::coordination::image_holds::ImageHolds)), and none can until it
+//!    is gone;
+//! 3. the driver reads every disk once more, and the note: a request for the image has removed that.
 //!
-//! Nothing is recorded: what a crash leaves is what the next round finds.
+//! Nothing is recorded: after a crash the next round finds the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,57 +24,57 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::HostId;
 use chronova_events::instance::Alive;
-use chronova_events::process::{Output, Process};
+use chronova_events::process::{Process, StepOutput};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::image_cache::CachedImage;
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 
 use crate::hosts::capacity;
-use crate::hosts::fleet::Member;
+use crate::hosts::fleet::ConnectedHost;
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// Hosts that are looked through at the same time.
+/// Caches that are checked at the same time.
 const AT_ONCE: usize = 8;
 
-/// What is to be done with an image.
+/// The action on an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// As it is.
+pub enum CachedImageFate {
+    /// Leave it.
     Stays,
-    /// It is noted to be idle, and used.
+    /// Remove the idle note: it is used.
     IsUsed,
-    /// Nobody uses it, and nobody has noted so.
+    /// Write the idle note: it is unused.
     IsIdle,
-    /// It may go if it has been idle since then or longer.
+    /// Remove it if it has been idle since then or longer.
     Goes { idle_by: Timestamp },
 }
 
-pub fn judge(image: &CachedImage, wanted: bool, now: Timestamp, minimum_age: Duration) -> Fate {
+pub fn judge(image: &CachedImage, wanted: bool, now: Timestamp, minimum_age: Duration) -> CachedImageFate {
     let used = wanted || image.is_used;
     let age = i64::try_from(minimum_age.as_micros()).unwrap_or(i64::MAX);
     let idle_by = Timestamp(now.0.saturating_sub(age));
     match image.idle_since {
-        Some(_) if used => Fate::IsUsed,
-        None if used => Fate::Stays,
-        None => Fate::IsIdle,
-        // The clock was set back: it would be years until then.
-        Some(since) if since > now => Fate::IsIdle,
-        Some(since) if since > idle_by => Fate::Stays,
-        Some(_) => Fate::Goes { idle_by },
+        Some(_) if used => CachedImageFate::IsUsed,
+        None if used => CachedImageFate::Stays,
+        None => CachedImageFate::IsIdle,
+        // The clock was set back: the note's time is in the future.
+        Some(since) if since > now => CachedImageFate::IsIdle,
+        Some(since) if since > idle_by => CachedImageFate::Stays,
+        Some(_) => CachedImageFate::Goes { idle_by },
     }
 }
 
-/// What servers and processes need, by checksum.
+/// The images that servers and processes need, by checksum.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct NeededImages {
     by_host: BTreeMap<HostId, BTreeSet<String>>,
-    /// By processes under way, on whichever host.
+    /// Needed by processes under way, on any host.
     under_way: BTreeSet<String>,
 }
 
-impl Needs {
+impl NeededImages {
     pub fn of(views: &Views) -> Self {
         let mut needs = Self::default();
         views.servers.read(|servers| {
@@ -87,7 +88,7 @@ impl Needs {
             for pending in processes.pending() {
                 let Process::Running(running) = &pending.state else { continue };
                 let images = running.done.iter().filter_map(|record| match &record.output {
-                    Output::Image(image) => Some(image.checksum.clone()),
+                    StepOutput::Image(image) => Some(image.checksum.clone()),
                     _ => None,
                 });
                 needs.under_way.extend(images);
@@ -116,13 +117,13 @@ fn images_of(server: &Alive) -> impl Iterator<Item = String> {
     images.into_iter().flatten().map(|image| image.checksum.clone())
 }
 
-/// Looks through the cache of every host that answers, once where hosts share it.
+/// Checks the cache of every host that answers; a shared cache once.
 async fn sweep(context: &ReconcileContext) -> usize {
-    // What an earlier life began is in the log, and so in the views.
+    // Processes from before the start-up are in the log, and so in the views.
     if !context.views.wait_for(context.log.head(), context.host_options.resync).await {
         return 1;
     }
-    let needs = Needs::of(&context.views);
+    let needs = NeededImages::of(&context.views);
     let mut seen = BTreeSet::new();
     let mut caches = Vec::new();
     for member in context.fleet.members() {
@@ -130,9 +131,9 @@ async fn sweep(context: &ReconcileContext) -> usize {
         let Some(sharers) = context.fleet.sharers(member.host).filter(|_| up && !seen.contains(&member.host)) else {
             continue;
         };
-        // Another control plane's hosts may be about to use what is there.
+        // Another control plane's hosts may be about to use the image.
         if !context.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some())) {
-            tracing::debug!(host = %member.hostname, "a host that is not known shares the image cache; it is not swept");
+            tracing::debug!(host = %member.hostname, "an unknown host shares the image cache; not cleaning it");
             continue;
         }
         seen.extend(sharers.iter().copied());
@@ -154,13 +155,18 @@ async fn sweep(context: &ReconcileContext) -> usize {
 }
 
 /// Says whether everything was done.
-async fn tidy(context: &ReconcileContext, member: Arc<Member>, sharers: BTreeSet<HostId>, needs: &Needs) -> bool {
+async fn tidy(
+    context: &ReconcileContext,
+    member: Arc<ConnectedHost>,
+    sharers: BTreeSet<HostId>,
+    needs: &NeededImages,
+) -> bool {
     let host = &member.hostname;
     let Some(cache) = member.driver.image_cache() else { return true };
     let found = match cache.cached_images().await {
         Ok(found) => found,
         Err(error) => {
-            tracing::debug!(%host, %error, "the cached images cannot be listed");
+            tracing::debug!(%host, %error, "listing the cached images failed");
             return false;
         }
     };
@@ -169,38 +175,38 @@ async fn tidy(context: &ReconcileContext, member: Arc<Member>, sharers: BTreeSet
     for image in found.iter().filter(|_| context.image_cache.remove_unused) {
         if let Err(error) = attend(context, &member, &sharers, needs, image).await {
             is_tidy = false;
-            tracing::warn!(%host, image = image.checksum, %error, "a cached image cannot be looked after yet");
+            tracing::warn!(%host, image = image.checksum, %error, "checking a cached image failed, retrying");
         }
     }
-    // What has just gone is seen by the next round, as with Nova: the number follows, and is not exact.
+    // An image that has just been removed is counted until the next round, as with Nova.
     if context.image_cache.reserve_disk
         && member.note_cached(bytes)
         && let Err(error) = capacity::report(&context.gateway, &context.host_options, &member).await
     {
         is_tidy = false;
-        tracing::warn!(%host, error, "room for cached images cannot be set aside yet");
+        tracing::warn!(%host, error, "reserving space for cached images failed, retrying");
     }
     is_tidy
 }
 
 async fn attend(
     context: &ReconcileContext,
-    member: &Member,
+    member: &ConnectedHost,
     sharers: &BTreeSet<HostId>,
-    needs: &Needs,
+    needs: &NeededImages,
     image: &CachedImage,
 ) -> chronova_hypervisor::driver::DriverResult<()> {
     let (now, sum) = (context.clock.now(), image.checksum.as_str());
     match judge(image, needs.on(sharers, sum), now, context.image_cache.minimum_age) {
-        Fate::Stays => Ok(()),
-        Fate::IsUsed => member.driver.image_cache().needed()?.note_idle(sum, None).await,
-        Fate::IsIdle => member.driver.image_cache().needed()?.note_idle(sum, Some(now)).await,
-        Fate::Goes { .. } if needs.under_way.contains(sum) => Ok(()),
-        Fate::Goes { idle_by } => {
+        CachedImageFate::Stays => Ok(()),
+        CachedImageFate::IsUsed => member.driver.image_cache().needed()?.note_idle(sum, None).await,
+        CachedImageFate::IsIdle => member.driver.image_cache().needed()?.note_idle(sum, Some(now)).await,
+        CachedImageFate::Goes { .. } if needs.under_way.contains(sum) => Ok(()),
+        CachedImageFate::Goes { idle_by } => {
             let Some(_closed) = context.image_holds.close(sharers, sum) else { return Ok(()) };
             if member.driver.image_cache().needed()?.remove_image(sum, idle_by).await? {
                 let (host, bytes) = (&member.hostname, image.size);
-                tracing::info!(%host, image = sum, bytes, "removed an image that nobody uses from the cache");
+                tracing::info!(%host, image = sum, bytes, "removed an unused image from the cache");
             }
             Ok(())
         }
@@ -251,21 +257,28 @@ mod tests {
     fn an_image_goes_when_nobody_has_used_it_for_so_long() {
         let idle_by = Timestamp(NOW.0 - 86_400_000_000);
         let cases = [
-            (image(true, None), false, Fate::Stays),
-            (image(false, None), true, Fate::Stays),
-            (image(true, Some(1)), false, Fate::IsUsed),
-            (image(false, Some(1)), true, Fate::IsUsed),
-            (image(false, None), false, Fate::IsIdle),
-            (image(false, Some(NOW.0 + 1)), false, Fate::IsIdle),
-            (image(false, Some(NOW.0)), false, Fate::Stays),
-            (image(false, Some(idle_by.0 + 1)), false, Fate::Stays),
-            (image(false, Some(idle_by.0)), false, Fate::Goes { idle_by }),
-            (image(false, Some(1)), false, Fate::Goes { idle_by }),
+            (image(true, None), false, CachedImageFate::Stays),
+            (image(false, None), true, CachedImageFate::Stays),
+            (image(true, Some(1)), false, CachedImageFate::IsUsed),
+            (image(false, Some(1)), true, CachedImageFate::IsUsed),
+            (image(false, None), false, CachedImageFate::IsIdle),
+            (image(false, Some(NOW.0 + 1)), false, CachedImageFate::IsIdle),
+            (image(false, Some(NOW.0)), false, CachedImageFate::Stays),
+            (image(false, Some(idle_by.0 + 1)), false, CachedImageFate::Stays),
+            (image(false, Some(idle_by.0)), false, CachedImageFate::Goes { idle_by }),
+            (image(false, Some(1)), false, CachedImageFate::Goes { idle_by }),
         ];
         for (image, wanted, fate) in cases {
             assert_eq!(judge(&image, wanted, NOW, DAY), fate, "{image:?}, wanted by a server: {wanted}");
         }
-        assert_eq!(judge(&image(false, None), false, NOW, Duration::ZERO), Fate::IsIdle, "at the next round");
-        assert_eq!(judge(&image(false, Some(NOW.0)), false, NOW, Duration::ZERO), Fate::Goes { idle_by: NOW });
+        assert_eq!(
+            judge(&image(false, None), false, NOW, Duration::ZERO),
+            CachedImageFate::IsIdle,
+            "at the next round"
+        );
+        assert_eq!(
+            judge(&image(false, Some(NOW.0)), false, NOW, Duration::ZERO),
+            CachedImageFate::Goes { idle_by: NOW }
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! The interfaces of servers, when the embedded network service changes their ports behind their back.
+//! Updates the interfaces of servers when the embedded network service changes their ports.
 //!
-//! A real Neutron tells Nova with `network-changed` and `network-vif-deleted`; the embedded service is in the same log, so
-//! what it does is seen there. A port with other addresses, a network with another name: the server shows them. A port
-//! that was deleted: its guest loses the interface. What a process of the server itself did (a detachment, a delete) is
+//! A real Neutron notifies Nova with `network-changed` and `network-vif-deleted`. The embedded service uses the same
+//! log, so its events are read there. A server shows new addresses of its port and a new name of its network. If a port
+//! was deleted, its guest loses the interface. Changes by a process of the server itself (a detachment, a delete) are
 //! left to that process. After a start everything is compared once.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use chronova_events::registry::Event;
 use chronova_events::store::tail::Subscription;
 use futures::future::BoxFuture;
 
-use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::instance::{InstanceCommand, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::runner;
@@ -43,7 +43,7 @@ fn is_of_network(recorded: &Recorded) -> bool {
     recorded.stream.category() == "network"
 }
 
-/// The servers whose interfaces may be others now.
+/// The servers with interfaces that may have changed.
 fn concerned(context: &ReconcileContext, batch: &[Arc<Recorded>]) -> BTreeSet<InstanceId> {
     let mut servers = BTreeSet::new();
     let ports_of = |port: PortId| {
@@ -74,7 +74,7 @@ fn concerned(context: &ReconcileContext, batch: &[Arc<Recorded>]) -> BTreeSet<In
     servers
 }
 
-/// The port is no longer bound, so only the servers know who had it.
+/// The port is not bound any more, so only the servers' rows show who had it.
 fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<InstanceId> {
     context.views.servers.read(|servers| {
         let has = |server: &Alive| server.nics.iter().any(|nic| gone(nic.port));
@@ -87,7 +87,7 @@ fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<
 pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     let row = context.views.servers.read(|servers| servers.get(server).cloned());
     let Some(known) = row.as_ref().and_then(|row| row.instance.alive()) else { return true };
-    // A build and a move record their interfaces themselves, and a delete gives them all back.
+    // A build and a move record their interfaces themselves, and a delete releases all of them.
     if known.ongoing.is_some() || known.building().is_some() || known.nics.is_empty() {
         return true;
     }
@@ -104,7 +104,7 @@ pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     is_shown
 }
 
-/// Whether a detachment is at it already.
+/// Whether a detachment runs already.
 fn is_leaving(context: &ReconcileContext, server: InstanceId, leaving: PortId) -> bool {
     context.views.processes.read(|processes| {
         processes.pending().any(|pending| {
@@ -114,9 +114,9 @@ fn is_leaving(context: &ReconcileContext, server: InstanceId, leaving: PortId) -
 }
 
 async fn send(context: &ReconcileContext, server: InstanceId, command: InstanceCommand) -> bool {
-    let sent = context.gateway.send::<InstanceAggregate>(&server, command, Meta::system("network-watch")).await;
+    let sent = context.gateway.send::<InstanceRoot>(&server, command, Meta::system("network-watch")).await;
     if let Err(error) = &sent {
-        tracing::warn!(%server, %error, "a server does not yet show what the network service changed");
+        tracing::warn!(%server, %error, "updating a server's interfaces failed, retrying");
     }
     sent.is_ok()
 }

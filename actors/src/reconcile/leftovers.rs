@@ -1,17 +1,18 @@
-//! What is on a host beside guests and their disks and is wanted by nobody: copies of disks that were to become images,
-//! disks set aside for a revert, images half sent. Whoever began them could not remove them, because the host was down.
+//! Removes leftovers from a host: copies of disks for images, disks set aside for a revert, unfinished uploads. Their
+//! processes could not remove them, because the host was down.
 //!
-//! Who wants something is asked, never guessed from its age:
+//! The log says whether a leftover is needed; its age never does:
 //!
-//! * A copy carries the id of its image, which one process alone ever makes. When that process has ended nobody comes back
-//!   to it.
-//! * Disks that are set aside have one name for all moves of a server. So they are removed only by the host that the server
-//!   is on, while no move of it is recorded, and while none can begin to set them aside ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
-//! * A torn image is of use to nobody; the driver keeps away from one that is being uploaded, or used all the same. Where
-//!   hosts share their storage the upload may be another host's, so it is left there.
+//! * A copy has the id of its image, which only one process creates. When that process has ended, no other needs the
+//!   copy.
+//! * Disks that are set aside have one name for all moves of a server. So only the agent of the server's own host
+//!   removes them, while no move is recorded and none can begin
+//!   ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
+//! * Nobody can use an incomplete image. The driver spares one that is being uploaded, or that is used nevertheless. On
+//!   shared storage the upload may be another host's, so it is left there.
 //!
-//! What the log has never heard of may be another control plane's and stays. Nothing is recorded: a control plane that dies
-//! in between leaves what the next comparison of the host with the log finds again.
+//! Items that the log does not know may be another control plane's and stay. Nothing is recorded: after a crash the
+//! next comparison of the host with the log finds the rest.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,9 +27,9 @@ use chronova_hypervisor::driver::{Driver, DriverResult};
 use chronova_projections::processes::Processes;
 
 use crate::hosts::context::HostContext;
-use crate::instance::InstanceAggregate;
+use crate::instance::InstanceRoot;
 
-/// The images that copies of disks are being made for.
+/// The images that processes copy disks for.
 pub fn wanted(processes: &Processes) -> BTreeSet<ImageId> {
     let image = |task: &Task| match task {
         Task::Snapshot { image, .. } | Task::Shelve { image, .. } => Some(*image),
@@ -37,28 +38,28 @@ pub fn wanted(processes: &Processes) -> BTreeSet<ImageId> {
     processes.pending().filter_map(|pending| image(&pending.task)).collect()
 }
 
-/// Whether nobody comes back to a copy of the server's disk.
+/// Whether no process needs this copy of the server's disk any more.
 pub fn copy_is_left(server: &Instance, copy: ImageId, wanted: &BTreeSet<ImageId>) -> bool {
     !matches!(server, Instance::Absent) && !wanted.contains(&copy)
 }
 
-/// Whether nobody comes back to what `host` has set aside of the server's disks.
+/// Whether no move needs the server's disks that are set aside on `host`.
 pub fn kept_is_left(server: &Instance, host: HostId) -> bool {
     let here = |placed: &chronova_events::instance::Placed| placed.host == host;
     server.alive().is_some_and(|server| server.moving.is_none() && server.placement.as_ref().is_some_and(here))
 }
 
-/// Removes from a host what nobody wants any more.
+/// Removes unneeded leftovers from a host.
 pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Some(cleanup) = driver.storage_cleanup() else { return };
     let found = match cleanup.leftovers().await {
         Ok(found) => found,
         Err(error) => {
-            tracing::debug!(%host, %error, "what is left on the host cannot be listed");
+            tracing::debug!(%host, %error, "listing leftovers on the host failed");
             return;
         }
     };
-    // Whoever made what was found had been asked before: judge by everything that was recorded by now.
+    // The process that made it was requested before: wait until the views have everything recorded by now.
     if found.is_empty() || !context.views.wait_for(context.log.head(), context.options.resync).await {
         return;
     }
@@ -73,16 +74,16 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
             Leftover::TornImage { .. } => Ok(false),
         };
         match removed {
-            Ok(true) => tracing::info!(%host, ?leftover, "removed what nobody came back to"),
+            Ok(true) => tracing::info!(%host, ?leftover, "removed a leftover"),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%host, ?leftover, %error, "what nobody came back to cannot be removed yet"),
+            Err(error) => tracing::warn!(%host, ?leftover, %error, "removing a leftover failed, retrying"),
         }
     }
 }
 
 async fn server(context: &HostContext, instance: InstanceId) -> Instance {
-    // Who cannot be asked now is asked next time.
-    context.gateway.look::<InstanceAggregate>(&instance).await.unwrap_or_default()
+    // A host that does not answer now is asked next time.
+    context.gateway.look::<InstanceRoot>(&instance).await.unwrap_or_default()
 }
 
 async fn copy_goes(
@@ -106,7 +107,7 @@ async fn kept_goes(
     suffix: &str,
 ) -> DriverResult<bool> {
     let Some(_alone) = context.disk_claims.enter(instance) else { return Ok(false) };
-    // Asked only now: whoever is asked for a move from here on finds the door shut.
+    // Checked only now: from here on the disk claim blocks new moves.
     if !kept_is_left(&server(context, instance).await, host) {
         return Ok(false);
     }

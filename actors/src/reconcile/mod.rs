@@ -1,4 +1,4 @@
-//! Mends what a crash may have left between two appends that belong together.
+//! Repairs the state that a crash may have left between two appends that belong together.
 //!
 //! Reconcilers take no input, are idempotent, and run at start-up and on a period. Each has a pure `plan`.
 

@@ -1,6 +1,6 @@
-//! Moves that nobody confirmed in time, and those whose server was declared to be in another state since.
+//! Confirms moves that nobody confirmed in time, and moves whose server was reset to another state since.
 //!
-//! Nothing but the log says when a server was moved, so the time runs on while no control plane does.
+//! Only the log says when a server was moved, so the time runs on while the control plane is down.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use chronova_events::instance::{Alive, Phase};
 use chronova_projections::views::Views;
 
 use crate::instance::moving::MoveCommand;
-use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::instance::{InstanceCommand, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// Servers whose move is to be confirmed now: done by then, or forgotten by a declared state. `None`: only those.
+/// Servers with a move to confirm now: finished by then, or left over after a reset of the state. `None`: only the
+/// latter.
 pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     let due = |server: &Alive| match server.phase {
         Phase::Resized { since, .. } => moved_by.is_some_and(|by| since <= by),
@@ -56,13 +57,13 @@ impl Reconciler for UnconfirmedMoves {
     async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
         let mut failures = 0;
         for (instance, moved_by) in findings {
-            tracing::info!(%instance, "confirming a move that nobody confirmed in time");
+            tracing::info!(%instance, "confirming an unconfirmed move");
             let moved_by = moved_by.unwrap_or(Timestamp(i64::MIN));
             let due = MoveCommand::ConfirmDue { process: ProcessId::random(), moved_by };
             let (command, meta) = (InstanceCommand::Move(Box::new(due)), Meta::system("resize-confirm-window"));
-            if let Err(error) = context.gateway.send::<InstanceAggregate>(&instance, command, meta).await {
+            if let Err(error) = context.gateway.send::<InstanceRoot>(&instance, command, meta).await {
                 failures += 1;
-                tracing::warn!(%instance, %error, "a move cannot be confirmed yet");
+                tracing::warn!(%instance, %error, "confirming a resize failed, retrying");
             }
         }
         failures

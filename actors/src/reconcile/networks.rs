@@ -1,8 +1,8 @@
-//! Virtual networks of hosts, when their network is deleted.
+//! Removes virtual networks from hosts when their network is deleted.
 //!
-//! A host has a bridge and a DHCP server for each network that one of its guests is or was on: kept as long as the
-//! network is, so that the next guest finds them. The end of the network is theirs; left behind, they would keep its
-//! addresses from every later network of that host.
+//! A host has a bridge and a DHCP server for each network of its present and past guests. Both stay as long as the
+//! network, so that the next guest finds them. Both end with the network: left behind, they would block its addresses
+//! for every later network of that host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::reconciler::{Reconciler, Situation};
 use super::tally::ReconcilerTally;
 
 /// The work that is left: deleted networks, and the hosts (by URI) that have not yet confirmed their removal.
-type Pending = BTreeMap<NetworkId, BTreeSet<String>>;
+type PendingNetworkRemovals = BTreeMap<NetworkId, BTreeSet<String>>;
 
 /// Networks that are deleted and may still be on hosts. No read model lists the networks that hosts have, so a plan finds
 /// none: the log tells of deletions.
@@ -58,7 +58,7 @@ impl Reconciler for DeletedNetworks {
 
 /// Follows the log for ever. A host that does not answer is asked again at each `resync`.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
-    let mut pending = Pending::new();
+    let mut pending = PendingNetworkRemovals::new();
     loop {
         let batch = if pending.is_empty() {
             subscription.next().await
@@ -86,7 +86,7 @@ fn hosts(drivers: &[Arc<dyn Driver>]) -> BTreeSet<String> {
     drivers.iter().map(|driver| driver.uri().to_owned()).collect()
 }
 
-async fn remove(drivers: &[Arc<dyn Driver>], pending: &mut Pending) {
+async fn remove(drivers: &[Arc<dyn Driver>], pending: &mut PendingNetworkRemovals) {
     for (network, hosts) in pending.iter_mut() {
         let asked = drivers.iter().filter(|driver| hosts.contains(driver.uri()));
         let answers = join_all(asked.map(async |driver| {
@@ -100,7 +100,7 @@ async fn remove(drivers: &[Arc<dyn Driver>], pending: &mut Pending) {
         for (uri, answer) in answers {
             match answer {
                 Ok(()) => _ = hosts.remove(uri),
-                Err(error) => tracing::warn!(%network, host = uri, %error, "a deleted network is still on a host"),
+                Err(error) => tracing::warn!(%network, host = uri, %error, "removing a network failed, retrying"),
             }
         }
     }

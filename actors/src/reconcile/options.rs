@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// How often reconcilers run, and how long what they mend may last.
+/// The periods and time limits of reconcilers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReconcileOptions {
-    /// How often the reconcilers run that have no period of their own.
+    /// The period of reconcilers without one of their own.
     pub period: Duration,
     /// `[DEFAULT] resize_confirm_window`: how long a move waits to be confirmed; zero waits for ever.
     pub resize_confirm_window: Duration,
@@ -26,14 +26,14 @@ impl Default for ReconcileOptions {
 /// `[image_cache]`; each stands in the reference of `nova.conf` options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageCacheOptions {
-    /// How often caches are looked through; `None` for never.
+    /// The period of checks of the caches; `None` for never.
     pub interval: Option<Duration>,
     pub remove_unused: bool,
     /// How long an image must have been unused.
     pub minimum_age: Duration,
-    /// `[workarounds] reserve_disk_resource_for_image_cache`: whether the cache's bytes are taken off what hosts offer.
+    /// `[workarounds] reserve_disk_resource_for_image_cache`: whether the cache's bytes reduce the hosts' inventory.
     pub reserve_disk: bool,
-    /// Hosts that fetch at the same time what they are to have beforehand.
+    /// Hosts that cache images beforehand at the same time.
     pub precache_concurrency: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Hosts as Placement shows them: the host aggregates that a host is in are aggregates of its provider (by the same
 //! UUID), and the provider of a disabled host has the trait `COMPUTE_STATUS_DISABLED`, as Nova's syncing has it.
 //!
-//! Aggregates and traits that others put there are theirs: only UUIDs that a host aggregate has or had are ever removed.
+//! Aggregates and traits of others are left alone: only UUIDs that a host aggregate has or had are ever removed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use chronova_events::ids::{HostId, ProviderId};
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
-use crate::gateway::Gateway;
-use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use crate::gateway::CommandGateway;
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
@@ -64,10 +64,10 @@ pub fn plan(views: &Views) -> BTreeSet<ProviderChange> {
     changes
 }
 
-/// Keeps the ledger as the hosts and host aggregates are.
+/// Keeps the ledger up to date with the hosts and host aggregates.
 #[derive(Debug)]
 pub struct PlacementMirror {
-    pub gateway: Arc<Gateway>,
+    pub gateway: Arc<CommandGateway>,
     pub views: Arc<Views>,
     /// How long [`PlacementMirror::mirror`] waits for the read models.
     pub patience: Duration,
@@ -84,15 +84,15 @@ impl PlacementMirror {
         let (mut last, mut failures) = (None, 0);
         for change in changes {
             let (command, meta) = (change.into(), Meta::system("reconcile-placement"));
-            match self.gateway.send::<LedgerAggregate>(&CELL, command, meta).await {
+            match self.gateway.send::<LedgerRoot>(&CELL, command, meta).await {
                 Ok(committed) => last = Some(committed.position),
                 Err(error) => {
                     failures += 1;
-                    tracing::warn!(%error, "the traits of a host cannot be shown in placement yet");
+                    tracing::warn!(%error, "updating a host's traits in placement failed, retrying");
                 }
             }
         }
-        // The next query sees it, and so does the plan of the next run.
+        // So the next query and the plan of the next run see it.
         if let Some(position) = last {
             self.views.wait_for(position, self.patience).await;
         }

@@ -1,7 +1,8 @@
-//! Quota that was reserved for servers which never came to be, or are gone.
+//! Releases quota of servers that were never created, or are gone.
 //!
-//! A restore reserves room before the server is asked for it, in another stream. Between the two a crash can come, or the
-//! second append can fail and the giving back with it. A process answers for the room of servers that are being created.
+//! A restore reserves quota in another stream before it is recorded with the server. A crash can come in between, or
+//! both the second append and the release can fail. The quota of servers that are being created is their process's
+//! responsibility.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +11,20 @@ use chronova_events::ids::{InstanceId, ProjectId};
 use chronova_events::instance::Alive;
 use chronova_projections::views::Views;
 
-use crate::quota::{QuotaAggregate, QuotaCommand};
+use crate::quota::{QuotaCommand, QuotaRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// Room held for no living server.
-pub type Held = BTreeSet<(ProjectId, InstanceId)>;
+/// Quota that is reserved for no living server.
+pub type OrphanedQuota = BTreeSet<(ProjectId, InstanceId)>;
 
-/// All room that is held for no living server, at this moment. The process that creates a server answers for its room. A
-/// request on its way may hold room, too: only room that is found twice, a period apart, is given back while requests are
-/// served.
-pub fn plan(views: &Views) -> Held {
+/// All quota that is reserved for no living server now. The process that creates a server is responsible for its quota.
+/// A request under way may hold quota, too. So, while requests are served, only quota that is found twice, a period
+/// apart, is released.
+pub fn plan(views: &Views) -> OrphanedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
-            // A deleted server holds room only while it is being restored.
+            // A soft-deleted server holds quota only while it is being restored.
             let holds = |server: &Alive| !server.is_soft_deleted() || server.ongoing.is_some();
             let lives = |id: &InstanceId| servers.get(*id).is_some_and(|row| row.instance.alive().is_some_and(holds));
             quotas
@@ -36,12 +37,11 @@ pub fn plan(views: &Views) -> Held {
     })
 }
 
-/// Room of another size than the server that holds it, and the size that it should have. A server that is being moved
-/// may hold more than it is.
-pub type Misfits = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
+/// Quota that differs from its server's size, and that size. A server that is being moved may hold more.
+pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
-/// All of it, at this moment; as with [`plan`], what a request on its way holds is among it.
-pub fn misfits(views: &Views) -> Misfits {
+/// All of it now; as in [`plan`], it includes the quota of requests under way.
+pub fn misfits(views: &Views) -> MissizedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
             let size = |id: &InstanceId| {
@@ -62,39 +62,37 @@ pub fn misfits(views: &Views) -> Misfits {
     })
 }
 
-/// Gives each the size that it should have.
-pub async fn settle(context: &ReconcileContext, misfits: &Misfits) -> usize {
+/// Adjusts each to its server's size.
+pub async fn settle(context: &ReconcileContext, misfits: &MissizedQuota) -> usize {
     let mut failures = 0;
     for (project, instance, cores, memory_mib) in misfits {
-        tracing::info!(%project, %instance, "a server's quota is made to fit it");
+        tracing::info!(%project, %instance, "correcting a server's quota");
         let (cores, memory_mib) = (*cores, *memory_mib);
         let settle = QuotaCommand::Settle { project: project.clone(), instance: *instance, cores, memory_mib };
-        if let Err(error) =
-            context.gateway.send::<QuotaAggregate>(project, settle, Meta::system("reconcile-quota")).await
-        {
+        if let Err(error) = context.gateway.send::<QuotaRoot>(project, settle, Meta::system("reconcile-quota")).await {
             failures += 1;
-            tracing::warn!(%project, %instance, %error, "the quota cannot be made to fit yet");
+            tracing::warn!(%project, %instance, %error, "correcting quota failed, retrying");
         }
     }
     failures
 }
 
-/// Gives back what is in `held`.
-pub async fn give_back(context: &ReconcileContext, held: &Held) -> usize {
+/// Releases the quota in `held`.
+pub async fn give_back(context: &ReconcileContext, held: &OrphanedQuota) -> usize {
     let mut failures = 0;
     for (project, instance) in held {
         tracing::info!(%project, %instance, "giving back quota that no server holds");
         let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
         let meta = Meta::system("reconcile-quota");
-        if let Err(error) = context.gateway.send::<QuotaAggregate>(project, release, meta).await {
+        if let Err(error) = context.gateway.send::<QuotaRoot>(project, release, meta).await {
             failures += 1;
-            tracing::warn!(%project, %instance, %error, "the quota cannot be given back yet");
+            tracing::warn!(%project, %instance, %error, "releasing quota failed, retrying");
         }
     }
     failures
 }
 
-/// Room held for no living server.
+/// Quota that is reserved for no living server.
 #[derive(Debug)]
 pub struct LeakedQuota;
 

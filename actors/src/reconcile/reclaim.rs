@@ -1,6 +1,6 @@
-//! Deleted servers whose time to be restored is over.
+//! Reclaims soft-deleted servers that were not restored in time.
 //!
-//! Nothing but the log says when a server was deleted, so the time runs on while no control plane does.
+//! Only the log says when a server was deleted, so the time runs on while the control plane is down.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::Phase;
 use chronova_projections::views::Views;
 
-use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::instance::{InstanceCommand, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
@@ -55,12 +55,12 @@ impl Reconciler for DeletedServers {
     async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
         let mut failures = 0;
         for (instance, deleted_by) in findings {
-            tracing::info!(%instance, "reclaiming a deleted server that nobody restored");
+            tracing::info!(%instance, "reclaiming a soft-deleted server");
             let command = InstanceCommand::Reclaim { process: ProcessId::random(), deleted_by };
-            let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("reclaim")).await;
+            let sent = context.gateway.send::<InstanceRoot>(&instance, command, Meta::system("reclaim")).await;
             if let Err(error) = sent {
                 failures += 1;
-                tracing::warn!(%instance, %error, "a deleted server cannot be reclaimed yet");
+                tracing::warn!(%instance, %error, "reclaiming a deleted server failed, retrying");
             }
         }
         failures

@@ -1,7 +1,7 @@
-//! Members of server groups whose servers never came to be, or are gone.
+//! Removes members of server groups that have no server, or no longer have one.
 //!
-//! A server becomes a member before it is asked for, in another stream, and leaves when it is deleted. Between two of
-//! these appends a crash can come.
+//! A server becomes a member in another stream before it is recorded, and leaves when it is deleted. A crash can come
+//! between two of these appends.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use chronova_projections::views::Views;
 
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
-use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
+use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
-/// Members that are no living servers, with whose group they are in.
-pub type Ghosts = BTreeSet<(ProjectId, ServerGroupId, InstanceId)>;
+/// Members that are no living servers, with their groups.
+pub type StaleGroupMembers = BTreeSet<(ProjectId, ServerGroupId, InstanceId)>;
 
-/// All of them, at this moment. The process that creates a server answers for its place. A request on its way
-/// may have joined, too: only a member that is found twice, a period apart, leaves while requests are served.
-pub fn plan(views: &Views) -> Ghosts {
+/// All of them now. The process that creates a server is responsible for its membership. A request under way may have
+/// joined, too. So, while requests are served, only a member that is found twice, a period apart, leaves.
+pub fn plan(views: &Views) -> StaleGroupMembers {
     views.server_groups.read(|groups| {
         let living = |group| groups.servers(group).collect::<BTreeSet<_>>();
-        let mut ghosts = Ghosts::new();
+        let mut ghosts = StaleGroupMembers::new();
         for group in groups.all() {
             let (id, project) = (group.definition.group, &group.definition.project);
             let living = living(id);
@@ -33,14 +33,14 @@ pub fn plan(views: &Views) -> Ghosts {
     })
 }
 
-/// Lets `ghosts` leave their groups.
-pub async fn leave(context: &ReconcileContext, ghosts: &Ghosts) -> usize {
+/// Removes `ghosts` from their groups.
+pub async fn leave(context: &ReconcileContext, ghosts: &StaleGroupMembers) -> usize {
     let mut failures = 0;
     for (project, group, instance) in ghosts {
-        tracing::info!(%group, %instance, "a member of a server group is no server");
+        tracing::info!(%group, %instance, "removing a stale member of a server group");
         let leave = ServerGroupCommand::Leave { group: *group, instance: *instance };
         let meta = Meta::system("reconcile-server-groups");
-        if let Err(error) = context.gateway.send::<ServerGroupAggregate>(project, leave, meta).await {
+        if let Err(error) = context.gateway.send::<ServerGroupRoot>(project, leave, meta).await {
             failures += 1;
             tracing::warn!(%group, %instance, %error, "it cannot leave yet");
         }

@@ -1,4 +1,4 @@
-//! Shelved servers whose time on their hosts is over: Nova's `_poll_shelved_instances`.
+//! Offloads shelved servers after their time on their hosts: Nova's `_poll_shelved_instances`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use chronova_events::instance::Phase;
 use chronova_projections::views::Views;
 
 use crate::instance::work::WorkCommand;
-use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::instance::{InstanceCommand, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
@@ -52,10 +52,10 @@ impl Reconciler for ShelvedServers {
         for (instance, shelved_by) in findings {
             let due = WorkCommand::OffloadDue { process: ProcessId::random(), shelved_by: Some(shelved_by) };
             let command = InstanceCommand::Work(Box::new(due));
-            let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("shelved")).await;
+            let sent = context.gateway.send::<InstanceRoot>(&instance, command, Meta::system("shelved")).await;
             if let Err(error) = sent {
                 failures += 1;
-                tracing::warn!(%instance, %error, "a shelved server cannot leave its host yet");
+                tracing::warn!(%instance, %error, "offloading a shelved server failed, retrying");
             }
         }
         failures

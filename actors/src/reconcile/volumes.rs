@@ -1,5 +1,5 @@
-//! Room that was taken for volumes and snapshots which never came to be, or are gone; and what is left of volumes on hosts
-//! that were down when they were deleted.
+//! Gives back quota of volumes and snapshots that were never created, or are gone. Removes leftovers of volumes from
+//! hosts that were down when the volumes were deleted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,75 +8,77 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, ProjectId, SnapshotId, VolumeId};
 use chronova_events::volume::Volume;
 use chronova_hypervisor::driver::Driver;
-use chronova_hypervisor::volumes::{self, Kept};
+use chronova_hypervisor::volumes::{self, PoolVolumeOwner};
 use chronova_projections::views::Views;
 
 use crate::hosts::context::HostContext;
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
-use crate::services::embedded::volume::VolumeAggregate;
-use crate::services::embedded::volume::quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
+use crate::services::embedded::volume::VolumeRoot;
+use crate::services::embedded::volume::quota::{VolumeQuotaCommand, VolumeQuotaRoot};
 
-/// Room of a project, and what it was taken for.
+/// Reserved quota of a project, and its volume or snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Room {
+pub enum ReservedQuota {
     Volume(ProjectId, VolumeId),
     Snapshot(ProjectId, SnapshotId),
 }
 
-/// All room that is held for nothing, at this moment. What is held by a request on its way is among it: only what is there
-/// twice, a period apart, is given back while requests are served.
-pub fn plan(views: &Views) -> BTreeSet<Room> {
+/// All quota that is reserved for nothing now. This includes quota of requests under way. So, while requests are
+/// served, only entries that are found twice, a period apart, are given back.
+pub fn plan(views: &Views) -> BTreeSet<ReservedQuota> {
     views.volumes.read(|view| {
         let mut idle = BTreeSet::new();
         for (project, quota) in &view.quotas {
             let volumes = quota.volumes.keys().filter(|id| view.get(**id).is_none());
-            idle.extend(volumes.map(|id| Room::Volume(project.clone(), *id)));
+            idle.extend(volumes.map(|id| ReservedQuota::Volume(project.clone(), *id)));
             let snapshots = quota.snapshots.keys().filter(|id| view.snapshot(**id).is_none());
-            idle.extend(snapshots.map(|id| Room::Snapshot(project.clone(), *id)));
+            idle.extend(snapshots.map(|id| ReservedQuota::Snapshot(project.clone(), *id)));
         }
         idle
     })
 }
 
-pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<Room>) -> usize {
+pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<ReservedQuota>) -> usize {
     let mut failures = 0;
     for room in idle {
         tracing::info!(?room, "giving back volume quota that nothing holds");
         let (project, release) = match room.clone() {
-            Room::Volume(project, volume) => (project.clone(), VolumeQuotaCommand::ReleaseVolume { project, volume }),
-            Room::Snapshot(project, snapshot) => {
+            ReservedQuota::Volume(project, volume) => {
+                (project.clone(), VolumeQuotaCommand::ReleaseVolume { project, volume })
+            }
+            ReservedQuota::Snapshot(project, snapshot) => {
                 (project.clone(), VolumeQuotaCommand::ReleaseSnapshot { project, snapshot })
             }
         };
         let meta = Meta::system("reconcile-volume-quota");
-        if let Err(error) = context.gateway.send::<VolumeQuotaAggregate>(&project, release, meta).await {
+        if let Err(error) = context.gateway.send::<VolumeQuotaRoot>(&project, release, meta).await {
             failures += 1;
-            tracing::warn!(?room, %error, "the volume quota cannot be given back yet");
+            tracing::warn!(?room, %error, "releasing volume quota failed, retrying");
         }
     }
     failures
 }
 
-/// Removes from a host what is left of volumes and snapshots that the log knows as gone, or as never completed. What the log has never heard of
-/// may be another control plane's and stays.
+/// Removes from a host the leftovers of volumes and snapshots that are gone or were never completed, according to the
+/// log. Items that the log does not know may be another control plane's and stay.
 pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Some(store) = driver.volume_store() else { return };
     let kept = match store.volumes().await {
         Ok(kept) => kept,
         Err(error) => {
-            tracing::debug!(%host, %error, "the volumes cannot be listed");
+            tracing::debug!(%host, %error, "listing the volumes failed");
             return;
         }
     };
     for volume in kept {
         let left = match volumes::kept(&volume.name) {
-            Some(Kept::Volume(id)) => is_left(context, id, host).await,
-            Some(Kept::Snapshot(id)) => context.views.volumes.read(|view| view.is_left(id)),
+            Some(PoolVolumeOwner::Volume(id)) => is_left(context, id, host).await,
+            Some(PoolVolumeOwner::Snapshot(id)) => context.views.volumes.read(|view| view.is_left(id)),
             None => false,
         };
         if left {
-            tracing::info!(%host, name = volume.name, "removing what is left of a volume");
+            tracing::info!(%host, name = volume.name, "removing leftovers of a volume");
             if let Err(error) = store.delete_volume(&volume.name).await {
                 tracing::debug!(%host, name = volume.name, %error, "it cannot be removed yet");
             }
@@ -84,10 +86,10 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
     }
 }
 
-/// Whether the bytes on `host` are those of a volume that is gone, that is on another host by now, or that was given up before
-/// it was made.
+/// Whether the bytes on `host` belong to a volume that is gone, that has moved to another host, or that failed before
+/// it was created.
 async fn is_left(context: &HostContext, id: VolumeId, host: HostId) -> bool {
-    match context.gateway.look::<VolumeAggregate>(&id).await {
+    match context.gateway.look::<VolumeRoot>(&id).await {
         Ok(Volume::Deleted) => true,
         Ok(Volume::Here(record)) => {
             let shared = context.shares_volumes;
@@ -102,7 +104,7 @@ async fn is_left(context: &HostContext, id: VolumeId, host: HostId) -> bool {
 pub struct IdleVolumeQuota;
 
 impl Reconciler for IdleVolumeQuota {
-    type Finding = Room;
+    type Finding = ReservedQuota;
 
     const NAME: &'static str = "volume-quota";
     const MENDS: &'static str = "volume quota that no volume and no snapshot holds";
@@ -115,8 +117,8 @@ impl Reconciler for IdleVolumeQuota {
 
     fn describe(room: &Self::Finding) -> String {
         match room {
-            Room::Volume(project, volume) => format!("project {project}: quota of volume {volume}"),
-            Room::Snapshot(project, snapshot) => format!("project {project}: quota of snapshot {snapshot}"),
+            ReservedQuota::Volume(project, volume) => format!("project {project}: quota of volume {volume}"),
+            ReservedQuota::Snapshot(project, snapshot) => format!("project {project}: quota of snapshot {snapshot}"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Makes the contexts: the only place that knows all of them.
+//! Builds the contexts; no other file knows all of them.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::coordination::migration_queues::MigrationQueues;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::server_numbers::ServerNumbers;
 use crate::hosts::context::HostContext;
-use crate::hosts::fleet::Fleet;
+use crate::hosts::fleet::ConnectedHosts;
 use crate::operations::{Operations, Queries};
-use crate::ports::{Images, Networks, Volumes};
+use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::process::context::StepContext;
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::placement::PlacementMirror;
@@ -25,9 +25,9 @@ use crate::scheduler::placing::Scheduler;
 /// The services beside Compute.
 #[derive(Clone)]
 pub struct Ports {
-    pub networks: Arc<dyn Networks>,
-    pub images: Arc<dyn Images>,
-    pub volumes: Arc<dyn Volumes>,
+    pub networks: Arc<dyn NetworkService>,
+    pub images: Arc<dyn ImageService>,
+    pub volumes: Arc<dyn VolumeService>,
 }
 
 impl std::fmt::Debug for Ports {
@@ -51,7 +51,7 @@ impl Contexts {
         let Core { store: log, clock, views, gateway, interference } = core;
         let Ports { networks, images, volumes } = ports;
         let uris = drivers.iter().map(|driver| driver.uri().to_owned());
-        let fleet = Fleet::new(views.hosts.read(Hosts::highest), uris);
+        let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), uris);
         let server_options = Arc::new(options.servers);
         let host_options = Arc::new(options.hosts);
         let placement = Arc::new(PlacementMirror {

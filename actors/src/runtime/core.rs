@@ -1,4 +1,4 @@
-//! The parts that ports are made of.
+//! The parts that ports are built from.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use chronova_events::store::EventStore;
 use chronova_projections::runner::{self, ProjectionError};
 use chronova_projections::views::Views;
 
-use crate::gateway::Gateway;
+use crate::gateway::CommandGateway;
 use crate::process::interference::Interference;
 
-/// The log, the read models that follow it, and the aggregates: what ports are made of.
+/// The log, the read models that follow it, and the aggregates: the parts that ports are built from.
 #[derive(Clone)]
 pub struct Core {
     pub store: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub views: Arc<Views>,
-    pub gateway: Arc<Gateway>,
-    /// Only in proofs; `None` in a control plane.
+    pub gateway: Arc<CommandGateway>,
+    /// Only in tests; `None` in a control plane.
     pub interference: Option<Arc<dyn Interference>>,
 }
 
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// Folds what is in the log into `views` and starts the aggregates. Needs a running actix system.
+    /// Folds the log into `views` and starts the aggregates. Needs a running actix system.
     pub async fn start(
         store: Arc<dyn EventStore>,
         clock: Arc<dyn Clock>,
@@ -37,7 +37,7 @@ impl Core {
     ) -> Result<Self, ProjectionError> {
         let views = views.into();
         runner::catch_up(store.as_ref(), &views).await?;
-        let gateway = Gateway::start(Arc::clone(&store), Arc::clone(&clock), threads);
+        let gateway = CommandGateway::start(Arc::clone(&store), Arc::clone(&clock), threads);
         Ok(Self { store, clock, views, gateway, interference: None })
     }
 }

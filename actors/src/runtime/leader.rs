@@ -1,5 +1,5 @@
-//! What only the leader of a cluster runs, one at a time: the supervisor of processes, the host agents, the reconcilers and
-//! the sweeps at start-up, all over the command gateway.
+//! The parts that only the leader of a cluster runs, one at a time, over the command gateway. These are the supervisor
+//! of processes, the host agents, the reconcilers and the sweeps at start-up.
 //!
 //! Two leaders at the same time would drive one host twice. [`crate::coordination`] lists what else they would do twice.
 
@@ -11,8 +11,8 @@ use chronova_hypervisor::driver::Driver;
 use tokio::task::JoinSet;
 
 use super::contexts::Contexts;
-use crate::gateway::Gateway;
-use crate::host::{HostAggregate, HostCommand};
+use crate::gateway::CommandGateway;
+use crate::host::{HostCommand, HostRoot};
 use crate::hosts::agent;
 use crate::process::context::StepContext;
 use crate::process::supervisor;
@@ -22,13 +22,13 @@ use crate::reconcile::tally::ReconcilerTally;
 /// The leader's work.
 #[derive(Debug)]
 pub struct Leader {
-    gateway: Arc<Gateway>,
+    gateway: Arc<CommandGateway>,
     tasks: JoinSet<()>,
     tallies: Vec<Arc<ReconcilerTally>>,
 }
 
 impl Leader {
-    /// Sweeps, goes on with unfinished processes, and attends to the hosts. Before it returns no request may be served.
+    /// Sweeps, continues unfinished processes, and starts the host agents. No request may be served before it returns.
     pub async fn start(contexts: &Contexts) -> Self {
         let (store, drivers) = (&contexts.reconcile.log, &contexts.reconcile.drivers);
         retire(&contexts.steps, drivers).await;
@@ -52,14 +52,14 @@ impl Leader {
         &self.tallies
     }
 
-    /// Ends all work where it is; the log knows how to go on.
+    /// Stops all work where it is; the log says how to continue.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         self.gateway.stop();
     }
 }
 
-/// Hosts that the log believes to be up and that are no longer configured will never answer: they are down.
+/// Marks hosts as down that are up in the log but not configured any more: they will never answer.
 async fn retire(context: &StepContext, drivers: &[Arc<dyn Driver>]) {
     let configured = |uri: &str| drivers.iter().any(|driver| driver.uri() == uri);
     let gone: Vec<HostId> = context
@@ -68,8 +68,8 @@ async fn retire(context: &StepContext, drivers: &[Arc<dyn Driver>]) {
         .read(|hosts| hosts.all().filter(|host| host.up && !configured(&host.uri)).map(|host| host.id).collect());
     for host in gone {
         let down = HostCommand::ReportDown { reason: "it is not configured any more".to_owned() };
-        if let Err(error) = context.gateway.send::<HostAggregate>(&host, down, Meta::system("host-watch")).await {
-            tracing::error!(%host, %error, "a host that is gone cannot be recorded as such");
+        if let Err(error) = context.gateway.send::<HostRoot>(&host, down, Meta::system("host-watch")).await {
+            tracing::error!(%host, %error, "recording a removed host as down failed");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Puts the actors to work and ends them.
+//! Starts the actors and stops them.
 //!
 //! | file | what |
 //! |---|---|
@@ -28,7 +28,7 @@ pub use self::leader::Leader;
 pub use self::member::FollowingMember;
 pub use self::options::RuntimeOptions;
 
-/// A member that leads: everything at work.
+/// A leading member, with all its parts running.
 #[derive(Debug)]
 pub struct Runtime {
     pub contexts: Contexts,
@@ -37,7 +37,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Follows the log, goes on with unfinished processes, attends to the hosts.
+    /// Follows the log, continues unfinished processes, and starts the host agents.
     pub async fn start(core: Core, drivers: Vec<Arc<dyn Driver>>, ports: Ports, options: RuntimeOptions) -> Self {
         let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
         let contexts = Contexts::assemble(core, drivers, ports, options);
@@ -45,12 +45,12 @@ impl Runtime {
         Self { contexts, member, leader }
     }
 
-    /// What an API may ask for.
+    /// The operations of an API.
     pub fn operations(&self) -> &Arc<Operations> {
         &self.contexts.operations
     }
 
-    /// Why the read models no longer follow the log; `None` as long as they do.
+    /// The reason why the read models do not follow the log any more; `None` while they do.
     pub fn broken(&self) -> watch::Receiver<Option<String>> {
         self.member.broken()
     }
@@ -60,10 +60,10 @@ impl Runtime {
         self.leader.reconcilers()
     }
 
-    /// Ends all work where it is; the log knows how to go on.
+    /// Stops all work where it is; the log says how to continue.
     pub async fn stop(self) {
         self.leader.stop().await;
-        // The read models may take in what was appended last.
+        // The read models may fold the last appended events.
         tokio::time::sleep(Duration::from_millis(10)).await;
         self.member.stop();
     }

@@ -7,7 +7,7 @@ use crate::scheduler::SchedulerOptions;
 use crate::server_options::ServerOptions;
 use crate::services::embedded::volume::service::VolumeOptions;
 
-/// What a runtime is started with.
+/// The options of a runtime.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RuntimeOptions {
     pub servers: ServerOptions,

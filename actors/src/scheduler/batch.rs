@@ -1,9 +1,9 @@
-//! Servers that were asked for together are placed together, or not at all.
+//! The servers of one request are placed together, or not at all.
 //!
-//! Each server of a request has a process of its own. The processes meet here; the last to come decides for all, one server
-//! after the other, each seeing where the ones before it go (so groups hold within the request, and servers spread), and
-//! claims everything with one command. Whoever waits longer than [`PATIENCE`] for the others takes those who are there: what
-//! is missing was called off, or has its host from before a crash.
+//! Each server of a request has a process of its own. The processes meet here, and the last one decides for all, one
+//! server after the other. Each decision sees those before it, so groups hold within the request, and servers spread.
+//! One command claims everything. A process that has waited longer than [`PATIENCE`] decides for those that have come.
+//! The others were called off, or have their host from before a crash.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -11,27 +11,33 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::choice::{Decision, Reasons};
-use super::placing::{Answer, Asked, BEAT, NotPlaced, PATIENCE, ROUNDS, Scheduler, Seat, Ticket, claim_all, give_back};
+use super::choice::{SchedulingDecision, SchedulingReasons};
+use super::placing::{
+    BEAT, ClaimOutcome, PATIENCE, PendingClaimGuard, ROUNDS, Scheduler, Selection, SelectionError, SelectionRequest,
+    claim_all, give_back,
+};
 
 /// By reservation.
-pub(super) type Batches = BTreeMap<String, Vec<Member>>;
+pub(super) type Batches = BTreeMap<String, Vec<BatchMember>>;
 
 /// One server of a request that waits for the others.
 #[derive(Debug)]
-pub(super) struct Member {
-    asked: Asked,
-    reply: oneshot::Sender<Result<Seat, NotPlaced>>,
+pub(super) struct BatchMember {
+    asked: SelectionRequest,
+    reply: oneshot::Sender<Result<Selection, SelectionError>>,
 }
 
 impl Scheduler {
     /// Waits for the other servers of the request, and for the decision on all.
-    pub(super) async fn place_together(self: &Arc<Self>, asked: &Asked) -> Result<Seat, NotPlaced> {
+    pub(super) async fn place_together(
+        self: &Arc<Self>,
+        asked: &SelectionRequest,
+    ) -> Result<Selection, SelectionError> {
         let (reply, mut answer) = oneshot::channel();
         if let Some(complete) = self.join(asked.clone(), reply) {
             self.seat_all(complete).await;
         }
-        let gone = |_| NotPlaced::NotNow("the servers of the request lost each other".to_owned());
+        let gone = |_| SelectionError::NotNow("the servers of the request lost each other".to_owned());
         if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
             return answer.map_err(gone)?;
         }
@@ -41,24 +47,28 @@ impl Scheduler {
         }
         match timeout(PATIENCE * 4, answer).await {
             Ok(answer) => answer.map_err(gone)?,
-            Err(_) => Err(NotPlaced::NotNow("the servers of the request are still being placed".to_owned())),
+            Err(_) => Err(SelectionError::NotNow("the servers of the request are still being placed".to_owned())),
         }
     }
 
-    /// Takes its place among the waiting; everybody, if nobody is missing any more.
-    fn join(&self, asked: Asked, reply: oneshot::Sender<Result<Seat, NotPlaced>>) -> Option<Vec<Member>> {
+    /// Joins the waiting servers; returns all of them if none is missing any more.
+    fn join(
+        &self,
+        asked: SelectionRequest,
+        reply: oneshot::Sender<Result<Selection, SelectionError>>,
+    ) -> Option<Vec<BatchMember>> {
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = batches.entry(asked.reservation.clone()).or_default();
         waiting.retain(|other| other.asked.server != asked.server);
         let (size, reservation) = (asked.batch, asked.reservation.clone());
-        waiting.push(Member { asked, reply });
+        waiting.push(BatchMember { asked, reply });
         if u32::try_from(waiting.len()).is_ok_and(|here| here < size) {
             return None;
         }
         batches.remove(&reservation)
     }
 
-    async fn seat_all(self: &Arc<Self>, mut members: Vec<Member>) {
+    async fn seat_all(self: &Arc<Self>, mut members: Vec<BatchMember>) {
         members.sort_by_key(|member| member.asked.launch_index);
         for round in 1..=ROUNDS {
             let (seats, newest) = self.decide_all(&members);
@@ -67,7 +77,7 @@ impl Scheduler {
                 Err(_) if round < ROUNDS && self.others_settle(newest).await => continue,
                 Err(reasons) => {
                     for member in members {
-                        let none = NotPlaced::NoHost { reasons: (*reasons).clone(), lost: Vec::new() };
+                        let none = SelectionError::NoHost { reasons: (*reasons).clone(), lost: Vec::new() };
                         let _ = member.reply.send(Err(none));
                     }
                     return;
@@ -79,15 +89,15 @@ impl Scheduler {
                 .map(|(member, (decision, _))| (&member.asked, &decision.ranked[0]))
                 .collect();
             match claim_all(self, &chosen).await {
-                Ok(Answer::Admitted(position)) => {
+                Ok(ClaimOutcome::Admitted(position)) => {
                     for (member, (decision, ticket)) in members.into_iter().zip(seats) {
                         ticket.claimed(position);
                         hand_over(self, member, decision, ticket).await;
                     }
                     return;
                 }
-                // What refused the claims is in the log; the views show it in a moment.
-                Ok(Answer::Refused(_)) => {
+                // The cause of the refusal is in the log; the views show it in a moment.
+                Ok(ClaimOutcome::Refused(_)) => {
                     drop(seats);
                     tokio::time::sleep(BEAT).await;
                 }
@@ -100,17 +110,17 @@ impl Scheduler {
             }
         }
         for member in members {
-            let taken = NotPlaced::NotNow("every host that seemed to fit was taken meanwhile".to_owned());
+            let taken = SelectionError::NotNow("every host that seemed to fit was taken meanwhile".to_owned());
             let _ = member.reply.send(Err(taken));
         }
     }
 
-    /// Decides for one after the other; the reasons of the first for which there is no host, if there is one.
+    /// Decides for one server after the other. Returns the reasons of the first one without a host, if any.
     #[allow(clippy::type_complexity, reason = "the seats of all or the reasons of one, and what was on its way before")]
     fn decide_all(
         self: &Arc<Self>,
-        members: &[Member],
-    ) -> (Result<Vec<(Decision, Ticket)>, Box<Reasons>>, Option<u64>) {
+        members: &[BatchMember],
+    ) -> (Result<Vec<(SchedulingDecision, PendingClaimGuard)>, Box<SchedulingReasons>>, Option<u64>) {
         let newest = self.newest();
         let mut seats = Vec::with_capacity(members.len());
         for member in members {
@@ -124,12 +134,18 @@ impl Scheduler {
     }
 }
 
-/// Tells a process where its server goes. One that has been called off meanwhile no longer listens: its claim is given back.
-async fn hand_over(scheduler: &Scheduler, member: Member, decision: Decision, ticket: Ticket) {
-    let Member { asked, reply } = member;
+/// Sends a process its server's selection. A process that was called off meanwhile does not receive it: its claim is
+/// released.
+async fn hand_over(
+    scheduler: &Scheduler,
+    member: BatchMember,
+    decision: SchedulingDecision,
+    ticket: PendingClaimGuard,
+) {
+    let BatchMember { asked, reply } = member;
     let Some(chosen) = decision.ranked.first().cloned() else { return };
     let scheduled = decision.reasons.record(asked.process, asked.attempt, &decision.ranked, Vec::new());
-    if reply.send(Ok(Seat { chosen, scheduled, ticket })).is_err() {
+    if reply.send(Ok(Selection { chosen, scheduled, ticket })).is_err() {
         give_back(scheduler, &asked).await;
     }
 }

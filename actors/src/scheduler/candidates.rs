@@ -1,56 +1,55 @@
-//! Hosts that have what is asked for, found in the indexes of the fleet.
+//! Finds hosts with the requested resources in the indexes of the fleet.
 //!
-//! A requirement that few hosts meet is looked up first and only those hosts are looked at; a request that many hosts could
-//! take is answered from the hosts in the order of their free memory, and no more of them than
-//! `[scheduler] max_placement_results`. Where providers form trees or share with each other the placement view's own search
-//! is asked.
+//! A requirement that few hosts meet is looked up first, and only those hosts are examined. If many hosts fit, they
+//! come in the order of their free memory, at most `[scheduler] max_placement_results` of them. If providers form trees
+//! or share with each other, the placement view searches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::{HostId, ProviderId};
 use chronova_events::instance::{CheckRecord, RefusedHost};
 use chronova_events::ledger::Allocation;
-use chronova_projections::fleet::{Column, Slot, Slots};
+use chronova_projections::fleet::{HostResourceColumn, Slot, Slots};
 use chronova_projections::placement::candidates as placement;
 
-use super::look::Look;
+use super::look::SchedulingContext;
 use super::prefilters::narrowings;
-use super::request::Wanted;
+use super::request::ResourceRequest;
 
 /// Hosts named as examples of those that a check refused.
 pub const EXAMPLES: usize = 3;
 
-/// What was found, and how.
+/// The hosts that were found, and the counts of the search.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct CandidateHosts {
     pub slots: Vec<Slot>,
-    /// What to allocate, by host; `None`: everything from the host's own provider.
+    /// The allocations by host; `None`: everything from the host's own provider.
     pub allocations: Option<BTreeMap<Slot, Vec<Allocation>>>,
-    /// Everything that is asked for, by class.
+    /// All requested amounts, by class.
     pub totals: BTreeMap<String, u64>,
     pub hosts: u32,
     pub required: Vec<String>,
     pub checks: Vec<CheckRecord>,
-    /// Why nothing is left, if nothing is.
+    /// The reason why no host is left, if none is.
     pub lacks: Option<String>,
 }
 
-/// The hosts that Placement would offer. Dedicated CPUs are asked for as such first, and as shared ones where no host has
+/// The hosts that Placement would offer. Dedicated CPUs are requested as such first, and as shared ones if no host has
 /// any (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
-pub fn find(look: &Look<'_>) -> Found {
-    let pinned = Wanted::of(look.request, true);
-    let found = find_wanted(look, &pinned);
+pub fn find(look: &SchedulingContext<'_>) -> CandidateHosts {
+    let pinned = ResourceRequest::of(look.request, true);
+    let found = find_hosts_for(look, &pinned);
     if !found.slots.is_empty() || look.options.disable_fallback_pcpu_query || !found.totals.contains_key("PCPU") {
         return found;
     }
-    let shared = find_wanted(look, &Wanted::of(look.request, false));
-    // Otherwise what is missing is dedicated ones.
+    let shared = find_hosts_for(look, &ResourceRequest::of(look.request, false));
+    // Otherwise dedicated ones are missing.
     if shared.slots.is_empty() { found } else { shared }
 }
 
-fn find_wanted(look: &Look<'_>, wanted: &Wanted) -> Found {
+fn find_hosts_for(look: &SchedulingContext<'_>, wanted: &ResourceRequest) -> CandidateHosts {
     let mut set = look.fleet.hosts().clone();
-    let mut found = Found { totals: wanted.totals(), hosts: count(set.len()), ..Found::default() };
+    let mut found = CandidateHosts { totals: wanted.totals(), hosts: count(set.len()), ..CandidateHosts::default() };
     if wanted.undecided {
         let missing = "the flavor has several groups of resources and no group_policy, none or isolate";
         found.checks.push(CheckRecord { name: "group policy".to_owned(), left: 0, refused: Vec::new() });
@@ -86,20 +85,20 @@ fn find_wanted(look: &Look<'_>, wanted: &Wanted) -> Found {
     found
 }
 
-/// One class that is asked for, and what the hosts have of it.
-struct Need<'a> {
+/// One requested class, and the hosts' inventories of it.
+struct NeededClass<'a> {
     class: &'a str,
     amount: u64,
-    column: &'a Column,
+    column: &'a HostResourceColumn,
 }
 
-impl Need<'_> {
-    fn is_met(&self, look: &Look<'_>, slot: Slot) -> bool {
+impl NeededClass<'_> {
+    fn is_met(&self, look: &SchedulingContext<'_>, slot: Slot) -> bool {
         self.column.line(slot).is_some_and(|line| line.admits(self.amount, look.pending(slot, self.class)))
     }
 
     /// `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
-    fn words(&self, look: &Look<'_>, slot: Slot) -> String {
+    fn words(&self, look: &SchedulingContext<'_>, slot: Slot) -> String {
         let (name, unit) = named(self.class);
         let amount = self.amount;
         let Some(line) = self.column.line(slot) else { return format!("{name}: wants {amount}{unit}, has none") };
@@ -114,7 +113,7 @@ impl Need<'_> {
     }
 }
 
-/// A class in the words of people, and its unit.
+/// A class's name for users, and its unit.
 fn named(class: &str) -> (&str, &str) {
     match class {
         "MEMORY_MB" => ("RAM", " MiB"),
@@ -125,14 +124,14 @@ fn named(class: &str) -> (&str, &str) {
     }
 }
 
-fn with_room(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
+fn with_room(look: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots, found: &mut CandidateHosts) {
     let totals = std::mem::take(&mut found.totals);
-    let mut needs: Vec<Need<'_>> = Vec::with_capacity(totals.len());
+    let mut needs: Vec<NeededClass<'_>> = Vec::with_capacity(totals.len());
     for (class, amount) in &totals {
         let Some(column) = look.fleet.column(class) else {
             return refuse_all(look, set, found, class, *amount, totals.clone());
         };
-        needs.push(Need { class, amount: *amount, column });
+        needs.push(NeededClass { class, amount: *amount, column });
     }
     let limit = look.options.max_placement_results.max(1);
     let fits = |slot: &Slot| {
@@ -141,7 +140,7 @@ fn with_room(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
     let order = needs.iter().find(|need| need.class == "MEMORY_MB").or_else(|| needs.first());
     let size = set.len();
     found.slots = match order {
-        // Few are left: look at each.
+        // Few are left: examine each.
         _ if size <= limit => set.iter().filter(fits).collect(),
         Some(need) if look.options.multipliers.ram < 0.0 => {
             need.column.tightest(need.amount).filter(fits).take(limit).collect()
@@ -152,18 +151,18 @@ fn with_room(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
     let cut = found.slots.len() == limit && size > limit;
     let refused = match cut {
         true => Vec::new(),
-        false => short_of(look, &needs, set, &found.slots),
+        false => hosts_short_of(look, &needs, set, &found.slots),
     };
     if found.slots.is_empty() {
-        found.lacks = Some(what_lacks(look, &needs, set));
+        found.lacks = Some(scarcest_class(look, &needs, set));
     }
     found.checks.push(CheckRecord { name: "capacity".to_owned(), left: count(found.slots.len()), refused });
     found.totals = totals;
 }
 
-/// A group with a suffix has to come from one provider by itself; on a host with a single provider that is what the sum
-/// says too, but for the unit rules, which hold for each group.
-fn groups_fit(look: &Look<'_>, wanted: &Wanted, slot: Slot) -> bool {
+/// One provider has to serve a group with a suffix by itself. On a host with a single provider the sum says the same,
+/// except for the unit rules, which hold for each group.
+fn groups_fit(look: &SchedulingContext<'_>, wanted: &ResourceRequest, slot: Slot) -> bool {
     if wanted.groups.len() <= 1 {
         return true;
     }
@@ -180,9 +179,9 @@ fn groups_fit(look: &Look<'_>, wanted: &Wanted, slot: Slot) -> bool {
 }
 
 fn refuse_all(
-    look: &Look<'_>,
+    look: &SchedulingContext<'_>,
     set: &Slots,
-    found: &mut Found,
+    found: &mut CandidateHosts,
     class: &str,
     amount: u64,
     totals: BTreeMap<String, u64>,
@@ -198,15 +197,20 @@ fn refuse_all(
     found.totals = totals;
 }
 
-/// Some of the hosts that have no room: those that lack least of each class.
-fn short_of(look: &Look<'_>, needs: &[Need<'_>], set: &Slots, fitting: &[Slot]) -> Vec<RefusedHost> {
+/// Some of the hosts without enough capacity: those that lack least of each class.
+fn hosts_short_of(
+    look: &SchedulingContext<'_>,
+    needs: &[NeededClass<'_>],
+    set: &Slots,
+    fitting: &[Slot],
+) -> Vec<RefusedHost> {
     if fitting.len() == set.len() {
         return Vec::new();
     }
     let fits: Slots = fitting.iter().copied().collect();
     let mut shown = BTreeSet::new();
     let mut examples: Vec<RefusedHost> = Vec::new();
-    let mut show = |need: &Need<'_>, slot: Slot| {
+    let mut show = |need: &NeededClass<'_>, slot: Slot| {
         if shown.insert(slot) && shown.len() <= EXAMPLES {
             let hostname = look.fleet.row(slot).name.clone();
             examples.push(RefusedHost { hostname, reason: need.words(look, slot) });
@@ -216,7 +220,7 @@ fn short_of(look: &Look<'_>, needs: &[Need<'_>], set: &Slots, fitting: &[Slot]) 
         let short = need.column.without_room(need.amount).filter(|slot| set.contains(*slot) && !fits.contains(*slot));
         short.take(EXAMPLES).for_each(|slot| show(need, slot));
     }
-    // What breaks the unit rules, what has none of a class, and what is on its way to others.
+    // Hosts that break the unit rules, that have none of a class, or that pending claims fill.
     for slot in set.iter().filter(|slot| !fits.contains(*slot)).take(EXAMPLES) {
         if let Some(need) = needs.iter().find(|need| !need.is_met(look, slot)) {
             show(need, slot);
@@ -225,9 +229,9 @@ fn short_of(look: &Look<'_>, needs: &[Need<'_>], set: &Slots, fitting: &[Slot]) 
     examples
 }
 
-/// The class that the fewest hosts have enough of; or that none has enough of all.
-fn what_lacks(look: &Look<'_>, needs: &[Need<'_>], set: &Slots) -> String {
-    let with = |need: &Need<'_>| set.iter().filter(|slot| need.is_met(look, *slot)).count();
+/// The class that the fewest hosts have enough of; or the fact that no host has enough of all.
+fn scarcest_class(look: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: &Slots) -> String {
+    let with = |need: &NeededClass<'_>| set.iter().filter(|slot| need.is_met(look, *slot)).count();
     let scarcest = needs.iter().map(|need| (with(need), need)).min_by_key(|(count, _)| *count);
     match scarcest {
         Some((0, need)) => {
@@ -240,16 +244,16 @@ fn what_lacks(look: &Look<'_>, needs: &[Need<'_>], set: &Slots) -> String {
 }
 
 /// Asks the placement view, and takes the first way to serve the request on each host.
-fn in_trees(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
+fn in_trees(look: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots, found: &mut CandidateHosts) {
     let (ledger, index) = (&look.placement.ledger, &look.placement.index);
     let limit = look.options.max_placement_results.max(1);
     let narrowed = set.len() < look.fleet.hosts().len();
-    let request = placement::Request {
+    let request = placement::CandidatesRequest {
         groups: wanted.groups.values().cloned().collect(),
         isolate: wanted.isolate,
-        // Ways on hosts that are out of the question count too, so more of them are asked for.
+        // Candidates on excluded hosts count too, so more of them are requested.
         limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
-        ..placement::Request::default()
+        ..placement::CandidatesRequest::default()
     };
     let mut allocations = BTreeMap::new();
     for candidate in placement::search(index, &request).candidates {

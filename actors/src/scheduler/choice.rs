@@ -2,56 +2,56 @@
 
 use chronova_events::ids::{HostId, ProcessId, ProviderId};
 use chronova_events::instance::{CheckRecord, RefusedHost, Scheduled, WeighedHost};
-use chronova_events::ledger::{Allocation, FittedCell};
+use chronova_events::ledger::{Allocation, FittedNumaCell};
 use chronova_projections::fleet::Slot;
 use chronova_projections::views::Views;
 
-use super::look::{Look, Sources};
+use super::look::{SchedulerViews, SchedulingContext};
 use super::options::SchedulerOptions;
-use super::request::Request;
+use super::request::RequestSpec;
 use super::{candidates, filters, weighers};
 use crate::coordination::pending_claims::PendingClaims;
 
-/// Candidates whose weights are kept with a decision.
+/// Candidates with their weights in the record of a decision.
 const WEIGHED: usize = 5;
 
 /// A host that fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
+pub struct RankedHost {
     pub host: HostId,
     pub hostname: String,
     pub slot: Slot,
     /// The zone that it is in because of an aggregate.
     pub zone: Option<String>,
-    /// What to claim for it, sorted by provider.
+    /// The allocations to claim, sorted by provider.
     pub allocations: Vec<Allocation>,
-    /// What its guest will probably get of the host's NUMA cells; the ledger has the last word.
-    pub fitted: Vec<FittedCell>,
+    /// The part of the host's NUMA cells that the guest will probably get; the ledger has the last word.
+    pub fitted: Vec<FittedNumaCell>,
 }
 
-/// What was decided, and why.
+/// The decision, and its reasons.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
-    /// Hosts that fit, best first: the chosen one and its alternates. Empty: there is none.
-    pub ranked: Vec<Chosen>,
-    pub reasons: Reasons,
+pub struct SchedulingDecision {
+    /// Hosts that fit, best first: the selected one and its alternates. Empty if there is none.
+    pub ranked: Vec<RankedHost>,
+    pub reasons: SchedulingReasons,
 }
 
-/// Why it was decided so.
+/// The reasons of a decision.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reasons {
+pub struct SchedulingReasons {
     pub wanted: Vec<(String, u64)>,
     pub required: Vec<String>,
     pub hosts: u32,
     pub checks: Vec<CheckRecord>,
     pub weighed: Vec<WeighedHost>,
-    /// In one sentence and without naming hosts: what is missing, where no host fits.
+    /// If no host fits: the missing resource in one sentence, without names of hosts.
     pub lacks: Option<String>,
 }
 
-impl Reasons {
-    /// As it is recorded.
-    pub fn record(self, process: ProcessId, attempt: u32, ranked: &[Chosen], lost: Vec<RefusedHost>) -> Scheduled {
+impl SchedulingReasons {
+    /// The recorded form.
+    pub fn record(self, process: ProcessId, attempt: u32, ranked: &[RankedHost], lost: Vec<RefusedHost>) -> Scheduled {
         Scheduled {
             process,
             attempt,
@@ -66,7 +66,7 @@ impl Reasons {
         }
     }
 
-    /// What the user is told. Clients look for the first sentence, which is Nova's.
+    /// The fault message that the user sees. Clients look for the first sentence, which is Nova's.
     pub fn message(&self) -> String {
         match &self.lacks {
             Some(lacks) => format!("No valid host was found. There are not enough hosts available: {lacks}."),
@@ -81,25 +81,34 @@ impl Reasons {
     }
 }
 
-/// The hosts that fit, best first, as the read models show them now, besides what is on its way.
-pub fn choose(views: &Views, pending: &PendingClaims, request: &Request, options: &SchedulerOptions) -> Decision {
+/// The hosts that fit, best first, from the present read models and the pending claims.
+pub fn choose(
+    views: &Views,
+    pending: &PendingClaims,
+    request: &RequestSpec,
+    options: &SchedulerOptions,
+) -> SchedulingDecision {
     views.fleet.read(|fleet| {
         views.placement.read(|placement| {
             views.server_groups.read(|groups| {
                 views.servers.read(|servers| {
-                    choose_among(Sources { fleet, groups, placement, servers, pending }, request, options)
+                    choose_among(SchedulerViews { fleet, groups, placement, servers, pending }, request, options)
                 })
             })
         })
     })
 }
 
-/// As [`choose`], among hosts that may be of another time or another fleet.
-pub fn choose_among(sources: Sources<'_>, request: &Request, options: &SchedulerOptions) -> Decision {
-    let look = Look::new(sources, request, options);
+/// As [`choose`], among hosts of a past moment or another fleet.
+pub fn choose_among(
+    sources: SchedulerViews<'_>,
+    request: &RequestSpec,
+    options: &SchedulerOptions,
+) -> SchedulingDecision {
+    let look = SchedulingContext::new(sources, request, options);
     let mut found = candidates::find(&look);
     let mut slots = std::mem::take(&mut found.slots);
-    let mut reasons = Reasons {
+    let mut reasons = SchedulingReasons {
         wanted: found.totals.iter().map(|(class, amount)| (class.clone(), *amount)).collect(),
         required: found.required,
         hosts: found.hosts,
@@ -110,7 +119,7 @@ pub fn choose_among(sources: Sources<'_>, request: &Request, options: &Scheduler
     if let Some(group) = &look.group {
         reasons.required.push(format!("group {} ({})", group.name, group.policy.name()));
     }
-    // Nova skips the filters for a host that an administrator insists on, and the host has its own word then.
+    // Nova skips the filters for a forced host; then the compute service checks by itself.
     let which: fn(&filters::Filter) -> bool = match request.forced_host {
         None => |_| true,
         Some(_) => |filter| filter.always,
@@ -119,7 +128,7 @@ pub fn choose_among(sources: Sources<'_>, request: &Request, options: &Scheduler
         filter(&look, &mut slots, &mut reasons, which);
     }
     if slots.is_empty() {
-        return Decision { ranked: Vec::new(), reasons };
+        return SchedulingDecision { ranked: Vec::new(), reasons };
     }
     let weighed = weighers::weigh(&look, slots);
     let subset = options.host_subset_size.max(1);
@@ -135,31 +144,31 @@ pub fn choose_among(sources: Sources<'_>, request: &Request, options: &Scheduler
         };
         let zone = look.fleet.zone_of(slot).map(str::to_owned);
         let fitted = look.host(slot).fitting().ok().flatten().unwrap_or_default();
-        Chosen { host: row.id, hostname: row.name.clone(), slot, zone, allocations, fitted }
+        RankedHost { host: row.id, hostname: row.name.clone(), slot, zone, allocations, fitted }
     };
     let ranked = places.iter().take(options.max_attempts.max(1)).map(chosen).collect();
-    Decision { ranked, reasons }
+    SchedulingDecision { ranked, reasons }
 }
 
-/// Whether a server may be rebuilt with another image where it is: only some filters are asked, of that host alone.
+/// Whether a server may be rebuilt with another image on its host: only some filters run, on that host alone.
 ///
 /// # Errors
-/// Says which filter refuses.
+/// The filter that refuses.
 pub fn may_rebuild(
     views: &Views,
     host: HostId,
-    request: &Request,
+    request: &RequestSpec,
     options: &SchedulerOptions,
-) -> Result<(), Box<Reasons>> {
+) -> Result<(), Box<SchedulingReasons>> {
     views.fleet.read(|fleet| {
         views.placement.read(|placement| {
             views.server_groups.read(|groups| {
                 views.servers.read(|servers| {
                     let pending = PendingClaims::default();
-                    let sources = Sources { fleet, groups, placement, servers, pending: &pending };
-                    let look = Look::new(sources, request, options);
+                    let sources = SchedulerViews { fleet, groups, placement, servers, pending: &pending };
+                    let look = SchedulingContext::new(sources, request, options);
                     let mut slots: Vec<Slot> = fleet.slot(host).into_iter().collect();
-                    let mut reasons = Reasons { hosts: 1, ..Reasons::default() };
+                    let mut reasons = SchedulingReasons { hosts: 1, ..SchedulingReasons::default() };
                     filter(&look, &mut slots, &mut reasons, |filter| filter.on_rebuild);
                     if slots.is_empty() { Err(Box::new(reasons)) } else { Ok(()) }
                 })
@@ -168,9 +177,13 @@ pub fn may_rebuild(
     })
 }
 
-/// Asks the enabled filters in their order until no host is left, then those that are always asked and have something to
-/// say.
-fn filter(look: &Look<'_>, slots: &mut Vec<Slot>, reasons: &mut Reasons, which: fn(&filters::Filter) -> bool) {
+/// Runs the enabled filters in their order until no host is left, then those that always run and apply.
+fn filter(
+    look: &SchedulingContext<'_>,
+    slots: &mut Vec<Slot>,
+    reasons: &mut SchedulingReasons,
+    which: fn(&filters::Filter) -> bool,
+) {
     let enabled = &look.options.enabled_filters;
     let chosen = enabled.iter().filter_map(|name| filters::named(name));
     let unasked =

@@ -1,4 +1,4 @@
-//! What was decided for a server, from the log: nothing of it is kept in memory.
+//! Reads the scheduling decisions on a server from the log; memory holds none of them.
 
 use std::sync::Arc;
 

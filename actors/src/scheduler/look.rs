@@ -1,11 +1,12 @@
-//! What a decision looks at: the read models, what is on its way, and the request; and one host in that light.
+//! The context of a scheduling decision: the read models, the pending claims and the request; and one host in that
+//! context.
 
 use std::collections::BTreeMap;
 
 use chronova_events::ids::{InstanceId, ProviderId};
-use chronova_events::ledger::FittedCell;
-use chronova_events::server_group::Policy;
-use chronova_projections::fleet::{AggregateRow, Column, Fleet, HostRow, Line, Slot, Slots};
+use chronova_events::ledger::FittedNumaCell;
+use chronova_events::server_group::ServerGroupPolicy;
+use chronova_projections::fleet::{AggregateRow, FleetView, HostInventory, HostResourceColumn, HostRow, Slot, Slots};
 use chronova_projections::placement::Placement;
 use chronova_projections::server_groups::ServerGroupsView;
 use chronova_projections::servers::Servers;
@@ -13,15 +14,15 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::options::SchedulerOptions;
-use super::request::Request;
+use super::request::RequestSpec;
 use crate::coordination::pending_claims::PendingClaims;
 use crate::ledger::cells::{bounds, held};
-use crate::topology::{Topology, fit, usage};
+use crate::topology::{GuestNumaTopology, fit, usage};
 
 /// The read models that a decision reads.
 #[derive(Debug, Clone, Copy)]
-pub struct Sources<'a> {
-    pub fleet: &'a Fleet,
+pub struct SchedulerViews<'a> {
+    pub fleet: &'a FleetView,
     pub groups: &'a ServerGroupsView,
     pub placement: &'a Placement,
     pub servers: &'a Servers,
@@ -30,48 +31,48 @@ pub struct Sources<'a> {
 
 /// A decision's whole world.
 #[derive(Debug)]
-pub struct Look<'a> {
-    pub fleet: &'a Fleet,
+pub struct SchedulingContext<'a> {
+    pub fleet: &'a FleetView,
     pub placement: &'a Placement,
     pub servers: &'a Servers,
     pub pending: &'a PendingClaims,
-    pub request: &'a Request,
+    pub request: &'a RequestSpec,
     pub options: &'a SchedulerOptions,
-    pub group: Option<Group>,
-    pub hints: Hints,
-    /// What the guest is to have of a host's NUMA cells; why that cannot be.
-    pub topology: Result<Option<Topology>, String>,
-    /// What every weigher asks of every host, looked up once.
-    memory: Option<&'a Column>,
-    cpus: Option<&'a Column>,
-    disk: Option<&'a Column>,
+    pub group: Option<InstanceGroup>,
+    pub hints: SchedulerHints,
+    /// The guest's NUMA topology, or why it is impossible.
+    pub topology: Result<Option<GuestNumaTopology>, String>,
+    /// Values that weighers need for every host, looked up once.
+    memory: Option<&'a HostResourceColumn>,
+    cpus: Option<&'a HostResourceColumn>,
+    disk: Option<&'a HostResourceColumn>,
 }
 
 /// The server group of the request.
 #[derive(Debug)]
-pub struct Group {
+pub struct InstanceGroup {
     pub name: String,
-    pub policy: Policy,
-    /// Of an anti-affinity group.
+    pub policy: ServerGroupPolicy,
+    /// The limit of an anti-affinity group.
     pub most_per_host: u32,
-    /// Members on their hosts, those on their way included.
+    /// Members by host, pending ones included.
     pub members: BTreeMap<Slot, u32>,
 }
 
 /// The hints, read once.
 #[derive(Debug, Default)]
-pub struct Hints {
-    /// Where the servers of `different_host` and `same_host` are; `None` where nothing was asked.
+pub struct SchedulerHints {
+    /// The hosts of the servers in `different_host` and `same_host`; `None` without the hint.
     pub different: Option<Slots>,
     pub same: Option<Slots>,
     pub near: Option<Option<IpNet>>,
     pub query: Option<Option<Value>>,
 }
 
-impl<'a> Look<'a> {
-    pub fn new(sources: Sources<'a>, request: &'a Request, options: &'a SchedulerOptions) -> Self {
-        let Sources { fleet, groups, placement, servers, pending } = sources;
-        let hints = Hints::of(request, fleet);
+impl<'a> SchedulingContext<'a> {
+    pub fn new(sources: SchedulerViews<'a>, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Self {
+        let SchedulerViews { fleet, groups, placement, servers, pending } = sources;
+        let hints = SchedulerHints::of(request, fleet);
         let mut look = Self {
             fleet,
             placement,
@@ -90,7 +91,7 @@ impl<'a> Look<'a> {
         look
     }
 
-    fn find_group(&self, groups: &ServerGroupsView) -> Option<Group> {
+    fn find_group(&self, groups: &ServerGroupsView) -> Option<InstanceGroup> {
         let id = self.request.group()?;
         let group = groups.get(id)?;
         let mut members: BTreeMap<Slot, u32> = BTreeMap::new();
@@ -102,7 +103,7 @@ impl<'a> Look<'a> {
         for slot in self.pending.members(id) {
             *members.entry(slot).or_default() += 1;
         }
-        Some(Group {
+        Some(InstanceGroup {
             name: group.definition.name.clone(),
             policy: group.definition.policy,
             most_per_host: group.most_per_host().unwrap_or(u32::MAX),
@@ -110,18 +111,18 @@ impl<'a> Look<'a> {
         })
     }
 
-    pub fn host(&'a self, slot: Slot) -> Seen<'a> {
-        Seen { look: self, slot, row: self.fleet.row(slot) }
+    pub fn host(&'a self, slot: Slot) -> HostState<'a> {
+        HostState { look: self, slot, row: self.fleet.row(slot) }
     }
 
-    /// How much of a class is on its way to a host.
+    /// The amount of a class in pending claims on a host.
     pub fn pending(&self, slot: Slot, class: &str) -> u64 {
         self.pending.on(slot).and_then(|burden| burden.resources.get(class)).copied().unwrap_or(0)
     }
 }
 
-impl Hints {
-    fn of(request: &Request, fleet: &Fleet) -> Self {
+impl SchedulerHints {
+    fn of(request: &RequestSpec, fleet: &FleetView) -> Self {
         let servers = |name: &str| -> Option<Slots> {
             let ids = request.hints.get(name)?.iter().filter_map(|id| id.parse::<InstanceId>().ok());
             Some(ids.filter_map(|id| fleet.whereabouts(id)).collect())
@@ -141,14 +142,14 @@ impl Hints {
 
 /// One host as a filter or a weigher sees it. Nova: `HostState`.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
-    pub look: &'a Look<'a>,
+pub struct HostState<'a> {
+    pub look: &'a SchedulingContext<'a>,
     pub slot: Slot,
     pub row: &'a HostRow,
 }
 
-impl<'a> Seen<'a> {
-    pub fn line(&self, class: &str) -> Option<&'a Line> {
+impl<'a> HostState<'a> {
+    pub fn line(&self, class: &str) -> Option<&'a HostInventory> {
         let column = match class {
             "MEMORY_MB" => self.look.memory,
             "VCPU" => self.look.cpus,
@@ -180,11 +181,11 @@ impl<'a> Seen<'a> {
         self.line(class).map_or(0, |line| line.total)
     }
 
-    /// What the guest would get of the host's NUMA cells; `None` where it asks for none.
+    /// The part of the host's NUMA cells that the guest would get; `None` if it requests none.
     ///
     /// # Errors
-    /// Why it does not fit.
-    pub fn fitting(&self) -> Result<Option<Vec<FittedCell>>, String> {
+    /// The reason why it does not fit.
+    pub fn fitting(&self) -> Result<Option<Vec<FittedNumaCell>>, String> {
         let Some(topology) = self.look.topology.as_ref().map_err(Clone::clone)? else { return Ok(None) };
         let (ledger, host) = (&self.look.placement.ledger, ProviderId(self.row.id.0));
         let cells = ledger.cells.get(&host).map_or(&[][..], |host| &host.cells);
@@ -209,17 +210,17 @@ impl<'a> Seen<'a> {
         self.look.fleet.aggregates_of(self.slot)
     }
 
-    /// What the host's aggregates say under `key`, each as it stands.
+    /// The values of `key` in the metadata of the host's aggregates, unparsed.
     pub fn said<'k>(&self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
         self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
     }
 
-    /// What they say under `key`, each value of their comma-separated lists by itself.
+    /// The values of `key` in the host's aggregates, with comma-separated lists split.
     pub fn listed(&self, key: &str) -> Vec<&'a str> {
         self.said(key).flat_map(|value| value.split(',')).map(str::trim).collect()
     }
 
-    /// The least of the numbers that they say; the option where none says one, or one says no number.
+    /// The least number of the aggregates' values; the option if there is none, or if one is no number.
     pub fn least<T: std::str::FromStr + PartialOrd + Copy>(&self, key: &str, option: T) -> T {
         let mut least = None;
         for value in self.said(key) {
@@ -233,7 +234,7 @@ impl<'a> Seen<'a> {
         self.look.group.as_ref().and_then(|group| group.members.get(&self.slot)).copied().unwrap_or(0)
     }
 
-    /// Whether the server that a host is looked for is there now.
+    /// Whether the request's server is on this host now.
     pub fn has_the_server(&self) -> bool {
         self.look.request.server.is_some_and(|server| self.row.servers.contains(&server))
     }

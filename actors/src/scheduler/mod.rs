@@ -1,4 +1,4 @@
-//! Chooses hosts.
+//! The scheduler.
 //!
 //! | step | file | Nova's name for it |
 //! |---|---|---|
@@ -10,9 +10,9 @@
 //! | who gets it | [`placing`] and `batch` | claim, alternates |
 //! | what was decided | [`history`] | |
 //!
-//! [`choose`](choice::choose) is pure: the same read models, request and options give the same decision, whether it is made now, in a
-//! what-if or in a replay. A decision is a proposal made from views that may lag; what must hold (capacity, server groups)
-//! the placement ledger's `decide` checks again when the host is claimed, so the result is a list, best first.
+//! [`choose`](choice::choose) is pure: the same read models, request and options give the same decision, also in a dry
+//! run or a replay. A decision is a proposal made from views that may lag. When the host is claimed, the placement
+//! ledger's `decide` checks capacity and server groups again. So the result is a list, best first.
 //!
 //! Filters and weighers are tables: adding one is a value and a line.
 
@@ -33,8 +33,8 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use self::choice::{Chosen, Decision, Reasons, choose, choose_among, may_rebuild};
-pub use self::look::{Look, Sources};
+pub use self::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose, choose_among, may_rebuild};
+pub use self::look::{SchedulerViews, SchedulingContext};
 pub use self::options::{Multipliers, PrefilterOptions, SchedulerOptions};
 pub use self::placing::Scheduler;
-pub use self::request::Request;
+pub use self::request::RequestSpec;

@@ -1,5 +1,5 @@
-//! Filters and weighers by the names that Nova gives them, and the options that Nova has by default. Apart from
-//! [`super::options`], which the filters and weighers read.
+//! Filters and weighers by Nova's names, and Nova's default options. It is apart from [`super::options`], which the
+//! filters and weighers read.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ pub fn weighers_of(classes: &[String]) -> Result<Vec<&'static str>, String> {
     for class in classes {
         match class.rsplit('.').next().unwrap_or_default() {
             "all_weighers" => found.extend(all()),
-            // One cell: no move crosses cells, so there is nothing that it could say.
+            // There is one cell, so no move crosses cells and it never counts.
             "CrossCellWeigher" => {}
             name => found.push(known(name, all())?),
         }
@@ -70,7 +70,7 @@ fn known(name: &str, all: impl Iterator<Item = &'static str> + Clone) -> Result<
     })
 }
 
-/// `os_distro=1,hw_machine_type=0.5`, as oslo's lists give it; what is not of that form is passed over, as in Nova.
+/// `os_distro=1,hw_machine_type=0.5`, as oslo's lists give it; other entries are ignored, as in Nova.
 pub fn weight_settings(settings: &[String]) -> BTreeMap<String, f64> {
     let pair = |text: &String| {
         let (name, weight) = text.split_once('=')?;

@@ -1,4 +1,4 @@
-//! `[filter_scheduler]`, `[scheduler]` and `[metrics]`: what an operator can say about choosing hosts.
+//! The options of the scheduler: `[filter_scheduler]`, `[scheduler]` and `[metrics]`.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ pub struct SchedulerOptions {
     /// Every name is one of [`weighers::WEIGHERS`].
     pub weighers: Vec<&'static str>,
     pub multipliers: Multipliers,
-    /// Hosts that are looked at closely, at most: `[scheduler] max_placement_results`.
+    /// The limit of examined hosts: `[scheduler] max_placement_results`.
     pub max_placement_results: usize,
-    /// The chosen host and its alternates, at most: `[scheduler] max_attempts`.
+    /// The limit of the selected host and its alternates: `[scheduler] max_attempts`.
     pub max_attempts: usize,
     pub host_subset_size: usize,
     pub shuffle_best_same_weighed_hosts: bool,
@@ -38,7 +38,7 @@ pub struct SchedulerOptions {
     pub packs_cells: bool,
 }
 
-/// `[scheduler]`: what is required of hosts before any is looked at.
+/// `[scheduler]`: requirements before any host is examined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrefilterOptions {
     pub limit_tenants_to_placement_aggregate: bool,
@@ -48,7 +48,7 @@ pub struct PrefilterOptions {
     pub image_metadata_prefilter: bool,
 }
 
-/// How much each weigher says.
+/// The multiplier of each weigher.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Multipliers {
     pub ram: f64,

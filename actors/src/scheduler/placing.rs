@@ -1,10 +1,10 @@
-//! From a decision to a claimed host.
+//! Selects a host: from a decision to a claimed host.
 //!
-//! Decisions are made one after the other, each seeing what the ones before it have on its way ([`PendingClaims`]), so that
-//! parallel requests spread over the hosts instead of all claiming the best one. Claims then go to the ledger side by side.
-//! One that is refused (somebody else was quicker, or the view lagged) goes to the next host of the same decision; only when
-//! those are used up is the choice made again, with a view that has caught up, and no more often than [`ROUNDS`]. A request
-//! that finds no host because of what is on its way to others waits until that is settled before it is refused.
+//! Decisions are made one after the other, and each sees the pending claims of those before it ([`PendingClaims`]). So
+//! parallel requests spread over the hosts instead of all claiming the best one. Claims then go to the ledger side by
+//! side. A refused claim (another was quicker, or the view lagged) goes to the next host of the same decision. When no
+//! host is left, the scheduler selects again with a view that has caught up, at most [`ROUNDS`] times. If only the
+//! pending claims of others leave no host, the request waits until these are settled before it is refused.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,46 +13,44 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProjectId, ProviderId, UserId};
 use chronova_events::instance::{RefusedHost, Scheduled};
 use chronova_events::ledger::Claimed;
-use chronova_events::server_group::Policy;
+use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::views::Views;
 
 use super::batch::Batches;
-use super::choice::{Chosen, Decision, Reasons, choose};
+use super::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose};
 use super::options::SchedulerOptions;
-use super::request::Request;
+use super::request::RequestSpec;
 use crate::aggregate::CommandError;
-use crate::coordination::pending_claims::{Entry, PendingClaims};
-use crate::gateway::Gateway;
-use crate::ledger::{
-    CELL, GroupPolicy, GroupRule, GuestClaim, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim,
-};
+use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
+use crate::gateway::CommandGateway;
+use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, ServerClaim};
 
-/// How often a choice is made anew for one server before the step is given back to its process.
+/// Selections for one server before the step returns to its process.
 pub(super) const ROUNDS: usize = 4;
-/// How long a request waits for what is on its way to others, and for its own server to be in the views.
+/// The longest wait for others' pending claims, and for the request's own server in the views.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const BEAT: Duration = Duration::from_millis(5);
 
-/// Makes the decisions of a cell.
+/// The scheduler of a cell.
 #[derive(Debug)]
 pub struct Scheduler {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<CommandGateway>,
     pub(super) views: Arc<Views>,
     options: SchedulerOptions,
     pending: Mutex<PendingClaims>,
     pub(super) batches: Mutex<Batches>,
 }
 
-/// A server that needs a host, and who asks.
+/// A server that needs a host, and its requester.
 #[derive(Debug, Clone)]
-pub struct Asked {
-    pub request: Request,
+pub struct SelectionRequest {
+    pub request: RequestSpec,
     pub server: InstanceId,
     pub project: ProjectId,
     pub user: UserId,
     pub process: ProcessId,
     pub attempt: u32,
-    /// Servers that were asked for together share it.
+    /// The servers of one request share it.
     pub reservation: String,
     pub batch: u32,
     pub launch_index: u32,
@@ -61,33 +59,33 @@ pub struct Asked {
 
 /// A claimed host.
 #[derive(Debug)]
-pub struct Seat {
-    pub chosen: Chosen,
+pub struct Selection {
+    pub chosen: RankedHost,
     pub scheduled: Scheduled,
-    pub ticket: Ticket,
+    pub ticket: PendingClaimGuard,
 }
 
-/// Why there is none.
+/// The reason why no host was selected.
 #[derive(Debug)]
-pub enum NotPlaced {
+pub enum SelectionError {
     NoHost {
-        reasons: Reasons,
-        /// Hosts that fitted and were refused when claimed.
+        reasons: SchedulingReasons,
+        /// Hosts that fitted, but refused the claim.
         lost: Vec<RefusedHost>,
     },
-    /// Nothing is known; the same request may be made again.
+    /// Unknown; the same request may be repeated.
     NotNow(String),
 }
 
-/// Keeps a decision in view of others until the read models show it; given up when dropped.
+/// Shows a decision to others until the read models show it; dropping it removes the decision.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct PendingClaimGuard {
     scheduler: Arc<Scheduler>,
     number: u64,
     kept: bool,
 }
 
-impl NotPlaced {
+impl SelectionError {
     /// The same for another server.
     pub(super) fn again(&self) -> Self {
         match self {
@@ -97,7 +95,7 @@ impl NotPlaced {
     }
 }
 
-impl Ticket {
+impl PendingClaimGuard {
     /// The claim is in the log.
     pub(super) fn claimed(&self, position: Position) {
         self.scheduler.lock().claimed(self.number, position);
@@ -110,7 +108,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PendingClaimGuard {
     fn drop(&mut self) {
         if !self.kept {
             self.scheduler.lock().remove(self.number);
@@ -118,14 +116,14 @@ impl Drop for Ticket {
     }
 }
 
-/// What became of a claim.
-pub(super) enum Answer {
+/// The result of a claim.
+pub(super) enum ClaimOutcome {
     Admitted(Position),
     Refused(String),
 }
 
 impl Scheduler {
-    pub fn new(gateway: Arc<Gateway>, views: Arc<Views>, options: SchedulerOptions) -> Arc<Self> {
+    pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>, options: SchedulerOptions) -> Arc<Self> {
         Arc::new(Self { gateway, views, options, pending: Mutex::default(), batches: Mutex::default() })
     }
 
@@ -140,10 +138,10 @@ impl Scheduler {
     /// Finds a host for a server and claims it.
     ///
     /// # Errors
-    /// No host will do, or the log is not available.
-    pub async fn place(self: &Arc<Self>, asked: &Asked) -> Result<Seat, NotPlaced> {
-        until(|| self.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
-        clear(self, asked).await?;
+    /// No host fits, or the log is not available.
+    pub async fn place(self: &Arc<Self>, asked: &SelectionRequest) -> Result<Selection, SelectionError> {
+        poll_until(|| self.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
+        release_stale_claim(self, asked).await?;
         // Another attempt is for one server alone.
         if asked.batch > 1 && asked.attempt == 1 {
             return self.place_together(asked).await;
@@ -155,41 +153,44 @@ impl Scheduler {
                 if round < ROUNDS && self.others_settle(newest).await {
                     continue;
                 }
-                return Err(NotPlaced::NoHost { reasons: decision.reasons, lost });
+                return Err(SelectionError::NoHost { reasons: decision.reasons, lost });
             };
-            let Decision { ranked, reasons } = decision;
+            let SchedulingDecision { ranked, reasons } = decision;
             for at in 0..ranked.len() {
                 if at > 0 {
                     ticket = self.reserve(&asked.request, &ranked[at]);
                 }
                 match claim_all(self, &[(asked, &ranked[at])]).await? {
-                    Answer::Admitted(position) => {
+                    ClaimOutcome::Admitted(position) => {
                         ticket.claimed(position);
                         let chosen = ranked[at].clone();
                         let scheduled = reasons.record(asked.process, asked.attempt, &ranked[at..], lost);
-                        return Ok(Seat { chosen, scheduled, ticket });
+                        return Ok(Selection { chosen, scheduled, ticket });
                     }
-                    Answer::Refused(reason) => {
+                    ClaimOutcome::Refused(reason) => {
                         lost.push(RefusedHost { hostname: ranked[at].hostname.clone(), reason });
                     }
                 }
             }
             drop(ticket);
-            // What refused the claims is in the log; the views show it in a moment.
+            // The cause of the refusal is in the log; the views show it in a moment.
             tokio::time::sleep(BEAT).await;
         }
-        Err(NotPlaced::NotNow("every host that seemed to fit was taken meanwhile".to_owned()))
+        Err(SelectionError::NotNow("every host that seemed to fit was taken meanwhile".to_owned()))
     }
 
-    /// Decides, and keeps the choice in view of those who decide next. Also says which decision on its way is the newest.
-    pub(super) fn decide(self: &Arc<Self>, request: &Request) -> (Decision, Option<Ticket>, Option<u64>) {
+    /// Decides, and shows the choice to the next decisions. Also returns the newest pending decision.
+    pub(super) fn decide(
+        self: &Arc<Self>,
+        request: &RequestSpec,
+    ) -> (SchedulingDecision, Option<PendingClaimGuard>, Option<u64>) {
         let mut pending = self.lock();
         pending.forget(self.views.position());
         let newest = pending.newest();
         let decision = choose(&self.views, &pending, request, &self.options);
         let number = decision.ranked.first().map(|best| pending.add(entry(request, best)));
         drop(pending);
-        let ticket = number.map(|number| Ticket { scheduler: Arc::clone(self), number, kept: false });
+        let ticket = number.map(|number| PendingClaimGuard { scheduler: Arc::clone(self), number, kept: false });
         (decision, ticket, newest)
     }
 
@@ -200,15 +201,15 @@ impl Scheduler {
         pending.newest()
     }
 
-    fn reserve(self: &Arc<Self>, request: &Request, chosen: &Chosen) -> Ticket {
+    fn reserve(self: &Arc<Self>, request: &RequestSpec, chosen: &RankedHost) -> PendingClaimGuard {
         let number = self.lock().add(entry(request, chosen));
-        Ticket { scheduler: Arc::clone(self), number, kept: false }
+        PendingClaimGuard { scheduler: Arc::clone(self), number, kept: false }
     }
 
-    /// Waits until the decisions up to `newest` are in the views or given up; `false` if there were none.
+    /// Waits until the decisions up to `newest` are in the views or dropped; `false` if there were none.
     pub(super) async fn others_settle(&self, newest: Option<u64>) -> bool {
         let Some(newest) = newest else { return false };
-        until(|| {
+        poll_until(|| {
             let mut pending = self.lock();
             pending.forget(self.views.position());
             pending.oldest().is_none_or(|oldest| oldest > newest)
@@ -218,23 +219,23 @@ impl Scheduler {
     }
 }
 
-/// Who is looked for holds nothing; what it holds all the same is of a host that was claimed before a crash and never
-/// recorded. A host that has room for the server once would have none for it because of the server itself.
-async fn clear(scheduler: &Scheduler, asked: &Asked) -> Result<(), NotPlaced> {
+/// A server without a host has no allocations, except for a host that was claimed before a crash and never recorded.
+/// Such an old claim could fill a host that has room for the server only once.
+async fn release_stale_claim(scheduler: &Scheduler, asked: &SelectionRequest) -> Result<(), SelectionError> {
     let consumer = ConsumerId::new(asked.server.to_string());
     if !scheduler.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
         return Ok(());
     }
-    // Where the view lags, nothing is held any more, and nothing happens.
+    // If the view lags, the release finds nothing, and nothing happens.
     let release = LedgerCommand::Release { consumer };
-    let released = scheduler.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await;
-    let released = released.map_err(|error| NotPlaced::NotNow(error.to_string()))?;
+    let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&asked.meta)).await;
+    let released = released.map_err(|error| SelectionError::NotNow(error.to_string()))?;
     scheduler.views.wait_for(released.position, PATIENCE).await;
     Ok(())
 }
 
-/// Looks again and again, for a bounded time.
-async fn until(done: impl Fn() -> bool) {
+/// Polls for a bounded time.
+async fn poll_until(done: impl Fn() -> bool) {
     let mut waited = Duration::ZERO;
     while !done() && waited < PATIENCE {
         tokio::time::sleep(BEAT).await;
@@ -242,9 +243,9 @@ async fn until(done: impl Fn() -> bool) {
     }
 }
 
-fn entry(request: &Request, chosen: &Chosen) -> Entry {
+fn entry(request: &RequestSpec, chosen: &RankedHost) -> PendingClaim {
     let own = chosen.allocations.iter().filter(|allocation| allocation.provider.0 == chosen.host.0);
-    Entry {
+    PendingClaim {
         slot: chosen.slot,
         server: request.server,
         resources: own.flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
@@ -255,22 +256,22 @@ fn entry(request: &Request, chosen: &Chosen) -> Entry {
     }
 }
 
-/// The policy that the ledger is to keep.
-fn rule(scheduler: &Scheduler, request: &Request, host: HostId) -> Option<GroupRule> {
+/// The server group's policy for the ledger.
+fn rule(scheduler: &Scheduler, request: &RequestSpec, host: HostId) -> Option<GroupRule> {
     let group = request.group()?;
     let (policy, most) = scheduler.views.server_groups.read(|groups| {
         let known = groups.get(group)?;
         Some((known.definition.policy, known.most_per_host()))
     })?;
     let policy = match policy {
-        Policy::Affinity => GroupPolicy::Together,
-        Policy::AntiAffinity => GroupPolicy::AtMost(most.unwrap_or(1)),
-        Policy::SoftAffinity | Policy::SoftAntiAffinity => return None,
+        ServerGroupPolicy::Affinity => GroupPolicy::Together,
+        ServerGroupPolicy::AntiAffinity => GroupPolicy::AtMost(most.unwrap_or(1)),
+        ServerGroupPolicy::SoftAffinity | ServerGroupPolicy::SoftAntiAffinity => return None,
     };
     Some(GroupRule { group, host: ProviderId(host.0), policy })
 }
 
-fn claim_of(scheduler: &Scheduler, asked: &Asked, chosen: &Chosen) -> ServerClaim {
+fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost) -> ServerClaim {
     let claim = Claimed {
         consumer: ConsumerId::new(asked.server.to_string()),
         project: asked.project.clone(),
@@ -278,9 +279,9 @@ fn claim_of(scheduler: &Scheduler, asked: &Asked, chosen: &Chosen) -> ServerClai
         consumer_type: Some("INSTANCE".to_owned()),
         allocations: chosen.allocations.clone(),
     };
-    // A host that an administrator insists on skips the filters, those of groups included.
+    // A forced host skips the filters, those of groups included.
     let group = rule(scheduler, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
-    // What cannot be was refused by a filter that no host passes.
+    // A filter that no host passes has refused impossible topologies.
     let topology = asked.request.topology().ok().flatten();
     let guest = topology.map(|topology| GuestClaim {
         host: ProviderId(chosen.host.0),
@@ -290,34 +291,38 @@ fn claim_of(scheduler: &Scheduler, asked: &Asked, chosen: &Chosen) -> ServerClai
     ServerClaim { claim, group, guest }
 }
 
-/// Claims a host for each, for all of them or none.
-pub(super) async fn claim_all(scheduler: &Scheduler, chosen: &[(&Asked, &Chosen)]) -> Result<Answer, NotPlaced> {
-    let Some((first, _)) = chosen.first() else { return Ok(Answer::Refused("nobody asks".to_owned())) };
+/// Claims a host for each server, for all or none.
+pub(super) async fn claim_all(
+    scheduler: &Scheduler,
+    chosen: &[(&SelectionRequest, &RankedHost)],
+) -> Result<ClaimOutcome, SelectionError> {
+    let Some((first, _)) = chosen.first() else { return Ok(ClaimOutcome::Refused("nobody asks".to_owned())) };
     let claims = chosen.iter().map(|(asked, chosen)| claim_of(scheduler, asked, chosen)).collect();
     let command = LedgerCommand::ClaimAll { claims };
-    match scheduler.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&first.meta)).await {
-        Ok(committed) => Ok(Answer::Admitted(committed.position)),
+    match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {
+        Ok(committed) => Ok(ClaimOutcome::Admitted(committed.position)),
         Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
-            // A claim from before a crash, for a host that was not recorded: given back, and a host claimed anew.
+            // A claim from before a crash, for a host that was not recorded: it is released, and a host is claimed
+            // again.
             let release = LedgerCommand::Release { consumer };
-            let released = scheduler.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&first.meta)).await;
-            released.map_err(|error| NotPlaced::NotNow(error.to_string()))?;
-            Ok(Answer::Refused("the server held something else from before".to_owned()))
+            let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
+            released.map_err(|error| SelectionError::NotNow(error.to_string()))?;
+            Ok(ClaimOutcome::Refused("the server held something else from before".to_owned()))
         }
-        Err(CommandError::Rejected(reject)) => Ok(Answer::Refused(reject.to_string())),
-        Err(error @ CommandError::Unavailable(_)) => Err(NotPlaced::NotNow(error.to_string())),
+        Err(CommandError::Rejected(reject)) => Ok(ClaimOutcome::Refused(reject.to_string())),
+        Err(error @ CommandError::Unavailable(_)) => Err(SelectionError::NotNow(error.to_string())),
     }
 }
 
-/// Gives back what was claimed for a server that nobody waits for any more.
-pub(super) async fn give_back(scheduler: &Scheduler, asked: &Asked) {
+/// Releases the claim of a server whose process was called off.
+pub(super) async fn give_back(scheduler: &Scheduler, asked: &SelectionRequest) {
     let release = LedgerCommand::Release { consumer: ConsumerId::new(asked.server.to_string()) };
-    if let Err(error) = scheduler.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await {
-        tracing::error!(server = %asked.server, %error, "what was claimed for a build called off could not be given back");
+    if let Err(error) = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&asked.meta)).await {
+        tracing::error!(server = %asked.server, %error, "releasing the claim of a cancelled build failed");
     }
 }
 
-/// A throw of dice; 0 where the machine has none.
+/// A random number; 0 if the machine has no source.
 pub fn dice() -> u64 {
     chronova_events::entropy::number()
 }

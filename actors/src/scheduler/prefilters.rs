@@ -1,7 +1,7 @@
-//! What is required of hosts before any of them is looked at: Nova's request filters.
+//! Requirements that narrow the hosts before any is examined: Nova's request filters.
 //!
-//! Each narrows the set of hosts by an index. Names and order as in `nova.scheduler.request_filter`; what names a host and
-//! what was tried before comes first, because it leaves the least.
+//! Each narrows the set of hosts by an index. Names and order as in `nova.scheduler.request_filter`; named hosts and
+//! hosts tried before come first, because they leave the fewest.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,30 @@ use chronova_events::ledger::standard::is_standard_trait;
 use chronova_projections::fleet::{AggregateRow, Slot, Slots};
 use chronova_projections::placement::candidates::TraitFilter;
 
-use super::look::Look;
-use super::request::Wanted;
+use super::look::SchedulingContext;
+use super::request::ResourceRequest;
 
 /// The key, with or without a suffix, of an aggregate that is for one project.
 const TENANT_KEY: &str = "filter_tenant_id";
 
 /// One requirement: the hosts that meet it.
 #[derive(Debug)]
-pub struct Narrowing {
+pub struct PrefilterRequirement {
     pub name: &'static str,
-    /// `zone north`: what is required, for the record.
+    /// The requirement, for the record: `zone north`.
     pub words: String,
     pub hosts: Slots,
-    /// Why a host that is not among them is not.
-    pub says: fn(&Look<'_>, Slot, &str) -> String,
-    /// Without naming any host: what the user is told when none is left.
+    /// The reason why a host does not meet it.
+    pub says: fn(&SchedulingContext<'_>, Slot, &str) -> String,
+    /// The user's message when no host is left; it names no host.
     pub lacks: String,
 }
 
-type Narrowings = Vec<Narrowing>;
+type PrefilterRequirements = Vec<PrefilterRequirement>;
 
 /// Every requirement, in the order of their use.
-pub fn narrowings(look: &Look<'_>, wanted: &Wanted) -> Narrowings {
-    let mut all = Narrowings::new();
+pub fn narrowings(look: &SchedulingContext<'_>, wanted: &ResourceRequest) -> PrefilterRequirements {
+    let mut all = PrefilterRequirements::new();
     named_host(look, &mut all);
     tried_before(look, &mut all);
     tenant_aggregates(look, &mut all);
@@ -46,10 +46,10 @@ pub fn narrowings(look: &Look<'_>, wanted: &Wanted) -> Narrowings {
     all
 }
 
-fn named_host(look: &Look<'_>, all: &mut Narrowings) {
+fn named_host(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let request = look.request;
     let Some(name) = request.forced_host.as_ref().or(request.requested_host.as_ref()) else { return };
-    all.push(Narrowing {
+    all.push(PrefilterRequirement {
         name: "requested host",
         words: format!("host {name}"),
         hosts: look.fleet.named(name),
@@ -58,7 +58,7 @@ fn named_host(look: &Look<'_>, all: &mut Narrowings) {
     });
 }
 
-fn tried_before(look: &Look<'_>, all: &mut Narrowings) {
+fn tried_before(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     if look.request.excluded.is_empty() {
         return;
     }
@@ -66,7 +66,7 @@ fn tried_before(look: &Look<'_>, all: &mut Narrowings) {
     for slot in look.request.excluded.iter().filter_map(|host| look.fleet.slot(*host)) {
         hosts.remove(slot);
     }
-    all.push(Narrowing {
+    all.push(PrefilterRequirement {
         name: "not tried before",
         words: "a host not tried before".to_owned(),
         hosts,
@@ -75,7 +75,7 @@ fn tried_before(look: &Look<'_>, all: &mut Narrowings) {
     });
 }
 
-fn in_aggregates<'a>(look: &'a Look<'_>, which: impl Fn(&AggregateRow) -> bool + 'a) -> Option<Slots> {
+fn in_aggregates<'a>(look: &'a SchedulingContext<'_>, which: impl Fn(&AggregateRow) -> bool + 'a) -> Option<Slots> {
     let mut found = false;
     let mut hosts = Slots::default();
     for (_, aggregate) in look.fleet.aggregates().filter(|(_, aggregate)| which(aggregate)) {
@@ -86,7 +86,7 @@ fn in_aggregates<'a>(look: &'a Look<'_>, which: impl Fn(&AggregateRow) -> bool +
 }
 
 /// `[scheduler] limit_tenants_to_placement_aggregate`.
-fn tenant_aggregates(look: &Look<'_>, all: &mut Narrowings) {
+fn tenant_aggregates(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let options = &look.options.prefilters;
     if !options.limit_tenants_to_placement_aggregate {
         return;
@@ -100,7 +100,7 @@ fn tenant_aggregates(look: &Look<'_>, all: &mut Narrowings) {
         None if options.placement_aggregate_required_for_tenants => Slots::default(),
         None => return,
     };
-    all.push(Narrowing {
+    all.push(PrefilterRequirement {
         name: "project's aggregates",
         words: format!("aggregates of project {project}"),
         hosts,
@@ -109,9 +109,9 @@ fn tenant_aggregates(look: &Look<'_>, all: &mut Narrowings) {
     });
 }
 
-/// Nova restricts nothing when no aggregate is the zone, as for the default one; here the default zone is what its name
-/// says, the hosts that are in no other.
-fn zone(look: &Look<'_>, all: &mut Narrowings) {
+/// Nova restricts nothing if no aggregate defines the zone, as for the default one. Here the default zone is the hosts
+/// that are in no other zone.
+fn zone(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let Some(zone) = look.request.zone.as_ref().filter(|_| look.request.forced_host.is_none()) else { return };
     let own = in_aggregates(look, |aggregate| aggregate.zone() == Some(zone));
     let hosts = match own {
@@ -125,7 +125,7 @@ fn zone(look: &Look<'_>, all: &mut Narrowings) {
         }
         None => Slots::default(),
     };
-    all.push(Narrowing {
+    all.push(PrefilterRequirement {
         name: "availability zone",
         words: format!("zone {zone}"),
         hosts,
@@ -138,7 +138,7 @@ fn zone(look: &Look<'_>, all: &mut Narrowings) {
 }
 
 /// `[scheduler] query_placement_for_image_type_support`.
-fn image_type(look: &Look<'_>, all: &mut Narrowings) {
+fn image_type(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let Some(image) = &look.request.image else { return };
     let name = format!("COMPUTE_IMAGE_TYPE_{}", image.format.to_uppercase());
     if look.options.prefilters.query_placement_for_image_type_support && is_standard_trait(&name) {
@@ -146,8 +146,8 @@ fn image_type(look: &Look<'_>, all: &mut Narrowings) {
     }
 }
 
-/// Mandatory in Nova since Train. An administrator who names a host means it, enabled or not.
-fn compute_status(look: &Look<'_>, all: &mut Narrowings) {
+/// Mandatory in Nova since Train. It does not apply to a host that an administrator names.
+fn compute_status(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     if look.request.forced_host.is_some() {
         return;
     }
@@ -156,7 +156,7 @@ fn compute_status(look: &Look<'_>, all: &mut Narrowings) {
     if let Some(disabled) = look.fleet.with_trait("COMPUTE_STATUS_DISABLED") {
         hosts.remove_all(disabled);
     }
-    all.push(Narrowing {
+    all.push(PrefilterRequirement {
         name: "compute status",
         words: "enabled".to_owned(),
         hosts,
@@ -166,7 +166,7 @@ fn compute_status(look: &Look<'_>, all: &mut Narrowings) {
 }
 
 /// `[scheduler] enable_isolated_aggregate_filtering`: an aggregate with `trait:X=required` is for servers that ask for X.
-fn isolated_aggregates(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
+fn isolated_aggregates(look: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
     if !look.options.prefilters.enable_isolated_aggregate_filtering {
         return;
     }
@@ -179,7 +179,7 @@ fn isolated_aggregates(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
     let Some(isolated) = isolated else { return };
     let mut hosts = look.fleet.hosts().clone();
     hosts.remove_all(&isolated);
-    all.push(Narrowing {
+    all.push(PrefilterRequirement {
         name: "isolated aggregates",
         words: "no aggregate kept for other traits".to_owned(),
         hosts,
@@ -189,7 +189,7 @@ fn isolated_aggregates(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
 }
 
 /// `[scheduler] image_metadata_prefilter`.
-fn image_metadata(look: &Look<'_>, all: &mut Narrowings) {
+fn image_metadata(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     const PREFIXES: [(&str, &str); 7] = [
         ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS"),
         ("hw_disk_bus", "COMPUTE_STORAGE_BUS"),
@@ -215,15 +215,15 @@ fn image_metadata(look: &Look<'_>, all: &mut Narrowings) {
     }
 }
 
-fn accelerators(look: &Look<'_>, all: &mut Narrowings) {
+fn accelerators(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     if look.request.spec("accel:device_profile").is_some_and(|profile| !profile.is_empty()) {
         all.push(with_trait(look, "accelerators", "COMPUTE_ACCELERATORS"));
     }
 }
 
-/// What the group without a suffix requires of a host's traits. In a tree the traits may be those of other providers; the
-/// search for candidates sees to them there.
-fn group_traits(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
+/// The traits that the group without a suffix requires. In a tree other providers may have the traits; there the search
+/// for candidates checks them.
+fn group_traits(look: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
     if !look.fleet.is_flat() {
         return;
     }
@@ -238,7 +238,7 @@ fn group_traits(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
             if let Some(with) = look.fleet.with_trait(forbidden) {
                 hosts.remove_all(with);
             }
-            all.push(Narrowing {
+            all.push(PrefilterRequirement {
                 name: "traits",
                 words: format!("no trait {forbidden}"),
                 hosts,
@@ -249,17 +249,17 @@ fn group_traits(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
     }
 }
 
-fn with_trait(look: &Look<'_>, name: &'static str, required: &str) -> Narrowing {
+fn with_trait(look: &SchedulingContext<'_>, name: &'static str, required: &str) -> PrefilterRequirement {
     with_any_trait(look, name, &BTreeSet::from([required.to_owned()]))
 }
 
-fn with_any_trait(look: &Look<'_>, name: &'static str, any: &BTreeSet<String>) -> Narrowing {
+fn with_any_trait(look: &SchedulingContext<'_>, name: &'static str, any: &BTreeSet<String>) -> PrefilterRequirement {
     let mut hosts = Slots::default();
     for with in any.iter().filter_map(|name| look.fleet.with_trait(name)) {
         hosts.extend_all(with);
     }
     let names = any.iter().map(String::as_str).collect::<Vec<_>>().join(" or ");
-    Narrowing {
+    PrefilterRequirement {
         name,
         words: format!("trait {names}"),
         hosts,

@@ -1,4 +1,4 @@
-//! What is looked for.
+//! The request spec of a server, and its request for resources.
 
 use std::sync::Arc;
 
@@ -6,34 +6,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot, ImageSnapshot};
-use chronova_projections::placement::candidates::Group;
+use chronova_projections::placement::candidates::RequestGroup;
 
-use crate::topology::{self, Pages, Topology};
+use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
 /// One server that needs a host. Nova: `RequestSpec`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct RequestSpec {
     pub server: Option<InstanceId>,
     pub project: ProjectId,
     pub flavor: Arc<FlavorSnapshot>,
     pub image: Option<Arc<ImageSnapshot>>,
     pub hints: BTreeMap<String, Vec<String>>,
     pub zone: Option<String>,
-    /// Whatever the filters say: `zone:host:node`.
+    /// A forced host, which skips the filters: `zone:host:node`.
     pub forced_host: Option<String>,
-    /// If the filters let it (2.74).
+    /// A requested host, which the filters must pass (2.74).
     pub requested_host: Option<String>,
-    /// The size of the memory pages that the guest has already: it runs, and keeps them.
+    /// The page size that a running guest has already, and keeps.
     pub page_kib: Option<u64>,
     /// Hosts tried before.
     pub excluded: BTreeSet<HostId>,
     /// The zone of hosts that are in none: `[DEFAULT] default_availability_zone`.
     pub default_zone: String,
-    /// What chance says, where an option asks for it: the choice itself is pure.
+    /// The random number for options that need one: the choice itself is pure.
     pub dice: u64,
 }
 
-impl Request {
+impl RequestSpec {
     pub fn of_build(build: &BuildRequested, excluded: &BTreeSet<HostId>, default_zone: &str) -> Self {
         Self {
             server: Some(build.instance),
@@ -64,26 +64,26 @@ impl Request {
         self.flavor.extra_specs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// A property of the image, by its name of today or the one it had before.
+    /// A property of the image, by its present name or its old one.
     pub fn property(&self, key: &str) -> Option<&str> {
         let image = self.image.as_ref()?;
         let of = |name: &str| image.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         of(key).or_else(|| OLD_NAMES.iter().find(|(new, _)| *new == key).and_then(|(_, old)| of(old)))
     }
 
-    /// What the guest is to have of a host's NUMA cells.
+    /// The guest's NUMA topology.
     ///
     /// # Errors
-    /// Why that cannot be.
-    pub fn topology(&self) -> Result<Option<Topology>, String> {
+    /// The reason why it is impossible.
+    pub fn topology(&self) -> Result<Option<GuestNumaTopology>, String> {
         let mut asked = topology::ask(&self.flavor, self.image.as_deref())?;
         if let (Some(topology), Some(kib)) = (&mut asked, self.page_kib) {
-            topology.pages = Some(Pages::Kib(kib));
+            topology.pages = Some(MemPageSize::Kib(kib));
         }
         Ok(asked)
     }
 
-    /// What the flavor or the image asks for: `hw:cpu_policy` and `hw_cpu_policy`.
+    /// The hardware property of the flavor or the image, like `hw:cpu_policy` and `hw_cpu_policy`.
     fn hardware(&self, name: &str) -> Option<&str> {
         self.spec(&format!("hw:{name}")).or_else(|| self.property(&format!("hw_{name}")))
     }
@@ -97,19 +97,19 @@ const OLD_NAMES: [(&str, &str); 4] = [
     ("hw_vm_mode", "vm_mode"),
 ];
 
-/// What Placement is asked for: groups of resources and traits. Nova: `nova.scheduler.utils.ResourceRequest`.
+/// The request to Placement: groups of resources and traits. Nova: `nova.scheduler.utils.ResourceRequest`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ResourceRequest {
     /// By suffix; the one without a suffix first.
-    pub groups: BTreeMap<String, Group>,
+    pub groups: BTreeMap<String, RequestGroup>,
     pub isolate: bool,
-    /// Several groups with a suffix, and no word on whether they may come from one provider: Placement answers 400.
+    /// There are several groups with a suffix but no `group_policy`: Placement answers 400.
     pub undecided: bool,
 }
 
-impl Wanted {
-    /// `pinned`: dedicated CPUs are asked for as `PCPU`.
-    pub fn of(request: &Request, pinned: bool) -> Self {
+impl ResourceRequest {
+    /// `pinned`: dedicated CPUs are requested as `PCPU`.
+    pub fn of(request: &RequestSpec, pinned: bool) -> Self {
         let mut wanted = Self::default();
         let has_policy = wanted.take_extra_specs(request);
         if let Some(traits) = request.image.as_ref() {
@@ -133,7 +133,7 @@ impl Wanted {
         wanted
     }
 
-    /// Every class and how much of it in all.
+    /// The total of every class.
     pub fn totals(&self) -> BTreeMap<String, u64> {
         let mut totals = BTreeMap::new();
         for (class, amount) in self.groups.values().flat_map(|group| &group.resources) {
@@ -148,8 +148,8 @@ impl Wanted {
         self.groups.values().flat_map(|group| &group.traits.required).flatten().map(String::as_str).collect()
     }
 
-    fn group(&mut self, suffix: &str) -> &mut Group {
-        let new = || Group { suffix: suffix.to_owned(), ..Group::default() };
+    fn group(&mut self, suffix: &str) -> &mut RequestGroup {
+        let new = || RequestGroup { suffix: suffix.to_owned(), ..RequestGroup::default() };
         self.groups.entry(suffix.to_owned()).or_insert_with(new)
     }
 
@@ -174,8 +174,8 @@ impl Wanted {
         }
     }
 
-    /// Says whether there is a policy for several groups; one of another name is none (Nova logs it and passes it over).
-    fn take_extra_specs(&mut self, request: &Request) -> bool {
+    /// Returns whether there is a policy for several groups; an unknown one is ignored (Nova logs it).
+    fn take_extra_specs(&mut self, request: &RequestSpec) -> bool {
         let mut has_policy = false;
         for (key, value) in &request.flavor.extra_specs {
             if key == "group_policy" {
@@ -196,7 +196,7 @@ impl Wanted {
     }
 
     /// `hw:cpu_policy=dedicated` asks for `PCPU` instead of `VCPU`.
-    fn pin(&mut self, request: &Request) {
+    fn pin(&mut self, request: &RequestSpec) {
         let vcpus = u64::from(request.flavor.vcpus);
         let (shared, mut dedicated) = match request.hardware("cpu_policy") {
             Some("dedicated") => (0, vcpus),
@@ -210,7 +210,7 @@ impl Wanted {
         if request.spec("hw:emulator_threads_policy") == Some("isolate") {
             dedicated += 1;
         }
-        // The flavor's `prefer` leaves the word to the image.
+        // The flavor's `prefer` leaves the decision to the image.
         let flavor = request.spec("hw:cpu_thread_policy").filter(|policy| *policy != "prefer");
         match flavor.or_else(|| request.property("hw_cpu_thread_policy")) {
             Some("require") => self.take_trait("", "HW_CPU_HYPERTHREADING", "required"),
@@ -221,8 +221,8 @@ impl Wanted {
         self.take("", "PCPU", dedicated);
     }
 
-    /// What the flavor says, unless its extra specs say otherwise.
-    fn take_flavor(&mut self, request: &Request) {
+    /// The flavor's resources, unless its extra specs override them.
+    fn take_flavor(&mut self, request: &RequestSpec) {
         let flavor = &*request.flavor;
         let said = self.totals_with_zeros();
         if !said.contains("VCPU") && !said.contains("PCPU") {
@@ -243,7 +243,7 @@ impl Wanted {
     }
 
     /// Features of the guest that only some hosts have.
-    fn take_features(&mut self, request: &Request) {
+    fn take_features(&mut self, request: &RequestSpec) {
         let on = |value: Option<&str>| {
             value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes" | "on"))
         };
@@ -334,8 +334,8 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::scheduler) fn request(flavor: FlavorSnapshot) -> Request {
-        Request {
+    pub(in crate::scheduler) fn request(flavor: FlavorSnapshot) -> RequestSpec {
+        RequestSpec {
             server: None,
             project: ProjectId::new("p"),
             flavor: flavor.into(),
@@ -351,14 +351,14 @@ pub(super) mod tests {
         }
     }
 
-    fn with(specs: &[(&str, &str)]) -> Request {
+    fn with(specs: &[(&str, &str)]) -> RequestSpec {
         let specs = specs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         request(FlavorSnapshot { extra_specs: specs, ..flavor(4, 512, 10) })
     }
 
     /// `VCPU=4 | suffix: CLASS=1 +TRAIT -TRAIT`.
-    fn words(wanted: &Wanted) -> String {
-        let group = |group: &Group| {
+    fn words(wanted: &ResourceRequest) -> String {
+        let group = |group: &RequestGroup| {
             let mut parts: Vec<String> = Vec::new();
             if !group.suffix.is_empty() {
                 parts.push(format!("{}:", group.suffix));
@@ -375,7 +375,7 @@ pub(super) mod tests {
     fn a_flavor_becomes_resources_as_in_nova() {
         let resources = |root: u32, ephemeral: u32, swap: u32| {
             let flavor = FlavorSnapshot { ephemeral_gib: ephemeral, swap_mib: swap, ..flavor(2, 512, root) };
-            words(&Wanted::of(&request(flavor), true))
+            words(&ResourceRequest::of(&request(flavor), true))
         };
         assert_eq!(resources(10, 5, 1), "DISK_GB=16 MEMORY_MB=512 VCPU=2", "a MiB of swap is a GiB of disk");
         assert_eq!(resources(10, 0, 1024), "DISK_GB=11 MEMORY_MB=512 VCPU=2");
@@ -384,7 +384,7 @@ pub(super) mod tests {
 
     #[test]
     fn extra_specs_override_add_and_group() {
-        let of = |specs: &[(&str, &str)]| words(&Wanted::of(&with(specs), true));
+        let of = |specs: &[(&str, &str)]| words(&ResourceRequest::of(&with(specs), true));
         assert_eq!(
             of(&[("resources:VCPU", "0"), ("resources:CUSTOM_GOLD", "1")]),
             "CUSTOM_GOLD=1 DISK_GB=10 MEMORY_MB=512"
@@ -395,7 +395,7 @@ pub(super) mod tests {
         );
         let grouped =
             with(&[("resources1:SRIOV_NET_VF", "1"), ("trait1:CUSTOM_LEFT", "required"), ("group_policy", "isolate")]);
-        let wanted = Wanted::of(&grouped, true);
+        let wanted = ResourceRequest::of(&grouped, true);
         assert_eq!(words(&wanted), "DISK_GB=10 MEMORY_MB=512 VCPU=4 | 1: SRIOV_NET_VF=1 +CUSTOM_LEFT");
         assert!(wanted.isolate);
         assert_eq!(wanted.required_traits(), BTreeSet::from(["CUSTOM_LEFT"]));
@@ -420,7 +420,7 @@ pub(super) mod tests {
         ];
         let of = |policy: Option<&str>| {
             let policy = policy.map(|policy| ("group_policy", policy));
-            let wanted = Wanted::of(&with(&specs.into_iter().chain(policy).collect::<Vec<_>>()), true);
+            let wanted = ResourceRequest::of(&with(&specs.into_iter().chain(policy).collect::<Vec<_>>()), true);
             let groups = "DISK_GB=10 MEMORY_MB=512 VCPU=4 \
                           | 1: CUSTOM_NET_EGRESS_BYTES_SEC=1000 SRIOV_NET_VF=1 +CUSTOM_PHYSNET_NET1 +HW_NIC_ACCEL_SSL \
                           | 2: CUSTOM_NET_EGRESS_BYTES_SEC=2000 SRIOV_NET_VF=1 +CUSTOM_PHYSNET_NET2 -CUSTOM_SLOW";
@@ -431,19 +431,22 @@ pub(super) mod tests {
         assert_eq!(of(Some("none")), (false, false));
         assert_eq!(of(None), (false, true));
         assert_eq!(of(Some("whatever")), (false, true));
-        let one = Wanted::of(&with(&specs[..4]), true);
+        let one = ResourceRequest::of(&with(&specs[..4]), true);
         assert!(!one.undecided, "one group by itself needs no policy");
     }
 
     #[test]
     fn pinned_cpus_are_another_class() {
         let threads = |policy| {
-            words(&Wanted::of(&with(&[("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", policy)]), true))
+            words(&ResourceRequest::of(
+                &with(&[("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", policy)]),
+                true,
+            ))
         };
         assert_eq!(threads("require"), "DISK_GB=10 MEMORY_MB=512 PCPU=4 +HW_CPU_HYPERTHREADING");
         assert_eq!(threads("isolate"), "DISK_GB=10 MEMORY_MB=512 PCPU=4 -HW_CPU_HYPERTHREADING");
         assert_eq!(threads("prefer"), "DISK_GB=10 MEMORY_MB=512 PCPU=4");
-        let of = |specs: &[(&str, &str)]| words(&Wanted::of(&with(specs), true));
+        let of = |specs: &[(&str, &str)]| words(&ResourceRequest::of(&with(specs), true));
         let dedicated = ("hw:cpu_policy", "dedicated");
         assert_eq!(of(&[dedicated]), "DISK_GB=10 MEMORY_MB=512 PCPU=4");
         assert_eq!(of(&[dedicated, ("hw:emulator_threads_policy", "isolate")]), "DISK_GB=10 MEMORY_MB=512 PCPU=5");
@@ -451,14 +454,14 @@ pub(super) mod tests {
             of(&[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "^0")]),
             "DISK_GB=10 MEMORY_MB=512 PCPU=3 VCPU=1"
         );
-        assert_eq!(words(&Wanted::of(&with(&[dedicated]), false)), "DISK_GB=10 MEMORY_MB=512 VCPU=4");
+        assert_eq!(words(&ResourceRequest::of(&with(&[dedicated]), false)), "DISK_GB=10 MEMORY_MB=512 VCPU=4");
         assert_eq!(cpus_in("0-2,^1", 4), 2);
         assert_eq!(cpus_in("0-99999999999", 4), 4, "a mask is bounded by the CPUs there are");
     }
 
     #[test]
     fn features_become_traits_and_classes() {
-        let of = |specs: &[(&str, &str)]| words(&Wanted::of(&with(specs), true));
+        let of = |specs: &[(&str, &str)]| words(&ResourceRequest::of(&with(specs), true));
         let tpm = of(&[("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")]);
         assert_eq!(tpm, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_SECURITY_TPM_2_0 +COMPUTE_SECURITY_TPM_CRB");
         assert_eq!(

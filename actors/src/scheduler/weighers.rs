@@ -1,35 +1,34 @@
-//! Which of the hosts that will do is best.
+//! Weighs the hosts that passed the filters.
 //!
-//! Each weigher's raw values are brought between 0 and 1 over the candidates, by the least and the greatest of them (some
-//! weighers take 0 for the least, whatever it is), and multiplied; the sum decides. As Nova's `BaseWeightHandler`. Equal
-//! sums are ordered by the age of the host. A multiplier can be overridden by the metadata of a host's aggregates; the least
-//! of several counts.
+//! Each weigher's values are normalised to 0..1 by their least and greatest (some weighers take 0 as the least), and
+//! multiplied. The sum decides. As Nova's `BaseWeightHandler`. Equal sums are ordered by the age of the host. A
+//! multiplier can be overridden by the metadata of a host's aggregates; the least of several counts.
 
 use chronova_events::instance::{WeighedHost, WeightPart};
-use chronova_events::server_group::Policy;
+use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::fleet::Slot;
 
-use super::look::{Look, Seen};
+use super::look::{HostState, SchedulingContext};
 use super::options::Multipliers;
 
-/// One opinion on a host.
+/// One weigher.
 #[derive(Debug)]
 pub struct Weigher {
     pub name: &'static str,
     /// The option, and the aggregate metadata that overrides it.
     key: &'static str,
     multiplier: fn(&Multipliers) -> f64,
-    /// 0 is the least, and what is below counts as 0.
+    /// The least is 0, and lower values count as 0.
     from_zero: bool,
     /// Whether the hosts can differ at all for this request.
-    applies: fn(&Look<'_>) -> bool,
-    value: fn(&Seen<'_>) -> f64,
+    applies: fn(&SchedulingContext<'_>) -> bool,
+    value: fn(&HostState<'_>) -> f64,
 }
 
 const PLAIN: Weigher =
     Weigher { name: "", key: "", multiplier: |_| 1.0, from_zero: false, applies: |_| true, value: |_| 0.0 };
 
-/// Every weigher there is.
+/// All weighers.
 pub const WEIGHERS: &[Weigher] = &[
     Weigher {
         name: "RAMWeigher",
@@ -70,13 +69,13 @@ pub const WEIGHERS: &[Weigher] = &[
         value: |seen| f64::from(seen.num_instances()),
         ..PLAIN
     },
-    // Hosts tell of no PCI devices yet: all have none, which is 100 for each, and so no host is preferred.
+    // Hosts report no PCI devices yet: each has 100, so none is preferred.
     Weigher { name: "PCIWeigher", key: "pci_weight_multiplier", multiplier: |m| m.pci, value: |_| 100.0, ..PLAIN },
     Weigher {
         name: "ServerGroupSoftAffinityWeigher",
         key: "soft_affinity_weight_multiplier",
         multiplier: |m| m.soft_affinity,
-        applies: |look| policy(look) == Some(Policy::SoftAffinity),
+        applies: |look| policy(look) == Some(ServerGroupPolicy::SoftAffinity),
         value: |seen| f64::from(seen.members()),
         ..PLAIN
     },
@@ -84,14 +83,14 @@ pub const WEIGHERS: &[Weigher] = &[
         name: "ServerGroupSoftAntiAffinityWeigher",
         key: "soft_anti_affinity_weight_multiplier",
         multiplier: |m| m.soft_anti_affinity,
-        applies: |look| policy(look) == Some(Policy::SoftAntiAffinity),
+        applies: |look| policy(look) == Some(ServerGroupPolicy::SoftAntiAffinity),
         value: |seen| -f64::from(seen.members()),
         ..PLAIN
     },
     Weigher {
         name: "BuildFailureWeigher",
         key: "build_failure_weight_multiplier",
-        // Failures speak against a host.
+        // Failed builds lower a host's weight.
         multiplier: |m| m.build_failure,
         applies: |look| look.options.counts_build_failures,
         value: |seen| -f64::from(seen.row.failed_builds),
@@ -117,18 +116,18 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "metrics_weight_multiplier",
         multiplier: |m| m.metrics,
         applies: |look| !look.options.metrics_weight_setting.is_empty(),
-        // Hosts report no metrics yet: what is unavailable weighs the same everywhere.
+        // Hosts report no metrics yet: unavailable ones weigh the same everywhere.
         value: |seen| seen.look.options.metrics_weight_of_unavailable,
         ..PLAIN
     },
 ];
 
-fn policy(look: &Look<'_>) -> Option<Policy> {
+fn policy(look: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     look.group.as_ref().map(|group| group.policy)
 }
 
 /// How often the properties of the request's image occur among the images of the servers on the host.
-fn same_image_properties(seen: &Seen<'_>) -> f64 {
+fn same_image_properties(seen: &HostState<'_>) -> f64 {
     let Some(image) = &seen.look.request.image else { return 0.0 };
     let setting = &seen.look.options.image_props_weight_setting;
     let mut sum = 0.0;
@@ -160,12 +159,12 @@ pub const CLASSES: [&str; 14] = [
     "nova.scheduler.weights.cross_cell.CrossCellWeigher",
 ];
 
-/// Stands for every weigher there is.
+/// The name for all weighers.
 pub const ALL: &str = "nova.scheduler.weights.all_weighers";
 
-/// What one weigher said of all candidates.
+/// One weigher's values for all candidates.
 #[derive(Debug)]
-struct Opinion {
+struct WeigherScores {
     weigher: &'static Weigher,
     values: Vec<f64>,
     weights: Vec<f64>,
@@ -173,14 +172,14 @@ struct Opinion {
 
 /// The candidates with their weights.
 #[derive(Debug)]
-pub struct Weighed {
+pub struct WeighedHosts {
     slots: Vec<Slot>,
     totals: Vec<f64>,
-    opinions: Vec<Opinion>,
+    opinions: Vec<WeigherScores>,
 }
 
 /// Weighs the candidates. A single one needs no weighing, as in Nova.
-pub fn weigh(look: &Look<'_>, slots: Vec<Slot>) -> Weighed {
+pub fn weigh(look: &SchedulingContext<'_>, slots: Vec<Slot>) -> WeighedHosts {
     let mut totals = vec![0.0_f64; slots.len()];
     let mut opinions = Vec::new();
     if slots.len() > 1 {
@@ -192,7 +191,7 @@ pub fn weigh(look: &Look<'_>, slots: Vec<Slot>) -> Weighed {
             opinions.push(opinion);
         }
     }
-    Weighed { slots, totals, opinions }
+    WeighedHosts { slots, totals, opinions }
 }
 
 fn named(name: &str) -> Option<&'static Weigher> {
@@ -200,7 +199,7 @@ fn named(name: &str) -> Option<&'static Weigher> {
 }
 
 /// `None` where the candidates do not differ.
-fn opinion(look: &Look<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option<Opinion> {
+fn opinion(look: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option<WeigherScores> {
     let option = (weigher.multiplier)(&look.options.multipliers);
     let overridden = look.fleet.aggregates().any(|(_, aggregate)| aggregate.metadata.contains_key(weigher.key));
     if !(weigher.applies)(look) || (option == 0.0 && !overridden) {
@@ -215,7 +214,7 @@ fn opinion(look: &Look<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option
         high = high.max(value);
         values.push(value);
     }
-    // Where all are equal, no weight tells them apart, from whatever they are counted.
+    // If all values are equal, this weigher does not count.
     if low >= high && !overridden {
         return None;
     }
@@ -229,10 +228,10 @@ fn opinion(look: &Look<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option
         false => option,
     };
     let weights = values.iter().zip(slots).map(|(value, slot)| multiplier(*slot) * (value - low) / range).collect();
-    Some(Opinion { weigher, values, weights })
+    Some(WeigherScores { weigher, values, weights })
 }
 
-impl Weighed {
+impl WeighedHosts {
     /// Places in `slots` of the best, best first, at most `keep`. `dice` chooses among the `subset` best, and among equals
     /// where `shuffle` says so.
     pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
@@ -267,7 +266,7 @@ impl Weighed {
     }
 
     /// How the candidate at a place was weighed, for the record.
-    pub fn record(&self, look: &Look<'_>, place: usize) -> WeighedHost {
+    pub fn record(&self, look: &SchedulingContext<'_>, place: usize) -> WeighedHost {
         let row = look.fleet.row(self.slots[place]);
         let parts = self.opinions.iter().map(|opinion| WeightPart {
             weigher: opinion.weigher.name.to_owned(),

@@ -1,4 +1,4 @@
-//! What may happen to a project's server groups.
+//! The decisions on a project's server groups.
 
 use chronova_events::server_group::{MemberLeft, MembersJoined, ServerGroupDeleted, ServerGroupEvent, ServerGroups};
 
@@ -48,7 +48,7 @@ mod tests {
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold;
     use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId, UserId};
-    use chronova_events::server_group::{Policy, ServerGroupCreated};
+    use chronova_events::server_group::{ServerGroupCreated, ServerGroupPolicy};
 
     use super::*;
 
@@ -66,7 +66,7 @@ mod tests {
             project: ProjectId::new("p"),
             user: UserId::new("u"),
             name: "g".into(),
-            policy: Policy::Affinity,
+            policy: ServerGroupPolicy::Affinity,
             max_server_per_host: None,
         };
         ServerGroupCommand::Create { group, limit }

@@ -7,10 +7,10 @@ use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId, UserId};
 use chronova_events::server_group::{ServerGroupCreated, ServerGroupEvent, ServerGroups};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum ServerGroupAggregate {}
+pub enum ServerGroupRoot {}
 
 #[derive(Debug, Clone)]
 pub enum ServerGroupCommand {
@@ -46,7 +46,7 @@ pub enum ServerGroupReject {
     TooManyMembers(i64),
 }
 
-impl Aggregate for ServerGroupAggregate {
+impl AggregateRoot for ServerGroupRoot {
     type Id = ProjectId;
     type State = ServerGroups;
     type Command = ServerGroupCommand;

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use actix::{Arbiter, ArbiterHandle};
 
-/// A fixed set of actor threads. Must be made, and outlived, by an actix system.
+/// A fixed set of actor threads. An actix system must create and outlive it.
 #[derive(Debug)]
 pub struct Arbiters {
     arbiters: Vec<Arbiter>,
@@ -13,7 +13,7 @@ pub struct Arbiters {
 }
 
 impl Arbiters {
-    /// With 0 threads the actors live on the thread that calls, so that everything happens there, in one order.
+    /// With 0 threads the actors live on the calling thread, so that everything runs there in one order.
     pub fn start(threads: usize) -> Self {
         let arbiters: Vec<_> = (0..threads).map(|_| Arbiter::new()).collect();
         let handles = match threads {
@@ -31,7 +31,7 @@ impl Arbiters {
         self.handles[index].clone()
     }
 
-    /// Ends all actors. What was acknowledged is in the log; what was not is not.
+    /// Ends all actors. Acknowledged commands are in the log; others are not.
     pub fn stop(&self) {
         for arbiter in &self.arbiters {
             arbiter.stop();

@@ -11,49 +11,49 @@ use chronova_events::store::StoreError;
 use tokio::sync::oneshot;
 
 use super::arbiters::Arbiters;
-use super::entity::{Entity, Execute, Look, Reply, Surroundings};
-use crate::aggregate::{Aggregate, CommandError};
+use super::entity::{CommandReply, Entity, EntityContext, Execute, ReadState};
+use crate::aggregate::{AggregateRoot, CommandError};
 
 /// Locks that share the ids, so that a million actors do not queue for one.
 const SHARDS: usize = 64;
-/// How often an actor that died under a command is started again before the command is given up.
+/// Restarts of an actor that died during a command, before the command fails.
 const TRIES: u32 = 5;
-/// Actors in one shard from which on those that have left memory are forgotten.
+/// Entries of one shard above which those of passivated actors are removed.
 const SWEEP: usize = 1_024;
 
-type Shard<A> = Mutex<HashMap<<A as Aggregate>::Id, Addr<Entity<A>>>>;
+type ActorShard<A> = Mutex<HashMap<<A as AggregateRoot>::Id, Addr<Entity<A>>>>;
 
 /// All actors of one kind of aggregate.
-pub struct Directory<A: Aggregate> {
-    shards: Vec<Shard<A>>,
-    around: Surroundings,
+pub struct ActorDirectory<A: AggregateRoot> {
+    shards: Vec<ActorShard<A>>,
+    around: EntityContext,
     arbiters: Arc<Arbiters>,
 }
 
-impl<A: Aggregate> std::fmt::Debug for Directory<A> {
+impl<A: AggregateRoot> std::fmt::Debug for ActorDirectory<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Directory").finish_non_exhaustive()
     }
 }
 
-impl<A: Aggregate> Directory<A> {
-    pub fn new(around: Surroundings, arbiters: Arc<Arbiters>) -> Self {
+impl<A: AggregateRoot> ActorDirectory<A> {
+    pub fn new(around: EntityContext, arbiters: Arc<Arbiters>) -> Self {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), around, arbiters }
     }
 
-    /// Has `command` decided by the actor of `id`; answers when what happened is durable.
-    pub async fn execute(&self, id: &A::Id, command: A::Command, meta: Arc<Meta>) -> Reply<A> {
+    /// Has the actor of `id` decide `command`; answers when the events are durable.
+    pub async fn execute(&self, id: &A::Id, command: A::Command, meta: Arc<Meta>) -> CommandReply<A> {
         for _ in 0..TRIES {
             let (reply, answer) = oneshot::channel();
             let message = Execute { command: command.clone(), meta: Arc::clone(&meta), reply };
             let address = self.address(id);
             if address.send(message).await.is_err() {
-                // It left memory before it took the command: nothing has happened.
+                // The actor was passivated before it took the command: nothing has happened.
                 self.forget(id, &address);
                 continue;
             }
             return answer.await.unwrap_or_else(|_| {
-                // It died with the command in hand: only the log knows whether the events are in it.
+                // The actor died during the command: only the log knows whether the events are in it.
                 self.forget(id, &address);
                 Err(CommandError::Unavailable(StoreError::Closed))
             });
@@ -66,7 +66,7 @@ impl<A: Aggregate> Directory<A> {
         for _ in 0..TRIES {
             let (reply, answer) = oneshot::channel();
             let address = self.address(id);
-            if address.send(Look(reply)).await.is_ok()
+            if address.send(ReadState(reply)).await.is_ok()
                 && let Ok(state) = answer.await
             {
                 return state;

@@ -1,15 +1,15 @@
 //! One actor for one aggregate instance.
 //!
-//! The actor decides at once and replies when the events are durable. While one append is on its way, further commands
-//! are decided against the state as it will be, and go out together in the next append: an aggregate that everybody
-//! writes to (the placement ledger) is so pipelined by the same code that serves a lonely server.
+//! The actor decides at once and replies when the events are durable. While one append is in flight, further commands
+//! are decided against the state as it will be, and share the next append. So the same code pipelines a hot aggregate
+//! (the placement ledger) and serves a single server.
 //!
-//! The stream is read when the first command or look comes, unless that command begins an aggregate ([`Aggregate::begins`]):
-//! then the stream is taken to be empty, the append expects that, and a conflict has the command decided again.
+//! The first command or read loads the stream, unless that command begins an aggregate ([`AggregateRoot::begins`]). Then
+//! the append expects an empty stream, and after a conflict the command is decided again.
 //!
-//! A reply never tells of what is not durable, refusals and looks included: they wait for the events they rest upon. When an
-//! append fails, the state in memory is thrown away with everything decided upon it, the stream is read again, and the
-//! commands that waited are decided anew once (conflict) or answered `Unavailable`.
+//! A reply never shows a state that is not durable. Refusals and reads, too, wait for the events that they are based
+//! on. When an append fails, the state in memory and all decisions on it are dropped, and the stream is read again.
+//! Waiting commands are decided once more (conflict) or answered `Unavailable`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,113 +22,113 @@ use chronova_events::codec;
 use chronova_events::envelope::{Meta, NewEvent, Position, Revision, StreamId, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::registry::NounEvent;
-use chronova_events::store::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use chronova_events::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::aggregate::{Aggregate, CommandError, Committed};
+use crate::aggregate::{AggregateRoot, CommandError, Committed};
 
 /// Commands that may wait in the mailbox of one actor before senders wait.
 pub const MAILBOX: usize = 1_024;
-/// Commands whose events go out in one append at the most.
+/// The most commands in one append.
 const BATCH: usize = 512;
-/// An actor with nothing to do for this long leaves memory, unless somebody says otherwise.
+/// The default time after which an idle actor is passivated.
 pub const IDLE: Duration = Duration::from_mins(1);
 /// Events read at once when loading.
 const PAGE: usize = 4_096;
 
-pub type Reply<A> = Result<Committed, CommandError<<A as Aggregate>::Reject>>;
+pub type CommandReply<A> = Result<Committed, CommandError<<A as AggregateRoot>::Reject>>;
 
 /// A command on its way to an aggregate.
 #[derive(Debug)]
-pub struct Execute<A: Aggregate> {
+pub struct Execute<A: AggregateRoot> {
     pub command: A::Command,
     pub meta: Arc<Meta>,
-    pub reply: oneshot::Sender<Reply<A>>,
+    pub reply: oneshot::Sender<CommandReply<A>>,
 }
 
-impl<A: Aggregate> Message for Execute<A> {
+impl<A: AggregateRoot> Message for Execute<A> {
     type Result = ();
 }
 
 /// Asks for a copy of the state as it is in the log.
 #[derive(Debug)]
-pub struct Look<A: Aggregate>(pub oneshot::Sender<Result<A::State, StoreError>>);
+pub struct ReadState<A: AggregateRoot>(pub oneshot::Sender<Result<A::State, StoreError>>);
 
-impl<A: Aggregate> Message for Look<A> {
+impl<A: AggregateRoot> Message for ReadState<A> {
     type Result = ();
 }
 
-/// What every actor needs.
+/// The context of every actor.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct EntityContext {
     pub store: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
-    /// An actor with nothing to do for this long leaves memory.
+    /// The time after which an idle actor is passivated.
     pub idle: Duration,
 }
 
-impl std::fmt::Debug for Surroundings {
+impl std::fmt::Debug for EntityContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Surroundings")
     }
 }
 
-/// Somebody who waits until the state in memory is durable.
-enum Waiting<A: Aggregate> {
-    Decided(Decided<A>),
+/// A sender that waits until the state in memory is durable.
+enum DurabilityWaiter<A: AggregateRoot> {
+    Decided(DecidedCommand<A>),
     Looking { state: Box<A::State>, reply: oneshot::Sender<Result<A::State, StoreError>> },
 }
 
-/// A command decided upon, waiting for its events to be durable.
-struct Decided<A: Aggregate> {
+/// A decided command that waits for its events to be durable.
+struct DecidedCommand<A: AggregateRoot> {
     command: A::Command,
     meta: Arc<Meta>,
     outcome: Result<Vec<NewEvent>, A::Reject>,
-    reply: oneshot::Sender<Reply<A>>,
+    reply: oneshot::Sender<CommandReply<A>>,
     retried: bool,
 }
 
 /// The state at a place in the stream.
 #[derive(Clone)]
-struct Folded<S> {
+struct FoldedState<S> {
     state: S,
     revision: Revision,
     position: Position,
-    /// Of the snapshot that it began with.
+    /// The revision of the snapshot that it began with.
     snapshot_at: Revision,
 }
 
-pub struct Entity<A: Aggregate> {
+pub struct Entity<A: AggregateRoot> {
     stream: StreamId,
-    around: Surroundings,
-    /// As it will be when everything queued is durable.
+    around: EntityContext,
+    /// The state after all queued events.
     state: A::State,
-    /// Of the newest durable event.
+    /// The revision of the newest durable event.
     durable: Revision,
     position: Position,
     snapshot_at: Revision,
-    queue: Vec<Waiting<A>>,
-    in_flight: Vec<Waiting<A>>,
-    /// Nobody has looked into the stream yet.
+    queue: Vec<DurabilityWaiter<A>>,
+    in_flight: Vec<DurabilityWaiter<A>>,
+    /// The stream was not read yet.
     unread: bool,
-    /// What came first and waits until the stream is read; the mailbox waits as well, so there is one at the most.
+    /// The first message, which waits until the stream is read; the mailbox waits as well, so there is at most one.
     early: Option<Execute<A>>,
     broken: Option<StoreError>,
     last_used: Instant,
 }
 
-impl<A: Aggregate> std::fmt::Debug for Entity<A> {
+impl<A: AggregateRoot> std::fmt::Debug for Entity<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Entity").field("stream", &self.stream).field("durable", &self.durable).finish_non_exhaustive()
     }
 }
 
 /// Nothing in an entity is ever pinned in place.
-impl<A: Aggregate> Unpin for Entity<A> {}
+impl<A: AggregateRoot> Unpin for Entity<A> {}
 
-impl<A: Aggregate> Entity<A> {
-    pub fn new(id: &A::Id, around: Surroundings) -> Self {
+impl<A: AggregateRoot> Entity<A> {
+    pub fn new(id: &A::Id, around: EntityContext) -> Self {
         Self {
             stream: A::stream(id),
             around,
@@ -160,7 +160,7 @@ impl<A: Aggregate> Entity<A> {
                     actor.take_early(ctx);
                 }
                 Err(error) => {
-                    tracing::error!(stream = %actor.stream, %error, "a stream cannot be read");
+                    tracing::error!(stream = %actor.stream, %error, "reading a stream failed");
                     actor.fail(&error);
                     actor.broken = Some(error);
                     actor.take_early(ctx);
@@ -176,15 +176,15 @@ impl<A: Aggregate> Entity<A> {
         }
     }
 
-    /// Whether the command may be decided before the stream was read: it makes something of nothing.
+    /// Whether the command may be decided before the stream is read, because it begins the aggregate.
     fn begins(command: &A::Command) -> bool {
         A::begins(command) && A::decide(&A::State::default(), command.clone()).is_ok_and(|events| !events.is_empty())
     }
 
-    fn accept(&mut self, command: A::Command, meta: Arc<Meta>, reply: oneshot::Sender<Reply<A>>, retried: bool) {
+    fn accept(&mut self, command: A::Command, meta: Arc<Meta>, reply: oneshot::Sender<CommandReply<A>>, retried: bool) {
         let now = self.around.clock.now();
         let outcome = A::decide(&self.state, command.clone()).map(|events| self.take_in(events, now, &meta));
-        self.queue.push(Waiting::Decided(Decided { command, meta, outcome, reply, retried }));
+        self.queue.push(DurabilityWaiter::Decided(DecidedCommand { command, meta, outcome, reply, retried }));
     }
 
     fn take_in(&mut self, events: Vec<<A::State as Fold>::Event>, now: Timestamp, meta: &Arc<Meta>) -> Vec<NewEvent> {
@@ -196,14 +196,14 @@ impl<A: Aggregate> Entity<A> {
         new
     }
 
-    /// Sends what is queued to the log, unless an append is on its way.
+    /// Appends the queued events to the log, unless an append is in flight.
     fn flush(&mut self, ctx: &mut Context<Self>) {
         if !self.in_flight.is_empty() || self.queue.is_empty() {
             return;
         }
         let rest = self.queue.split_off(self.queue.len().min(BATCH));
         self.in_flight = std::mem::replace(&mut self.queue, rest);
-        let events: Vec<NewEvent> = self.in_flight.iter().flat_map(Waiting::events).cloned().collect();
+        let events: Vec<NewEvent> = self.in_flight.iter().flat_map(DurabilityWaiter::events).cloned().collect();
         if events.is_empty() {
             let appended = Appended { revision: self.durable, position: self.position };
             self.settle(appended, ctx);
@@ -219,7 +219,7 @@ impl<A: Aggregate> Entity<A> {
             .spawn(ctx);
     }
 
-    /// The append is durable: everybody who waited for it learns the result.
+    /// The append is durable: answers everybody who waited for it.
     fn settle(&mut self, appended: Appended, ctx: &mut Context<Self>) {
         self.durable = appended.revision;
         self.position = appended.position;
@@ -233,16 +233,16 @@ impl<A: Aggregate> Entity<A> {
         }
     }
 
-    /// The append failed: nothing decided since then counts.
+    /// The append failed: drops all decisions since then.
     fn unsettle(&mut self, error: AppendError, ctx: &mut Context<Self>) {
         let error = match error {
             AppendError::Conflict { .. } => {
-                tracing::warn!(stream = %self.stream, "somebody else wrote to the stream; deciding again");
+                tracing::warn!(stream = %self.stream, "conflict with another writer; deciding again");
                 self.load(ctx);
                 return;
             }
             AppendError::TooLarge { size, limit } => {
-                tracing::warn!(stream = %self.stream, size, limit, "a command is refused: its event is too large");
+                tracing::warn!(stream = %self.stream, size, limit, "refused a command: its event is too large");
                 self.refuse_largest(&StoreError::TooLarge { size, limit });
                 self.load(ctx);
                 return;
@@ -250,34 +250,33 @@ impl<A: Aggregate> Entity<A> {
             AppendError::Store(error) => error,
             error @ AppendError::Encode(_) => StoreError::Io(error.to_string()),
         };
-        tracing::error!(stream = %self.stream, %error, "an append failed");
+        tracing::error!(stream = %self.stream, %error, "append failed");
         self.fail(&error);
         self.load(ctx);
     }
 
-    /// Fails the command that has the largest event in flight: it asked for too much, and the others may be decided again
-    /// without it.
+    /// Refuses the command with the largest event in flight; the others are decided again without it.
     fn refuse_largest(&mut self, error: &StoreError) {
-        // An event that cannot be encoded is not of any size.
+        // An event that cannot be encoded has no size.
         let size = |event: &NewEvent| event.event.encode().map_or(usize::MAX, |bytes| bytes.len());
-        let largest = |waiting: &Waiting<A>| waiting.events().iter().map(size).max().unwrap_or(0);
+        let largest = |waiting: &DurabilityWaiter<A>| waiting.events().iter().map(size).max().unwrap_or(0);
         let place = (0..self.in_flight.len()).max_by_key(|place| self.in_flight.get(*place).map_or(0, largest));
         if let Some(place) = place {
             self.in_flight.remove(place).fail(error);
         }
     }
 
-    /// Decides once more what was in flight or queued when the state was thrown away.
+    /// Decides the commands once more that were in flight or queued when the state was dropped.
     fn redecide(&mut self, ctx: &mut Context<Self>) {
         let waiting: Vec<_> = self.in_flight.drain(..).chain(self.queue.drain(..)).collect();
         for one in waiting {
             match one {
-                Waiting::Looking { reply, .. } => self.look(reply),
-                Waiting::Decided(one) if one.retried => {
+                DurabilityWaiter::Looking { reply, .. } => self.look(reply),
+                DurabilityWaiter::Decided(one) if one.retried => {
                     let error = StoreError::Io("the stream changed twice while the command was decided".to_owned());
                     let _ = one.reply.send(Err(CommandError::Unavailable(error)));
                 }
-                Waiting::Decided(one) => self.accept(one.command, one.meta, one.reply, true),
+                DurabilityWaiter::Decided(one) => self.accept(one.command, one.meta, one.reply, true),
             }
         }
         self.flush(ctx);
@@ -290,10 +289,10 @@ impl<A: Aggregate> Entity<A> {
     }
 
     fn look(&mut self, reply: oneshot::Sender<Result<A::State, StoreError>>) {
-        self.queue.push(Waiting::Looking { state: Box::new(self.state.clone()), reply });
+        self.queue.push(DurabilityWaiter::Looking { state: Box::new(self.state.clone()), reply });
     }
 
-    /// Keeps a snapshot when enough has happened and the state in memory is exactly what is durable.
+    /// Writes a snapshot after enough events, if the state in memory is exactly the durable one.
     fn keep_snapshot(&mut self) {
         if !self.queue.is_empty() || self.durable.0 < self.snapshot_at.0 + A::SNAPSHOT_EVERY {
             return;
@@ -304,33 +303,33 @@ impl<A: Aggregate> Entity<A> {
         tokio::spawn(async move {
             let kept = match codec::encode_snapshot(&SnapshotOf { state }) {
                 Ok(bytes) => {
-                    let snapshot = Snapshot { revision, state_version: A::State::STATE_VERSION, bytes };
+                    let snapshot = StreamSnapshot { revision, state_version: A::State::STATE_VERSION, bytes };
                     store.save_snapshot(&stream, snapshot).await.map_err(|error| error.to_string())
                 }
                 Err(error) => Err(error.to_string()),
             };
             if let Err(error) = kept {
-                tracing::warn!(%stream, %error, "a snapshot could not be kept; loading will take longer");
+                tracing::warn!(%stream, %error, "writing a state snapshot failed; loading will take longer");
             }
         });
     }
 }
 
-impl<A: Aggregate> Waiting<A> {
+impl<A: AggregateRoot> DurabilityWaiter<A> {
     fn events(&self) -> &[NewEvent] {
         match self {
-            Self::Decided(Decided { outcome: Ok(events), .. }) => events,
+            Self::Decided(DecidedCommand { outcome: Ok(events), .. }) => events,
             Self::Decided(_) | Self::Looking { .. } => &[],
         }
     }
 
-    /// The asker may have gone away: what happened has happened all the same.
+    /// The sender may have gone: the events are recorded nevertheless.
     fn settle(self, appended: Appended) {
         match self {
             Self::Looking { state, reply } => {
                 let _ = reply.send(Ok(*state));
             }
-            Self::Decided(Decided { outcome, reply, .. }) => {
+            Self::Decided(DecidedCommand { outcome, reply, .. }) => {
                 let Appended { revision, position } = appended;
                 let committed = |new: Vec<NewEvent>| {
                     let events = new.into_iter().map(|new| new.event).collect();
@@ -346,7 +345,7 @@ impl<A: Aggregate> Waiting<A> {
             Self::Looking { reply, .. } => {
                 let _ = reply.send(Err(error.clone()));
             }
-            Self::Decided(Decided { reply, .. }) => {
+            Self::Decided(DecidedCommand { reply, .. }) => {
                 let _ = reply.send(Err(CommandError::Unavailable(error.clone())));
             }
         }
@@ -360,8 +359,8 @@ struct SnapshotOf<S> {
 }
 
 /// The state of a stream: its snapshot, if there is a usable one, and the events after it.
-async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Result<Folded<S>, StoreError> {
-    let mut folded = Folded {
+async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Result<FoldedState<S>, StoreError> {
+    let mut folded = FoldedState {
         state: S::default(),
         revision: Revision::NONE,
         position: Position::START,
@@ -371,9 +370,9 @@ async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Resu
         && snapshot.state_version == S::STATE_VERSION
         && let Ok(kept) = codec::decode_snapshot::<SnapshotOf<S>>(&snapshot.bytes)
     {
-        // The position of the snapshot is not kept; the head is at or behind it, and only used for waiting.
+        // The snapshot does not hold its position; the head is at or behind it, and only used for waiting.
         let (revision, position) = (snapshot.revision, store.head());
-        folded = Folded { state: kept.state, revision, position, snapshot_at: revision };
+        folded = FoldedState { state: kept.state, revision, position, snapshot_at: revision };
     }
     loop {
         let page = store.read_stream(stream, folded.revision, PAGE).await?;
@@ -393,7 +392,7 @@ async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Resu
     }
 }
 
-impl<A: Aggregate> Actor for Entity<A> {
+impl<A: AggregateRoot> Actor for Entity<A> {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
@@ -407,7 +406,7 @@ impl<A: Aggregate> Actor for Entity<A> {
     }
 }
 
-impl<A: Aggregate> Handler<Execute<A>> for Entity<A> {
+impl<A: AggregateRoot> Handler<Execute<A>> for Entity<A> {
     type Result = ();
 
     fn handle(&mut self, message: Execute<A>, ctx: &mut Self::Context) {
@@ -426,10 +425,10 @@ impl<A: Aggregate> Handler<Execute<A>> for Entity<A> {
     }
 }
 
-impl<A: Aggregate> Handler<Look<A>> for Entity<A> {
+impl<A: AggregateRoot> Handler<ReadState<A>> for Entity<A> {
     type Result = ();
 
-    fn handle(&mut self, message: Look<A>, ctx: &mut Self::Context) {
+    fn handle(&mut self, message: ReadState<A>, ctx: &mut Self::Context) {
         self.last_used = Instant::now();
         if let Some(error) = &self.broken {
             let _ = message.0.send(Err(error.clone()));

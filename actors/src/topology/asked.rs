@@ -1,22 +1,22 @@
-//! What a flavor and an image ask for. Precedence and refusals are Nova's (`numa_get_constraints`); where Nova's message does
-//! not tell what to change, this one does.
+//! The NUMA topology that a flavor and an image request. Precedence and refusals are Nova's (`numa_get_constraints`);
+//! if Nova's message does not say what to change, this one does.
 
 use std::collections::BTreeSet;
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 use chronova_hypervisor::cpus;
 
-use super::{Emulator, Node, Pages, Policy, Threads, Topology};
+use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, GuestNumaNode, GuestNumaTopology, MemPageSize};
 
-/// Where something is asked for: the flavor's extra spec `hw:NAME`, the image's property `hw_NAME`.
-struct Asked<'a> {
+/// The sources of a request: the flavor's extra spec `hw:NAME`, the image's property `hw_NAME`.
+struct FlavorAndImageSpecs<'a> {
     flavor: &'a FlavorSnapshot,
     image: Option<&'a ImageSnapshot>,
 }
 
-type Answer<T> = Result<T, String>;
+type TopologyResult<T> = Result<T, String>;
 
-impl<'a> Asked<'a> {
+impl<'a> FlavorAndImageSpecs<'a> {
     fn spec(&self, name: &str) -> Option<&'a str> {
         let specs = &self.flavor.extra_specs;
         specs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
@@ -28,12 +28,12 @@ impl<'a> Asked<'a> {
         of(name).filter(|value| !value.is_empty())
     }
 
-    /// The flavor's word, and the image's.
+    /// The flavor's value, and the image's.
     fn both(&self, name: &str) -> (Option<&'a str>, Option<&'a str>) {
         (self.spec(&format!("hw:{name}")), self.property(&format!("hw_{name}")))
     }
 
-    /// Whether any of the specs, whatever its suffix, asks for a resource or a trait; and what it says.
+    /// The value of a spec, with any suffix, that requests a resource or a trait.
     fn numbered(&self, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.flavor.extra_specs.iter().filter_map(move |(key, value)| {
             let (prefix, of) = key.split_once(':')?;
@@ -43,12 +43,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The topology that a guest is to have; `None` where nothing asks for one.
+/// The guest's topology; `None` if nothing requests one.
 ///
 /// # Errors
-/// What cannot be, in words for the user.
-pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Answer<Option<Topology>> {
-    let asked = Asked { flavor, image };
+/// The impossible part of the request, in words for the user.
+pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyResult<Option<GuestNumaTopology>> {
+    let asked = FlavorAndImageSpecs { flavor, image };
     refuse_realtime(&asked)?;
     let policy = explicit_policy(&asked)?;
     let threads = thread_policy(&asked)?;
@@ -59,22 +59,22 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Answer<Opt
     agree(policy, threads, emulator, mask.is_some())?;
     let nodes = node_count(&asked)?;
     let pages = page_size(&asked)?;
-    let policy = policy.unwrap_or(Policy::Shared);
-    // Huge pages and pinning imply a topology, even if nobody asks for one.
-    if nodes.is_none() && pages.is_none() && policy == Policy::Shared {
+    let policy = policy.unwrap_or(CpuPolicy::Shared);
+    // Huge pages and pinning imply a topology, even if none is requested.
+    if nodes.is_none() && pages.is_none() && policy == CpuPolicy::Shared {
         return Ok(None);
     }
     let dedicated = match policy {
-        Policy::Shared => BTreeSet::new(),
-        Policy::Dedicated => (0..flavor.vcpus).collect(),
-        Policy::Mixed => mask.unwrap_or_default(),
+        CpuPolicy::Shared => BTreeSet::new(),
+        CpuPolicy::Dedicated => (0..flavor.vcpus).collect(),
+        CpuPolicy::Mixed => mask.unwrap_or_default(),
     };
     let nodes = split(&asked, nodes.unwrap_or(1), &dedicated)?;
-    Ok(Some(Topology { nodes, policy, threads, emulator, pages }))
+    Ok(Some(GuestNumaTopology { nodes, policy, threads, emulator, pages }))
 }
 
-/// Not heeded would be worse than not had: such a guest relies on deadlines.
-fn refuse_realtime(asked: &Asked<'_>) -> Answer<()> {
+/// Refused, because a guest that relies on deadlines must not run without them.
+fn refuse_realtime(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<()> {
     let on =
         |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes");
     match asked.spec("hw:cpu_realtime").is_some_and(on) {
@@ -85,20 +85,20 @@ fn refuse_realtime(asked: &Asked<'_>) -> Answer<()> {
     }
 }
 
-fn explicit_policy(asked: &Asked<'_>) -> Answer<Option<Policy>> {
+fn explicit_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<CpuPolicy>> {
     let (flavor, image) = asked.both("cpu_policy");
     let read = |source: &str, value: Option<&str>| match value {
         None => Ok(None),
-        Some("shared") => Ok(Some(Policy::Shared)),
-        Some("dedicated") => Ok(Some(Policy::Dedicated)),
-        Some("mixed") => Ok(Some(Policy::Mixed)),
+        Some("shared") => Ok(Some(CpuPolicy::Shared)),
+        Some("dedicated") => Ok(Some(CpuPolicy::Dedicated)),
+        Some("mixed") => Ok(Some(CpuPolicy::Mixed)),
         Some(other) => Err(format!(
             "CPU policy requested from '{source}' '{other}' is invalid. It must be one of dedicated, mixed, shared."
         )),
     };
     match (read("flavor extra specs", flavor)?, read("image properties", image)?) {
-        (Some(Policy::Mixed), Some(Policy::Dedicated))
-        | (Some(Policy::Shared), Some(Policy::Dedicated | Policy::Mixed)) => {
+        (Some(CpuPolicy::Mixed), Some(CpuPolicy::Dedicated))
+        | (Some(CpuPolicy::Shared), Some(CpuPolicy::Dedicated | CpuPolicy::Mixed)) => {
             Err("Image property 'hw_cpu_policy' is not permitted to override CPU pinning policy set against the flavor"
                 .to_owned())
         }
@@ -106,19 +106,19 @@ fn explicit_policy(asked: &Asked<'_>) -> Answer<Option<Policy>> {
     }
 }
 
-fn thread_policy(asked: &Asked<'_>) -> Answer<Option<Threads>> {
+fn thread_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<CpuThreadPolicy>> {
     let (flavor, image) = asked.both("cpu_thread_policy");
     let read = |source: &str, value: Option<&str>| match value {
         None => Ok(None),
-        Some("prefer") => Ok(Some(Threads::Prefer)),
-        Some("isolate") => Ok(Some(Threads::Isolate)),
-        Some("require") => Ok(Some(Threads::Require)),
+        Some("prefer") => Ok(Some(CpuThreadPolicy::Prefer)),
+        Some("isolate") => Ok(Some(CpuThreadPolicy::Isolate)),
+        Some("require") => Ok(Some(CpuThreadPolicy::Require)),
         Some(other) => Err(format!(
             "CPU thread policy requested from '{source}' '{other}' is invalid. It must be one of prefer, isolate, require."
         )),
     };
     match (read("flavor extra specs", flavor)?, read("image properties", image)?) {
-        (None | Some(Threads::Prefer), Some(image)) => Ok(Some(image)),
+        (None | Some(CpuThreadPolicy::Prefer), Some(image)) => Ok(Some(image)),
         (Some(flavor), Some(image)) if flavor != image => Err("Image property 'hw_cpu_thread_policy' is not permitted to \
                                                                override CPU thread pinning policy set against the flavor"
             .to_owned()),
@@ -126,11 +126,11 @@ fn thread_policy(asked: &Asked<'_>) -> Answer<Option<Threads>> {
     }
 }
 
-fn emulator_policy(asked: &Asked<'_>) -> Answer<Option<Emulator>> {
+fn emulator_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<EmulatorThreadsPolicy>> {
     match asked.spec("hw:emulator_threads_policy") {
         None => Ok(None),
-        Some("share") => Ok(Some(Emulator::Share)),
-        Some("isolate") => Ok(Some(Emulator::Isolate)),
+        Some("share") => Ok(Some(EmulatorThreadsPolicy::Share)),
+        Some("isolate") => Ok(Some(EmulatorThreadsPolicy::Isolate)),
         Some(other) => Err(format!(
             "CPU emulator threads option requested '{other}' is invalid. It must be one of isolate, share."
         )),
@@ -138,7 +138,7 @@ fn emulator_policy(asked: &Asked<'_>) -> Answer<Option<Emulator>> {
 }
 
 /// A set of the guest's CPUs; one that begins with `^` is all others.
-fn dedicated_mask(asked: &Asked<'_>) -> Answer<Option<BTreeSet<u32>>> {
+fn dedicated_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<BTreeSet<u32>>> {
     let Some(mask) = asked.spec("hw:cpu_dedicated_mask") else { return Ok(None) };
     let most = asked.flavor.vcpus;
     let whole = match mask.trim().starts_with('^') {
@@ -160,7 +160,11 @@ fn dedicated_mask(asked: &Asked<'_>) -> Answer<Option<BTreeSet<u32>>> {
 }
 
 /// `resources:PCPU` says the same as a policy.
-fn implied_policy(asked: &Asked<'_>, policy: Option<Policy>, emulator: Option<Emulator>) -> Answer<Option<Policy>> {
+fn implied_policy(
+    asked: &FlavorAndImageSpecs<'_>,
+    policy: Option<CpuPolicy>,
+    emulator: Option<EmulatorThreadsPolicy>,
+) -> TopologyResult<Option<CpuPolicy>> {
     let sum = |class| asked.numbered("resources", class).filter_map(|amount| amount.trim().parse::<u64>().ok()).sum();
     let (shared, dedicated): (u64, u64) = (sum("VCPU"), sum("PCPU"));
     if policy.is_some() && shared + dedicated > 0 {
@@ -179,24 +183,27 @@ fn implied_policy(asked: &Asked<'_>, policy: Option<Policy>, emulator: Option<Em
     }
     let cpus = u64::from(asked.flavor.vcpus);
     match (dedicated, emulator) {
-        (0, _) if shared > 0 => Ok(Some(Policy::Shared)),
+        (0, _) if shared > 0 => Ok(Some(CpuPolicy::Shared)),
         (0, _) => Ok(policy),
-        (count, Some(Emulator::Isolate)) if count != cpus + 1 => {
+        (count, Some(EmulatorThreadsPolicy::Isolate)) if count != cpus + 1 => {
             Err("You have requested 'hw:emulator_threads_policy=isolate' but have not requested sufficient PCPUs to \
                  handle this policy; you must allocate exactly flavor.vcpus + 1 PCPUs."
                 .to_owned())
         }
-        (count, emulator) if emulator != Some(Emulator::Isolate) && count != cpus => Err(
+        (count, emulator) if emulator != Some(EmulatorThreadsPolicy::Isolate) && count != cpus => Err(
             "There is a mismatch between the number of PCPUs requested via 'resourcesNN:PCPU' and the flavor); you \
                  must allocate exactly flavor.vcpus PCPUs"
                 .to_owned(),
         ),
-        _ => Ok(Some(Policy::Dedicated)),
+        _ => Ok(Some(CpuPolicy::Dedicated)),
     }
 }
 
 /// So does a trait.
-fn implied_threads(asked: &Asked<'_>, threads: Option<Threads>) -> Answer<Option<Threads>> {
+fn implied_threads(
+    asked: &FlavorAndImageSpecs<'_>,
+    threads: Option<CpuThreadPolicy>,
+) -> TopologyResult<Option<CpuThreadPolicy>> {
     const TRAIT: &str = "HW_CPU_HYPERTHREADING";
     let of_image = asked.property(&format!("trait:{TRAIT}"));
     match (asked.numbered("trait", TRAIT).next().or(of_image), threads) {
@@ -206,22 +213,27 @@ fn implied_threads(asked: &Asked<'_>, threads: Option<Threads>) -> Answer<Option
                                    property; use one or the other"
                 .to_owned())
         }
-        (Some("forbidden"), None) => Ok(Some(Threads::Isolate)),
-        (Some("required"), None) => Ok(Some(Threads::Require)),
+        (Some("forbidden"), None) => Ok(Some(CpuThreadPolicy::Isolate)),
+        (Some("required"), None) => Ok(Some(CpuThreadPolicy::Require)),
         (_, threads) => Ok(threads),
     }
 }
 
-fn agree(policy: Option<Policy>, threads: Option<Threads>, emulator: Option<Emulator>, mask: bool) -> Answer<()> {
+fn agree(
+    policy: Option<CpuPolicy>,
+    threads: Option<CpuThreadPolicy>,
+    emulator: Option<EmulatorThreadsPolicy>,
+    mask: bool,
+) -> TopologyResult<()> {
     let refused = match policy {
-        None | Some(Policy::Shared) if threads.is_some() => {
+        None | Some(CpuPolicy::Shared) if threads.is_some() => {
             "Cannot set cpu thread pinning policy in a non dedicated cpu pinning policy"
         }
-        None | Some(Policy::Shared) if emulator == Some(Emulator::Isolate) => {
+        None | Some(CpuPolicy::Shared) if emulator == Some(EmulatorThreadsPolicy::Isolate) => {
             "An isolated CPU emulator threads option requires a dedicated CPU policy option."
         }
-        Some(Policy::Mixed) if !mask => "Must specify 'hw:cpu_dedicated_mask' for 'mixed' CPU policy.",
-        Some(Policy::Mixed) => return Ok(()),
+        Some(CpuPolicy::Mixed) if !mask => "Must specify 'hw:cpu_dedicated_mask' for 'mixed' CPU policy.",
+        Some(CpuPolicy::Mixed) => return Ok(()),
         _ if mask => {
             "Dedicated CPU set can be specified from flavor extra spec only when the CPU allocation policy is mixed."
         }
@@ -234,7 +246,7 @@ fn overrides(property: &str) -> String {
     format!("Image property '{property}' is not permitted to override NUMA configuration set against the flavor")
 }
 
-fn node_count(asked: &Asked<'_>) -> Answer<Option<u32>> {
+fn node_count(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<u32>> {
     let nodes = match asked.both("numa_nodes") {
         (Some(_), Some(_)) => return Err(overrides("hw_numa_nodes")),
         (flavor, image) => flavor.or(image),
@@ -244,7 +256,7 @@ fn node_count(asked: &Asked<'_>) -> Answer<Option<u32>> {
     nodes.map(|nodes| nodes.trim().parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(|| wrong(nodes))).transpose()
 }
 
-fn page_size(asked: &Asked<'_>) -> Answer<Option<Pages>> {
+fn page_size(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<MemPageSize>> {
     let forbidden = |size: &str, against: &str| {
         format!(
             "Page size {size} forbidden against '{against}': it may be asked for by an image only where the flavor's \
@@ -256,22 +268,22 @@ fn page_size(asked: &Asked<'_>) -> Answer<Option<Pages>> {
         (None, Some(image)) => Err(forbidden(image, "<empty>")),
         (Some(flavor), None) => pages(flavor).map(Some),
         (Some(flavor), Some(image)) => match pages(flavor)? {
-            Pages::Any | Pages::Large => pages(image).map(Some),
-            Pages::Small | Pages::Kib(_) => Err(forbidden(image, flavor)),
+            MemPageSize::Any | MemPageSize::Large => pages(image).map(Some),
+            MemPageSize::Small | MemPageSize::Kib(_) => Err(forbidden(image, flavor)),
         },
     }
 }
 
 /// A size in words, in KiB, or with a unit: `2MB`, `16Gib`. As in oslo, `B` is bytes, `b` and `bit` are bits, and a prefix is
 /// a power of 1024 with and without its `i`.
-fn pages(text: &str) -> Answer<Pages> {
+fn pages(text: &str) -> TopologyResult<MemPageSize> {
     let wrong = || format!("Invalid memory page size '{text}'");
     match text {
-        "any" => return Ok(Pages::Any),
-        "large" => return Ok(Pages::Large),
-        "small" => return Ok(Pages::Small),
+        "any" => return Ok(MemPageSize::Any),
+        "large" => return Ok(MemPageSize::Large),
+        "small" => return Ok(MemPageSize::Small),
         digits if digits.chars().all(|c| c.is_ascii_digit()) => {
-            return digits.parse::<u64>().ok().filter(|kib| *kib > 0).map(Pages::Kib).ok_or_else(wrong);
+            return digits.parse::<u64>().ok().filter(|kib| *kib > 0).map(MemPageSize::Kib).ok_or_else(wrong);
         }
         _ => {}
     }
@@ -293,12 +305,16 @@ fn pages(text: &str) -> Answer<Pages> {
         _ => return Err(wrong()),
     };
     let kib = number.checked_mul(scale).and_then(|kib| kib.checked_mul(bits)).ok_or_else(wrong)? / 8;
-    Some(kib).filter(|kib| *kib > 0).map(Pages::Kib).ok_or_else(wrong)
+    Some(kib).filter(|kib| *kib > 0).map(MemPageSize::Kib).ok_or_else(wrong)
 }
 
-/// What is said of each node: `hw:numa_cpus.0`, `hw_numa_mem.1`; in order, up to the first that nothing is said of.
-fn of_nodes<'a, T>(asked: &Asked<'a>, name: &str, read: fn(&str) -> Option<T>) -> Answer<Option<Vec<T>>> {
-    let list = |word: &dyn Fn(usize) -> Option<&'a str>| -> Answer<Vec<T>> {
+/// The setting of each node: `hw:numa_cpus.0`, `hw_numa_mem.1`; in order, up to the first node without one.
+fn of_nodes<'a, T>(
+    asked: &FlavorAndImageSpecs<'a>,
+    name: &str,
+    read: fn(&str) -> Option<T>,
+) -> TopologyResult<Option<Vec<T>>> {
+    let list = |word: &dyn Fn(usize) -> Option<&'a str>| -> TopologyResult<Vec<T>> {
         let words = (0..).map_while(word);
         words.map(|text| read(text).ok_or_else(|| format!("Invalid value {text:?} of {name}"))).collect()
     };
@@ -312,7 +328,7 @@ fn of_nodes<'a, T>(asked: &Asked<'a>, name: &str, read: fn(&str) -> Option<T>) -
     }
 }
 
-fn split(asked: &Asked<'_>, count: u32, dedicated: &BTreeSet<u32>) -> Answer<Vec<Node>> {
+fn split(asked: &FlavorAndImageSpecs<'_>, count: u32, dedicated: &BTreeSet<u32>) -> TopologyResult<Vec<GuestNumaNode>> {
     let cpus = of_nodes(asked, "numa_cpus", |text| cpus::parse(text).ok())?;
     let memory = of_nodes(asked, "numa_mem", |text| text.trim().parse().ok())?;
     let (parts, memory) = match (cpus, memory) {
@@ -331,12 +347,12 @@ fn split(asked: &Asked<'_>, count: u32, dedicated: &BTreeSet<u32>) -> Answer<Vec
     };
     let node = |(cpus, memory_mib): (BTreeSet<u32>, u64)| {
         let (dedicated, floating) = cpus.into_iter().partition(|cpu| dedicated.contains(cpu));
-        Node { floating, dedicated, memory_mib }
+        GuestNumaNode { floating, dedicated, memory_mib }
     };
     Ok(parts.into_iter().zip(memory).map(node).collect())
 }
 
-fn evenly(flavor: &FlavorSnapshot, count: u32) -> Answer<(Vec<BTreeSet<u32>>, Vec<u64>)> {
+fn evenly(flavor: &FlavorSnapshot, count: u32) -> TopologyResult<(Vec<BTreeSet<u32>>, Vec<u64>)> {
     if !flavor.vcpus.is_multiple_of(count) || !flavor.memory_mib.is_multiple_of(u64::from(count)) {
         return Err(
             "Instance CPUs and/or memory cannot be evenly distributed across instance NUMA nodes. Explicit assignment \
@@ -349,7 +365,7 @@ fn evenly(flavor: &FlavorSnapshot, count: u32) -> Answer<(Vec<BTreeSet<u32>>, Ve
     Ok((cpus, vec![flavor.memory_mib / u64::from(count); count as usize]))
 }
 
-fn check(flavor: &FlavorSnapshot, cpus: &[BTreeSet<u32>], memory: &[u64]) -> Answer<()> {
+fn check(flavor: &FlavorSnapshot, cpus: &[BTreeSet<u32>], memory: &[u64]) -> TopologyResult<()> {
     let mut unassigned: BTreeSet<u32> = (0..flavor.vcpus).collect();
     for cpu in cpus.iter().flatten() {
         if *cpu >= flavor.vcpus {

@@ -1,36 +1,40 @@
-//! Which cells of a host a guest fits on.
+//! Fits a guest on the cells of a host.
 //!
-//! Each node of the guest needs a cell of its own, which has everything that the node needs by itself. The cells are tried in
-//! an order that packs guests or spreads them; where the guest needs all of them, in the order of their numbers.
+//! Each node of the guest needs a cell of its own, which has everything that the node needs by itself. The cells are
+//! tried in an order that packs or spreads guests. If the guest needs all of them, the order is that of their numbers.
 
-use chronova_events::ledger::FittedCell;
+use chronova_events::ledger::FittedNumaCell;
 
 use super::cores::pack;
-use super::usage::Cell;
-use super::{Node, Pages, Policy, Topology};
+use super::usage::NumaCellUsage;
+use super::{CpuPolicy, GuestNumaNode, GuestNumaTopology, MemPageSize};
 use std::cmp::Reverse;
 
-/// What bounds a fit besides the cells.
+/// The limits of a fit besides the cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bounds {
-    /// How often shared processors and the memory under guests on them may be given out.
+pub struct FitLimits {
+    /// The allocation ratio of shared processors, and that of memory.
     pub cpu_ratio: f64,
     pub memory_ratio: f64,
     /// `[compute] packing_host_numa_cells_allocation_strategy`.
     pub packs: bool,
 }
 
-impl Default for Bounds {
+impl Default for FitLimits {
     fn default() -> Self {
         Self { cpu_ratio: 16.0, memory_ratio: 1.5, packs: true }
     }
 }
 
-/// What the guest gets of the host's cells, in the order of its nodes.
+/// The part of the host's cells that the guest gets, in the order of its nodes.
 ///
 /// # Errors
-/// Why it does not fit, with the numbers.
-pub fn fit(topology: &Topology, mut cells: Vec<Cell<'_>>, bounds: Bounds) -> Result<Vec<FittedCell>, String> {
+/// The reason why it does not fit, with the numbers.
+pub fn fit(
+    topology: &GuestNumaTopology,
+    mut cells: Vec<NumaCellUsage<'_>>,
+    bounds: FitLimits,
+) -> Result<Vec<FittedNumaCell>, String> {
     let wanted = topology.nodes.len();
     if cells.len() < wanted {
         return Err(match cells.len() {
@@ -42,7 +46,7 @@ pub fn fit(topology: &Topology, mut cells: Vec<Cell<'_>>, bounds: Bounds) -> Res
         order(topology, &mut cells, bounds.packs);
     }
     // Whether a node fits on a cell does not depend on where the others are.
-    let mut ways: Vec<Vec<Option<FittedCell>>> = Vec::with_capacity(wanted);
+    let mut ways: Vec<Vec<Option<FittedNumaCell>>> = Vec::with_capacity(wanted);
     for (at, node) in topology.nodes.iter().enumerate() {
         // The emulator's processor is near the guest's first node, always.
         let reserved = usize::from(at == 0 && topology.isolates_emulator());
@@ -64,12 +68,12 @@ pub fn fit(topology: &Topology, mut cells: Vec<Cell<'_>>, bounds: Bounds) -> Res
 }
 
 /// Three stable sorts in Nova, of which the last, by PCI devices, has nothing to sort here. Packed: fuller cells first.
-fn order(topology: &Topology, cells: &mut [Cell<'_>], packs: bool) {
+fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: bool) {
     match packs {
-        true => cells.sort_by_key(Cell::free_memory),
+        true => cells.sort_by_key(NumaCellUsage::free_memory),
         false => cells.sort_by_key(|cell| Reverse(cell.free_memory())),
     }
-    let free = |cell: &Cell<'_>| cell.free_processors().len();
+    let free = |cell: &NumaCellUsage<'_>| cell.free_processors().len();
     match (topology.is_pinned(), packs) {
         (false, true) => cells.sort_by_key(|cell| Reverse(cell.floating)),
         (false, false) => cells.sort_by_key(|cell| cell.floating),
@@ -79,10 +83,10 @@ fn order(topology: &Topology, cells: &mut [Cell<'_>], packs: bool) {
 }
 
 /// The first assignment, in the order of the cells.
-fn choose(ways: &[Vec<Option<FittedCell>>], chosen: &mut Vec<usize>) -> bool {
+fn choose(ways: &[Vec<Option<FittedNumaCell>>], chosen: &mut Vec<usize>) -> bool {
     let Some(own) = ways.get(chosen.len()) else { return true };
-    // A node that could go nowhere any more ends this way early.
-    let open = |ways: &Vec<Option<FittedCell>>, chosen: &[usize]| {
+    // A node without any cell left ends this branch early.
+    let open = |ways: &Vec<Option<FittedNumaCell>>, chosen: &[usize]| {
         ways.iter().enumerate().any(|(cell, way)| way.is_some() && !chosen.contains(&cell))
     };
     if !ways[chosen.len()..].iter().all(|ways| open(ways, chosen)) {
@@ -101,12 +105,12 @@ fn choose(ways: &[Vec<Option<FittedCell>>], chosen: &mut Vec<usize>) -> bool {
 }
 
 fn fit_node(
-    topology: &Topology,
-    node: &Node,
-    cell: &Cell<'_>,
+    topology: &GuestNumaTopology,
+    node: &GuestNumaNode,
+    cell: &NumaCellUsage<'_>,
     reserved: usize,
-    bounds: Bounds,
-) -> Result<FittedCell, String> {
+    bounds: FitLimits,
+) -> Result<FittedNumaCell, String> {
     let page_kib = page_size(topology, node, cell)?;
     let wants = node.dedicated.len() + reserved;
     if topology.is_pinned() {
@@ -115,7 +119,7 @@ fn fit_node(
             return Err(format!("dedicated CPUs: wants {wants}, free {free} of {all}"));
         }
     }
-    if topology.policy != Policy::Dedicated {
+    if topology.policy != CpuPolicy::Dedicated {
         shared_room(node, cell, bounds)?;
     }
     let (pinned, emulator) = pack(cell, node, topology.threads, reserved).ok_or_else(|| {
@@ -125,11 +129,11 @@ fn fit_node(
         )
     })?;
     let floating = node.floating.iter().copied().collect();
-    Ok(FittedCell { cell: cell.is.id, floating, pinned, emulator, memory_mib: node.memory_mib, page_kib })
+    Ok(FittedNumaCell { cell: cell.is.id, floating, pinned, emulator, memory_mib: node.memory_mib, page_kib })
 }
 
 /// No guest may overcommit against itself, and all of them together by the ratios.
-fn shared_room(node: &Node, cell: &Cell<'_>, bounds: Bounds) -> Result<(), String> {
+fn shared_room(node: &GuestNumaNode, cell: &NumaCellUsage<'_>, bounds: FitLimits) -> Result<(), String> {
     let (wants, has) = (node.floating.len(), cell.is.shared.len());
     if wants > has {
         return Err(format!("shared CPUs: wants {wants}, has {has}"));
@@ -145,8 +149,12 @@ fn shared_room(node: &Node, cell: &Cell<'_>, bounds: Bounds) -> Result<(), Strin
     Ok(())
 }
 
-/// The page size that the node's memory gets, where one is asked for; and that there is memory for it in any case.
-fn page_size(topology: &Topology, node: &Node, cell: &Cell<'_>) -> Result<Option<u64>, String> {
+/// The page size of the node's memory, if one is requested; also checks that the memory fits.
+fn page_size(
+    topology: &GuestNumaTopology,
+    node: &GuestNumaNode,
+    cell: &NumaCellUsage<'_>,
+) -> Result<Option<u64>, String> {
     let (memory, smallest) = (node.memory_mib, cell.smallest_page());
     let fits = |kib: u64| (memory * 1024).is_multiple_of(kib) && cell.free_pages(kib) * kib >= memory * 1024;
     let mut sizes: Vec<u64> = cell.is.pages.iter().map(|pages| pages.kib).collect();
@@ -155,28 +163,28 @@ fn page_size(topology: &Topology, node: &Node, cell: &Cell<'_>) -> Result<Option
     match topology.pages {
         None => plain_memory(topology, node, cell).map(|()| None),
         Some(_) if smallest.is_none() => Err("memory: it does not tell the sizes of its pages".to_owned()),
-        Some(Pages::Small) => match smallest.filter(|kib| fits(*kib)) {
+        Some(MemPageSize::Small) => match smallest.filter(|kib| fits(*kib)) {
             Some(kib) => Ok(Some(kib)),
             None => lacks("small pages"),
         },
-        Some(Pages::Large) => match sizes.iter().rev().find(|kib| Some(**kib) > smallest && fits(**kib)) {
+        Some(MemPageSize::Large) => match sizes.iter().rev().find(|kib| Some(**kib) > smallest && fits(**kib)) {
             Some(kib) => Ok(Some(*kib)),
             None => lacks("large pages"),
         },
-        Some(Pages::Any) => match sizes.iter().rev().find(|kib| fits(**kib)) {
+        Some(MemPageSize::Any) => match sizes.iter().rev().find(|kib| fits(**kib)) {
             Some(kib) => Ok(Some(*kib)),
             None => lacks("pages of one size"),
         },
-        Some(Pages::Kib(kib)) if !sizes.contains(&kib) => {
+        Some(MemPageSize::Kib(kib)) if !sizes.contains(&kib) => {
             Err(format!("memory: wants pages of {kib} KiB, of which it has none"))
         }
-        Some(Pages::Kib(kib)) if fits(kib) => Ok(Some(kib)),
-        Some(Pages::Kib(kib)) => lacks(&format!("pages of {kib} KiB")),
+        Some(MemPageSize::Kib(kib)) if fits(kib) => Ok(Some(kib)),
+        Some(MemPageSize::Kib(kib)) => lacks(&format!("pages of {kib} KiB")),
     }
 }
 
-/// Pinned guests share their memory with nobody.
-fn plain_memory(topology: &Topology, node: &Node, cell: &Cell<'_>) -> Result<(), String> {
+/// Memory of pinned guests is not overcommitted.
+fn plain_memory(topology: &GuestNumaTopology, node: &GuestNumaNode, cell: &NumaCellUsage<'_>) -> Result<(), String> {
     let wants = node.memory_mib;
     let smallest = cell.smallest_page();
     let in_small = |pages: u64| smallest.map(|kib| pages * kib / 1024);

@@ -1,9 +1,10 @@
-//! What a host has for guests of either kind: its cells as it tells them, and the processors that its operator named.
+//! The processors of a host for pinned and for floating guests: its cells as it reports them, and the operator's CPU
+//! sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{HostCell, HostCellsReplaced, HostPages};
+use chronova_events::ledger::{HostCellsReplaced, HostNumaCell, HostPages};
 use chronova_hypervisor::cpus;
 use chronova_hypervisor::pinning::NumaCell;
 
@@ -17,7 +18,7 @@ pub struct CpuSets {
 /// The sets of every host: Nova has a file for each, here one file serves all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostCpus {
-    /// Of hosts that are not named.
+    /// The sets of hosts that are not named.
     pub others: CpuSets,
     /// `[chronova] host_cpus`, by host name.
     pub named: BTreeMap<String, CpuSets>,
@@ -31,7 +32,7 @@ impl HostCpus {
     /// Reads `[chronova] host_cpus`: `h1 dedicated=4-7 shared=0-3; h2 dedicated=2-3 shared=0-1`.
     ///
     /// # Errors
-    /// Says which part cannot be read.
+    /// The part that cannot be read.
     pub fn read_named(text: &str) -> Result<BTreeMap<String, CpuSets>, String> {
         let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
         entries.map(named).collect()
@@ -60,7 +61,7 @@ fn named(entry: &str) -> Result<(String, CpuSets), String> {
 
 impl CpuSets {
     /// # Errors
-    /// Says what is wrong with the text.
+    /// The error in the text.
     pub fn read(text: &str) -> Result<BTreeSet<u32>, String> {
         match cpus::parse(text)? {
             set if set.is_empty() => Err(format!("{text:?} names no processor")),
@@ -83,17 +84,17 @@ impl CpuSets {
     }
 }
 
-/// What a host has for guests.
+/// The cells of a host that guests may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HostCells {
+pub struct HostNumaCells {
     /// See [`HostCellsReplaced`].
     pub confines: bool,
-    pub cells: Vec<HostCell>,
-    /// Processors of either kind, where an operator named any.
+    pub cells: Vec<HostNumaCell>,
+    /// The numbers of dedicated and shared processors, if the operator named any.
     pub counted: Option<(u64, u64)>,
 }
 
-impl HostCells {
+impl HostNumaCells {
     /// # Errors
     /// The operator named processors that the host does not have.
     pub fn of(found: &[NumaCell], sets: &CpuSets) -> Result<Self, String> {
@@ -110,7 +111,7 @@ impl HostCells {
         }
         let shared = match (&sets.shared, &sets.dedicated) {
             (Some(shared), _) => shared.clone(),
-            // As in Nova, whoever names dedicated ones alone has no others for guests.
+            // As in Nova, an operator who names dedicated processors only has no others for guests.
             (None, Some(_)) => BTreeSet::new(),
             (None, None) => online,
         };
@@ -125,13 +126,13 @@ impl HostCells {
     }
 }
 
-fn of_cell(cell: &NumaCell, shared: &BTreeSet<u32>, dedicated: &BTreeSet<u32>) -> HostCell {
+fn of_cell(cell: &NumaCell, shared: &BTreeSet<u32>, dedicated: &BTreeSet<u32>) -> HostNumaCell {
     let here = |set: &BTreeSet<u32>| cell.cpus.iter().copied().filter(|cpu| set.contains(cpu)).collect();
-    // A thread that guests never get is none as far as they are concerned.
+    // A thread that guests never get does not count.
     let usable = |core: &Vec<u32>| -> Vec<u32> {
         core.iter().copied().filter(|cpu| shared.contains(cpu) || dedicated.contains(cpu)).collect()
     };
-    HostCell {
+    HostNumaCell {
         id: cell.id,
         shared: here(shared),
         dedicated: here(dedicated),

@@ -1,4 +1,4 @@
-//! NUMA topologies of guests, and processors that guests have for themselves.
+//! NUMA topologies of guests, and dedicated processors.
 //!
 //! | file | what it says | Nova's name for it (`nova.virt.hardware`) |
 //! |---|---|---|
@@ -7,17 +7,19 @@
 //! | [`fit`] | which cells of a host it fits on | `numa_fit_instance_to_host` |
 //! | [`cores`] | which processors it gets there | `_pack_instance_onto_cores` |
 //!
-//! All of it is pure. Proposals are made from a view that may lag; the placement ledger's `decide` fits again, and that is
-//! the word that counts: what it gives to one guest it gives to no other.
+//! All of it is pure. The scheduler proposes from a view that may lag. The placement ledger's `decide` fits again and
+//! has the last word: it gives no processor to two guests.
 //!
-//! One thing is not as in Nova: a host without `[compute] cpu_dedicated_set` has no dedicated processors. Nova falls back to
-//! all processors of such a host, for the sake of configurations of before 2019, and floating guests run there as well.
+//! One thing is not as in Nova: a host without `[compute] cpu_dedicated_set` has no dedicated processors. For
+//! configurations from before 2019, Nova falls back to all processors of such a host, and floating guests run there as
+//! well.
 
 pub mod asked;
 pub mod cores;
 pub mod fit;
 pub mod host;
 pub mod pinning;
+mod provided;
 pub mod usage;
 
 #[cfg(test)]
@@ -27,20 +29,21 @@ use std::collections::BTreeSet;
 
 pub use self::asked::ask;
 pub use self::fit::fit;
+pub use self::provided::check_provided;
 
-/// What a guest is to have of its host's cells.
+/// The guest's demand on its host's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Topology {
-    pub nodes: Vec<Node>,
-    pub policy: Policy,
-    pub threads: Option<Threads>,
-    pub emulator: Option<Emulator>,
-    pub pages: Option<Pages>,
+pub struct GuestNumaTopology {
+    pub nodes: Vec<GuestNumaNode>,
+    pub policy: CpuPolicy,
+    pub threads: Option<CpuThreadPolicy>,
+    pub emulator: Option<EmulatorThreadsPolicy>,
+    pub pages: Option<MemPageSize>,
 }
 
 /// One NUMA node of a guest, by the guest's own numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct GuestNumaNode {
     pub floating: BTreeSet<u32>,
     pub dedicated: BTreeSet<u32>,
     pub memory_mib: u64,
@@ -48,7 +51,7 @@ pub struct Node {
 
 /// `hw:cpu_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum CpuPolicy {
     Shared,
     Dedicated,
     Mixed,
@@ -56,7 +59,7 @@ pub enum Policy {
 
 /// `hw:cpu_thread_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Threads {
+pub enum CpuThreadPolicy {
     Prefer,
     Isolate,
     Require,
@@ -64,32 +67,32 @@ pub enum Threads {
 
 /// `hw:emulator_threads_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Emulator {
+pub enum EmulatorThreadsPolicy {
     Share,
     Isolate,
 }
 
 /// `hw:mem_page_size`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pages {
+pub enum MemPageSize {
     Small,
     Large,
     Any,
     Kib(u64),
 }
 
-impl Topology {
+impl GuestNumaTopology {
     pub fn is_pinned(&self) -> bool {
-        self.policy != Policy::Shared
+        self.policy != CpuPolicy::Shared
     }
 
     pub fn isolates_emulator(&self) -> bool {
-        self.emulator == Some(Emulator::Isolate)
+        self.emulator == Some(EmulatorThreadsPolicy::Isolate)
     }
 
     /// In words: `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB`.
     pub fn words(&self) -> String {
-        let sum = |of: fn(&Node) -> usize| self.nodes.iter().map(of).sum::<usize>();
+        let sum = |of: fn(&GuestNumaNode) -> usize| self.nodes.iter().map(of).sum::<usize>();
         let (floating, dedicated) = (sum(|node| node.floating.len()), sum(|node| node.dedicated.len()));
         let counted = |count: usize, of: &str| match count {
             0 => None,
@@ -98,10 +101,10 @@ impl Topology {
         };
         let memory = self.nodes.iter().map(|node| node.memory_mib).sum::<u64>();
         let pages = self.pages.map(|pages| match pages {
-            Pages::Small => "small pages".to_owned(),
-            Pages::Large => "large pages".to_owned(),
-            Pages::Any => "pages of any size".to_owned(),
-            Pages::Kib(kib) => format!("pages of {kib} KiB"),
+            MemPageSize::Small => "small pages".to_owned(),
+            MemPageSize::Large => "large pages".to_owned(),
+            MemPageSize::Any => "pages of any size".to_owned(),
+            MemPageSize::Kib(kib) => format!("pages of {kib} KiB"),
         });
         let parts = [
             counted(self.nodes.len(), "NUMA node"),

@@ -1,29 +1,35 @@
-//! Where a guest is on its host: from what it was given of the host's cells to what the driver is told.
+//! Turns the claimed parts of a host's cells into the pinning that the driver applies.
 
 use std::collections::BTreeSet;
 
-use chronova_events::ledger::{FittedCell, HostCell, HostCellsReplaced};
+use chronova_events::ledger::{FittedNumaCell, HostCellsReplaced, HostNumaCell};
 use chronova_hypervisor::pinning::{GuestNode, Pinning};
 
-use super::Emulator;
+use super::EmulatorThreadsPolicy;
 
-/// `host`: the host's cells, where it tells them. `fitted`: what the guest has of them; nothing for a guest that floats.
-pub fn pinning(host: Option<&HostCellsReplaced>, fitted: &[FittedCell], emulator: Option<Emulator>) -> Pinning {
+/// `host`: the host's cells, if it reports them. `fitted`: the guest's part of them; empty for a floating guest.
+pub fn pinning(
+    host: Option<&HostCellsReplaced>,
+    fitted: &[FittedNumaCell],
+    emulator: Option<EmulatorThreadsPolicy>,
+) -> Pinning {
     let confined: BTreeSet<u32> = match host {
         Some(host) if host.confines => host.cells.iter().flat_map(|cell| cell.shared.iter().copied()).collect(),
         _ => BTreeSet::new(),
     };
     let nodes: Vec<GuestNode> = fitted.iter().map(|fitted| node(host, fitted)).collect();
     let emulator: BTreeSet<u32> = match emulator {
-        Some(Emulator::Isolate) => fitted.iter().flat_map(|fitted| fitted.emulator.iter().copied()).collect(),
-        Some(Emulator::Share) if !confined.is_empty() => confined.clone(),
+        Some(EmulatorThreadsPolicy::Isolate) => {
+            fitted.iter().flat_map(|fitted| fitted.emulator.iter().copied()).collect()
+        }
+        Some(EmulatorThreadsPolicy::Share) if !confined.is_empty() => confined.clone(),
         // Wherever its CPUs are.
         _ => nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, processors)| processors.iter().copied()).collect(),
     };
     Pinning { confined: confined.into_iter().collect(), nodes, emulator: emulator.into_iter().collect() }
 }
 
-fn node(host: Option<&HostCellsReplaced>, fitted: &FittedCell) -> GuestNode {
+fn node(host: Option<&HostCellsReplaced>, fitted: &FittedNumaCell) -> GuestNode {
     let cell = host.and_then(|host| host.cells.iter().find(|cell| cell.id == fitted.cell));
     let shared = cell.map(|cell| cell.shared.clone()).unwrap_or_default();
     let floating = fitted.floating.iter().map(|cpu| (*cpu, shared.clone()));
@@ -34,6 +40,6 @@ fn node(host: Option<&HostCellsReplaced>, fitted: &FittedCell) -> GuestNode {
     GuestNode { cell: fitted.cell, cpus, memory_mib: fitted.memory_mib, huge_page_kib }
 }
 
-fn smallest(cell: &HostCell) -> Option<u64> {
+fn smallest(cell: &HostNumaCell) -> Option<u64> {
     cell.pages.iter().map(|pages| pages.kib).min()
 }

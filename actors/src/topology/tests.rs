@@ -3,11 +3,11 @@ use std::collections::BTreeSet;
 
 use chronova_events::ids::{FlavorId, ImageId};
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
-use chronova_events::ledger::{FittedCell, HostCell};
+use chronova_events::ledger::{FittedNumaCell, HostNumaCell};
 use chronova_hypervisor::pinning::NumaCell;
 
-use super::fit::{Bounds, fit};
-use super::host::{CpuSets, HostCells, HostCpus};
+use super::fit::{FitLimits, fit};
+use super::host::{CpuSets, HostCpus, HostNumaCells};
 use super::usage::cells;
 use super::*;
 
@@ -42,13 +42,13 @@ fn image(properties: &[(&str, &str)]) -> ImageSnapshot {
     }
 }
 
-fn asked(specs: &[(&str, &str)], properties: &[(&str, &str)]) -> Result<Option<Topology>, String> {
+fn asked(specs: &[(&str, &str)], properties: &[(&str, &str)]) -> Result<Option<GuestNumaTopology>, String> {
     ask(&flavor(4, 1024, specs), Some(&image(properties)))
 }
 
 /// `0-1 / 512 | +2-3 / 512`: floating CPUs, dedicated ones after a plus, and the memory of each node.
-fn words(topology: &Topology) -> String {
-    let node = |node: &Node| {
+fn words(topology: &GuestNumaTopology) -> String {
+    let node = |node: &GuestNumaNode| {
         let list = |cpus: &BTreeSet<u32>| chronova_hypervisor::cpus::format(cpus.iter().copied());
         let dedicated = if node.dedicated.is_empty() { String::new() } else { format!("+{}", list(&node.dedicated)) };
         format!("{}{dedicated} / {}", list(&node.floating), node.memory_mib)
@@ -86,27 +86,27 @@ fn what_is_asked_for_becomes_nodes() {
 #[test]
 fn flavor_and_image_have_their_say() {
     let policy = |flavor: &[(&str, &str)], image: &[(&str, &str)]| {
-        asked(flavor, image).map(|topology| topology.map_or(Policy::Shared, |topology| topology.policy))
+        asked(flavor, image).map(|topology| topology.map_or(CpuPolicy::Shared, |topology| topology.policy))
     };
     let (shared, dedicated) = (("hw:cpu_policy", "shared"), ("hw:cpu_policy", "dedicated"));
-    assert_eq!(policy(&[dedicated], &[("hw_cpu_policy", "shared")]), Ok(Policy::Dedicated));
+    assert_eq!(policy(&[dedicated], &[("hw_cpu_policy", "shared")]), Ok(CpuPolicy::Dedicated));
     assert!(policy(&[shared], &[("hw_cpu_policy", "dedicated")]).unwrap_err().contains("override CPU pinning policy"));
-    assert_eq!(policy(&[shared], &[("hw_cpu_policy", "shared")]), Ok(Policy::Shared));
+    assert_eq!(policy(&[shared], &[("hw_cpu_policy", "shared")]), Ok(CpuPolicy::Shared));
     let threads = |flavor: &str, image: &str| {
         asked(&[dedicated, ("hw:cpu_thread_policy", flavor)], &[("hw_cpu_thread_policy", image)])
             .map(|topology| topology.unwrap().threads)
     };
-    assert_eq!(threads("prefer", "require"), Ok(Some(Threads::Require)));
-    assert_eq!(threads("isolate", "isolate"), Ok(Some(Threads::Isolate)));
+    assert_eq!(threads("prefer", "require"), Ok(Some(CpuThreadPolicy::Require)));
+    assert_eq!(threads("isolate", "isolate"), Ok(Some(CpuThreadPolicy::Isolate)));
     assert!(threads("isolate", "require").is_err());
     let pages = |flavor: &str, image: Option<&str>| {
         let image: Vec<_> = image.map(|size| ("hw_mem_page_size", size)).into_iter().collect();
         asked(&[("hw:mem_page_size", flavor)], &image).map(|topology| topology.unwrap().pages.unwrap())
     };
-    assert_eq!(pages("large", Some("2MB")), Ok(Pages::Kib(2048)));
-    assert_eq!(pages("any", Some("small")), Ok(Pages::Small));
+    assert_eq!(pages("large", Some("2MB")), Ok(MemPageSize::Kib(2048)));
+    assert_eq!(pages("any", Some("small")), Ok(MemPageSize::Small));
     assert!(pages("2048", Some("2048")).is_err() && pages("small", Some("any")).is_err());
-    assert_eq!(pages("large", None), Ok(Pages::Large));
+    assert_eq!(pages("large", None), Ok(MemPageSize::Large));
     assert!(asked(&[], &[("hw_mem_page_size", "large")]).is_err(), "the flavor must let it");
     assert!(asked(&[("hw:numa_nodes", "2")], &[("hw_numa_nodes", "2")]).is_err());
 }
@@ -123,7 +123,7 @@ fn page_sizes_have_units() {
         ("16Mib", 2048),
         ("1TiB", 1 << 30),
     ] {
-        assert_eq!(kib(text), Ok(Some(Pages::Kib(size))), "{text}");
+        assert_eq!(kib(text), Ok(Some(MemPageSize::Kib(size))), "{text}");
     }
     for wrong in ["huge", "2XB", "MB", "2M", "0"] {
         assert!(kib(wrong).is_err(), "{wrong}");
@@ -168,7 +168,7 @@ fn what_cannot_be_is_refused_and_named() {
 // ------------------------------------------------------------------------------------------------------------- fitting
 
 /// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` (0 and 1 are the first core).
-fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostCell> {
+fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostNumaCell> {
     let cell = |id: u32| {
         let cpus: Vec<u32> = (id * size..(id + 1) * size).collect();
         let siblings = cpus.chunks(threads).filter(|core| core.len() > 1).map(<[u32]>::to_vec).collect();
@@ -181,19 +181,23 @@ fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostCell> {
         own.extend(cell.cpus.iter().skip(shared as usize));
     }
     let sets = CpuSets { shared: Some(kept), dedicated: Some(own) };
-    HostCells::of(&found, &sets).unwrap().cells
+    HostNumaCells::of(&found, &sets).unwrap().cells
 }
 
-fn wanted(vcpus: u32, specs: &[(&str, &str)]) -> Topology {
+fn wanted(vcpus: u32, specs: &[(&str, &str)]) -> GuestNumaTopology {
     ask(&flavor(vcpus, 1024, specs), None).unwrap().unwrap()
 }
 
-fn on(host: &[HostCell], guests: &[Vec<FittedCell>], topology: &Topology) -> Result<Vec<FittedCell>, String> {
-    fit(topology, cells(host, guests.iter().map(Vec::as_slice)), Bounds::default())
+fn on(
+    host: &[HostNumaCell],
+    guests: &[Vec<FittedNumaCell>],
+    topology: &GuestNumaTopology,
+) -> Result<Vec<FittedNumaCell>, String> {
+    fit(topology, cells(host, guests.iter().map(Vec::as_slice)), FitLimits::default())
 }
 
 /// Cell, then the processors of its CPUs in order.
-fn pins(fitted: &[FittedCell]) -> Vec<(u32, Vec<u32>)> {
+fn pins(fitted: &[FittedNumaCell]) -> Vec<(u32, Vec<u32>)> {
     fitted.iter().map(|node| (node.cell, node.pinned.iter().map(|(_, cpu)| *cpu).collect())).collect()
 }
 
@@ -259,7 +263,7 @@ fn cells_are_filled_one_by_one_or_evenly() {
     let host = host(2, 4, 0, 1);
     let one = wanted(1, &[DEDICATED]);
     let second = |packs| {
-        let first = vec![FittedCell {
+        let first = vec![FittedNumaCell {
             cell: 1,
             floating: vec![],
             pinned: vec![(0, 4)],
@@ -267,7 +271,7 @@ fn cells_are_filled_one_by_one_or_evenly() {
             memory_mib: 1024,
             page_kib: None,
         }];
-        let bounds = Bounds { packs, ..Bounds::default() };
+        let bounds = FitLimits { packs, ..FitLimits::default() };
         pins(&fit(&one, cells(&host, [first.as_slice()].into_iter()), bounds).unwrap())
     };
     assert_eq!(second(true), [(1, vec![5])], "packed: where somebody is");
@@ -295,8 +299,8 @@ fn memory_is_of_one_cell_and_of_the_pages_asked_for() {
 fn ratios_bound_what_floats_and_never_what_is_pinned() {
     let host = host(1, 4, 2, 1);
     let floats = wanted(2, &[("hw:numa_nodes", "1")]);
-    let bounds = Bounds { cpu_ratio: 2.0, memory_ratio: 1.0, packs: true };
-    let mut guests: Vec<Vec<FittedCell>> = Vec::new();
+    let bounds = FitLimits { cpu_ratio: 2.0, memory_ratio: 1.0, packs: true };
+    let mut guests: Vec<Vec<FittedNumaCell>> = Vec::new();
     for _ in 0..2 {
         guests.push(fit(&floats, cells(&host, guests.iter().map(Vec::as_slice)), bounds).unwrap());
     }
@@ -318,7 +322,7 @@ fn the_operator_says_which_processors_are_for_whom() {
     };
     let of = |shared: Option<&str>, dedicated: Option<&str>| {
         let read = |text: Option<&str>| text.map(|text| CpuSets::read(text).unwrap());
-        HostCells::of(std::slice::from_ref(&cell), &CpuSets { shared: read(shared), dedicated: read(dedicated) })
+        HostNumaCells::of(std::slice::from_ref(&cell), &CpuSets { shared: read(shared), dedicated: read(dedicated) })
     };
     let free = of(None, None).unwrap();
     assert_eq!((free.cells[0].shared.len(), free.cells[0].dedicated.len(), free.counted), (4, 0, None));
@@ -348,11 +352,13 @@ fn the_driver_is_told_where_everything_is() {
     let told = super::pinning::pinning(Some(&replaced(true)), &fitted, None);
     assert_eq!(told.nodes[0].cpus, [(0, vec![0, 1]), (1, vec![2])]);
     assert_eq!((told.emulator, told.confined), (vec![0, 1, 2], vec![0, 1]));
-    let shared = |confines| super::pinning::pinning(Some(&replaced(confines)), &fitted, Some(Emulator::Share)).emulator;
+    let shared = |confines| {
+        super::pinning::pinning(Some(&replaced(confines)), &fitted, Some(EmulatorThreadsPolicy::Share)).emulator
+    };
     assert_eq!((shared(true), shared(false)), (vec![0, 1], vec![0, 1, 2]), "with cpu_shared_set, and without");
     let isolated = wanted(1, &[DEDICATED, ("hw:emulator_threads_policy", "isolate")]);
     let fitted = on(&host, &[], &isolated).unwrap();
-    let told = super::pinning::pinning(Some(&replaced(true)), &fitted, Some(Emulator::Isolate));
+    let told = super::pinning::pinning(Some(&replaced(true)), &fitted, Some(EmulatorThreadsPolicy::Isolate));
     assert_eq!((told.nodes[0].cpus[0].1.clone(), told.emulator), (vec![2], vec![3]));
     let huge = ask(&flavor(1, 128, &[("hw:mem_page_size", "large")]), None).unwrap().unwrap();
     let told = super::pinning::pinning(Some(&replaced(true)), &on(&host, &[], &huge).unwrap(), None);

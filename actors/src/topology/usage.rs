@@ -1,14 +1,14 @@
-//! What is in use of a host's cells, and what is free.
+//! The used and the free parts of a host's cells.
 
 use std::collections::BTreeSet;
 
-use chronova_events::ledger::{FittedCell, HostCell};
+use chronova_events::ledger::{FittedNumaCell, HostNumaCell};
 
-/// A cell of a host with what guests have of it.
+/// A NUMA cell of a host, and its usage by guests.
 #[derive(Debug, Clone)]
-pub struct Cell<'a> {
-    pub is: &'a HostCell,
-    /// Processors that some guest has for itself.
+pub struct NumaCellUsage<'a> {
+    pub is: &'a HostNumaCell,
+    /// Dedicated processors of guests.
     pub taken: BTreeSet<u32>,
     /// CPUs of guests that float over the shared processors.
     pub floating: u64,
@@ -17,17 +17,17 @@ pub struct Cell<'a> {
     pub pages: Vec<u64>,
 }
 
-impl Cell<'_> {
+impl NumaCellUsage<'_> {
     pub fn free_processors(&self) -> BTreeSet<u32> {
         self.is.dedicated.iter().copied().filter(|cpu| !self.taken.contains(cpu)).collect()
     }
 
-    /// May be less than nothing: a host may have lost memory since.
+    /// The usage may exceed the memory, because a host may have lost some since.
     pub fn free_memory(&self) -> u64 {
         self.is.memory_mib.saturating_sub(self.memory_mib)
     }
 
-    /// Pages of this size that nobody uses.
+    /// Free pages of this size.
     pub fn free_pages(&self, kib: u64) -> u64 {
         let pages = self.is.pages.iter().zip(&self.pages).find(|(pages, _)| pages.kib == kib);
         pages.map_or(0, |(pages, used)| pages.total.saturating_sub(*used))
@@ -37,7 +37,7 @@ impl Cell<'_> {
         self.is.pages.iter().map(|pages| pages.kib).min()
     }
 
-    /// The processors of each core that may be given to guests, whatever their use; free ones only where that is asked.
+    /// The processors of each core that guests may use; only free ones if `free`.
     pub fn cores(&self, free: bool) -> Vec<Vec<u32>> {
         let usable: BTreeSet<u32> = match free {
             true => self.free_processors(),
@@ -56,7 +56,7 @@ impl Cell<'_> {
         cores
     }
 
-    fn take(&mut self, fitted: &FittedCell) {
+    fn take(&mut self, fitted: &FittedNumaCell) {
         self.taken.extend(fitted.taken());
         self.floating += fitted.floating.len() as u64;
         self.memory_mib += fitted.memory_mib;
@@ -69,16 +69,19 @@ impl Cell<'_> {
     }
 }
 
-/// The cells, with what these guests have of them.
-pub fn cells<'a, 'b>(of: &'a [HostCell], guests: impl Iterator<Item = &'b [FittedCell]>) -> Vec<Cell<'a>> {
-    let empty = |is: &'a HostCell| Cell {
+/// The cells, with the usage of these guests.
+pub fn cells<'a, 'b>(
+    of: &'a [HostNumaCell],
+    guests: impl Iterator<Item = &'b [FittedNumaCell]>,
+) -> Vec<NumaCellUsage<'a>> {
+    let empty = |is: &'a HostNumaCell| NumaCellUsage {
         is,
         taken: BTreeSet::new(),
         floating: 0,
         memory_mib: 0,
         pages: vec![0; is.pages.len()],
     };
-    let mut cells: Vec<Cell<'a>> = of.iter().map(empty).collect();
+    let mut cells: Vec<NumaCellUsage<'a>> = of.iter().map(empty).collect();
     for fitted in guests.flatten() {
         if let Some(cell) = cells.iter_mut().find(|cell| cell.is.id == fitted.cell) {
             cell.take(fitted);

@@ -85,7 +85,7 @@ pub struct Maintenance {
 
 /// A server on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Leaving {
+pub struct LeavingServer {
     pub how: Departure,
     pub migration: ProcessId,
     /// Counts the ways that were tried.
@@ -100,7 +100,7 @@ pub struct Drain {
     pub requested_at: Timestamp,
     pub cancelled: bool,
     pub ended_at: Option<Timestamp>,
-    pub leaving: BTreeMap<InstanceId, Leaving>,
+    pub leaving: BTreeMap<InstanceId, LeavingServer>,
     /// With the host that each is on now.
     pub left: BTreeMap<InstanceId, Option<String>>,
     /// With the reasons.
@@ -126,7 +126,7 @@ impl Drain {
             HostEvent::DepartureBegun(begun) => {
                 let attempt = self.leaving.get(&begun.server).map_or(1, |before| before.attempt + 1);
                 self.forget(begun.server);
-                let leaving = Leaving { how: begun.how, migration: begun.migration, attempt };
+                let leaving = LeavingServer { how: begun.how, migration: begun.migration, attempt };
                 self.leaving.insert(begun.server, leaving);
             }
             HostEvent::ServerLeft(left) => {

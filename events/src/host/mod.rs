@@ -1,4 +1,4 @@
-//! A compute host: what it is, whether it answers, whether servers may be placed on it.
+//! A compute host: its properties, its liveness, and whether it accepts new servers.
 //!
 //! Heartbeats are not recorded; only the changes to up and to down are.
 
@@ -13,7 +13,7 @@ use crate::fold::Fold;
 use crate::ids::HostId;
 
 pub use drain::{
-    Departure, DepartureBegun, Drain, DrainCancelled, DrainEnded, DrainRequested, Leaving, Maintenance,
+    Departure, DepartureBegun, Drain, DrainCancelled, DrainEnded, DrainRequested, LeavingServer, Maintenance,
     MaintenanceBegun, MaintenanceEnded, ServerLeft, ServerStayed,
 };
 
@@ -32,11 +32,11 @@ noun! {
         Enabled = "enabled" @ 1,
         /// An administrator forbids new servers.
         Disabled = "disabled" @ 1,
-        /// An administrator says that the host is down, whatever it answers (2.11).
+        /// An administrator forced the host down (`force_down`, 2.11).
         ForcedDown = "forced_down" @ 1,
         /// An administrator removed the host; one that still answers is registered again.
         Deregistered = "deregistered" @ 1,
-        /// An administrator wants the host empty: a process moves its servers away.
+        /// An administrator asked to drain the host: a process moves its servers away.
         DrainRequested = "drain_requested" @ 1,
         /// A server is about to be moved away by a drain.
         DepartureBegun = "departure_begun" @ 1,
@@ -144,7 +144,7 @@ impl KnownHost {
         self.drain.as_deref().filter(|drain| drain.ended_at.is_none())
     }
 
-    /// Whether servers can be worked on there.
+    /// Whether operations on its servers are possible.
     pub fn answers(&self) -> bool {
         self.up && !self.forced_down
     }

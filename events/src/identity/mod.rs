@@ -1,7 +1,7 @@
 //! Identity: domains, projects, users, roles and role assignments.
 //!
-//! One stream, `identity-main`, because names are unique across it and a deletion takes along what hangs on the deleted
-//! thing. Invariants: passwords are kept only as argon2id hashes. Tokens are not kept, only the audit ids of revoked
+//! One stream, `identity-main`, because names are unique across it, and a deletion also removes dependent objects.
+//! Invariants: passwords are kept only as argon2id hashes. Tokens are not kept, only the audit ids of revoked
 //! ones, until those would have expired.
 
 mod payloads;
@@ -13,49 +13,49 @@ pub use state::{Domain, Grants, Identity, Project, Role, User};
 noun! {
     /// Events of the identity service.
     IdentityEvent = "identity" {
-        /// A domain was made.
+        /// A domain was created.
         DomainCreated = "domain_created" @ 1,
         /// A domain has another name or description.
         DomainDescribed = "domain_described" @ 1,
-        /// A domain was switched off (nobody of it gets in) or on again.
+        /// A domain was disabled (its users cannot log in) or enabled.
         DomainSwitched = "domain_switched" @ 1,
-        /// A domain was removed, after everything in it.
+        /// A domain was deleted, after everything in it.
         DomainDeleted = "domain_deleted" @ 1,
-        /// A project was made.
+        /// A project was created.
         ProjectCreated = "project_created" @ 1,
         /// A project has another name, description, tags or further attributes.
         ProjectDescribed = "project_described" @ 1,
-        /// A project was switched off (no token for it counts) or on again.
+        /// A project was disabled (its tokens are invalid) or enabled.
         ProjectSwitched = "project_switched" @ 1,
-        /// A project was removed, and all role assignments on it.
+        /// A project was deleted, with all role assignments on it.
         ProjectDeleted = "project_deleted" @ 1,
-        /// A user was made.
+        /// A user was created.
         UserCreated = "user_created" @ 1,
         /// A user has another name, default project or further attributes.
         UserDescribed = "user_described" @ 1,
-        /// A user was switched off (no token of theirs counts any more) or on again.
+        /// A user was disabled (their tokens are invalid) or enabled.
         UserSwitched = "user_switched" @ 1,
         /// A user has another password; earlier tokens are invalid.
         PasswordSet = "password_set" @ 1,
-        /// A user was removed, and all their role assignments.
+        /// A user was deleted, with all their role assignments.
         UserDeleted = "user_deleted" @ 1,
-        /// The name and the attributes that a user has had so far were erased.
+        /// A user's name and attributes up to now were erased.
         UserErased = "user_erased" @ 1,
-        /// A role was made.
+        /// A role was created.
         RoleCreated = "role_created" @ 1,
         /// A role has another name or description.
         RoleDescribed = "role_described" @ 1,
-        /// A role was removed, and all assignments of it.
+        /// A role was deleted, with all its assignments.
         RoleDeleted = "role_deleted" @ 1,
         /// A role now implies another one.
         RoleImplied = "role_implied" @ 1,
         /// A role no longer implies another one.
         ImplicationRemoved = "implication_removed" @ 1,
-        /// A user has a role on a project, a domain or the whole system.
+        /// A user got a role on a project, a domain or the system.
         RoleGranted = "role_granted" @ 1,
-        /// They no longer have it.
+        /// A user lost a role on a project, a domain or the system.
         RoleRevoked = "role_revoked" @ 1,
-        /// One token was given back before it expired.
+        /// A token was revoked before it expired.
         TokenRevoked = "token_revoked" @ 1,
     }
 }
@@ -127,9 +127,9 @@ pub fn samples() -> Vec<IdentityEvent> {
         RoleDeleted { role: role.clone() }.into(),
         RoleImplied { prior: role.clone(), implied: other.clone() }.into(),
         ImplicationRemoved { prior: role.clone(), implied: other }.into(),
-        RoleGranted { user: user.clone(), grant: grant(Scope::Project(project)) }.into(),
-        RoleGranted { user: user.clone(), grant: grant(Scope::Domain(domain)) }.into(),
-        RoleRevoked { user: user.clone(), grant: grant(Scope::System) }.into(),
+        RoleGranted { user: user.clone(), grant: grant(IdentityScope::Project(project)) }.into(),
+        RoleGranted { user: user.clone(), grant: grant(IdentityScope::Domain(domain)) }.into(),
+        RoleRevoked { user: user.clone(), grant: grant(IdentityScope::System) }.into(),
         TokenRevoked { user, audit_id: "AAECAwQFBgcICQoLDA0ODw".into(), expires_at: Timestamp(1_000_000) }.into(),
     ]
 }

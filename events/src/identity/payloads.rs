@@ -8,7 +8,7 @@ use crate::envelope::Timestamp;
 use crate::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
 
 /// Name and JSON text of attributes that this service keeps without understanding them, sorted by name.
-pub type Extra = Vec<(String, String)>;
+pub type ExtraAttributes = Vec<(String, String)>;
 
 /// An argon2id hash in PHC form; never shown by `Debug`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub struct ProjectAttributes {
     pub name: String,
     pub description: String,
     pub tags: Vec<String>,
-    pub extra: Extra,
+    pub extra: ExtraAttributes,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,7 +89,7 @@ pub struct UserAttributes {
     pub name: String,
     pub default_project: Option<ProjectId>,
     /// `email` and `description` are among these, as in Keystone.
-    pub extra: Extra,
+    pub extra: ExtraAttributes,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ pub struct ImplicationRemoved {
 
 /// The scope of a role assignment or of a token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Scope {
+pub enum IdentityScope {
     Project(ProjectId),
     Domain(DomainId),
     System,
@@ -175,7 +175,7 @@ pub enum Scope {
 /// One role on one scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grant {
-    pub scope: Scope,
+    pub scope: IdentityScope,
     pub role: RoleId,
     /// Holds on the projects below the scope instead of on the scope itself (OS-INHERIT).
     pub inherited: bool,

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, IdentityEvent, PasswordHash, ProjectAttributes, Scope, UserAttributes};
+use super::{Grant, IdentityEvent, IdentityScope, PasswordHash, ProjectAttributes, UserAttributes};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{DomainId, ProjectId, RoleId, UserId};
@@ -34,7 +34,7 @@ pub struct User {
     pub enabled: bool,
     pub password: Option<PasswordHash>,
     pub attributes: UserAttributes,
-    /// Tokens issued before this moment count no more.
+    /// Tokens issued before this moment are invalid.
     pub tokens_from: Timestamp,
 }
 
@@ -49,7 +49,7 @@ pub struct Role {
 /// The role assignments of one user.
 pub type Grants = BTreeSet<Grant>;
 
-/// Everything, with the look-ups that logging in and checking a token need.
+/// The whole state, with the look-ups for log-ins and token checks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Identity {
     pub domains: BTreeMap<DomainId, Domain>,
@@ -93,7 +93,7 @@ impl Identity {
     }
 
     /// The roles that `user` has on `scope`: granted there, inherited from above, and implied by those.
-    pub fn roles_on(&self, user: &UserId, scope: &Scope) -> BTreeSet<RoleId> {
+    pub fn roles_on(&self, user: &UserId, scope: &IdentityScope) -> BTreeSet<RoleId> {
         let Some(grants) = self.grants.get(user) else { return BTreeSet::new() };
         let mut held: BTreeSet<RoleId> = grants
             .iter()
@@ -104,16 +104,16 @@ impl Identity {
         held
     }
 
-    fn inherits(&self, from: &Scope, on: &Scope) -> bool {
-        let Scope::Project(project) = on else { return false };
+    fn inherits(&self, from: &IdentityScope, on: &IdentityScope) -> bool {
+        let IdentityScope::Project(project) = on else { return false };
         match from {
-            Scope::Domain(domain) => self.projects.get(project).is_some_and(|p| p.domain == *domain),
-            Scope::Project(above) => self.lineage(project).skip(1).any(|p| p.id == *above),
-            Scope::System => false,
+            IdentityScope::Domain(domain) => self.projects.get(project).is_some_and(|p| p.domain == *domain),
+            IdentityScope::Project(above) => self.lineage(project).skip(1).any(|p| p.id == *above),
+            IdentityScope::System => false,
         }
     }
 
-    /// Completes a set of roles by what they imply.
+    /// Adds all implied roles to a set of roles.
     pub fn add_implied(&self, held: &mut BTreeSet<RoleId>) {
         let mut open: Vec<RoleId> = held.iter().cloned().collect();
         while let Some(role) = open.pop() {
@@ -175,7 +175,7 @@ impl Fold for Identity {
                 self.domains.remove(&e.domain);
                 self.user_names.remove(&e.domain);
                 self.project_names.remove(&e.domain);
-                self.forget_grants(|grant| grant.scope == Scope::Domain(e.domain.clone()));
+                self.forget_grants(|grant| grant.scope == IdentityScope::Domain(e.domain.clone()));
             }
             IdentityEvent::ProjectCreated(_)
             | IdentityEvent::ProjectDescribed(_)
@@ -282,7 +282,7 @@ impl Identity {
                 if let Some(project) = self.projects.remove(&e.project) {
                     self.name_project(&project.domain, Some(&project.attributes.name), None, &e.project);
                 }
-                self.forget_grants(|grant| grant.scope == Scope::Project(e.project.clone()));
+                self.forget_grants(|grant| grant.scope == IdentityScope::Project(e.project.clone()));
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Images: one stream per image. The bytes are files; the events say which file counts.
+//! Images: one stream per image. The data is in files; the events name the valid file.
 //!
 //! Invariants: content appears in one event ([`ContentStored`]), after every byte is on disk and inspected; it never
 //! changes afterwards. An upload that ended otherwise leaves the image as it was before.
@@ -7,7 +7,7 @@ mod payloads;
 mod state;
 
 pub use payloads::*;
-pub use state::{Content, Image, Member, Record};
+pub use state::{Image, ImageContent, ImageMember, ImageRecord};
 
 noun! {
     /// Events of an image.
@@ -20,7 +20,7 @@ noun! {
         UploadStarted = "upload_started" @ 1,
         /// The upload stopped, or its data does not match the image's properties.
         UploadAbandoned = "upload_abandoned" @ 1,
-        /// The bytes are complete, inspected and on disk.
+        /// The data is complete, inspected and on disk.
         ContentStored = "content_stored" @ 1,
         /// An administrator deactivated the image.
         ImageDeactivated = "deactivated" @ 1,
@@ -32,7 +32,7 @@ noun! {
         MemberAnswered = "member_answered" @ 1,
         /// The image is no longer offered to a project.
         MemberRemoved = "member_removed" @ 1,
-        /// The image is gone; its id stays taken.
+        /// The image is deleted; its id stays taken.
         ImageDeleted = "deleted" @ 1,
     }
 }

@@ -9,7 +9,7 @@ use crate::ids::{ImageId, ProjectId, UploadId};
 pub enum Visibility {
     /// Everybody, in every list.
     Public,
-    /// Everybody who knows the id.
+    /// Every project that knows the id.
     Community,
     /// The owner and the projects it is offered to.
     Shared,
@@ -107,7 +107,7 @@ pub struct ContentStored {
     pub image: ImageId,
     pub upload: UploadId,
     pub size: u64,
-    /// Bytes that a guest sees; `None` where the format does not tell.
+    /// Bytes that a guest sees; `None` if the format does not record it.
     pub virtual_size: Option<u64>,
     /// Lower-case hex of the MD5, which old clients compare.
     pub checksum: String,

@@ -11,14 +11,14 @@ use crate::ids::{ImageId, ProjectId, UploadId};
 
 /// The bytes of an image, as far as there are any.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Content {
+pub enum ImageContent {
     Queued,
     Saving { upload: UploadId },
     Active(ContentStored),
     Deactivated(ContentStored),
 }
 
-impl Content {
+impl ImageContent {
     /// Glance's word for it.
     pub const fn status(&self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Content {
 
 /// A project that an image is offered to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Member {
+pub struct ImageMember {
     pub status: MemberStatus,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -47,11 +47,11 @@ pub struct Member {
 
 /// An image that exists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ImageRecord {
     pub id: ImageId,
     pub attributes: ImageAttributes,
-    pub content: Content,
-    pub members: BTreeMap<ProjectId, Member>,
+    pub content: ImageContent,
+    pub members: BTreeMap<ProjectId, ImageMember>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -61,12 +61,12 @@ pub struct Record {
 pub enum Image {
     #[default]
     Unknown,
-    Here(Box<Record>),
+    Here(Box<ImageRecord>),
     Deleted,
 }
 
 impl Image {
-    pub fn here(&self) -> Option<&Record> {
+    pub fn here(&self) -> Option<&ImageRecord> {
         match self {
             Self::Here(record) => Some(record),
             Self::Unknown | Self::Deleted => None,
@@ -81,10 +81,10 @@ impl Fold for Image {
     fn evolve(&mut self, event: &ImageEvent, at: Timestamp) {
         match (event, &mut *self) {
             (ImageEvent::ImageCreated(e), _) => {
-                *self = Self::Here(Box::new(Record {
+                *self = Self::Here(Box::new(ImageRecord {
                     id: e.image,
                     attributes: e.attributes.clone(),
-                    content: Content::Queued,
+                    content: ImageContent::Queued,
                     members: BTreeMap::new(),
                     created_at: at,
                     updated_at: at,
@@ -97,27 +97,27 @@ impl Fold for Image {
     }
 }
 
-impl Record {
+impl ImageRecord {
     fn evolve(&mut self, event: &ImageEvent, at: Timestamp) {
         self.updated_at = at;
         match event {
             ImageEvent::ImageCreated(_) | ImageEvent::ImageDeleted(_) => {}
             ImageEvent::ImageDescribed(e) => self.attributes = e.attributes.clone(),
-            ImageEvent::UploadStarted(e) => self.content = Content::Saving { upload: e.upload },
-            ImageEvent::UploadAbandoned(_) => self.content = Content::Queued,
-            ImageEvent::ContentStored(e) => self.content = Content::Active(e.clone()),
+            ImageEvent::UploadStarted(e) => self.content = ImageContent::Saving { upload: e.upload },
+            ImageEvent::UploadAbandoned(_) => self.content = ImageContent::Queued,
+            ImageEvent::ContentStored(e) => self.content = ImageContent::Active(e.clone()),
             ImageEvent::ImageDeactivated(_) => {
-                if let Content::Active(stored) = &self.content {
-                    self.content = Content::Deactivated(stored.clone());
+                if let ImageContent::Active(stored) = &self.content {
+                    self.content = ImageContent::Deactivated(stored.clone());
                 }
             }
             ImageEvent::ImageReactivated(_) => {
-                if let Content::Deactivated(stored) = &self.content {
-                    self.content = Content::Active(stored.clone());
+                if let ImageContent::Deactivated(stored) = &self.content {
+                    self.content = ImageContent::Active(stored.clone());
                 }
             }
             ImageEvent::MemberInvited(e) => {
-                let member = Member { status: MemberStatus::Pending, created_at: at, updated_at: at };
+                let member = ImageMember { status: MemberStatus::Pending, created_at: at, updated_at: at };
                 self.members.insert(e.member.clone(), member);
             }
             ImageEvent::MemberAnswered(e) => {

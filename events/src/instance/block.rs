@@ -1,4 +1,4 @@
-//! The disks of a server that are volumes, and those that are more than its flavor says.
+//! The volumes of a server, and its disks beyond those of the flavor.
 //!
 //! If a request has block device mappings, the same append records them with the server. A server without them has the
 //! disks of its image and flavor, and no such record. Later attachments are recorded the same way.
@@ -19,7 +19,7 @@ pub enum BlockSource {
 
 /// Where its content is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum BlockPlace {
+pub enum BlockLocation {
     /// On the host's disk.
     Local,
     /// On a volume of the volume service.
@@ -45,7 +45,7 @@ pub struct BlockConnection {
 pub struct BlockDevice {
     pub id: BlockDeviceId,
     pub source: BlockSource,
-    pub place: BlockPlace,
+    pub place: BlockLocation,
     /// 0 is the root disk; `None`: it is not booted from.
     pub boot_index: Option<u32>,
     /// GiB; MiB of a swap disk.
@@ -60,17 +60,17 @@ pub struct BlockDevice {
     pub delete_on_termination: bool,
     pub tag: Option<String>,
     pub volume_type: Option<String>,
-    /// The volume, from when it is known.
+    /// The volume, once it is known.
     pub volume: Option<VolumeId>,
-    /// From when the volume is kept for the server.
+    /// Set once the volume is reserved for the server.
     pub attachment: Option<AttachmentId>,
-    /// From when the server's host was told how to reach it.
+    /// Set once the server's host is connected to it.
     pub connection: Option<BlockConnection>,
 }
 
 impl BlockDevice {
     pub fn is_volume(&self) -> bool {
-        self.place == BlockPlace::Volume
+        self.place == BlockLocation::Volume
     }
 
     pub fn is_root(&self) -> bool {
@@ -87,7 +87,7 @@ impl BlockDevice {
     }
 
     fn is_blank_local(&self) -> bool {
-        (self.source, self.place) == (BlockSource::Blank, BlockPlace::Local)
+        (self.source, self.place) == (BlockSource::Blank, BlockLocation::Local)
     }
 }
 
@@ -179,9 +179,9 @@ pub struct VolumeDeletionChanged {
     pub delete_on_termination: bool,
 }
 
-/// A block device of a server, and what is being done to it.
+/// A block device of a server, and the work under way on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Disk {
+pub struct InstanceDisk {
     pub device: BlockDevice,
     pub work: Option<DiskWork>,
 }
@@ -190,7 +190,7 @@ pub struct Disk {
 pub enum DiskWork {
     Attaching(ProcessId),
     Detaching(ProcessId),
-    /// Another volume takes its place.
+    /// Another volume replaces it.
     Swapping {
         process: ProcessId,
         to: VolumeId,
@@ -206,11 +206,11 @@ impl DiskWork {
     }
 }
 
-/// Takes what an event says into a server's disks.
-pub(super) fn evolve(disks: &mut Vec<Disk>, event: &super::InstanceEvent) {
+/// Applies an event to a server's disks.
+pub(super) fn evolve(disks: &mut Vec<InstanceDisk>, event: &super::InstanceEvent) {
     use super::InstanceEvent as E;
-    let settled = |device: &BlockDevice| Disk { device: device.clone(), work: None };
-    let find = |disks: &mut Vec<Disk>, id: BlockDeviceId, act: &mut dyn FnMut(&mut Disk)| {
+    let settled = |device: &BlockDevice| InstanceDisk { device: device.clone(), work: None };
+    let find = |disks: &mut Vec<InstanceDisk>, id: BlockDeviceId, act: &mut dyn FnMut(&mut InstanceDisk)| {
         disks.iter_mut().filter(|disk| disk.device.id == id).for_each(act);
     };
     match event {
@@ -218,11 +218,14 @@ pub(super) fn evolve(disks: &mut Vec<Disk>, event: &super::InstanceEvent) {
         E::BlockDevicesPrepared(prepared) => {
             // Work under way on a disk continues.
             let work = |id| disks.iter().find(|disk| disk.device.id == id).and_then(|disk| disk.work);
-            *disks =
-                prepared.devices.iter().map(|device| Disk { device: device.clone(), work: work(device.id) }).collect();
+            *disks = prepared
+                .devices
+                .iter()
+                .map(|device| InstanceDisk { device: device.clone(), work: work(device.id) })
+                .collect();
         }
         E::VolumeAttachRequested(asked) => {
-            disks.push(Disk { device: asked.device.clone(), work: Some(DiskWork::Attaching(asked.process)) });
+            disks.push(InstanceDisk { device: asked.device.clone(), work: Some(DiskWork::Attaching(asked.process)) });
         }
         E::VolumeAttached(attached) => {
             find(disks, attached.device.id, &mut |disk| *disk = settled(&attached.device));
@@ -260,7 +263,7 @@ pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let device = BlockDevice {
         id,
         source: BlockSource::Volume(volume),
-        place: BlockPlace::Volume,
+        place: BlockLocation::Volume,
         boot_index: Some(0),
         size: Some(10),
         guest_format: None,
@@ -283,7 +286,7 @@ pub(super) fn samples() -> Vec<super::InstanceEvent> {
     };
     let local = |source| BlockDevice {
         source,
-        place: BlockPlace::Local,
+        place: BlockLocation::Local,
         boot_index: None,
         guest_format: Some("swap".into()),
         volume: None,

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::moving::{MoveKind, MoveStage, Moving};
-use super::ongoing::Ongoing;
+use super::ongoing::OngoingTask;
 use super::payloads::{FlavorSnapshot, Placed, Power};
 use super::state::{Alive, Phase};
 use crate::envelope::Timestamp;
@@ -22,7 +22,7 @@ pub struct EvacuationRequested {
     pub host: Option<String>,
     /// Skips the filters (2.29 to 2.67).
     pub forced: bool,
-    /// Whether the disks are on storage that the hosts share, as the caller says (up to 2.13); `None` finds out.
+    /// Whether the disks are on shared storage, according to the request (up to 2.13); `None`: detected.
     pub on_shared_storage: Option<bool>,
     /// Whether the server is stopped at its destination, whatever its state was (from 2.95 on).
     pub stop: bool,
@@ -57,7 +57,7 @@ pub struct Evacuation {
     pub on_shared_storage: Option<bool>,
 }
 
-/// Takes what an event says about an evacuation into its server.
+/// Applies an event of an evacuation to its server.
 pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Timestamp) {
     use super::InstanceEvent as E;
     match event {
@@ -76,7 +76,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
                 live: None,
                 evacuation: Some(Evacuation { forced: asked.forced, on_shared_storage: asked.on_shared_storage }),
             }));
-            server.ongoing = Some(Ongoing::Move { process: asked.process });
+            server.ongoing = Some(OngoingTask::Move { process: asked.process });
         }
         E::Evacuated(evacuated) => {
             server.finish(evacuated.process);

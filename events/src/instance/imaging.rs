@@ -1,11 +1,11 @@
-//! Images made of a server's disk: snapshots that a user asks for, and backups, of which only so many are kept.
+//! Images of a server's disk: snapshots, and backups with a rotation.
 
 use serde::{Deserialize, Serialize};
 
 use super::payloads::FaultInfo;
 use crate::ids::{ImageId, ProcessId};
 
-/// How far a piece of work on a server has come; the API shows it as `task_state`.
+/// The stage of an operation on a server; the API shows it as `task_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkStage {
     /// Asked for.
@@ -21,14 +21,14 @@ pub enum WorkStage {
     Spawning,
 }
 
-/// Work under way has come to its next stage.
+/// The operation under way reached its next stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkAdvanced {
     pub process: ProcessId,
     pub stage: WorkStage,
 }
 
-/// A backup counts among those of its kind (`daily`, say), of which the newest `rotation` are kept.
+/// A backup of a type (`daily`, for example); the newest `rotation` of the type are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rotation {
     pub kind: String,

@@ -1,4 +1,4 @@
-//! Network interfaces that come to a built server and leave it, and what the network service changes about them.
+//! Network interfaces that are attached to and detached from a built server, and changes by the network service.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub struct NicDetachFailed {
     pub fault: FaultInfo,
 }
 
-/// The network service told that something about the server's ports is another: this is how they are now.
+/// The network service reported a change of the server's ports: their present state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicsRefreshed {
     pub nics: Vec<NicInfo>,

@@ -6,13 +6,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::moving::{MoveKind, MoveStage, Moving};
-use super::ongoing::Ongoing;
+use super::ongoing::OngoingTask;
 use super::payloads::{FlavorSnapshot, Placed, Power};
 use super::state::{Alive, Phase};
 use crate::envelope::Timestamp;
 use crate::ids::ProcessId;
 
-/// How far a live migration has come; the API shows it as the status of the migration.
+/// The stage of a live migration; the API shows it as the status of the migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LiveStage {
     /// The scheduler selects a destination.
@@ -50,7 +50,7 @@ pub struct LiveMoveRequested {
     pub host: Option<String>,
     /// Skips the filters (up to 2.67).
     pub forced: bool,
-    /// Whether local disks are copied; `None` finds out.
+    /// Whether local disks are copied; `None`: detected.
     pub block: Option<bool>,
 }
 
@@ -103,7 +103,7 @@ pub struct LiveMoveAborted {
 
 /// The data that a live migration has in addition to a move.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Live {
+pub struct LiveMigrationState {
     pub stage: LiveStage,
     pub forced: bool,
     pub block: Option<bool>,
@@ -111,11 +111,11 @@ pub struct Live {
     pub running_since: Option<Timestamp>,
     pub abort: bool,
     pub force_complete: bool,
-    /// Why the last destination was given up.
+    /// Why the last destination was abandoned.
     pub refused: Option<String>,
 }
 
-impl Live {
+impl LiveMigrationState {
     fn begin(requested: &LiveMoveRequested, was_active: bool) -> Moving {
         Moving {
             migration: requested.process,
@@ -148,14 +148,14 @@ impl Live {
     }
 }
 
-/// Takes what an event says about a live migration into its server.
+/// Applies an event of a live migration to its server.
 pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Timestamp) {
     use super::InstanceEvent as E;
     match event {
         E::LiveMoveRequested(requested) => {
             let was_active = matches!(server.phase, Phase::Active { .. });
-            server.moving = Some(Box::new(Live::begin(requested, was_active)));
-            server.ongoing = Some(Ongoing::Move { process: requested.process });
+            server.moving = Some(Box::new(LiveMigrationState::begin(requested, was_active)));
+            server.ongoing = Some(OngoingTask::Move { process: requested.process });
         }
         E::LiveMoveAdvanced(advanced) => with(server, |live| live.advance(advanced.stage, at)),
         E::LiveAbortRequested(_) => with(server, |live| live.abort = true),
@@ -178,7 +178,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
     }
 }
 
-fn with(server: &mut Alive, change: impl FnOnce(&mut Live)) {
+fn with(server: &mut Alive, change: impl FnOnce(&mut LiveMigrationState)) {
     if let Some(live) = server.moving.as_mut().and_then(|moving| moving.live.as_mut()) {
         change(live);
     }

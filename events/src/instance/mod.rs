@@ -53,8 +53,8 @@ pub mod status;
 mod told;
 
 pub use block::{
-    BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockPlace, BlockSource, Disk, DiskWork,
-    VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
+    BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockLocation, BlockSource, DiskWork,
+    InstanceDisk, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
     VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
 pub use evacuation::{Evacuated, Evacuation, EvacuationRequested};
@@ -63,18 +63,18 @@ pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
 };
 pub use live::{
-    Live, LiveAbortRequested, LiveCompletionForced, LiveMoveAborted, LiveMoveAdvanced, LiveMoveProgressed,
-    LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
+    LiveAbortRequested, LiveCompletionForced, LiveMigrationState, LiveMoveAborted, LiveMoveAdvanced,
+    LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
 };
 pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
 };
-pub use ongoing::Ongoing;
+pub use ongoing::OngoingTask;
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
 pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
-pub use rebuild::{Former, RebuildFailed, RebuildRequested, Rebuilt};
+pub use rebuild::{FormerImage, RebuildFailed, RebuildRequested, Rebuilt};
 pub use rescue::{RescueFailed, RescueRequested, Rescued, UnrescueFailed, UnrescueRequested, Unrescued};
 pub use scheduled::*;
 pub use shelving::{
@@ -89,21 +89,21 @@ noun! {
     InstanceEvent = "instance" {
         /// A user asked for a server: the request, with the properties that were looked up at that moment.
         BuildRequested = "build_requested" @ 2 from { 1 => older::BuildRequestedV1 },
-        /// A host was chosen and its resources claimed.
+        /// A host was selected and its resources claimed.
         Placed = "placed" @ 1,
-        /// The host was given up (another attempt or the end follows).
+        /// The host was released (another attempt or the end follows).
         Unplaced = "unplaced" @ 1,
         /// The ports through which the server is connected.
         NetworkAllocated = "network_allocated" @ 1,
         /// The guest runs.
         BuildSucceeded = "build_succeeded" @ 1,
-        /// The server could not be built; everything taken for it was given back.
+        /// The build failed; everything claimed for it was released.
         BuildFailed = "build_failed" @ 1,
         /// A user asked to delete the server.
         DeleteRequested = "delete_requested" @ 1,
-        /// Nothing of the server is left.
+        /// The server is deleted.
         Deleted = "deleted" @ 1,
-        /// A user asked for a start, a stop, a reboot, a pause, a suspension, or the end of either.
+        /// A user asked for a start, stop, reboot, pause, unpause, suspend or resume.
         PowerRequested = "power_requested" @ 1,
         /// The requested power operation is complete.
         PowerCompleted = "power_completed" @ 1,
@@ -119,15 +119,15 @@ noun! {
         HostnameChanged = "hostname_changed" @ 1,
         /// How a resize treats the disk was changed.
         DiskConfigChanged = "disk_config_changed" @ 1,
-        /// The addresses given for use by tools that know no ports were changed.
+        /// The access addresses (`accessIPv4`, `accessIPv6`) were changed.
         AccessAddressesChanged = "access_addresses_changed" @ 1,
         /// The metadata is now this.
         MetadataReplaced = "metadata_replaced" @ 1,
         /// The tags are now these.
         TagsReplaced = "tags_replaced" @ 1,
-        /// The server was locked against changes.
+        /// The server was locked.
         Locked = "locked" @ 1,
-        /// The lock was taken off.
+        /// The server was unlocked.
         Unlocked = "unlocked" @ 1,
         /// An administrator reset the server's state.
         StateDeclared = "state_declared" @ 1,
@@ -137,59 +137,59 @@ noun! {
         SoftDeleteRequested = "soft_delete_requested" @ 1,
         /// The server is soft-deleted: its guest is off.
         SoftDeleted = "soft_deleted" @ 1,
-        /// A user asked for a deleted server back.
+        /// A user asked to restore a soft-deleted server.
         RestoreRequested = "restore_requested" @ 1,
-        /// The server is back.
+        /// The server is restored.
         Restored = "restored" @ 1,
-        /// The server could not be brought back; it is deleted as before.
+        /// The restore failed; the server stays soft-deleted.
         RestoreFailed = "restore_failed" @ 1,
-        /// The scheduler decided where the server goes, or that it goes nowhere, and why.
+        /// The scheduler's decision with its reasons: a host, or none.
         Scheduled = "scheduled" @ 1,
-        /// The personal fields of all events of this server so far were erased.
+        /// The personal fields of all earlier events of this server were erased.
         PersonalErased = "personal_erased" @ 1,
-        /// A user asked for one more network interface.
+        /// A user asked to attach a network interface.
         NicAttachRequested = "nic_attach_requested" @ 1,
-        /// The server has one more interface, and its guest, too.
+        /// The interface is attached to the guest.
         NicAttached = "nic_attached" @ 1,
         /// A user asked to detach an interface, or the network service deleted its port.
         NicDetachRequested = "nic_detach_requested" @ 1,
-        /// The server has the interface no more.
+        /// The interface is detached.
         NicDetached = "nic_detached" @ 1,
         /// The guest did not release the interface; the server keeps it.
         NicDetachFailed = "nic_detach_failed" @ 1,
-        /// The network service changed something about the interfaces: they are these now.
+        /// The network service changed the interfaces, which are now these.
         NicsRefreshed = "nics_refreshed" @ 1,
-        /// The disks that the server was asked for with, beyond those of its image and flavor.
+        /// The requested block devices, beyond the disks of image and flavor.
         BlockDevicesMapped = "block_devices_mapped" @ 1,
-        /// The server's volumes were made, reserved, connected, or given back: by a build, or as it leaves or finds its host.
+        /// A build, or a server that leaves or gets a host, created, reserved, connected or released its volumes.
         BlockDevicesPrepared = "block_devices_prepared" @ 1,
-        /// A user asked for a volume to become a disk of the server.
+        /// A user asked to attach a volume to the server.
         VolumeAttachRequested = "volume_attach_requested" @ 1,
-        /// The guest has the volume.
+        /// The volume is attached to the guest.
         VolumeAttached = "volume_attached" @ 1,
-        /// The guest could not be given the volume; it is free again.
+        /// The volume could not be attached; it is available again.
         VolumeAttachFailed = "volume_attach_failed" @ 1,
-        /// A user asked for a volume to be taken from the server.
+        /// A user asked to detach a volume from the server.
         VolumeDetachRequested = "volume_detach_requested" @ 1,
-        /// The guest does not have the volume any more.
+        /// The volume is detached from the guest.
         VolumeDetached = "volume_detached" @ 1,
-        /// The guest kept the volume.
+        /// The volume could not be detached; the guest keeps it.
         VolumeDetachFailed = "volume_detach_failed" @ 1,
         /// A user asked to swap one of the server's volumes for another one.
         VolumeSwapRequested = "volume_swap_requested" @ 1,
-        /// The guest has the other volume.
+        /// The swap is complete: the guest has the new volume.
         VolumeSwapped = "volume_swapped" @ 1,
-        /// The guest goes on with the volume that it had.
+        /// The swap failed: the guest keeps the old volume.
         VolumeSwapFailed = "volume_swap_failed" @ 1,
         /// A volume's `delete_on_termination` was changed.
         VolumeDeletionChanged = "volume_deletion_changed" @ 1,
         /// A user asked for an image of the server's disk.
         SnapshotRequested = "snapshot_requested" @ 1,
-        /// Work under way has come to its next stage.
+        /// The operation under way reached its next stage.
         WorkAdvanced = "work_advanced" @ 1,
         /// The image has its data.
         SnapshotTaken = "snapshot_taken" @ 1,
-        /// The image could not be made; nothing is left of it.
+        /// The image failed; nothing is left of it.
         SnapshotFailed = "snapshot_failed" @ 1,
         /// A user asked to rebuild the server from an image.
         RebuildRequested = "rebuild_requested" @ 2 from { 1 => older::RebuildRequestedV1 },
@@ -197,21 +197,21 @@ noun! {
         Rebuilt = "rebuilt" @ 1,
         /// The server could not be rebuilt.
         RebuildFailed = "rebuild_failed" @ 1,
-        /// A user asked for the server to be started from a rescue disk.
+        /// A user asked to rescue the server: start it from a rescue disk.
         RescueRequested = "rescue_requested" @ 1,
         /// The server runs from the rescue disk.
         Rescued = "rescued" @ 1,
-        /// The server could not be started from the rescue disk; it is what it was.
+        /// The rescue failed; the server is unchanged.
         RescueFailed = "rescue_failed" @ 1,
         /// A user asked to unrescue the server.
         UnrescueRequested = "unrescue_requested" @ 1,
-        /// The server runs from its own disk again.
+        /// The server runs from its own disks again.
         Unrescued = "unrescued" @ 1,
-        /// The rescue could not be ended.
+        /// The unrescue failed.
         UnrescueFailed = "unrescue_failed" @ 1,
         /// A user asked to shelve the server.
         ShelveRequested = "shelve_requested" @ 2 from { 1 => older::ShelveRequestedV1 },
-        /// The server is off, and its disk is kept as an image.
+        /// The server is shelved: it is off, and its disk is kept as an image.
         Shelved = "shelved" @ 1,
         /// The server could not be shelved.
         ShelveFailed = "shelve_failed" @ 1,
@@ -221,51 +221,51 @@ noun! {
         Offloaded = "offloaded" @ 1,
         /// A user asked to unshelve a server.
         UnshelveRequested = "unshelve_requested" @ 1,
-        /// The server is back.
+        /// The server is unshelved.
         Unshelved = "unshelved" @ 1,
-        /// The server could not be brought back; it is shelved as before.
+        /// The unshelve failed; the server stays shelved.
         UnshelveFailed = "unshelve_failed" @ 1,
         /// A user asked for a new password of the guest's administrator.
         PasswordChangeRequested = "password_change_requested" @ 1,
         /// The guest has the new password.
         PasswordChanged = "password_changed" @ 1,
-        /// The guest has no new password.
+        /// The password change failed.
         PasswordChangeFailed = "password_change_failed" @ 1,
-        /// A user asked for another flavor or another host.
+        /// A user asked for a resize or a cold migration.
         MoveRequested = "move_requested" @ 1,
-        /// A destination was chosen and its resources claimed.
+        /// A destination was selected and its resources claimed.
         MoveTargeted = "move_targeted" @ 1,
-        /// The destination was given up (another attempt or the end follows).
+        /// The destination was released (another attempt or the end follows).
         MoveUntargeted = "move_untargeted" @ 1,
-        /// The move has come to its next stage.
+        /// The move reached its next stage.
         MoveAdvanced = "move_advanced" @ 1,
         /// The server is at its destination and waits to be confirmed or reverted.
         Resized = "resized" @ 1,
-        /// The server could not be moved; it is where and what it was.
+        /// The move failed; the server keeps its host and flavor.
         MoveFailed = "move_failed" @ 1,
         /// A user confirmed the move, or the time to revert it is over.
         ConfirmRequested = "confirm_requested" @ 1,
-        /// Nothing is left at the source.
+        /// The move is confirmed: nothing is left at the source.
         ResizeConfirmed = "resize_confirmed" @ 1,
         /// A user asked to revert the move.
         RevertRequested = "revert_requested" @ 1,
-        /// The server is where and what it was before the move.
+        /// The move is reverted: the server has its old host and flavor.
         ResizeReverted = "resize_reverted" @ 1,
-        /// The move could not be reverted; the server is at its destination.
+        /// The revert failed; the server stays at its destination.
         RevertFailed = "revert_failed" @ 1,
         /// A user asked for a live migration.
         LiveMoveRequested = "live_move_requested" @ 1,
-        /// The live migration has come to its next stage.
+        /// The live migration reached its next stage.
         LiveMoveAdvanced = "live_move_advanced" @ 1,
         /// The progress of the live migration, in bytes.
         LiveMoveProgressed = "live_move_progressed" @ 1,
-        /// A user asked to abort the live migration.
+        /// An abort of the live migration was requested, by a user or by its timeout.
         LiveAbortRequested = "live_abort_requested" @ 1,
         /// A user asked to force the live migration to complete, even if the guest is paused for it.
         LiveCompletionForced = "live_completion_forced" @ 1,
-        /// The guest runs at its destination, and so the server is there.
+        /// The live migration is complete: the guest runs at its destination.
         LiveMoved = "live_moved" @ 1,
-        /// The live migration was aborted; the server is where it was.
+        /// The live migration was aborted; the server stays on its source host.
         LiveMoveAborted = "live_move_aborted" @ 1,
         /// A user asked to evacuate the server from a host that is down.
         EvacuationRequested = "evacuation_requested" @ 1,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::evacuation::Evacuation;
-use super::live::Live;
-use super::ongoing::Ongoing;
+use super::live::LiveMigrationState;
+use super::ongoing::OngoingTask;
 use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
 use super::state::{Alive, Phase};
 use crate::envelope::Timestamp;
@@ -26,7 +26,7 @@ pub enum MoveKind {
     Evacuate,
 }
 
-/// How far a move has come; the API shows it as `task_state` and as the status of the migration.
+/// The stage of a move; the API shows it as `task_state` and as the status of the migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MoveStage {
     Preparing,
@@ -126,7 +126,7 @@ pub struct Moving {
     pub new_flavor: FlavorSnapshot,
     pub host: Option<String>,
     /// Additional data of a live migration.
-    pub live: Option<Live>,
+    pub live: Option<LiveMigrationState>,
     /// Additional data of an evacuation.
     pub evacuation: Option<Evacuation>,
 }
@@ -159,26 +159,26 @@ impl Moving {
     }
 }
 
-/// Takes what an event says about a move into its server.
+/// Applies an event of a move to its server.
 pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Timestamp) {
     use super::InstanceEvent as E;
     match event {
         E::MoveRequested(requested) => {
             let was_active = matches!(server.phase, Phase::Active { .. });
             server.moving = Some(Box::new(Moving::begin(requested, was_active)));
-            server.ongoing = Some(Ongoing::Move { process: requested.process });
+            server.ongoing = Some(OngoingTask::Move { process: requested.process });
             if let Some(disk_config) = requested.disk_config {
                 server.request.disk_config = disk_config;
             }
         }
-        E::MoveTargeted(targeted) => aim(server, Some(targeted.target.clone())),
-        E::MoveUntargeted(_) => aim(server, None),
+        E::MoveTargeted(targeted) => set_target(server, Some(targeted.target.clone())),
+        E::MoveUntargeted(_) => set_target(server, None),
         E::MoveAdvanced(advanced) => {
             if let Some(moving) = &mut server.moving {
                 moving.stage = advanced.stage;
             }
         }
-        E::Resized(resized) => arrive(server, resized, at),
+        E::Resized(resized) => finish_move(server, resized, at),
         E::MoveFailed(failed) => {
             let turn = server.ongoing.is_some_and(|ongoing| ongoing.process() == failed.process);
             server.finish(failed.process);
@@ -191,7 +191,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
                 rest(server, moving.is_some_and(|moving| moving.was_active));
             }
         }
-        E::ConfirmRequested(requested) => server.ongoing = Some(Ongoing::Confirm { process: requested.process }),
+        E::ConfirmRequested(requested) => server.ongoing = Some(OngoingTask::Confirm { process: requested.process }),
         E::ResizeConfirmed(confirmed) => {
             server.finish(confirmed.process);
             server.moving = None;
@@ -202,7 +202,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
                 };
             }
         }
-        E::RevertRequested(requested) => server.ongoing = Some(Ongoing::Revert { process: requested.process }),
+        E::RevertRequested(requested) => server.ongoing = Some(OngoingTask::Revert { process: requested.process }),
         E::ResizeReverted(reverted) => {
             server.finish(reverted.process);
             server.placement = Some(reverted.placed.clone());
@@ -219,13 +219,13 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
     }
 }
 
-fn aim(server: &mut Alive, at: Option<Placed>) {
+fn set_target(server: &mut Alive, at: Option<Placed>) {
     if let Some(moving) = &mut server.moving {
         moving.target = at;
     }
 }
 
-fn arrive(server: &mut Alive, resized: &Resized, at: Timestamp) {
+fn finish_move(server: &mut Alive, resized: &Resized, at: Timestamp) {
     server.finish(resized.process);
     server.placement = Some(resized.placed.clone());
     server.launched_at = Some(at);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::payloads::{
-    BuildRequested, DiskConfig, FlavorSnapshot, ImageSnapshot, KeySnapshot, Pairs, RequestedNetworks,
+    BuildRequested, DiskConfig, FlavorSnapshot, ImageSnapshot, KeySnapshot, RequestedNetworks, SortedPairs,
 };
 use super::rebuild::RebuildRequested;
 use super::shelving::ShelveRequested;
@@ -31,7 +31,7 @@ pub struct BuildRequestedV1 {
     pub config_drive: bool,
     pub networks: RequestedNetworks,
     pub security_groups: Vec<String>,
-    pub metadata: Pairs,
+    pub metadata: SortedPairs,
     pub tags: Vec<String>,
     pub availability_zone: Option<String>,
     /// A host (and, with `node`, a node) that an administrator insists on.
@@ -90,7 +90,7 @@ pub struct RebuildRequestedV1 {
     pub description: Option<String>,
     pub key: Option<KeySnapshot>,
     pub user_data: Option<String>,
-    pub metadata: Pairs,
+    pub metadata: SortedPairs,
     pub trusted_certs: Vec<String>,
     pub disk_config: DiskConfig,
     pub access_ip_v4: Option<String>,

@@ -7,7 +7,7 @@ use super::payloads::PowerAction;
 use crate::ids::{ImageId, ProcessId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ongoing {
+pub enum OngoingTask {
     Power {
         process: ProcessId,
         action: PowerAction,
@@ -65,7 +65,7 @@ pub enum Ongoing {
     },
 }
 
-impl Ongoing {
+impl OngoingTask {
     pub fn process(&self) -> ProcessId {
         match self {
             Self::Power { process, .. }
@@ -86,7 +86,7 @@ impl Ongoing {
         }
     }
 
-    /// How far it has come, where that is told.
+    /// Its stage, if the operation has stages.
     pub fn stage(&self) -> Option<WorkStage> {
         match self {
             Self::Snapshot { stage, .. }

@@ -1,5 +1,5 @@
-//! A new password for a guest's administrator. The password itself is in no event: it is told to the guest's agent and
-//! forgotten.
+//! A new password for a guest's administrator. The password itself is in no event: only the guest's agent gets
+//! it.
 
 use serde::{Deserialize, Serialize};
 

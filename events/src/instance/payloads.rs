@@ -10,7 +10,7 @@ use crate::ids::{
 };
 
 /// A list of key and value, sorted by key.
-pub type Pairs = Vec<(String, String)>;
+pub type SortedPairs = Vec<(String, String)>;
 
 /// The flavor as it was when the server was asked for: later changes of the flavor do not reach the server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct FlavorSnapshot {
     pub root_gib: u32,
     pub ephemeral_gib: u32,
     pub swap_mib: u32,
-    pub extra_specs: Pairs,
+    pub extra_specs: SortedPairs,
 }
 
 /// The image as it was when the server was asked for.
@@ -38,7 +38,7 @@ pub struct ImageSnapshot {
     pub virtual_size: u64,
     pub min_memory_mib: u64,
     pub min_disk_gib: u32,
-    pub properties: Pairs,
+    pub properties: SortedPairs,
 }
 
 /// The public key as it was when the server was asked for.
@@ -65,10 +65,10 @@ pub enum DiskConfig {
     Manual,
 }
 
-/// Which networks were asked for.
+/// The requested networks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RequestedNetworks {
-    /// `auto`, or nothing said: the one network that the project can use.
+    /// `auto`, or no `networks`: the one network that the project can use.
     Auto,
     /// `none`: no interface at all.
     None,
@@ -83,14 +83,14 @@ pub struct BuildRequested {
     pub number: u64,
     pub reservation: String,
     pub launch_index: u32,
-    /// How many servers were asked for together: they are placed together or not at all.
+    /// The number of servers in the request: they are placed together or not at all.
     pub batch: u32,
     pub project: ProjectId,
     pub user: UserId,
     pub name: String,
     pub hostname: String,
     pub description: Option<String>,
-    /// Shared: many servers are of few flavors and images.
+    /// Shared, because many servers use few flavors and images.
     pub flavor: Arc<FlavorSnapshot>,
     pub image: Option<Arc<ImageSnapshot>>,
     pub key: Option<KeySnapshot>,
@@ -99,7 +99,7 @@ pub struct BuildRequested {
     pub config_drive: bool,
     pub networks: RequestedNetworks,
     pub security_groups: Vec<String>,
-    pub metadata: Pairs,
+    pub metadata: SortedPairs,
     pub tags: Vec<String>,
     pub availability_zone: Option<String>,
     /// A host that an administrator forces, without the filters (`zone:host:node`).
@@ -271,7 +271,7 @@ pub struct AccessAddressesChanged {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetadataReplaced {
-    pub metadata: Pairs,
+    pub metadata: SortedPairs,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -281,7 +281,7 @@ pub struct TagsReplaced {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Locked {
-    /// An administrator's lock can be taken off by an administrator only.
+    /// Only an administrator can remove an administrator's lock.
     pub by_admin: bool,
     pub reason: Option<String>,
     pub request_id: Option<RequestId>,

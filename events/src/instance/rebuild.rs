@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::imaging::WorkStage;
-use super::ongoing::Ongoing;
-use super::payloads::{DiskConfig, FaultInfo, ImageSnapshot, KeySnapshot, Pairs};
+use super::ongoing::OngoingTask;
+use super::payloads::{DiskConfig, FaultInfo, ImageSnapshot, KeySnapshot, SortedPairs};
 use super::state::Alive;
 use crate::ids::ProcessId;
 
@@ -26,7 +26,7 @@ pub struct RebuildRequested {
     pub description: Option<String>,
     pub key: Option<KeySnapshot>,
     pub user_data: Option<String>,
-    pub metadata: Pairs,
+    pub metadata: SortedPairs,
     pub trusted_certs: Vec<String>,
     pub disk_config: DiskConfig,
     pub access_ip_v4: Option<String>,
@@ -46,7 +46,7 @@ pub struct RebuildFailed {
 
 /// See [`Alive::former`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Former {
+pub struct FormerImage {
     pub image: Option<Arc<ImageSnapshot>>,
     pub root: Option<Box<ImageSnapshot>>,
 }
@@ -55,7 +55,7 @@ impl Alive {
     /// A rebuild that was refused before it touched anything leaves the server with the image that it has (Nova rolls
     /// `image_ref` back, and nothing else).
     pub(super) fn forget_rebuild(&mut self) {
-        let untouched = matches!(self.ongoing, Some(Ongoing::Rebuild { stage: WorkStage::Begun, .. }));
+        let untouched = matches!(self.ongoing, Some(OngoingTask::Rebuild { stage: WorkStage::Begun, .. }));
         let Some(former) = self.former.take().filter(|_| untouched) else { return };
         match self.is_volume_backed() {
             true => self.boot_image = former.image,

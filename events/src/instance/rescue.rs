@@ -1,4 +1,4 @@
-//! A server started from another disk, beside which its own ones can be repaired.
+//! Rescue: a server is started from another disk, so that its own disks can be repaired.
 
 use serde::{Deserialize, Serialize};
 

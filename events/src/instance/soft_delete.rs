@@ -1,4 +1,4 @@
-//! Deletion with a way back: the server is off and out of sight until it is restored or reclaimed.
+//! Soft delete: the server is off and hidden until it is restored or reclaimed.
 
 use serde::{Deserialize, Serialize};
 

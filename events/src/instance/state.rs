@@ -5,22 +5,22 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
-use super::block::{self, Disk};
+use super::block::{self, InstanceDisk};
 use super::evacuation;
 use super::imaging::WorkStage;
 use super::live;
 use super::moving::{self, Moving};
-use super::ongoing::Ongoing;
+use super::ongoing::OngoingTask;
 use super::operator::DeclaredState;
 use super::payloads::{
-    BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Pairs, Placed, Power, PowerAction,
+    BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction, SortedPairs,
 };
-use super::rebuild::{Former, RebuildRequested};
+use super::rebuild::{FormerImage, RebuildRequested};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{HostId, ImageId, ProcessId, VolumeId};
 
-/// A server: not yet asked for, alive, or gone.
+/// A server: not yet requested, live, or deleted.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub enum Instance {
     #[default]
@@ -39,21 +39,22 @@ pub struct Alive {
     pub terminated_at: Option<Timestamp>,
     pub placement: Option<Placed>,
     pub nics: Vec<NicInfo>,
-    /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor say it all.
-    pub disks: Vec<Disk>,
+    /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor define all
+    /// disks.
+    pub disks: Vec<InstanceDisk>,
     /// The image that a root volume was made from.
     pub boot_image: Option<Arc<ImageSnapshot>>,
     pub phase: Phase,
-    /// A build that goes on although an administrator said that the server is in another state.
+    /// A build that continues although an administrator reset the server's state.
     pub build: Option<ProcessId>,
     /// The process that is changing the server now.
-    pub ongoing: Option<Ongoing>,
+    pub ongoing: Option<OngoingTask>,
     pub fault: Option<Box<(FaultInfo, Timestamp)>>,
     pub lock: Option<Locked>,
     /// The image of the root disk, if it is not the requested one: after a shelving.
     pub root: Option<Box<ImageSnapshot>>,
     /// The former image of a server in rebuild, until the rebuild has changed something.
-    pub former: Option<Box<Former>>,
+    pub former: Option<Box<FormerImage>>,
     /// The rescue disk of a server in rescue, or about to be.
     pub rescue: Option<Box<ImageSnapshot>>,
     /// The image that a shelved server's disk is kept as, or is being copied to.
@@ -63,7 +64,7 @@ pub struct Alive {
     /// The password that its guest posted for its owner.
     pub guest_password: Option<String>,
     /// Path and content (base64) of the files that its guest finds.
-    pub files: Pairs,
+    pub files: SortedPairs,
 }
 
 /// The resting state of a server, between operations.
@@ -83,7 +84,7 @@ pub enum Phase {
     Error {
         power: Power,
     },
-    /// The guest is in memory and stands still.
+    /// The guest is in memory, with paused CPUs.
     Paused {
         power: Power,
     },
@@ -116,7 +117,7 @@ pub enum Phase {
     },
 }
 
-/// How far a build has come; the API shows it as `task_state`.
+/// The stage of a build; the API shows it as `task_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     Scheduling,
@@ -132,7 +133,7 @@ impl Instance {
         }
     }
 
-    /// The server, be it alive or gone.
+    /// The server, live or deleted.
     pub fn known(&self) -> Option<&Alive> {
         match self {
             Self::Alive(alive) | Self::Deleted(alive) => Some(alive),
@@ -155,7 +156,8 @@ impl Fold for Instance {
                 gone.updated_at = at;
                 *self = Self::Deleted(gone);
             }
-            // Whether it is alive or gone: erasing is no change of the server, so it is not "updated".
+            // Applies to live and deleted servers. An erasure does not change the server, so it does not set
+            // `updated_at`.
             (Self::Alive(known) | Self::Deleted(known), InstanceEvent::PersonalErased(_)) => known.forget(),
             (Self::Alive(alive), event) => alive.evolve(event, at),
             (Self::Absent | Self::Deleted(_), _) => {}
@@ -203,7 +205,7 @@ impl Alive {
             }
             InstanceEvent::Unplaced(_) => {
                 self.placement = None;
-                // A shelved server that finds no host keeps its ports.
+                // A shelved server without a valid host keeps its ports.
                 if self.building().is_some() {
                     self.nics.clear();
                 }
@@ -224,10 +226,10 @@ impl Alive {
                 self.fault = Some(Box::new((failed.fault.clone(), at)));
             }
             InstanceEvent::DeleteRequested(DeleteRequested { process, cancels }) => {
-                self.ongoing = Some(Ongoing::Delete { process: *process, cancels: *cancels });
+                self.ongoing = Some(OngoingTask::Delete { process: *process, cancels: *cancels });
             }
             InstanceEvent::PowerRequested(requested) => {
-                self.ongoing = Some(Ongoing::Power { process: requested.process, action: requested.action });
+                self.ongoing = Some(OngoingTask::Power { process: requested.process, action: requested.action });
             }
             InstanceEvent::PowerCompleted(completed) => {
                 self.finish(completed.process);
@@ -260,14 +262,14 @@ impl Alive {
             InstanceEvent::Locked(locked) => self.lock = Some(locked.clone()),
             InstanceEvent::Unlocked(_) => self.lock = None,
             InstanceEvent::SoftDeleteRequested(requested) => {
-                self.ongoing = Some(Ongoing::SoftDelete { process: requested.process });
+                self.ongoing = Some(OngoingTask::SoftDelete { process: requested.process });
             }
             InstanceEvent::SoftDeleted(deleted) => {
                 self.finish(deleted.process);
                 self.phase = Phase::SoftDeleted { power: Power::Shutdown, since: at };
             }
             InstanceEvent::RestoreRequested(requested) => {
-                self.ongoing = Some(Ongoing::Restore { process: requested.process });
+                self.ongoing = Some(OngoingTask::Restore { process: requested.process });
             }
             InstanceEvent::Restored(restored) => {
                 self.finish(restored.process);
@@ -289,7 +291,7 @@ impl Alive {
             }
             InstanceEvent::SnapshotRequested(asked) => {
                 let (process, image, backup) = (asked.process, asked.image, asked.backup.is_some());
-                self.ongoing = Some(Ongoing::Snapshot { process, image, backup, stage: WorkStage::Begun });
+                self.ongoing = Some(OngoingTask::Snapshot { process, image, backup, stage: WorkStage::Begun });
             }
             InstanceEvent::SnapshotTaken(taken) => self.settle(taken.process),
             InstanceEvent::SnapshotFailed(failed) => self.fail(failed.process, &failed.fault, at),
@@ -309,7 +311,7 @@ impl Alive {
                 self.phase = Phase::Error { power: self.power() };
             }
             InstanceEvent::RescueRequested(asked) => {
-                self.ongoing = Some(Ongoing::Rescue { process: asked.process });
+                self.ongoing = Some(OngoingTask::Rescue { process: asked.process });
                 self.rescue = Some(Box::new(asked.image.clone()));
             }
             InstanceEvent::Rescued(rescued) => {
@@ -321,7 +323,7 @@ impl Alive {
                 self.fail(failed.process, &failed.fault, at);
             }
             InstanceEvent::UnrescueRequested(asked) => {
-                self.ongoing = Some(Ongoing::Unrescue { process: asked.process });
+                self.ongoing = Some(OngoingTask::Unrescue { process: asked.process });
             }
             InstanceEvent::Unrescued(unrescued) => {
                 self.finish(unrescued.process);
@@ -330,7 +332,7 @@ impl Alive {
             }
             InstanceEvent::UnrescueFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::ShelveRequested(asked) => {
-                self.ongoing = Some(Ongoing::Shelve { process: asked.process, stage: WorkStage::Begun });
+                self.ongoing = Some(OngoingTask::Shelve { process: asked.process, stage: WorkStage::Begun });
                 self.shelved = asked.image;
             }
             InstanceEvent::Shelved(shelved) => {
@@ -342,7 +344,7 @@ impl Alive {
                 self.fail(failed.process, &failed.fault, at);
             }
             InstanceEvent::OffloadRequested(asked) => {
-                self.ongoing = Some(Ongoing::Offload { process: asked.process });
+                self.ongoing = Some(OngoingTask::Offload { process: asked.process });
             }
             InstanceEvent::Offloaded(offloaded) => {
                 self.finish(offloaded.process);
@@ -350,7 +352,7 @@ impl Alive {
                 self.phase = Phase::Offloaded { power: Power::Shutdown };
             }
             InstanceEvent::UnshelveRequested(asked) => {
-                self.ongoing = Some(Ongoing::Unshelve { process: asked.process, stage: WorkStage::Begun });
+                self.ongoing = Some(OngoingTask::Unshelve { process: asked.process, stage: WorkStage::Begun });
                 self.request.availability_zone.clone_from(&asked.availability_zone);
                 // The host is forced once, when the server is created, and never again.
                 self.request.forced_host = None;
@@ -378,7 +380,7 @@ impl Alive {
             InstanceEvent::GuestPasswordPosted(posted) => self.guest_password = Some(posted.password.clone()),
             InstanceEvent::GuestPasswordCleared(_) => self.guest_password = None,
             InstanceEvent::PasswordChangeRequested(asked) => {
-                self.ongoing = Some(Ongoing::ChangePassword { process: asked.process });
+                self.ongoing = Some(OngoingTask::ChangePassword { process: asked.process });
             }
             InstanceEvent::PasswordChanged(changed) => self.settle(changed.process),
             InstanceEvent::PasswordChangeFailed(failed) => self.fail(failed.process, &failed.fault, at),
@@ -449,7 +451,7 @@ impl Alive {
     }
 
     /// The disk that is this volume.
-    pub fn disk_of(&self, volume: VolumeId) -> Option<&Disk> {
+    pub fn disk_of(&self, volume: VolumeId) -> Option<&InstanceDisk> {
         self.disks.iter().find(|disk| disk.device.volume == Some(volume))
     }
 
@@ -473,7 +475,7 @@ impl Alive {
         matches!(self.phase, Phase::SoftDeleted { .. })
     }
 
-    /// Forgets the operation under way, with exceptions: a build and a delete continue to their end, and so does an
+    /// Forgets the operation under way, with exceptions. A build and a delete continue to their end. So does an
     /// operation that takes the server off its host, to one, or to another.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
@@ -484,8 +486,8 @@ impl Alive {
         };
         let leaves = self.shelved.is_none();
         self.ongoing = self.ongoing.filter(|ongoing| match ongoing {
-            Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. } => true,
-            Ongoing::Shelve { .. } => leaves,
+            OngoingTask::Delete { .. } | OngoingTask::Offload { .. } | OngoingTask::Unshelve { .. } => true,
+            OngoingTask::Shelve { .. } => leaves,
             other => other.is_moving(),
         });
     }
@@ -503,16 +505,16 @@ impl Alive {
     /// The process that may choose a host for the server now.
     pub fn placing(&self) -> Option<ProcessId> {
         self.building().or(match self.ongoing {
-            Some(Ongoing::Unshelve { process, .. }) => Some(process),
+            Some(OngoingTask::Unshelve { process, .. }) => Some(process),
             // When cancelled, it releases what it claimed.
-            Some(Ongoing::Delete { cancels, .. }) => cancels,
+            Some(OngoingTask::Delete { cancels, .. }) => cancels,
             _ => None,
         })
     }
 
     /// The process to cancel before the server can be deleted: one that may choose a host for it, or its move.
     pub fn interruptible(&self) -> Option<ProcessId> {
-        self.placing().or(self.ongoing.filter(Ongoing::is_moving).map(|ongoing| ongoing.process()))
+        self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
     }
 
     /// Whether something of the server may be on the host.
@@ -523,9 +525,9 @@ impl Alive {
 
     fn rebuild(&mut self, asked: &RebuildRequested) {
         let (process, stage, reimage) = (asked.process, WorkStage::Begun, asked.reimage);
-        self.ongoing = Some(Ongoing::Rebuild { process, stage, reimage });
+        self.ongoing = Some(OngoingTask::Rebuild { process, stage, reimage });
         let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
-        self.former = Some(Box::new(Former { image: image.clone(), root: self.root.take() }));
+        self.former = Some(Box::new(FormerImage { image: image.clone(), root: self.root.take() }));
         // A server on a volume has no image of its own, even if an image is written to its volume.
         match self.is_volume_backed() {
             true => self.boot_image = Some(Arc::new(asked.image.clone())),

@@ -4,7 +4,7 @@
 
 use super::imaging::WorkStage;
 use super::moving::MoveStage;
-use super::ongoing::Ongoing;
+use super::ongoing::OngoingTask;
 use super::payloads::{Power, PowerAction};
 use super::state::{Alive, Instance, Phase, Stage};
 
@@ -151,10 +151,10 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
 
 fn task(alive: &Alive) -> Option<&'static str> {
     match (alive.ongoing, alive.phase) {
-        (Some(Ongoing::Delete { .. }), _) => Some("deleting"),
-        (Some(Ongoing::SoftDelete { .. }), _) => Some("soft-deleting"),
-        (Some(Ongoing::Restore { .. }), _) => Some("restoring"),
-        (Some(Ongoing::Power { action, .. }), _) => Some(match action {
+        (Some(OngoingTask::Delete { .. }), _) => Some("deleting"),
+        (Some(OngoingTask::SoftDelete { .. }), _) => Some("soft-deleting"),
+        (Some(OngoingTask::Restore { .. }), _) => Some("restoring"),
+        (Some(OngoingTask::Power { action, .. }), _) => Some(match action {
             PowerAction::Start => "powering-on",
             PowerAction::Stop => "powering-off",
             PowerAction::RebootSoft => "rebooting",
@@ -164,44 +164,46 @@ fn task(alive: &Alive) -> Option<&'static str> {
             PowerAction::Suspend => "suspending",
             PowerAction::Resume => "resuming",
         }),
-        (Some(Ongoing::Snapshot { backup, stage, .. }), _) => Some(match (stage, backup) {
+        (Some(OngoingTask::Snapshot { backup, stage, .. }), _) => Some(match (stage, backup) {
             (WorkStage::PendingUpload, _) => "image_pending_upload",
             (WorkStage::Uploading, _) => "image_uploading",
             (_, true) => "image_backup",
             (WorkStage::Begun, false) => "image_snapshot_pending",
             (_, false) => "image_snapshot",
         }),
-        (Some(Ongoing::Rebuild { stage, .. }), _) => Some(match stage {
+        (Some(OngoingTask::Rebuild { stage, .. }), _) => Some(match stage {
             WorkStage::Disks => "rebuild_block_device_mapping",
             WorkStage::Spawning => "rebuild_spawning",
             _ => "rebuilding",
         }),
-        (Some(Ongoing::Rescue { .. }), _) => Some("rescuing"),
-        (Some(Ongoing::Unrescue { .. }), _) => Some("unrescuing"),
-        (Some(Ongoing::Shelve { stage, .. }), _) => Some(match stage {
+        (Some(OngoingTask::Rescue { .. }), _) => Some("rescuing"),
+        (Some(OngoingTask::Unrescue { .. }), _) => Some("unrescuing"),
+        (Some(OngoingTask::Shelve { stage, .. }), _) => Some(match stage {
             WorkStage::PendingUpload => "shelving_image_pending_upload",
             WorkStage::Uploading => "shelving_image_uploading",
             _ => "shelving",
         }),
-        (Some(Ongoing::Offload { .. }), _) => Some("shelving_offloading"),
-        (Some(Ongoing::Unshelve { stage, .. }), _) => Some(match stage {
+        (Some(OngoingTask::Offload { .. }), _) => Some("shelving_offloading"),
+        (Some(OngoingTask::Unshelve { stage, .. }), _) => Some(match stage {
             WorkStage::Spawning => "spawning",
             _ => "unshelving",
         }),
-        (Some(Ongoing::ChangePassword { .. }), _) => Some("updating_password"),
-        (Some(Ongoing::Confirm { .. }), _) => Some("resize_confirming"),
-        (Some(Ongoing::Revert { .. }), _) => Some("resize_reverting"),
-        (Some(Ongoing::Move { .. }), _) if alive.moving.as_ref().is_some_and(|moving| moving.live.is_some()) => {
+        (Some(OngoingTask::ChangePassword { .. }), _) => Some("updating_password"),
+        (Some(OngoingTask::Confirm { .. }), _) => Some("resize_confirming"),
+        (Some(OngoingTask::Revert { .. }), _) => Some("resize_reverting"),
+        (Some(OngoingTask::Move { .. }), _) if alive.moving.as_ref().is_some_and(|moving| moving.live.is_some()) => {
             Some("migrating")
         }
-        (Some(Ongoing::Move { .. }), _) if alive.moving.as_ref().is_some_and(|moving| moving.evacuation.is_some()) => {
+        (Some(OngoingTask::Move { .. }), _)
+            if alive.moving.as_ref().is_some_and(|moving| moving.evacuation.is_some()) =>
+        {
             Some(match alive.moving.as_ref().map(|moving| moving.stage) {
                 None | Some(MoveStage::Preparing) => "rebuilding",
                 Some(MoveStage::Migrating | MoveStage::Migrated) => "rebuild_block_device_mapping",
                 Some(MoveStage::Finishing) => "rebuild_spawning",
             })
         }
-        (Some(Ongoing::Move { .. }), _) => Some(match alive.moving.as_ref().map(|moving| moving.stage) {
+        (Some(OngoingTask::Move { .. }), _) => Some(match alive.moving.as_ref().map(|moving| moving.stage) {
             None | Some(MoveStage::Preparing) => "resize_prep",
             Some(MoveStage::Migrating) => "resize_migrating",
             Some(MoveStage::Migrated) => "resize_migrated",

@@ -3,14 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::payloads::Pairs;
+use super::payloads::SortedPairs;
 use super::state::Alive;
 
 /// The injected files of a create or rebuild request (Nova's personality, until 2.56).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilesGiven {
     /// Path and content, base64 without blanks; in the order given.
-    pub files: Pairs,
+    pub files: SortedPairs,
 }
 
 /// A guest made a password for its administrator and posted it to the metadata service, encrypted with the public key of its

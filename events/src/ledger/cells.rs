@@ -6,7 +6,7 @@ use crate::ids::{ConsumerId, ProviderId};
 
 /// One NUMA cell of a host: the processors and the memory that are near each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostCell {
+pub struct HostNumaCell {
     /// As the host numbers it.
     pub id: u32,
     /// Its processors for floating CPUs (shared), sorted.
@@ -34,12 +34,12 @@ pub struct HostCellsReplaced {
     /// Whether floating CPUs are kept to the shared processors, because an operator named them.
     pub confines: bool,
     /// Sorted by id.
-    pub cells: Vec<HostCell>,
+    pub cells: Vec<HostNumaCell>,
 }
 
 /// The share of one NUMA node of a guest in a cell of its host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FittedCell {
+pub struct FittedNumaCell {
     /// The host's cell.
     pub cell: u32,
     /// The guest's CPUs that float over the cell's shared processors, sorted.
@@ -53,7 +53,7 @@ pub struct FittedCell {
     pub page_kib: Option<u64>,
 }
 
-impl FittedCell {
+impl FittedNumaCell {
     /// The guest's CPUs of this node, sorted.
     pub fn cpus(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self.floating.iter().copied().chain(self.pinned.iter().map(|(cpu, _)| *cpu)).collect();
@@ -75,12 +75,12 @@ pub struct GuestFitted {
     /// The host's provider.
     pub provider: ProviderId,
     /// In the order of the guest's NUMA nodes.
-    pub cells: Vec<FittedCell>,
+    pub cells: Vec<FittedNumaCell>,
 }
 
 pub(super) fn samples() -> [super::LedgerEvent; 2] {
     let provider = ProviderId(uuid::Uuid::from_u128(1));
-    let cell = HostCell {
+    let cell = HostNumaCell {
         id: 0,
         shared: vec![0, 1],
         dedicated: vec![2, 3],
@@ -88,7 +88,7 @@ pub(super) fn samples() -> [super::LedgerEvent; 2] {
         memory_mib: 4096,
         pages: vec![HostPages { kib: 4, total: 1_048_576 }, HostPages { kib: 2048, total: 8 }],
     };
-    let fitted = FittedCell {
+    let fitted = FittedNumaCell {
         cell: 0,
         floating: vec![1],
         pinned: vec![(0, 2)],

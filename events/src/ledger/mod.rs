@@ -9,18 +9,18 @@ pub mod standard;
 mod standard_traits;
 mod state;
 
-pub use cells::{FittedCell, GuestFitted, HostCell, HostCellsReplaced, HostPages};
+pub use cells::{FittedNumaCell, GuestFitted, HostCellsReplaced, HostNumaCell, HostPages};
 pub use payloads::*;
-pub use state::{Consumer, Fitting, InventoryLine, Ledger, Provider};
+pub use state::{Consumer, InventoryLine, Ledger, NumaFitting, Provider};
 
 noun! {
     /// Events of the placement ledger.
     LedgerEvent = "ledger" {
-        /// A provider of resources appeared.
+        /// A resource provider was created.
         ProviderCreated = "provider_created" @ 1,
         /// A provider got another name or parent.
         ProviderChanged = "provider_changed" @ 1,
-        /// A provider is gone.
+        /// A provider was deleted.
         ProviderDeleted = "provider_deleted" @ 1,
         /// The inventory of a provider is now this.
         InventoryReplaced = "inventory_replaced" @ 1,
@@ -48,7 +48,7 @@ noun! {
         GroupMemberPlaced = "group_member_placed" @ 1,
         /// The NUMA cells of a host are now these.
         HostCellsReplaced = "host_cells_replaced" @ 1,
-        /// A consumer has processors and memory of a host's NUMA cells.
+        /// A consumer got processors and memory of a host's NUMA cells.
         GuestFitted = "guest_fitted" @ 1,
     }
 }

@@ -125,7 +125,7 @@ pub struct TraitDeleted {
     pub name: String,
 }
 
-/// Counts for the group until the consumer gives up what it holds.
+/// Counts for the group until the consumer releases its allocations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupMemberPlaced {
     pub group: ServerGroupId,

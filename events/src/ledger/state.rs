@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::cells::{FittedCell, GuestFitted, HostCellsReplaced};
+use super::cells::{FittedNumaCell, GuestFitted, HostCellsReplaced};
 use super::payloads::{Allocation, AllocationsReplaced, Claimed, Inventory};
 use super::{LedgerEvent, standard};
 use crate::envelope::Timestamp;
@@ -14,7 +14,7 @@ use crate::ids::{ConsumerId, ProviderId, ServerGroupId};
 
 /// All providers and consumers of a cell. Rows are shared (`Arc`) so that a copy of the state is cheap.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(from = "Kept")]
+#[serde(from = "StoredLedger")]
 pub struct Ledger {
     pub providers: BTreeMap<ProviderId, Arc<Provider>>,
     pub consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
@@ -27,7 +27,7 @@ pub struct Ledger {
     /// The NUMA cells of the hosts that report them.
     pub cells: BTreeMap<ProviderId, Arc<HostCellsReplaced>>,
     /// The consumers' shares of them, by host.
-    pub fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedCell>>>>,
+    pub fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedNumaCell>>>>,
     /// The host on which a consumer has something of a cell.
     pub fitted_on: BTreeMap<ConsumerId, ProviderId>,
     /// The provider of each name; rebuilt from the providers whenever a ledger is decoded.
@@ -37,7 +37,7 @@ pub struct Ledger {
 
 /// The form of a ledger in a snapshot or a checkpoint.
 #[derive(Deserialize)]
-struct Kept {
+struct StoredLedger {
     providers: BTreeMap<ProviderId, Arc<Provider>>,
     consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
     classes: BTreeSet<String>,
@@ -45,13 +45,13 @@ struct Kept {
     groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
     member_of: BTreeMap<ConsumerId, ServerGroupId>,
     cells: BTreeMap<ProviderId, Arc<HostCellsReplaced>>,
-    fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedCell>>>>,
+    fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedNumaCell>>>>,
     fitted_on: BTreeMap<ConsumerId, ProviderId>,
 }
 
-impl From<Kept> for Ledger {
-    fn from(kept: Kept) -> Self {
-        let Kept { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on } = kept;
+impl From<StoredLedger> for Ledger {
+    fn from(kept: StoredLedger) -> Self {
+        let StoredLedger { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on } = kept;
         let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
         Self { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on, names }
     }
@@ -104,9 +104,9 @@ pub struct Consumer {
 
 /// A consumer's share of a host's NUMA cells.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fitting {
+pub struct NumaFitting {
     pub host: ProviderId,
-    pub cells: Arc<Vec<FittedCell>>,
+    pub cells: Arc<Vec<FittedNumaCell>>,
 }
 
 impl Fold for Ledger {
@@ -226,14 +226,14 @@ impl Ledger {
         member_of: BTreeMap<ConsumerId, ServerGroupId>,
     ) -> Self {
         let (cells, fitted, fitted_on) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Kept { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on }.into()
+        StoredLedger { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on }.into()
     }
 
     /// A consumer's share of the cells of a host, and the host.
-    pub fn fitting(&self, consumer: &ConsumerId) -> Option<Fitting> {
+    pub fn fitting(&self, consumer: &ConsumerId) -> Option<NumaFitting> {
         let host = *self.fitted_on.get(consumer)?;
         let cells = self.fitted.get(&host)?.get(consumer)?;
-        Some(Fitting { host, cells: Arc::clone(cells) })
+        Some(NumaFitting { host, cells: Arc::clone(cells) })
     }
 
     fn fit(&mut self, fitted: &GuestFitted) {
@@ -287,7 +287,7 @@ impl Ledger {
         root
     }
 
-    /// Whether `ancestor` is `id` or stands above it.
+    /// Whether `ancestor` is `id` or one of its ancestors.
     pub fn is_below(&self, id: ProviderId, ancestor: ProviderId) -> bool {
         let mut at = Some(id);
         for _ in 0..=self.providers.len() {

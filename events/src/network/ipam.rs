@@ -2,15 +2,15 @@
 //!
 //! The free addresses of the pools are kept as disjoint intervals. So finding, allocating and releasing an address cost
 //! the logarithm of the number of gaps, whatever the size of the subnet. The next address is the first free one after
-//! the last allocated one. So a released address is reused as late as possible, since other guests may still have it in
-//! their ARP caches.
+//! the last allocated one. So a released address is reused as late as possible, since other guests may still remember
+//! its former owner.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::payloads::Pool;
+use super::payloads::AllocationPool;
 use crate::ids::PortId;
 
 /// The addresses of one subnet.
@@ -20,20 +20,20 @@ pub struct Ipam {
     free: BTreeMap<IpAddr, IpAddr>,
     /// The port that holds each address, in a pool or not.
     held: BTreeMap<IpAddr, PortId>,
-    pools: Vec<Pool>,
+    pools: Vec<AllocationPool>,
     /// Where the search begins.
     cursor: Option<IpAddr>,
 }
 
 impl Ipam {
-    pub fn new(pools: Vec<Pool>) -> Self {
+    pub fn new(pools: Vec<AllocationPool>) -> Self {
         let mut ipam = Self::default();
         ipam.set_pools(pools);
         ipam
     }
 
     /// Other pools; what is held stays held.
-    pub fn set_pools(&mut self, pools: Vec<Pool>) {
+    pub fn set_pools(&mut self, pools: Vec<AllocationPool>) {
         self.free.clear();
         for pool in &pools {
             self.free.insert(pool.start, pool.end);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_freed_address_rests_but_is_reusable() {
-        let mut ipam = Ipam::new(vec![Pool { start: v4(2), end: v4(4) }]);
+        let mut ipam = Ipam::new(vec![AllocationPool { start: v4(2), end: v4(4) }]);
         for n in 2..=3 {
             let next = ipam.next().unwrap();
             assert_eq!(next, v4(n));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn addresses_outside_the_pools_are_held_but_never_given_out() {
-        let mut ipam = Ipam::new(vec![Pool { start: v4(10), end: v4(10) }]);
+        let mut ipam = Ipam::new(vec![AllocationPool { start: v4(10), end: v4(10) }]);
         ipam.take(v4(99), port(1));
         assert_eq!(ipam.holder(v4(99)), Some(port(1)));
         ipam.give_back(v4(99));
@@ -179,7 +179,7 @@ mod tests {
         /// Against the model: a set of free addresses.
         #[test]
         fn never_gives_out_twice(steps in prop::collection::vec((0_u8..4, 0_u8..=40), 1..200)) {
-            let pools = vec![Pool { start: v4(2), end: v4(9) }, Pool { start: v4(10), end: v4(12) }, Pool { start: v4(20), end: v4(31) }];
+            let pools = vec![AllocationPool { start: v4(2), end: v4(9) }, AllocationPool { start: v4(10), end: v4(12) }, AllocationPool { start: v4(20), end: v4(31) }];
             let in_pool = |n: u8| (2..=12).contains(&n) || (20..=31).contains(&n);
             let mut ipam = Ipam::new(pools.clone());
             let mut held = BTreeSet::new();

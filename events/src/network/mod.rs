@@ -22,39 +22,39 @@ pub use state::{Network, NetworkRow, Port, Subnet};
 noun! {
     /// Events of a network.
     NetworkEvent = "network" {
-        /// The network was made.
+        /// The network was created.
         NetworkCreated = "created" @ 1,
         /// Its settings are now these.
         NetworkSettingsReplaced = "settings_replaced" @ 2 from { 1 => payloads::NetworkSettingsReplacedV1 },
-        /// The network is gone.
+        /// The network was deleted.
         NetworkDeleted = "deleted" @ 1,
-        /// A range of addresses was added.
+        /// A subnet was created.
         SubnetAdded = "subnet_added" @ 1,
         /// The settings of a subnet are now these.
         SubnetSettingsReplaced = "subnet_settings_replaced" @ 2 from { 1 => payloads::SubnetSettingsReplacedV1 },
-        /// A range of addresses was taken away.
+        /// A subnet was deleted.
         SubnetRemoved = "subnet_removed" @ 1,
-        /// A port was made and holds these addresses.
+        /// A port was created with these addresses.
         PortCreated = "port_created" @ 1,
         /// The settings of a port are now these.
         PortSettingsReplaced = "port_settings_replaced" @ 3 from { 1 => PortSettingsReplacedV1, 2 => PortSettingsReplacedV2 },
-        /// A port has other addresses now.
+        /// The addresses of a port changed.
         PortReaddressed = "port_readdressed" @ 1,
-        /// A port belongs to a device on a host.
+        /// A port was bound to a device on a host.
         PortBound = "port_bound" @ 1,
-        /// A port belongs to no device any more.
+        /// A port was unbound.
         PortUnbound = "port_unbound" @ 1,
-        /// A port is gone and its addresses are free.
+        /// A port was deleted; its addresses are free.
         PortDeleted = "port_deleted" @ 1,
-        /// A project has a floating address of this external network.
+        /// A project got a floating address of this external network.
         FloatingIpAllocated = "floating_ip_allocated" @ 1,
         /// The settings of a floating address are now these.
         FloatingIpSettingsReplaced = "floating_ip_settings_replaced" @ 2 from { 1 => floating::FloatingIpSettingsReplacedV1 },
         /// A floating address is now associated with this fixed address.
         FloatingIpAssociated = "floating_ip_associated" @ 1,
-        /// A floating address is not associated with a fixed address any more.
+        /// A floating address was disassociated.
         FloatingIpDisassociated = "floating_ip_disassociated" @ 1,
-        /// A floating address is back in its pool.
+        /// A floating address was released to its pool.
         FloatingIpReleased = "floating_ip_released" @ 1,
     }
 }

@@ -68,12 +68,12 @@ pub struct NetworkDeleted {
 
 /// A range of addresses that ports get theirs from; both ends belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Pool {
+pub struct AllocationPool {
     pub start: IpAddr,
     pub end: IpAddr,
 }
 
-impl Pool {
+impl AllocationPool {
     /// How many addresses it has; exact below 2^53.
     #[allow(clippy::cast_precision_loss)]
     pub fn size(&self) -> f64 {
@@ -111,7 +111,7 @@ pub struct SubnetSettings {
     pub dhcp: bool,
     pub dns: Vec<IpAddr>,
     /// Sorted and disjoint.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<AllocationPool>,
     pub host_routes: Vec<HostRoute>,
     /// Sorted.
     pub tags: Vec<String>,
@@ -202,7 +202,7 @@ impl SettingsWithTags for PortSettings {
 /// Which device a port belongs to; all empty for none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PortBinding {
-    /// The server's id, or whatever a user wrote.
+    /// The server's id, or any text from a user.
     pub device: String,
     /// `compute:nova`, `network:dhcp`...
     pub owner: String,
@@ -380,7 +380,7 @@ fn of_networks() -> Vec<NetworkEvent> {
         gateway: Some(v4(1)),
         dhcp: true,
         dns: vec![v4(2)],
-        pools: vec![Pool { start: v4(2), end: v4(254) }],
+        pools: vec![AllocationPool { start: v4(2), end: v4(254) }],
         host_routes: vec![HostRoute { destination: "192.0.2.0/24".into(), nexthop: "10.0.0.9".into() }],
         tags: vec![],
     };

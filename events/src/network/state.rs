@@ -69,11 +69,11 @@ impl Port {
     }
 }
 
-/// A network; before it is made and after it is gone there is no row.
+/// A network; before its creation and after its deletion there is no row.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Network {
     pub row: Option<Arc<NetworkRow>>,
-    /// It was there once: its id is not taken again.
+    /// It existed once: its id is not used again.
     pub deleted: bool,
     pub subnets: BTreeMap<SubnetId, Arc<Subnet>>,
     pub ports: BTreeMap<PortId, Arc<Port>>,

@@ -1,7 +1,7 @@
 //! A process: one run of a multi-step operation, as it happened.
 //!
-//! The stream of a process is its record. What has been done, what failed and what was undone is all that `plan` needs to
-//! say what comes next, so a process goes on after any crash from where its stream ends.
+//! The stream of a process is its record. `plan` needs only the done, failed and undone steps to choose the next one.
+//! So after a crash a process continues where its stream ends.
 
 mod state;
 
@@ -13,10 +13,10 @@ use crate::ids::{
 };
 use crate::instance::{BlockConnection, FaultInfo, ImageSnapshot, NicInfo, PowerAction, RequestedNic, Rotation};
 
-pub use state::{Failure, Process, Running, StepRecord};
+pub use state::{Process, RunningProcess, StepFailure, StepRecord};
 
 noun! {
-    /// What can happen to a process.
+    /// Events of a process.
     ProcessEvent = "process" {
         /// The process began.
         Started = "started" @ 1,
@@ -24,20 +24,20 @@ noun! {
         StepDone = "step_done" @ 1,
         /// A step could not be done.
         StepFailed = "step_failed" @ 1,
-        /// A step that had been done, or had failed half-way, was undone.
+        /// A step that was done, or had failed halfway, was undone.
         StepUndone = "step_undone" @ 1,
-        /// A step that must not fail could not be done or undone; it is tried again, and operators are told.
+        /// A step or an undo is stuck; it is retried, and operators are told.
         StepStuck = "step_stuck" @ 1,
-        /// All that was done so far has been undone, and the process tries again from the start.
+        /// All done steps were undone, and the process starts again.
         Restarted = "restarted" @ 1,
-        /// Somebody called the process off: it undoes what it did and ends.
+        /// The process was cancelled: it undoes its steps and ends.
         CalledOff = "called_off" @ 1,
         /// The process ended.
         Finished = "finished" @ 1,
     }
 }
 
-/// What a process is to do.
+/// The task of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
     BuildInstance {
@@ -147,7 +147,7 @@ pub struct DiskTask {
     pub attachment: AttachmentId,
 }
 
-/// What a process does for a volume.
+/// The task of a process for a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeWork {
     Create,
@@ -187,16 +187,16 @@ impl VolumeWork {
     }
 }
 
-/// What a process works on.
+/// The subject of a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
+pub enum ProcessSubject {
     Server(InstanceId),
     Volume(VolumeId),
     Host(HostId),
     Project(ProjectId),
 }
 
-impl std::fmt::Display for Subject {
+impl std::fmt::Display for ProcessSubject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Server(id) => id.fmt(f),
@@ -241,8 +241,8 @@ impl Task {
         }
     }
 
-    /// What the process works on.
-    pub fn subject(&self) -> Subject {
+    /// The subject of the process.
+    pub fn subject(&self) -> ProcessSubject {
         match self {
             Self::BuildInstance { instance }
             | Self::DeleteInstance { instance, .. }
@@ -264,29 +264,29 @@ impl Task {
             | Self::ConfirmResize { instance, .. }
             | Self::RevertResize { instance, .. }
             | Self::LiveMigrate { instance }
-            | Self::Evacuate { instance } => Subject::Server(*instance),
+            | Self::Evacuate { instance } => ProcessSubject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
-                Subject::Server(disk.instance)
+                ProcessSubject::Server(disk.instance)
             }
-            Self::Volume { volume, .. } => Subject::Volume(*volume),
-            Self::DrainHost { host } => Subject::Host(*host),
-            Self::CreateServers { project, .. } => Subject::Project(project.clone()),
+            Self::Volume { volume, .. } => ProcessSubject::Volume(*volume),
+            Self::DrainHost { host } => ProcessSubject::Host(*host),
+            Self::CreateServers { project, .. } => ProcessSubject::Project(project.clone()),
         }
     }
 
     /// The server that the process works on, if it is a server's.
     pub fn instance(&self) -> Option<InstanceId> {
         match self.subject() {
-            Subject::Server(instance) => Some(instance),
-            Subject::Volume(_) | Subject::Host(_) | Subject::Project(_) => None,
+            ProcessSubject::Server(instance) => Some(instance),
+            ProcessSubject::Volume(_) | ProcessSubject::Host(_) | ProcessSubject::Project(_) => None,
         }
     }
 
     /// The host that the process empties.
     pub fn host(&self) -> Option<HostId> {
         match self.subject() {
-            Subject::Host(host) => Some(host),
-            Subject::Server(_) | Subject::Volume(_) | Subject::Project(_) => None,
+            ProcessSubject::Host(host) => Some(host),
+            ProcessSubject::Server(_) | ProcessSubject::Volume(_) | ProcessSubject::Project(_) => None,
         }
     }
 
@@ -309,9 +309,9 @@ pub struct Started {
     pub task: Task,
 }
 
-/// What a step found out that later steps need.
+/// The result of a step that later steps need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Output {
+pub enum StepOutput {
     Nothing,
     Host {
         host: HostId,
@@ -326,7 +326,7 @@ pub enum Output {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepDone {
     pub step: String,
-    pub output: Output,
+    pub output: StepOutput,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -334,7 +334,7 @@ pub struct StepFailed {
     pub step: String,
     /// Whether another attempt elsewhere may succeed.
     pub elsewhere: bool,
-    /// The host on which it failed: not to be tried again.
+    /// The host on which it failed; it is not tried again.
     pub host: Option<HostId>,
     pub fault: FaultInfo,
 }
@@ -352,7 +352,7 @@ pub struct StepStuck {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Restarted {
-    /// The host that is not to be tried again.
+    /// The host to exclude from further attempts.
     pub excluded: Option<HostId>,
 }
 
@@ -362,17 +362,17 @@ pub struct CalledOff {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum ProcessOutcome {
     Succeeded,
     /// A step failed, and everything was undone.
     Failed,
-    /// Called off, and everything was undone.
+    /// Cancelled, and everything was undone.
     CalledOff,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
-    pub outcome: Outcome,
+    pub outcome: ProcessOutcome,
 }
 
 /// One example of each.
@@ -401,13 +401,13 @@ fn of_all() -> Vec<ProcessEvent> {
     };
     vec![
         Started { process, task: Task::BuildInstance { instance: InstanceId(uuid(2)) } }.into(),
-        StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
+        StepDone { step: step(), output: StepOutput::Host { host, hostname: "h1".into() } }.into(),
         StepFailed { step: step(), elsewhere: true, host: Some(host), fault }.into(),
         StepUndone { step: step() }.into(),
         StepStuck { step: step(), reason: "host is down".into() }.into(),
         Restarted { excluded: Some(host) }.into(),
         CalledOff { by: ProcessId(uuid(4)) }.into(),
-        Finished { outcome: Outcome::Succeeded }.into(),
+        Finished { outcome: ProcessOutcome::Succeeded }.into(),
         Started { process, task: Task::CrashDump { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
@@ -425,7 +425,7 @@ fn of_all() -> Vec<ProcessEvent> {
         Started { process, task: Task::AttachVolume(disk) }.into(),
         Started { process, task: Task::DetachVolume(disk) }.into(),
         Started { process, task: Task::SwapVolume { disk, new: VolumeId(uuid(13)), new_attachment } }.into(),
-        StepDone { step: step(), output: Output::Connected(connection) }.into(),
+        StepDone { step: step(), output: StepOutput::Connected(connection) }.into(),
     ]
 }
 

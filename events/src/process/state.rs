@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, Output, ProcessEvent, Task};
+use super::{ProcessEvent, ProcessOutcome, StepOutput, Task};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{HostId, ProcessId};
@@ -15,23 +15,23 @@ use crate::instance::FaultInfo;
 pub enum Process {
     #[default]
     Absent,
-    Running(Box<Running>),
+    Running(Box<RunningProcess>),
     Finished {
         process: ProcessId,
         task: Task,
-        outcome: Outcome,
+        outcome: ProcessOutcome,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Running {
+pub struct RunningProcess {
     pub process: ProcessId,
     pub task: Task,
     pub started_at: Timestamp,
     /// The steps that are done and not undone, in the order in which they were done.
     pub done: Vec<StepRecord>,
     /// The failure that makes the process undo what it did.
-    pub failure: Option<Failure>,
+    pub failure: Option<StepFailure>,
     pub called_off: bool,
     /// The step that was due at the cancellation may have begun without a record; it has been undone.
     pub due_undone: bool,
@@ -46,11 +46,11 @@ pub struct Running {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     pub step: String,
-    pub output: Output,
+    pub output: StepOutput,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct StepFailure {
     pub step: String,
     pub elsewhere: bool,
     pub host: Option<HostId>,
@@ -59,7 +59,7 @@ pub struct Failure {
     pub undone: bool,
 }
 
-impl Running {
+impl RunningProcess {
     pub fn is_done(&self, step: &str) -> bool {
         self.done.iter().any(|record| record.step == step)
     }
@@ -67,7 +67,7 @@ impl Running {
     /// The host that a step of this attempt chose.
     pub fn host(&self) -> Option<(HostId, &str)> {
         self.done.iter().rev().find_map(|record| match &record.output {
-            Output::Host { host, hostname } => Some((*host, hostname.as_str())),
+            StepOutput::Host { host, hostname } => Some((*host, hostname.as_str())),
             _ => None,
         })
     }
@@ -80,7 +80,7 @@ impl Fold for Process {
     fn evolve(&mut self, event: &ProcessEvent, at: Timestamp) {
         match (&mut *self, event) {
             (_, ProcessEvent::Started(started)) => {
-                *self = Self::Running(Box::new(Running {
+                *self = Self::Running(Box::new(RunningProcess {
                     process: started.process,
                     task: started.task.clone(),
                     started_at: at,
@@ -103,7 +103,7 @@ impl Fold for Process {
     }
 }
 
-impl Running {
+impl RunningProcess {
     fn evolve(&mut self, event: &ProcessEvent) {
         match event {
             ProcessEvent::StepDone(done) => {
@@ -111,7 +111,7 @@ impl Running {
                 self.done.push(StepRecord { step: done.step.clone(), output: done.output.clone() });
             }
             ProcessEvent::StepFailed(failed) => {
-                self.failure = Some(Failure {
+                self.failure = Some(StepFailure {
                     step: failed.step.clone(),
                     elsewhere: failed.elsewhere,
                     host: failed.host,

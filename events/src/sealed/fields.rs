@@ -1,12 +1,12 @@
-//! Which fields are personal: one function per payload that has some, and nothing anywhere else.
+//! The personal fields: one function per payload that has some, and nothing elsewhere.
 //!
-//! A field's name here is stored with its sealed value: renaming one makes older values unreadable, so names are stable
-//! for ever, across versions of the payload too. What a person can type as free text about a thing of theirs is personal;
-//! ids are not, and neither is what operators name (hosts, flavors, networks, projects).
+//! A field's name here is stored with its sealed value: renaming one makes older values unreadable, so names never
+//! change, not even between versions of the payload. Free text that a user writes about own resources is personal. Ids
+//! are not, and neither are names that operators choose (hosts, flavors, networks, projects).
 
 use serde::{Deserialize, Serialize};
 
-use super::{ERASED, Subject};
+use super::{DataSubject, ERASED};
 use crate::envelope::StreamId;
 use crate::identity::{IdentityEvent, UserAttributes};
 use crate::ids::InstanceId;
@@ -37,22 +37,22 @@ pub const PERSONAL: &[(&str, &[&str])] = &[
     ("keypair.deleted", &["name"]),
     ("identity.user_created", &["attributes.name", "attributes.extra"]),
     ("identity.user_described", &["attributes.name", "attributes.extra"]),
-    // Of a port that was made for a server: its host name.
+    // The `dns_name` of a port that was made for a server is the server's host name.
     ("network.port_created", &["settings.dns_name"]),
     ("network.port_settings_replaced", &["settings.dns_name"]),
 ];
 
-/// Looks at one personal field after the other.
-pub(crate) trait Visitor {
-    /// `erased` is what the field is when it was erased.
+/// Visits the personal fields one after the other.
+pub(crate) trait FieldVisitor {
+    /// `erased` is the field's value after an erasure.
     fn text(&mut self, name: &'static str, field: &mut String, erased: &str);
     fn optional(&mut self, name: &'static str, field: &mut Option<String>);
     fn list(&mut self, name: &'static str, field: &mut Vec<String>);
     fn pairs(&mut self, name: &'static str, field: &mut Vec<(String, String)>);
 }
 
-/// Whom the personal fields of `event` are about, if it has any.
-pub fn subject(stream: &StreamId, event: &Event) -> Option<Subject> {
+/// The subject of the personal fields of `event`, if it has any.
+pub fn subject(stream: &StreamId, event: &Event) -> Option<DataSubject> {
     match event {
         Event::InstanceEvent(
             InstanceEvent::BuildRequested(_)
@@ -65,15 +65,15 @@ pub fn subject(stream: &StreamId, event: &Event) -> Option<Subject> {
             | InstanceEvent::RebuildRequested(_)
             | InstanceEvent::FilesGiven(_)
             | InstanceEvent::GuestPasswordPosted(_),
-        ) => stream.key().parse().ok().map(Subject::Server),
+        ) => stream.key().parse().ok().map(DataSubject::Server),
         Event::KeypairEvent(event) => match event {
-            KeypairEvent::KeypairCreated(created) => Some(Subject::User(created.user.clone())),
-            KeypairEvent::KeypairDeleted(deleted) => Some(Subject::User(deleted.user.clone())),
+            KeypairEvent::KeypairCreated(created) => Some(DataSubject::User(created.user.clone())),
+            KeypairEvent::KeypairDeleted(deleted) => Some(DataSubject::User(deleted.user.clone())),
             KeypairEvent::KeypairsErased(_) => None,
         },
         Event::IdentityEvent(event) => match event {
-            IdentityEvent::UserCreated(created) => Some(Subject::User(created.user.clone())),
-            IdentityEvent::UserDescribed(described) => Some(Subject::User(described.user.clone())),
+            IdentityEvent::UserCreated(created) => Some(DataSubject::User(created.user.clone())),
+            IdentityEvent::UserDescribed(described) => Some(DataSubject::User(described.user.clone())),
             _ => None,
         },
         Event::NetworkEvent(NetworkEvent::PortCreated(created)) => host_of(created.made_for, &created.settings),
@@ -82,14 +82,14 @@ pub fn subject(stream: &StreamId, event: &Event) -> Option<Subject> {
     }
 }
 
-/// A port's name in the DNS is the host name of the server that the port was made for. Any other is a name of a thing of a
-/// project.
-fn host_of(made_for: Option<InstanceId>, settings: &PortSettings) -> Option<Subject> {
-    made_for.filter(|_| !settings.dns_name.is_empty()).map(Subject::Server)
+/// A port's name in the DNS is the host name of the server that the port was made for. Any other name belongs to a
+/// resource of a project.
+fn host_of(made_for: Option<InstanceId>, settings: &PortSettings) -> Option<DataSubject> {
+    made_for.filter(|_| !settings.dns_name.is_empty()).map(DataSubject::Server)
 }
 
 /// Shows `visitor` the personal fields of `event`, always in the same order.
-pub(crate) fn visit(event: &mut Event, visitor: &mut dyn Visitor) {
+pub(crate) fn visit(event: &mut Event, visitor: &mut dyn FieldVisitor) {
     match event {
         Event::InstanceEvent(event) => instance(event, visitor),
         Event::KeypairEvent(KeypairEvent::KeypairCreated(created)) => keypair_created(created, visitor),
@@ -112,12 +112,12 @@ pub(crate) fn visit(event: &mut Event, visitor: &mut dyn Visitor) {
     }
 }
 
-/// What a user is called after having been erased: names are unique within a domain, so it says which user.
+/// The name of an erased user. Names are unique within a domain, so it contains the user's id.
 pub fn erased_user(id: &str) -> String {
     format!("[erased {id}]")
 }
 
-fn instance(event: &mut InstanceEvent, visitor: &mut dyn Visitor) {
+fn instance(event: &mut InstanceEvent, visitor: &mut dyn FieldVisitor) {
     match event {
         InstanceEvent::BuildRequested(request) => build_requested(request, visitor),
         InstanceEvent::Renamed(renamed) => visitor.text("name", &mut renamed.name, ERASED),
@@ -133,7 +133,7 @@ fn instance(event: &mut InstanceEvent, visitor: &mut dyn Visitor) {
     }
 }
 
-pub(super) fn build_requested(request: &mut BuildRequested, visitor: &mut dyn Visitor) {
+pub(super) fn build_requested(request: &mut BuildRequested, visitor: &mut dyn FieldVisitor) {
     visitor.text("name", &mut request.name, ERASED);
     visitor.text("hostname", &mut request.hostname, ERASED);
     visitor.optional("description", &mut request.description);
@@ -146,7 +146,7 @@ pub(super) fn build_requested(request: &mut BuildRequested, visitor: &mut dyn Vi
     visitor.list("tags", &mut request.tags);
 }
 
-fn rebuild_requested(request: &mut RebuildRequested, visitor: &mut dyn Visitor) {
+fn rebuild_requested(request: &mut RebuildRequested, visitor: &mut dyn FieldVisitor) {
     visitor.text("name", &mut request.name, ERASED);
     visitor.text("hostname", &mut request.hostname, ERASED);
     visitor.optional("description", &mut request.description);
@@ -158,26 +158,26 @@ fn rebuild_requested(request: &mut RebuildRequested, visitor: &mut dyn Visitor) 
     visitor.pairs("metadata", &mut request.metadata);
 }
 
-fn port_settings(made_for: Option<InstanceId>, settings: &mut PortSettings, visitor: &mut dyn Visitor) {
+fn port_settings(made_for: Option<InstanceId>, settings: &mut PortSettings, visitor: &mut dyn FieldVisitor) {
     if host_of(made_for, settings).is_some() {
         visitor.text("settings.dns_name", &mut settings.dns_name, ERASED);
     }
 }
 
-fn keypair_created(created: &mut KeypairCreated, visitor: &mut dyn Visitor) {
+fn keypair_created(created: &mut KeypairCreated, visitor: &mut dyn FieldVisitor) {
     visitor.text("name", &mut created.name, ERASED);
     visitor.text("public_key", &mut created.public_key, ERASED);
     visitor.text("fingerprint", &mut created.fingerprint, ERASED);
 }
 
-fn user_attributes(attributes: &mut UserAttributes, erased: &str, visitor: &mut dyn Visitor) {
+fn user_attributes(attributes: &mut UserAttributes, erased: &str, visitor: &mut dyn FieldVisitor) {
     visitor.text("attributes.name", &mut attributes.name, erased);
     visitor.pairs("attributes.extra", &mut attributes.extra);
 }
 
 /// The value of one field. Positional, like every payload: only ever add variants at the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) enum Value {
+pub(super) enum FieldValue {
     Text(String),
     Optional(Option<String>),
     List(Vec<String>),
@@ -185,91 +185,91 @@ pub(super) enum Value {
 }
 
 /// Values by the names of their fields.
-pub(super) type Taken = Vec<(String, Value)>;
+pub(super) type ExtractedFields = Vec<(String, FieldValue)>;
 
 /// Takes the values out and leaves the erased forms.
 #[derive(Default)]
-pub(super) struct Take {
-    pub(super) taken: Taken,
+pub(super) struct TakeFields {
+    pub(super) taken: ExtractedFields,
 }
 
-impl Take {
-    /// Whether nothing was there that would have to be sealed.
+impl TakeFields {
+    /// Whether there was nothing to seal.
     pub(super) fn is_empty(&self) -> bool {
         self.taken.is_empty()
     }
 
-    fn keep(&mut self, name: &'static str, value: Value) {
+    fn keep(&mut self, name: &'static str, value: FieldValue) {
         self.taken.push((name.to_owned(), value));
     }
 }
 
-impl Visitor for Take {
+impl FieldVisitor for TakeFields {
     fn text(&mut self, name: &'static str, field: &mut String, erased: &str) {
         let value = std::mem::replace(field, erased.to_owned());
-        self.keep(name, Value::Text(value));
+        self.keep(name, FieldValue::Text(value));
     }
 
     fn optional(&mut self, name: &'static str, field: &mut Option<String>) {
         if let Some(value) = field.take() {
-            self.keep(name, Value::Optional(Some(value)));
+            self.keep(name, FieldValue::Optional(Some(value)));
         }
     }
 
     fn list(&mut self, name: &'static str, field: &mut Vec<String>) {
         if !field.is_empty() {
-            self.keep(name, Value::List(std::mem::take(field)));
+            self.keep(name, FieldValue::List(std::mem::take(field)));
         }
     }
 
     fn pairs(&mut self, name: &'static str, field: &mut Vec<(String, String)>) {
         if !field.is_empty() {
-            self.keep(name, Value::Pairs(std::mem::take(field)));
+            self.keep(name, FieldValue::Pairs(std::mem::take(field)));
         }
     }
 }
 
 /// Puts values back where their fields are. A field that the newest version no longer has is dropped; one whose value was
 /// not sealed stays as it is.
-pub(super) struct Put(pub(super) Taken);
+pub(super) struct PutFields(pub(super) ExtractedFields);
 
-impl Put {
-    fn find(&mut self, name: &str) -> Option<Value> {
+impl PutFields {
+    fn find(&mut self, name: &str) -> Option<FieldValue> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.swap_remove(at).1)
     }
 }
 
-impl Visitor for Put {
+impl FieldVisitor for PutFields {
     fn text(&mut self, name: &'static str, field: &mut String, _: &str) {
-        if let Some(Value::Text(value)) = self.find(name) {
+        if let Some(FieldValue::Text(value)) = self.find(name) {
             *field = value;
         }
     }
 
     fn optional(&mut self, name: &'static str, field: &mut Option<String>) {
-        if let Some(Value::Optional(value)) = self.find(name) {
+        if let Some(FieldValue::Optional(value)) = self.find(name) {
             *field = value;
         }
     }
 
     fn list(&mut self, name: &'static str, field: &mut Vec<String>) {
-        if let Some(Value::List(value)) = self.find(name) {
+        if let Some(FieldValue::List(value)) = self.find(name) {
             *field = value;
         }
     }
 
     fn pairs(&mut self, name: &'static str, field: &mut Vec<(String, String)>) {
-        if let Some(Value::Pairs(value)) = self.find(name) {
+        if let Some(FieldValue::Pairs(value)) = self.find(name) {
             *field = value;
         }
     }
 }
 
 /// Leaves the erased forms.
-pub(super) struct Erase;
+pub(super) struct EraseFields;
 
-impl Visitor for Erase {
+impl FieldVisitor for EraseFields {
     fn text(&mut self, _: &'static str, field: &mut String, erased: &str) {
         erased.clone_into(field);
     }
@@ -292,10 +292,10 @@ mod tests {
     use super::*;
     use crate::registry::samples;
 
-    /// Writes down the names it is shown.
-    struct Names(Vec<&'static str>);
+    /// Records the visited names.
+    struct FieldNames(Vec<&'static str>);
 
-    impl Visitor for Names {
+    impl FieldVisitor for FieldNames {
         fn text(&mut self, name: &'static str, _: &mut String, _: &str) {
             self.0.push(name);
         }
@@ -310,13 +310,13 @@ mod tests {
         }
     }
 
-    /// The list that the documentation is made of is what the code seals.
+    /// The list for the documentation equals the fields that the code seals.
     #[test]
     fn the_list_is_what_is_sealed() {
         for mut event in samples() {
             let kind = event.kind();
             let listed = PERSONAL.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, fields)| fields);
-            let mut names = Names(Vec::new());
+            let mut names = FieldNames(Vec::new());
             visit(&mut event, &mut names);
             assert_eq!(names.0, listed, "{kind}");
         }

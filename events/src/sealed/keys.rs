@@ -1,13 +1,13 @@
 //! The keys of personal fields: one small file beside the log, and never in it.
 //!
-//! Fixed records in the order in which keys were made; the stored event names the record ([`Slot`]), so finding a key takes
+//! Fixed records in the order in which keys were made; the stored event names the record ([`KeySlot`]), so finding a key takes
 //! one read and no memory. A subject may have several keys (a new one after a restart, say); erasing destroys them all, by
 //! overwriting the records in place. The file is readable by its owner only. Whoever makes a copy of the log without this
 //! file has a log without personal data; whoever loses this file has lost the personal fields, and nothing else.
 //!
-//! Invariants: a key is durable before [`KeyRing::current`] gives it out; one flush serves everybody who waits; a record is
-//! written once and then only ever destroyed. Overwriting in place is as good as the storage below: a file system that
-//! copies on write, or a backup of this file, keeps what it keeps.
+//! Invariants: a key is durable before [`KeyRing::current`] gives it out; one flush serves all waiting tasks; a record
+//! is written once and then only ever destroyed. Overwriting in place depends on the storage below: a copy-on-write
+//! file system, or a backup of this file, may keep old keys.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{SealError, Subject};
+use super::{DataSubject, SealError};
 
 const MAGIC: &[u8; 8] = b"CHRKEYS1";
 /// Bytes of a record, and of the head of the file.
@@ -37,30 +37,30 @@ pub struct RingId(pub [u8; 16]);
 
 /// Which record of the file; the first is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slot(pub u64);
+pub struct KeySlot(pub u64);
 
 /// A key; overwritten when dropped.
 #[derive(Clone)]
-pub struct Key(pub(super) [u8; 32]);
+pub struct SealingKey(pub(super) [u8; 32]);
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for SealingKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key(...)")
     }
 }
 
-impl Drop for Key {
+impl Drop for SealingKey {
     fn drop(&mut self) {
         self.0 = [0; 32];
-        // Otherwise the compiler would see that nobody reads it any more.
+        // Otherwise the compiler could optimise the overwrite away.
         std::hint::black_box(&self.0);
     }
 }
 
-/// What the file says of a key.
+/// The state of a key in the file.
 #[derive(Debug, Clone)]
-pub enum Lookup {
-    Key(Key),
+pub enum KeyLookup {
+    Key(SealingKey),
     Destroyed,
     /// It is not in this file.
     Lost,
@@ -68,14 +68,14 @@ pub enum Lookup {
 
 /// Where the records are.
 #[derive(Debug)]
-enum Backing {
+enum KeyFileStorage {
     File(File),
     Memory(Mutex<Vec<u8>>),
     /// There is no file.
     Absent,
 }
 
-impl Backing {
+impl KeyFileStorage {
     fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         match self {
             Self::File(file) => {
@@ -134,11 +134,11 @@ impl Backing {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct KeyFileState {
     /// The record that the next key gets.
     next: u64,
-    current: HashMap<Subject, (Slot, Key)>,
-    /// After a flush failed nobody knows what is on the disk.
+    current: HashMap<DataSubject, (KeySlot, SealingKey)>,
+    /// After a failed flush the content of the disk is unknown.
     failed: Option<String>,
 }
 
@@ -147,8 +147,8 @@ struct State {
 pub struct KeyRing {
     path: PathBuf,
     ring: RingId,
-    backing: Backing,
-    state: Mutex<State>,
+    backing: KeyFileStorage,
+    state: Mutex<KeyFileState>,
     /// Records up to and with this one are durable.
     durable: AtomicU64,
     flushing: Mutex<()>,
@@ -159,8 +159,9 @@ impl KeyRing {
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
         let path = path.as_ref();
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let ring =
-            file.map_err(|error| failure(path, &error)).and_then(|file| Self::over(Backing::File(file), path))?;
+        let ring = file
+            .map_err(|error| failure(path, &error))
+            .and_then(|file| Self::over(KeyFileStorage::File(file), path))?;
         if let Some(folder) = path.parent() {
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failure(folder, &error))?;
         }
@@ -171,36 +172,36 @@ impl KeyRing {
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
         let path = path.as_ref();
         let backing = match File::open(path) {
-            Ok(file) => Backing::File(file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Backing::Absent,
+            Ok(file) => KeyFileStorage::File(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => KeyFileStorage::Absent,
             Err(error) => return Err(failure(path, &error)),
         };
-        if matches!(backing, Backing::Absent) || backing.length().is_ok_and(|length| length == 0) {
-            return Ok(Arc::new(Self::new(Backing::Absent, path, RingId([0; 16]), 0)));
+        if matches!(backing, KeyFileStorage::Absent) || backing.length().is_ok_and(|length| length == 0) {
+            return Ok(Arc::new(Self::new(KeyFileStorage::Absent, path, RingId([0; 16]), 0)));
         }
         Self::over(backing, path)
     }
 
-    /// A file that is none, for tests and models.
+    /// No file, for tests and models.
     pub fn in_memory() -> Result<Arc<Self>, SealError> {
-        Self::over(Backing::Memory(Mutex::default()), Path::new("memory"))
+        Self::over(KeyFileStorage::Memory(Mutex::default()), Path::new("memory"))
     }
 
-    fn new(backing: Backing, path: &Path, ring: RingId, records: u64) -> Self {
+    fn new(backing: KeyFileStorage, path: &Path, ring: RingId, records: u64) -> Self {
         Self {
             path: path.to_owned(),
             ring,
             backing,
-            state: Mutex::new(State { next: records + 1, ..State::default() }),
+            state: Mutex::new(KeyFileState { next: records + 1, ..KeyFileState::default() }),
             durable: AtomicU64::new(records),
             flushing: Mutex::default(),
         }
     }
 
-    fn over(backing: Backing, path: &Path) -> Result<Arc<Self>, SealError> {
+    fn over(backing: KeyFileStorage, path: &Path) -> Result<Arc<Self>, SealError> {
         let fail = |error: io::Error| failure(path, &error);
         let length = backing.length().map_err(fail)?;
-        // A file without a head was begun when the power went; nothing was sealed with it.
+        // A power failure can leave a file without a head; nothing was sealed with it.
         if length < RECORD {
             let ring = RingId(random::<16>().map_err(|reason| refusal(path, reason))?);
             backing.write(&head(ring), 0).and_then(|()| backing.sync()).map_err(fail)?;
@@ -212,7 +213,7 @@ impl KeyRing {
         if bytes != head(ring) {
             return Err(refusal(path, "this is no file of keys, or its head is damaged".to_owned()));
         }
-        // What was half written when the power went is left behind; nothing was sealed with it.
+        // A record half written at a power failure is skipped; nothing was sealed with it.
         let records = (length - RECORD).div_ceil(RECORD);
         Ok(Arc::new(Self::new(backing, path, ring, records)))
     }
@@ -228,15 +229,15 @@ impl KeyRing {
 
     /// Whether there is a file at all.
     pub fn is_there(&self) -> bool {
-        !matches!(self.backing, Backing::Absent)
+        !matches!(self.backing, KeyFileStorage::Absent)
     }
 
     /// The record that the next key will get: keys in earlier ones were made before now.
-    pub fn next(&self) -> Slot {
-        Slot(self.state().next)
+    pub fn next(&self) -> KeySlot {
+        KeySlot(self.state().next)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeyFileState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -245,19 +246,19 @@ impl KeyRing {
     }
 
     /// Whether `subject` has a key that can be used without waiting for the disk.
-    pub fn knows(&self, subject: &Subject) -> bool {
+    pub fn knows(&self, subject: &DataSubject) -> bool {
         let durable = self.durable.load(Ordering::SeqCst);
         self.state().current.get(subject).is_some_and(|(slot, _)| slot.0 <= durable)
     }
 
     /// The key under which the fields of `subject` are sealed now; made, and flushed to disk, if there is none.
-    pub fn current(&self, subject: &Subject) -> Result<(Slot, Key), SealError> {
+    pub fn current(&self, subject: &DataSubject) -> Result<(KeySlot, SealingKey), SealError> {
         let (slot, key) = self.find_or_write(subject)?;
         self.flush(slot)?;
         Ok((slot, key))
     }
 
-    fn find_or_write(&self, subject: &Subject) -> Result<(Slot, Key), SealError> {
+    fn find_or_write(&self, subject: &DataSubject) -> Result<(KeySlot, SealingKey), SealError> {
         let mut state = self.state();
         if let Some(reason) = &state.failed {
             return Err(self.failure(reason.clone(), false));
@@ -265,8 +266,8 @@ impl KeyRing {
         if let Some((slot, key)) = state.current.get(subject) {
             return Ok((*slot, key.clone()));
         }
-        let key = Key(random::<32>().map_err(|reason| self.failure(reason, false))?);
-        let slot = Slot(state.next);
+        let key = SealingKey(random::<32>().map_err(|reason| self.failure(reason, false))?);
+        let slot = KeySlot(state.next);
         let written = self.backing.write(&record(ALIVE, digest(subject), &key.0), slot.0 * RECORD);
         written.map_err(|error| failure(&self.path, &error))?;
         state.next += 1;
@@ -277,8 +278,8 @@ impl KeyRing {
         Ok((slot, key))
     }
 
-    /// Returns when the record is durable; one flush serves all who wait.
-    fn flush(&self, slot: Slot) -> Result<(), SealError> {
+    /// Returns when the record is durable; one flush serves all waiting tasks.
+    fn flush(&self, slot: KeySlot) -> Result<(), SealError> {
         if self.durable.load(Ordering::SeqCst) >= slot.0 {
             return Ok(());
         }
@@ -296,27 +297,27 @@ impl KeyRing {
     }
 
     /// The key in a record.
-    pub fn look_up(&self, ring: RingId, slot: Slot) -> Lookup {
+    pub fn look_up(&self, ring: RingId, slot: KeySlot) -> KeyLookup {
         let at = slot.0.checked_mul(RECORD).filter(|at| *at >= RECORD && ring == self.ring);
         let mut bytes = [0; SIZE];
         match at.map(|at| self.backing.read(&mut bytes, at)) {
-            Some(Ok(read)) if read == bytes.len() => parse(&bytes).map_or(Lookup::Lost, |(_, found)| found),
-            _ => Lookup::Lost,
+            Some(Ok(read)) if read == bytes.len() => parse(&bytes).map_or(KeyLookup::Lost, |(_, found)| found),
+            _ => KeyLookup::Lost,
         }
     }
 
     /// From now on fields of `subject` are sealed under a new key: what is sealed later is not erased with the rest.
-    pub fn retire(&self, subject: &Subject) {
+    pub fn retire(&self, subject: &DataSubject) {
         self.state().current.remove(subject);
     }
 
-    /// Destroys every key of `subject` in the records before `before`. Tells how many there were.
-    pub fn destroy(&self, subject: &Subject, before: Slot) -> Result<u64, SealError> {
+    /// Destroys every key of `subject` in the records before `before`. Returns how many there were.
+    pub fn destroy(&self, subject: &DataSubject, before: KeySlot) -> Result<u64, SealError> {
         self.destroy_all(std::slice::from_ref(subject), before)
     }
 
     /// Destroys every key of all these subjects in the records before `before`: one walk through the file.
-    pub fn destroy_all(&self, subjects: &[Subject], before: Slot) -> Result<u64, SealError> {
+    pub fn destroy_all(&self, subjects: &[DataSubject], before: KeySlot) -> Result<u64, SealError> {
         let fail = |error: io::Error| failure(&self.path, &error);
         let digests: std::collections::HashSet<[u8; 16]> = subjects.iter().map(digest).collect();
         for subject in subjects {
@@ -335,7 +336,7 @@ impl KeyRing {
                 if at / RECORD >= before.0 {
                     break;
                 }
-                if let Some((whose, Lookup::Key(_))) = parse(bytes)
+                if let Some((whose, KeyLookup::Key(_))) = parse(bytes)
                     && digests.contains(&whose)
                 {
                     self.backing.write(&record(DESTROYED, whose, &[0; 32]), at).map_err(fail)?;
@@ -368,13 +369,13 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
     Ok(bytes)
 }
 
-/// By which the keys of a subject are found again: its id, hashed only to have a fixed length.
-fn digest(subject: &Subject) -> [u8; 16] {
+/// The index of a subject's keys: its id, hashed only to have a fixed length.
+fn digest(subject: &DataSubject) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     match subject {
-        Subject::User(user) => hasher.update(b"user:").update(user.as_str().as_bytes()),
-        Subject::Server(server) => hasher.update(b"server:").update(server.0.as_bytes()),
-        Subject::Caches => hasher.update(b"caches"),
+        DataSubject::User(user) => hasher.update(b"user:").update(user.as_str().as_bytes()),
+        DataSubject::Server(server) => hasher.update(b"server:").update(server.0.as_bytes()),
+        DataSubject::Caches => hasher.update(b"caches"),
     };
     let mut digest = [0; 16];
     digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
@@ -400,16 +401,16 @@ fn record(state: u8, whose: [u8; 16], key: &[u8; 32]) -> [u8; SIZE] {
     bytes
 }
 
-/// Whose key, and the key; `None` for a record that was never finished.
-fn parse(bytes: &[u8]) -> Option<([u8; 16], Lookup)> {
+/// The key and its subject; `None` for a record that was never finished.
+fn parse(bytes: &[u8]) -> Option<([u8; 16], KeyLookup)> {
     let sum = crc32fast::hash(&bytes[..60]).to_le_bytes();
     if bytes[60..] != sum {
         return None;
     }
     let whose = bytes[8..24].try_into().ok()?;
     match bytes[0] {
-        ALIVE => Some((whose, Lookup::Key(Key(bytes[24..56].try_into().ok()?)))),
-        DESTROYED => Some((whose, Lookup::Destroyed)),
+        ALIVE => Some((whose, KeyLookup::Key(SealingKey(bytes[24..56].try_into().ok()?)))),
+        DESTROYED => Some((whose, KeyLookup::Destroyed)),
         _ => None,
     }
 }
@@ -422,19 +423,19 @@ mod tests {
     use super::*;
     use crate::ids::{InstanceId, UserId};
 
-    fn user(name: &str) -> Subject {
-        Subject::User(UserId::new(name))
+    fn user(name: &str) -> DataSubject {
+        DataSubject::User(UserId::new(name))
     }
 
-    fn is_key(found: &Lookup) -> bool {
-        matches!(found, Lookup::Key(_))
+    fn is_key(found: &KeyLookup) -> bool {
+        matches!(found, KeyLookup::Key(_))
     }
 
     #[test]
     fn keys_survive_and_stay_destroyed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
-        let (anna, bob) = (user("anna"), Subject::Server(InstanceId(uuid::Uuid::from_u128(7))));
+        let (anna, bob) = (user("anna"), DataSubject::Server(InstanceId(uuid::Uuid::from_u128(7))));
         let (ring, of_anna, of_bob) = {
             let keys = KeyRing::open(&path).unwrap();
             let (of_anna, of_bob) = (keys.current(&anna).unwrap().0, keys.current(&bob).unwrap().0);
@@ -448,10 +449,10 @@ mod tests {
         assert!(is_key(&keys.look_up(ring, of_anna)) && is_key(&keys.look_up(ring, later)));
         assert_eq!(keys.destroy(&anna, keys.next()).unwrap(), 2);
         for keys in [keys, KeyRing::open_read_only(&path).unwrap()] {
-            assert!(matches!(keys.look_up(ring, of_anna), Lookup::Destroyed));
-            assert!(matches!(keys.look_up(ring, later), Lookup::Destroyed));
+            assert!(matches!(keys.look_up(ring, of_anna), KeyLookup::Destroyed));
+            assert!(matches!(keys.look_up(ring, later), KeyLookup::Destroyed));
             assert!(is_key(&keys.look_up(ring, of_bob)));
-            assert!(matches!(keys.look_up(ring, Slot(99)), Lookup::Lost));
+            assert!(matches!(keys.look_up(ring, KeySlot(99)), KeyLookup::Lost));
         }
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len() as u64, 4 * RECORD);
@@ -466,7 +467,7 @@ mod tests {
         keys.retire(&user("a"));
         let after = keys.current(&user("a")).unwrap().0;
         assert_eq!(keys.destroy(&user("a"), bound).unwrap(), 1);
-        assert!(matches!(keys.look_up(keys.ring(), before), Lookup::Destroyed));
+        assert!(matches!(keys.look_up(keys.ring(), before), KeyLookup::Destroyed));
         assert!(is_key(&keys.look_up(keys.ring(), after)));
     }
 
@@ -475,7 +476,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let absent = KeyRing::open_read_only(&path).unwrap();
-        assert!(!absent.is_there() && matches!(absent.look_up(absent.ring(), Slot(1)), Lookup::Lost));
+        assert!(!absent.is_there() && matches!(absent.look_up(absent.ring(), KeySlot(1)), KeyLookup::Lost));
         assert!(absent.current(&user("a")).is_err());
         let slot = KeyRing::open(&path).unwrap().current(&user("a")).unwrap().0;
         // Half a record, as a power cut leaves it.
@@ -486,7 +487,7 @@ mod tests {
         let next = keys.current(&user("b")).unwrap().0;
         assert_eq!(next.0, slot.0 + 2);
         assert!(is_key(&keys.look_up(keys.ring(), slot)) && is_key(&keys.look_up(keys.ring(), next)));
-        assert!(matches!(keys.look_up(keys.ring(), Slot(slot.0 + 1)), Lookup::Lost));
+        assert!(matches!(keys.look_up(keys.ring(), KeySlot(slot.0 + 1)), KeyLookup::Lost));
         std::fs::write(&path, vec![7; 200]).unwrap();
         assert!(matches!(KeyRing::open(&path), Err(SealError::Keys { .. })));
     }
@@ -495,7 +496,7 @@ mod tests {
     fn many_at_once_share_the_flush_and_get_different_keys() {
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyRing::open(folder.path().join("keys")).unwrap();
-        let slots: Vec<Slot> = std::thread::scope(|scope| {
+        let slots: Vec<KeySlot> = std::thread::scope(|scope| {
             let keys = &keys;
             let all: Vec<_> =
                 (0..16).map(|n| scope.spawn(move || keys.current(&user(&n.to_string())).unwrap().0)).collect();

@@ -1,20 +1,21 @@
-//! Personal data in a log that forgets nothing: sealed field by field, so that it can be erased by destroying a key.
+//! Personal data in an append-only log: sealed field by field, so that destroying a key erases it.
 //!
-//! The personal fields of an event ([`fields`] lists them) are encrypted before the event is stored, under a key that
-//! belongs to the person or the server that they are about (the [`Subject`]). The keys are kept outside the log, in a small
-//! file of their own ([`keys`]). Erasing is destroying the subject's keys: the stored bytes do not change, so checksums,
-//! hashes and copies of the log stay valid, and in all of them, backups and archives included, the fields can no longer
-//! be read.
+//! The personal fields of an event ([`fields`] lists them) are encrypted before the event is stored. The key belongs to
+//! the user or the server that the fields are about (the [`DataSubject`]). The keys are kept outside the log, in a small
+//! file of their own ([`keys`]). An erasure destroys the subject's keys. The stored bytes do not change, so checksums,
+//! hashes and copies of the log stay valid. In all copies, including backups and archives, the fields can no longer be
+//! read.
 //!
 //! Invariants:
-//! * In memory an event is clear; the payload types know nothing of sealing. Stored bytes tell by their codec
-//!   ([`codec::SEALED`]) that they are sealed, so what was recorded before sealing existed is still read, and cannot be
+//! * In memory an event is clear; the payload types know nothing of sealing. The codec of stored bytes
+//!   ([`codec::SEALED`]) marks them as sealed. So older, unsealed events are still read, and cannot be
 //!   erased.
 //! * An event is never durable before its key is ([`Sealer::seal`] returns after the key was written and flushed).
 //! * An erased field reads as its erased form (`[erased]`, nothing, an empty list), so every fold stays total.
 //!
-//! The cipher is XChaCha20-Poly1305: its nonces are long enough to be drawn at random for ever. The stream, the kind, the
-//! version and the clear rest of the payload are authenticated with the sealed part: it cannot be moved elsewhere.
+//! The cipher is XChaCha20-Poly1305: its nonces are long enough to draw any number of them at random. The stream, the
+//! kind, the version and the clear rest of the payload are authenticated with the sealed part: it cannot be moved
+//! elsewhere.
 
 pub mod fields;
 pub mod keys;
@@ -30,10 +31,10 @@ use crate::codec::{self, CodecError};
 use crate::envelope::StreamId;
 use crate::ids::{InstanceId, UserId};
 use crate::registry::{DecodeError, Event};
-use fields::{Erase, Put, Take, Taken};
-use keys::{KeyRing, Lookup, RingId, Slot};
+use fields::{EraseFields, ExtractedFields, PutFields, TakeFields};
+use keys::{KeyLookup, KeyRing, KeySlot, RingId};
 
-/// What stands in place of a text that was erased.
+/// The replacement for an erased text.
 pub const ERASED: &str = "[erased]";
 
 /// The first byte of sealed payloads.
@@ -42,9 +43,9 @@ const NONCE: usize = 24;
 /// Format, ring, slot, nonce, length of the sealed part.
 const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 
-/// Whom personal fields are about; all fields of one subject are erased together.
+/// The subject of personal fields; all fields of one subject are erased together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subject {
+pub enum DataSubject {
     /// A user: their name, attributes and key pairs.
     User(UserId),
     /// A server: its names, description, metadata, user data, files, its copy of a public key and what its guest posted.
@@ -53,7 +54,7 @@ pub enum Subject {
     Caches,
 }
 
-impl std::fmt::Display for Subject {
+impl std::fmt::Display for DataSubject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::User(user) => write!(f, "user {user}"),
@@ -91,7 +92,7 @@ pub enum Personal {
 
 /// Payload bytes as they are stored, with the codec that says how to read them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredPayload {
     pub codec: u8,
     pub data: Vec<u8>,
 }
@@ -99,15 +100,15 @@ pub struct Stored {
 /// Encodes `event` for `stream`; its personal fields are sealed when there are `keys`.
 ///
 /// May block for as long as a flush to disk takes, when the subject has no key yet ([`needs_key`] tells).
-pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Result<Stored, SealError> {
+pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Result<StoredPayload, SealError> {
     let subject = keys.and_then(|keys| Some((keys, fields::subject(stream, event)?)));
     let Some((keys, subject)) = subject else {
-        return Ok(Stored { codec: codec::BINCODE_2, data: event.encode()? });
+        return Ok(StoredPayload { codec: codec::BINCODE_2, data: event.encode()? });
     };
-    let (mut blank, mut take) = (event.clone(), Take::default());
+    let (mut blank, mut take) = (event.clone(), TakeFields::default());
     fields::visit(&mut blank, &mut take);
     if take.is_empty() {
-        return Ok(Stored { codec: codec::BINCODE_2, data: event.encode()? });
+        return Ok(StoredPayload { codec: codec::BINCODE_2, data: event.encode()? });
     }
     let clear = blank.encode()?;
     let (slot, key) = keys.current(&subject)?;
@@ -126,7 +127,7 @@ pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Resul
     data.extend_from_slice(&length.to_le_bytes());
     data.extend_from_slice(&sealed);
     data.extend_from_slice(&clear);
-    Ok(Stored { codec: codec::SEALED, data })
+    Ok(StoredPayload { codec: codec::SEALED, data })
 }
 
 /// Whether [`encode`] would have to write a key, and so wait for the disk.
@@ -134,16 +135,16 @@ pub fn needs_key(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> bo
     keys.is_some_and(|keys| fields::subject(stream, event).is_some_and(|subject| !keys.knows(&subject)))
 }
 
-/// What a stored payload consists of.
-struct Parts<'a> {
+/// The parts of a stored payload.
+struct SealedParts<'a> {
     ring: RingId,
-    slot: Slot,
+    slot: KeySlot,
     nonce: &'a [u8],
     sealed: &'a [u8],
     clear: &'a [u8],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> SealedParts<'a> {
     fn of(data: &'a [u8]) -> Option<Self> {
         let (header, rest) = data.split_at_checked(HEADER)?;
         let length = u32::from_le_bytes(header[HEADER - 4..].try_into().ok()?);
@@ -151,22 +152,22 @@ impl<'a> Parts<'a> {
         (header[0] == FORMAT).then_some(())?;
         Some(Self {
             ring: RingId(header[1..17].try_into().ok()?),
-            slot: Slot(u64::from_le_bytes(header[17..25].try_into().ok()?)),
+            slot: KeySlot(u64::from_le_bytes(header[17..25].try_into().ok()?)),
             nonce: &header[25..25 + NONCE],
             sealed,
             clear,
         })
     }
 
-    fn lookup(&self, keys: Option<&KeyRing>) -> Lookup {
-        keys.map_or(Lookup::Lost, |keys| keys.look_up(self.ring, self.slot))
+    fn lookup(&self, keys: Option<&KeyRing>) -> KeyLookup {
+        keys.map_or(KeyLookup::Lost, |keys| keys.look_up(self.ring, self.slot))
     }
 }
 
 /// The clear part of a stored payload: what can be read without any key.
 pub fn clear_part(codec: u8, data: &[u8]) -> &[u8] {
     match codec {
-        codec::SEALED => Parts::of(data).map_or(&[], |parts| parts.clear),
+        codec::SEALED => SealedParts::of(data).map_or(&[], |parts| parts.clear),
         _ => data,
     }
 }
@@ -176,10 +177,10 @@ pub fn state(keys: Option<&KeyRing>, codec: u8, data: &[u8]) -> Personal {
     if codec != codec::SEALED {
         return Personal::Clear;
     }
-    match Parts::of(data).map(|parts| parts.lookup(keys)) {
-        Some(Lookup::Key(_)) => Personal::Sealed,
-        Some(Lookup::Destroyed) => Personal::Erased,
-        Some(Lookup::Lost) | None => Personal::Lost,
+    match SealedParts::of(data).map(|parts| parts.lookup(keys)) {
+        Some(KeyLookup::Key(_)) => Personal::Sealed,
+        Some(KeyLookup::Destroyed) => Personal::Erased,
+        Some(KeyLookup::Lost) | None => Personal::Lost,
     }
 }
 
@@ -197,22 +198,22 @@ pub fn decode(
     }
     let damaged = |source| DecodeError::Damaged { kind: kind.to_owned(), version, source };
     let parts =
-        Parts::of(data).ok_or_else(|| damaged(CodecError::Decode("the sealed part is cut short".to_owned())))?;
+        SealedParts::of(data).ok_or_else(|| damaged(CodecError::Decode("the sealed part is cut short".to_owned())))?;
     let mut event = Event::decode(kind, version, codec::BINCODE_2, parts.clear)?;
-    if let Lookup::Key(key) = parts.lookup(keys.map(Arc::as_ref)) {
+    if let KeyLookup::Key(key) = parts.lookup(keys.map(Arc::as_ref)) {
         let bound = bound(stream, kind, version, parts.clear);
         let opened = XChaCha20Poly1305::new((&key.0).into())
             .decrypt(XNonce::from_slice(parts.nonce), Payload { msg: parts.sealed, aad: &bound });
-        // The bytes were checked by the log; so it is the key that is another one, and the fields are lost with it.
+        // The log has checked the bytes, so the key must be a different one, and the fields are lost.
         if let Ok(secret) = opened {
-            let taken: Taken = codec::decode(codec::BINCODE_2, &secret).map_err(damaged)?;
-            fields::visit(&mut event, &mut Put(taken));
+            let taken: ExtractedFields = codec::decode(codec::BINCODE_2, &secret).map_err(damaged)?;
+            fields::visit(&mut event, &mut PutFields(taken));
         }
     }
     Ok(event)
 }
 
-/// What is authenticated with the sealed part.
+/// The data that is authenticated with the sealed part.
 fn bound(stream: &StreamId, kind: &str, version: u16, clear: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(stream.as_str().len() + kind.len() + clear.len() + 4);
     bytes.extend_from_slice(stream.as_str().as_bytes());
@@ -226,13 +227,13 @@ fn bound(stream: &StreamId, kind: &str, version: u16, clear: &[u8]) -> Vec<u8> {
 
 /// Replaces the personal fields of a server's request by their erased form: what its fold does when they are erased.
 pub fn erase_request(request: &mut crate::instance::BuildRequested) {
-    fields::build_requested(request, &mut Erase);
+    fields::build_requested(request, &mut EraseFields);
 }
 
 /// The event with its personal fields in their erased form: what may be shown to those who must not see them.
 pub fn without_personal(event: &Event) -> Event {
     let mut event = event.clone();
-    fields::visit(&mut event, &mut Erase);
+    fields::visit(&mut event, &mut EraseFields);
     event
 }
 
@@ -253,7 +254,7 @@ mod tests {
         StreamId::new(event.kind().split_once('.').unwrap().0, key)
     }
 
-    fn open(keys: &Arc<KeyRing>, event: &Event, stored: &Stored) -> Event {
+    fn open(keys: &Arc<KeyRing>, event: &Event, stored: &StoredPayload) -> Event {
         let (kind, version) = (event.kind(), event.version());
         decode(Some(keys), &stream_of(event), kind, version, stored.codec, &stored.data).unwrap()
     }

@@ -1,7 +1,7 @@
 //! Files that are sealed as a whole: caches that repeat what the log says of everybody.
 //!
 //! A cache cannot be sealed field by field as events are, because it is one structure about all persons. So all of its bytes are
-//! encrypted under a key of the log's file of keys, with the [`Subject`] [`Subject::Caches`]. An erasure destroys that key:
+//! encrypted under a key of the log's file of keys, with the [`DataSubject`] [`DataSubject::Caches`]. An erasure destroys that key:
 //! copies of the cache that lie elsewhere tell nothing from then on, whoever they were about. Later files have a
 //! new key.
 //!
@@ -16,8 +16,8 @@ use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use thiserror::Error;
 
-use super::keys::{KeyRing, Lookup, RingId, Slot, random};
-use super::{SealError, Subject};
+use super::keys::{KeyLookup, KeyRing, KeySlot, RingId, random};
+use super::{DataSubject, SealError};
 
 /// Clear bytes of a piece.
 const PIECE: usize = 1 << 16;
@@ -28,7 +28,7 @@ const TAG: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealMark {
     ring: RingId,
-    slot: Slot,
+    slot: KeySlot,
     nonce: [u8; 16],
 }
 
@@ -49,7 +49,7 @@ impl SealMark {
         let bytes = bytes.get(..Self::BYTES)?;
         Some(Self {
             ring: RingId(bytes[..16].try_into().ok()?),
-            slot: Slot(u64::from_le_bytes(bytes[16..24].try_into().ok()?)),
+            slot: KeySlot(u64::from_le_bytes(bytes[16..24].try_into().ok()?)),
             nonce: bytes[24..].try_into().ok()?,
         })
     }
@@ -79,7 +79,7 @@ impl std::fmt::Debug for WholeSeal {
 impl WholeSeal {
     /// For a new file. May wait for the disk, where there is no key yet.
     pub fn begin(keys: &KeyRing) -> Result<Self, SealError> {
-        let (slot, key) = keys.current(&Subject::Caches)?;
+        let (slot, key) = keys.current(&DataSubject::Caches)?;
         let nonce = random::<16>().map_err(|reason| keys.failure(reason, false))?;
         let mark = SealMark { ring: keys.ring(), slot, nonce };
         Ok(Self { mark, cipher: XChaCha20Poly1305::new((&key.0).into()) })
@@ -88,9 +88,9 @@ impl WholeSeal {
     /// For a file that is there.
     pub fn of(keys: &KeyRing, mark: SealMark) -> Result<Self, Unopened> {
         match keys.look_up(mark.ring, mark.slot) {
-            Lookup::Key(key) => Ok(Self { mark, cipher: XChaCha20Poly1305::new((&key.0).into()) }),
-            Lookup::Destroyed => Err(Unopened::Erased),
-            Lookup::Lost => Err(Unopened::Lost),
+            KeyLookup::Key(key) => Ok(Self { mark, cipher: XChaCha20Poly1305::new((&key.0).into()) }),
+            KeyLookup::Destroyed => Err(Unopened::Erased),
+            KeyLookup::Lost => Err(Unopened::Lost),
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
     fn nothing_is_moved_cut_off_or_changed_unseen() {
         let keys = KeyRing::in_memory().unwrap();
         let seal = WholeSeal::begin(&keys).unwrap();
-        let out = sealed(&seal, 1, &[7; 3 * PIECE]);
+        let out = sealed(&seal, 1, &vec![7; 3 * PIECE]);
         assert_eq!(seal.open(2, b"name", &out), None);
         assert_eq!(seal.open(1, b"other", &out), None);
         assert_eq!(seal.open(1, b"name", &out[..2 * (PIECE + TAG)]), None, "the last piece is missing");
@@ -235,7 +235,7 @@ mod tests {
     fn an_erasure_takes_the_key_of_what_was_written_before() {
         let keys = KeyRing::in_memory().unwrap();
         let before = WholeSeal::begin(&keys).unwrap().mark();
-        assert_eq!(keys.destroy(&Subject::Caches, keys.next()).unwrap(), 1);
+        assert_eq!(keys.destroy(&DataSubject::Caches, keys.next()).unwrap(), 1);
         assert_eq!(WholeSeal::of(&keys, before).unwrap_err(), Unopened::Erased);
         let after = WholeSeal::begin(&keys).unwrap().mark();
         assert!(WholeSeal::of(&keys, after).is_ok());

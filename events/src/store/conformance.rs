@@ -1,4 +1,4 @@
-//! What every back end has to do, as one test suite: this is the contract of [`EventStore`].
+//! The contract of [`EventStore`] as one test suite that every back end must pass.
 //!
 //! A back end joins by implementing [`Backend`] in a test and writing `event_store_conformance!(name, factory)`, where
 //! `factory` makes a [`Backend`] with an empty log. Each case is a function of its own; [`equals_model`] is driven with
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::memory::MemoryStore;
-use super::{AppendError, EventStore, Expected, Snapshot};
+use super::{AppendError, EventStore, Expected, StreamSnapshot};
 use crate::chain::{Anchor, Chain, EventHash};
 use crate::codec::MAX_PAYLOAD;
 use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
@@ -23,21 +23,21 @@ use crate::registry::{Event, NounEvent};
 pub trait Backend: Send + Sync {
     fn open(&self) -> Arc<dyn EventStore>;
 
-    /// Closes `store`, whose last handle this is, and opens its log again.
+    /// Closes `store` (this is its last handle) and opens its log again.
     fn reopen(&self, store: Arc<dyn EventStore>) -> Arc<dyn EventStore>;
 }
 
-/// The model. It cannot be closed: what is reopened is what it was.
+/// The model. It cannot be closed: reopening returns the same log.
 #[derive(Debug)]
-pub struct Memory(pub Arc<MemoryStore>);
+pub struct MemoryFixture(pub Arc<MemoryStore>);
 
-impl Default for Memory {
+impl Default for MemoryFixture {
     fn default() -> Self {
         Self(MemoryStore::new())
     }
 }
 
-impl Backend for Memory {
+impl Backend for MemoryFixture {
     fn open(&self) -> Arc<dyn EventStore> {
         self.0.clone()
     }
@@ -90,7 +90,7 @@ fn stream(name: &str) -> StreamId {
     StreamId::new("process", name)
 }
 
-/// An event that can be told from others by `text`.
+/// An event that `text` identifies.
 pub fn event(text: impl Into<String>) -> NewEvent {
     let payload = ProcessEvent::from(StepUndone { step: text.into() });
     NewEvent::new(payload, Timestamp(1_700_000_000_000_001), &Meta::system("conformance"))
@@ -298,7 +298,7 @@ pub async fn hashes_form_one_chain(backend: &dyn Backend) {
     let a = store.read_stream(&stream("a"), Revision::NONE, usize::MAX).await.unwrap();
     let of_a: Vec<_> = all.iter().filter(|event| event.stream == stream("a")).map(|event| event.hash).collect();
     assert_eq!(a.iter().map(|event| event.hash).collect::<Vec<_>>(), of_a);
-    // What is appended after a restart goes on with the same chain.
+    // Appends after a restart continue the same chain.
     store.append(&stream("c"), exact(0), events(["x"])).await.unwrap();
     let last = store.read_all(anchor.unwrap().position, 1).await.unwrap();
     assert!(chain.accepts(&last[0]));
@@ -352,7 +352,7 @@ pub async fn snapshots_are_kept_and_replaced(backend: &dyn Backend) {
     let (a, b) = (stream("a"), stream("b"));
     assert_eq!(store.load_snapshot(&a).await.unwrap(), None);
     let snapshot =
-        |revision, bytes: &[u8]| Snapshot { revision: Revision(revision), state_version: 3, bytes: bytes.into() };
+        |revision, bytes: &[u8]| StreamSnapshot { revision: Revision(revision), state_version: 3, bytes: bytes.into() };
     store.append(&a, exact(0), events(["1", "2"])).await.unwrap();
     store.save_snapshot(&a, snapshot(1, b"one")).await.unwrap();
     store.save_snapshot(&a, snapshot(2, &[0, 255, 10])).await.unwrap();
@@ -477,7 +477,7 @@ pub async fn a_subscriber_goes_on_where_it_was(backend: &dyn Backend) {
     let writers = write_in_background(&store, 4, total);
     let (mut after, mut seen) = (Position::START, Vec::new());
     while seen.len() < total {
-        // A new subscription for each batch, from the position that the one before had come to.
+        // A new subscription for each batch, from the last position of the one before.
         let mut subscription = store.subscribe(after);
         seen.extend(texts(&subscription.next().await.unwrap()));
         after = subscription.position();

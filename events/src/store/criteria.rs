@@ -1,7 +1,7 @@
-//! Which events an auditor asks for.
+//! The criteria of an audit query.
 //!
-//! A criterion given twice takes what either takes; different criteria must all agree. What a back end cannot ask its
-//! storage for, it asks [`Criteria::admits`], which is the definition.
+//! A criterion given twice matches either value; different criteria must all match. [`Criteria::admits`] is the
+//! definition; a back end uses it for criteria that its storage cannot evaluate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,35 +13,35 @@ use crate::envelope::{Cause, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::{HostId, InstanceId, ProjectId, RequestId};
 use crate::sealed;
 
-/// Events looked at in one go by back ends that cannot search.
+/// Events per scan in back ends that cannot search.
 pub(super) const PAGE: usize = 4_096;
 
-/// What is asked for; the default asks for everything.
+/// The criteria of a query; the default matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Criteria {
     /// Patterns of stream names, see [`matches`].
     pub streams: Vec<String>,
     /// Patterns of kinds.
     pub kinds: Vec<String>,
-    /// Users who asked for it directly.
+    /// Users who made the request.
     pub users: Vec<String>,
-    /// Projects in which it was asked for.
+    /// Projects of the request's token.
     pub projects: Vec<String>,
-    /// Requests from which it follows, with or without `req-`.
+    /// Requests that caused it, with or without `req-`.
     pub request_ids: Vec<String>,
     /// Recorded then or later.
     pub since: Option<Timestamp>,
     /// Recorded before then.
     pub until: Option<Timestamp>,
-    /// Servers and hosts that it concerns, in whatever stream.
+    /// Servers and hosts that it concerns, in any stream.
     pub things: Vec<Uuid>,
-    /// What followed from the same requests as the events of these servers; [`Criteria::learn`] fills it in.
+    /// The requests that caused the events of these servers; [`Criteria::learn`] fills it in.
     pub correlations: BTreeSet<Uuid>,
 }
 
-/// Events found, and how far was looked.
+/// Matching events, and the end of the searched part.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct EventSearchResult {
     pub events: Vec<Arc<Recorded>>,
     /// Everything up to and with this position that is asked for has been found; where the search began, if the log ends
     /// there.
@@ -59,13 +59,13 @@ impl Criteria {
         self
     }
 
-    /// Whether everything is asked for.
+    /// Whether everything matches.
     pub fn is_everything(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Looks up the requests that had to do with the servers asked for, so that what was done for them elsewhere (quota,
-    /// claims, ports, processes) is found, also where it does not name them.
+    /// Looks up the requests that concern the given servers. So events elsewhere (quota, claims, ports, processes) are
+    /// found, even if they do not name the server.
     pub async fn learn(&mut self, store: &dyn EventStore) -> Result<(), StoreError> {
         const PAGE: usize = 1_024;
         for thing in self.things.clone() {
@@ -109,15 +109,15 @@ impl Criteria {
             && (self.things.is_empty() || self.concerns(recorded))
     }
 
-    /// What is asked for of `page`, which is everything that follows `after`.
-    pub fn select(&self, after: Position, limit: usize, page: Vec<Arc<Recorded>>) -> Found {
+    /// The matching events of `page`, which is everything that follows `after`.
+    pub fn select(&self, after: Position, limit: usize, page: Vec<Arc<Recorded>>) -> EventSearchResult {
         let mut until = page.last().map_or(after, |last| last.position);
         let mut events: Vec<_> = page.into_iter().filter(|recorded| self.admits(recorded)).collect();
         if events.len() > limit {
             events.truncate(limit);
             until = events.last().map_or(after, |last| last.position);
         }
-        Found { events, until }
+        EventSearchResult { events, until }
     }
 
     fn concerns(&self, recorded: &Recorded) -> bool {
@@ -136,7 +136,7 @@ fn any(wanted: &[String], test: impl Fn(&str) -> bool) -> bool {
     wanted.is_empty() || wanted.iter().any(|one| test(one))
 }
 
-/// Whether the payload speaks of `id`, in whichever form ids are written. Needs no decoding; what is sealed does not count.
+/// Whether the payload contains `id`, in any form of an id. Needs no decoding; sealed fields do not count.
 pub fn mentions(recorded: &Recorded, id: Uuid) -> bool {
     let data = sealed::clear_part(recorded.codec, &recorded.data);
     let contains = |needle: &[u8]| data.windows(needle.len()).any(|window| window == needle);
@@ -149,7 +149,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
         return text.starts_with(pattern);
     }
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Where the last `*` stands, and how much of the text it has eaten.
+    // Where the last `*` is, and how much of the text it has consumed.
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
         match pattern.get(p) {

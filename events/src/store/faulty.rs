@@ -1,8 +1,8 @@
-//! A log that dies at a chosen append: the power switch of the crash proofs.
+//! A log that fails at a chosen append: it simulates crashes for the crash tests.
 //!
-//! A process that is killed right after its event became durable, and before it learned so, is the hardest place to come
-//! back from. [`FuseStore`] stands between a world and its log and makes exactly this happen, at the nth append. What the
-//! world does after that moment reaches the log no more; a new world is then built on the same inner log.
+//! The hardest crash to recover from: a process is killed right after its event became durable and before it gets the
+//! reply. [`FuseStore`] wraps the log of a test world and simulates exactly this at the nth append. Later writes of
+//! that world do not reach the log; a new world is then built on the same inner log.
 //!
 //! Appends are passed on one at a time, so that "the nth" means the same in every run.
 
@@ -14,18 +14,18 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use super::tail::{Subscription, Tail};
-use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 
 /// A log with a fuse. Until it blows, everything passes; from then on, everything fails with [`StoreError::Closed`].
 pub struct FuseStore {
     inner: Arc<dyn EventStore>,
-    /// The number of the append that is made durable but whose reply is lost, counted from 1; 0: none is.
+    /// The number of the append that becomes durable but loses its reply, counted from 1; 0: none.
     fuse: AtomicU64,
     appends: AtomicU64,
     dead: Arc<AtomicBool>,
-    /// Of its own: subscribers of a dead world must not see the event that killed it.
+    /// Its own tail: subscribers of a dead world must not see the fatal event.
     tail: Arc<Tail>,
     one_at_a_time: Mutex<()>,
     this: Weak<Self>,
@@ -55,7 +55,7 @@ impl FuseStore {
         })
     }
 
-    /// Whether the world on this log is dead.
+    /// Whether the fuse has blown.
     pub fn is_blown(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
     }
@@ -65,7 +65,7 @@ impl FuseStore {
         self.appends.load(Ordering::SeqCst)
     }
 
-    /// True from the moment the fuse blew; for drivers and ports that have to die with their world.
+    /// True once the fuse has blown; for drivers and ports that have to fail with their world.
     pub fn dead(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.dead)
     }
@@ -112,7 +112,7 @@ impl EventStore for FuseStore {
     ) -> Result<Appended, AppendError> {
         let _turn = self.one_at_a_time.lock().await;
         self.alive()?;
-        // Nothing was written by an empty append, so it is no place to crash at.
+        // An empty append writes nothing, so it is no crash point.
         let counts = !events.is_empty();
         let appended = self.inner.append(stream, expected, events).await?;
         if counts {
@@ -160,12 +160,12 @@ impl EventStore for FuseStore {
         self.inner.forget(streams).await
     }
 
-    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
         self.alive()?;
         self.inner.load_snapshot(stream).await
     }
 
-    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError> {
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         self.alive()?;
         self.inner.save_snapshot(stream, snapshot).await
     }

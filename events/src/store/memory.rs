@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use async_trait::async_trait;
 
 use super::tail::{Subscription, Tail};
-use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
-use crate::chain::{self, Content};
+use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
+use crate::chain::{self, EventContent};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 
 #[derive(Debug, Default)]
-struct Contents {
+struct MemoryContents {
     all: Vec<Arc<Recorded>>,
     streams: BTreeMap<StreamId, Vec<usize>>,
-    snapshots: BTreeMap<StreamId, Snapshot>,
+    snapshots: BTreeMap<StreamId, StreamSnapshot>,
 }
 
 /// Keeps everything in memory; lives as long as its last handle.
 #[derive(Debug)]
 pub struct MemoryStore {
-    contents: Mutex<Contents>,
+    contents: Mutex<MemoryContents>,
     keys: Option<Arc<KeyRing>>,
     tail: Arc<Tail>,
     this: Weak<Self>,
@@ -43,7 +43,7 @@ impl MemoryStore {
         })
     }
 
-    fn contents(&self) -> MutexGuard<'_, Contents> {
+    fn contents(&self) -> MutexGuard<'_, MemoryContents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,7 +80,7 @@ impl EventStore for MemoryStore {
                 &head,
                 position,
                 revision,
-                &Content::of_new(stream, &new, stored.codec, &stored.data).hash(),
+                &EventContent::of_new(stream, &new, stored.codec, &stored.data).hash(),
             );
             let recorded = Arc::new(Recorded {
                 position,
@@ -140,7 +140,7 @@ impl EventStore for MemoryStore {
     async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
         self.tail.forget();
         let mut contents = self.contents();
-        let Contents { all, streams: indexes, snapshots } = &mut *contents;
+        let MemoryContents { all, streams: indexes, snapshots } = &mut *contents;
         for stream in streams {
             snapshots.remove(stream);
             for &index in indexes.get(stream).into_iter().flatten() {
@@ -150,11 +150,11 @@ impl EventStore for MemoryStore {
         Ok(())
     }
 
-    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
         Ok(self.contents().snapshots.get(stream).cloned())
     }
 
-    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError> {
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         self.contents().snapshots.insert(stream.clone(), snapshot);
         Ok(())
     }

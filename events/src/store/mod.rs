@@ -1,7 +1,7 @@
-//! The log that keeps the facts: the contract, and its back ends.
+//! The event store: the contract, and its back ends.
 //!
-//! Invariants, held by every back end (see [`conformance`]): an acknowledged append is durable; revisions of a stream
-//! are 1, 2, 3, ... without gaps; positions grow; where events carry hashes they form one chain ([`crate::chain`]); a
+//! Invariants of every back end (see [`conformance`]): an acknowledged append is durable. Revisions of a stream are 1,
+//! 2, 3, ... without gaps; positions grow. If events carry hashes, these form one chain ([`crate::chain`]). A
 //! subscriber sees every event once, in the order of positions.
 
 pub mod conformance;
@@ -20,16 +20,16 @@ use thiserror::Error;
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
-use crate::sealed::{self, SealError, Stored};
-use criteria::{Criteria, Found};
+use crate::sealed::{self, SealError, StoredPayload};
+use criteria::{Criteria, EventSearchResult};
 use tail::Subscription;
 
-/// What an append expects of its stream.
+/// The expected revision of a stream at an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     /// Exactly this revision; [`Revision::NONE`] for a stream that must not exist yet.
     Exact(Revision),
-    /// Whatever is there.
+    /// Any revision.
     Any,
 }
 
@@ -50,7 +50,7 @@ pub enum StoreError {
     /// Ask for less; nothing of the refused append was written.
     #[error("an event of {size} bytes exceeds the limit of {limit}")]
     TooLarge { size: usize, limit: usize },
-    /// The bytes on disk are not what was written.
+    /// The bytes on disk differ from the written ones.
     #[error("the log is damaged at position {position}: {reason}")]
     Corrupt { position: u64, reason: String },
     #[error("the log has file format {found}, newer than {supported}: use a newer version of chronova")]
@@ -67,7 +67,7 @@ pub enum StoreError {
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AppendError {
-    /// Somebody else appended first: reload and decide again.
+    /// Another writer appended first: reload and decide again.
     #[error("stream {stream} is at revision {}, not {}", actual.0, expected.0)]
     Conflict { stream: StreamId, expected: Revision, actual: Revision },
     #[error("an event of {size} bytes exceeds the limit of {limit}")]
@@ -80,7 +80,7 @@ pub enum AppendError {
 
 /// A cached state of one stream; never authoritative.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct StreamSnapshot {
     pub revision: Revision,
     pub state_version: u32,
     pub bytes: Vec<u8>,
@@ -108,18 +108,23 @@ pub trait EventStore: Send + Sync + 'static {
     /// Up to `limit` events of the whole log after `after`, in order.
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError>;
 
-    /// What is asked for of the events after `after`: at most `limit`, from as much of the log as is looked at in one go.
-    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+    /// The matching events after `after`: at most `limit`, from as much of the log as one call examines.
+    async fn search(
+        &self,
+        after: Position,
+        limit: usize,
+        criteria: &Criteria,
+    ) -> Result<EventSearchResult, StoreError> {
         Ok(criteria.select(after, limit, self.read_all(after, criteria::PAGE).await?))
     }
 
-    /// Everything after `after`, then whatever comes.
+    /// Everything after `after`, then new events as they are appended.
     fn subscribe(&self, after: Position) -> Subscription;
 
     /// Position of the newest event.
     fn head(&self) -> Position;
 
-    /// The newest event and its hash: what proves, kept elsewhere, everything up to it. `None` in back ends without a
+    /// The newest event and its hash: kept elsewhere, it proves everything up to it. `None` in back ends without a
     /// chain of their own.
     async fn anchor(&self) -> Result<Option<Anchor>, StoreError> {
         let head = self.head();
@@ -135,24 +140,24 @@ pub trait EventStore: Send + Sync + 'static {
         None
     }
 
-    /// Drops what is remembered, in memory or on disk, of what the personal fields in these streams once said: snapshots
-    /// and decoded events. Their keys are destroyed already.
+    /// Drops all copies of the personal fields in these streams, in memory and on disk: snapshots and decoded events.
+    /// Their keys are destroyed already.
     async fn forget(&self, _streams: &[StreamId]) -> Result<(), StoreError> {
         Ok(())
     }
 
-    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError>;
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError>;
 
     /// Keeps a snapshot; it may be lost (it is a cache), never wrong.
-    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError>;
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError>;
 }
 
-/// The payload's bytes, sealed where there are `keys`, or why they cannot be kept.
+/// The payload's bytes, sealed if there are `keys`, or why they cannot be stored.
 pub(crate) fn encode_payload(
     keys: Option<&Arc<KeyRing>>,
     stream: &StreamId,
     new: &NewEvent,
-) -> Result<Stored, AppendError> {
+) -> Result<StoredPayload, AppendError> {
     let stored = sealed::encode(keys.map(Arc::as_ref), stream, &new.event)?;
     if stored.data.len() > crate::codec::MAX_PAYLOAD {
         return Err(AppendError::TooLarge { size: stored.data.len(), limit: crate::codec::MAX_PAYLOAD });

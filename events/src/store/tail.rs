@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{EventStore, StoreError};
 use crate::envelope::{Position, Recorded};
-use crate::pointer::Pointer;
+use crate::pointer::PositionWatch;
 
 /// How many recent events are kept: a subscriber further behind reads from the store.
 const KEPT: usize = 16_384;
@@ -16,7 +16,7 @@ const BATCH: usize = 4_096;
 
 /// The newest events: all of those after `floor`.
 #[derive(Debug)]
-struct Kept {
+struct RecentEvents {
     floor: Position,
     events: VecDeque<Arc<Recorded>>,
 }
@@ -24,21 +24,21 @@ struct Kept {
 /// The live end of a log. The back end publishes each durable batch, in the order of positions.
 #[derive(Debug)]
 pub struct Tail {
-    recent: Mutex<Kept>,
-    head: Pointer,
+    recent: Mutex<RecentEvents>,
+    head: PositionWatch,
     closed: AtomicBool,
 }
 
 impl Tail {
     pub fn new(head: Position) -> Arc<Self> {
         Arc::new(Self {
-            recent: Mutex::new(Kept { floor: head, events: VecDeque::new() }),
-            head: Pointer::new(head),
+            recent: Mutex::new(RecentEvents { floor: head, events: VecDeque::new() }),
+            head: PositionWatch::new(head),
             closed: AtomicBool::new(false),
         })
     }
 
-    fn recent(&self) -> MutexGuard<'_, Kept> {
+    fn recent(&self) -> MutexGuard<'_, RecentEvents> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,7 +60,8 @@ impl Tail {
         }
     }
 
-    /// Drops the events kept so far: who has not had them yet reads them from the store, with what is left of them.
+    /// Drops the events kept so far: a subscriber that has not had them reads them from the store, without the erased
+    /// fields.
     pub fn forget(&self) {
         let mut recent = self.recent();
         recent.floor = self.head.get();
@@ -90,9 +91,9 @@ impl Tail {
         self.head.wake();
     }
 
-    /// Like [`Tail::close`], and what has not been given out yet is not given out any more.
+    /// Like [`Tail::close`], and drops the events that no subscriber has received yet.
     pub fn cut(&self) {
-        *self.recent() = Kept { floor: Position(u64::MAX), events: VecDeque::new() };
+        *self.recent() = RecentEvents { floor: Position(u64::MAX), events: VecDeque::new() };
         self.close();
     }
 
@@ -149,7 +150,7 @@ impl Subscription {
         }
     }
 
-    /// What is there now, possibly nothing; does not wait.
+    /// The events available now, possibly none; does not wait.
     pub async fn poll(&mut self) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let batch = self.available().await?;
         if let Some(last) = batch.last() {

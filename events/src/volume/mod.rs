@@ -1,71 +1,71 @@
 //! Volumes: one stream per volume, with its attachments and its snapshots, because what may be done with the volume depends
 //! on all of them.
 //!
-//! Invariants: a volume with snapshots or attachments is not deleted; what takes time names the process that does it, and
-//! only that process says how it ended.
+//! Invariants: a volume with snapshots or attachments is not deleted. A long operation names its process, and only that
+//! process records its end.
 
 mod payloads;
 mod state;
 
 pub use payloads::*;
-pub use state::{Attachment, Snapshot, Volume, VolumeRecord};
+pub use state::{Attachment, Volume, VolumeRecord, VolumeSnapshot};
 
 noun! {
-    /// What can happen to a volume.
+    /// Events of a volume.
     VolumeEvent = "volume" {
-        /// A volume was asked for; it is being made.
+        /// A volume was requested; it is being created.
         VolumeCreated = "created" @ 1,
-        /// Its content is there.
+        /// The volume is created: its content is complete.
         VolumeReady = "ready" @ 1,
-        /// What was under way did not succeed.
+        /// The operation under way failed.
         VolumeFailed = "failed" @ 1,
         /// Name, description and metadata are now these.
         VolumeDescribed = "described" @ 1,
-        /// Whether servers boot from it, and whether they may write to it.
+        /// The flags `bootable` and `readonly` of the volume were set.
         VolumeFlagged = "flagged" @ 1,
-        /// What is known of the image that it was made from is now this.
+        /// The image metadata of the volume is now this.
         ImageMetadataReplaced = "image_metadata_replaced" @ 1,
-        /// It is to be larger.
+        /// An extension was requested.
         ExtendRequested = "extend_requested" @ 1,
-        /// It is.
+        /// The volume is extended.
         VolumeExtended = "extended" @ 1,
-        /// Its content is to become an image's.
+        /// The upload of its content as an image was requested.
         UploadRequested = "upload_requested" @ 1,
-        /// That ended, well or not; the image tells.
+        /// The upload ended, with or without success; the image shows it.
         UploadEnded = "upload_ended" @ 1,
-        /// It is kept for a server.
+        /// The volume is reserved for a server.
         AttachmentReserved = "attachment_reserved" @ 1,
-        /// A host was told how to reach it for the server.
+        /// The volume was connected to a host for the server.
         AttachmentConnected = "attachment_connected" @ 1,
-        /// The server has it.
+        /// The volume is attached to the server.
         AttachmentCompleted = "attachment_completed" @ 1,
-        /// The server has it no longer.
+        /// The attachment to the server ended.
         AttachmentReleased = "attachment_released" @ 1,
-        /// It went from one state to another between two steps of an attachment.
+        /// The state of the volume changed between two steps of an attachment.
         StatusChanged = "status_changed" @ 1,
-        /// An administrator said what state it is in.
+        /// An administrator reset the volume's state.
         StatusReset = "status_reset" @ 1,
-        /// It is to go.
-        DeleteRequested = "delete_requested" @ 1,
-        /// Nothing is left of it; its id stays taken.
+        /// A deletion was requested.
+        VolumeDeleteRequested = "delete_requested" @ 1,
+        /// The volume is deleted; its id stays taken.
         VolumeDeleted = "deleted" @ 1,
-        /// A snapshot was asked for; it is being made.
-        SnapshotRequested = "snapshot_requested" @ 1,
-        /// The snapshot is there.
+        /// A snapshot was requested; it is being created.
+        VolumeSnapshotRequested = "snapshot_requested" @ 1,
+        /// The snapshot is complete.
         SnapshotReady = "snapshot_ready" @ 1,
-        /// The snapshot could not be made.
-        SnapshotFailed = "snapshot_failed" @ 1,
+        /// The snapshot failed.
+        VolumeSnapshotFailed = "snapshot_failed" @ 1,
         /// A snapshot's name, description and metadata are now these.
         SnapshotDescribed = "snapshot_described" @ 1,
-        /// An administrator said what state a snapshot is in.
+        /// An administrator reset a snapshot's state.
         SnapshotReset = "snapshot_reset" @ 1,
-        /// A snapshot is to go.
+        /// The deletion of a snapshot was requested.
         SnapshotDeleteRequested = "snapshot_delete_requested" @ 1,
-        /// Nothing is left of a snapshot.
+        /// The snapshot is deleted.
         SnapshotDeleted = "snapshot_deleted" @ 1,
-        /// Its content is to be an image's.
+        /// A reimage was requested: an image is to replace the content.
         ReimageRequested = "reimage_requested" @ 1,
-        /// It is.
+        /// The image was written to the volume.
         VolumeReimaged = "reimaged" @ 1,
     }
 }
@@ -152,9 +152,9 @@ pub fn samples() -> Vec<VolumeEvent> {
         AttachmentReleased { volume, attachment }.into(),
         StatusChanged { volume, status: VolumeStatus::Detaching }.into(),
         StatusReset { volume, status: Some(VolumeStatus::Available), detached: true }.into(),
-        DeleteRequested { volume, process, cancels: Some(process) }.into(),
+        VolumeDeleteRequested { volume, process, cancels: Some(process) }.into(),
         VolumeDeleted { volume, process }.into(),
-        SnapshotRequested {
+        VolumeSnapshotRequested {
             volume,
             snapshot,
             process,
@@ -166,7 +166,7 @@ pub fn samples() -> Vec<VolumeEvent> {
         }
         .into(),
         SnapshotReady { volume, snapshot, process }.into(),
-        SnapshotFailed { volume, snapshot, process, fault }.into(),
+        VolumeSnapshotFailed { volume, snapshot, process, fault }.into(),
         SnapshotDescribed { volume, snapshot, name: "before".into(), description: None, metadata: vec![] }.into(),
         SnapshotReset { volume, snapshot, status: SnapshotStatus::Error }.into(),
         SnapshotDeleteRequested { volume, snapshot, process }.into(),

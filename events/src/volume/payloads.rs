@@ -8,9 +8,9 @@ use crate::ids::{
 use crate::instance::{FaultInfo, ImageSnapshot};
 
 /// Names and values, sorted by name.
-pub type Pairs = Vec<(String, String)>;
+pub type VolumeMetadata = Vec<(String, String)>;
 
-/// What a volume begins with.
+/// The source of a volume's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeSource {
     Blank,
@@ -120,8 +120,8 @@ pub enum AttachMode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeImage {
     pub snapshot: ImageSnapshot,
-    /// What Glance shows beside it: `container_format`, `checksum` and the like, and what was set since.
-    pub extra: Pairs,
+    /// Further image metadata from Glance (`container_format`, `checksum` and the like), with later changes.
+    pub extra: VolumeMetadata,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -137,7 +137,7 @@ pub struct VolumeCreated {
     pub volume_type: VolumeTypeId,
     pub multiattach: bool,
     pub availability_zone: String,
-    pub metadata: Pairs,
+    pub metadata: VolumeMetadata,
     pub bootable: bool,
     pub image: Option<VolumeImage>,
     /// The host that must reach it; `None`: any.
@@ -167,7 +167,7 @@ pub struct VolumeDescribed {
     pub volume: VolumeId,
     pub name: String,
     pub description: Option<String>,
-    pub metadata: Pairs,
+    pub metadata: VolumeMetadata,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -267,10 +267,10 @@ pub struct StatusReset {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DeleteRequested {
+pub struct VolumeDeleteRequested {
     pub volume: VolumeId,
     pub process: ProcessId,
-    /// What was under way and is called off.
+    /// The operation under way that is cancelled.
     pub cancels: Option<ProcessId>,
 }
 
@@ -281,7 +281,7 @@ pub struct VolumeDeleted {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SnapshotRequested {
+pub struct VolumeSnapshotRequested {
     pub volume: VolumeId,
     pub snapshot: SnapshotId,
     pub process: ProcessId,
@@ -289,7 +289,7 @@ pub struct SnapshotRequested {
     pub user: UserId,
     pub name: String,
     pub description: Option<String>,
-    pub metadata: Pairs,
+    pub metadata: VolumeMetadata,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -300,7 +300,7 @@ pub struct SnapshotReady {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SnapshotFailed {
+pub struct VolumeSnapshotFailed {
     pub volume: VolumeId,
     pub snapshot: SnapshotId,
     pub process: ProcessId,
@@ -313,7 +313,7 @@ pub struct SnapshotDescribed {
     pub snapshot: SnapshotId,
     pub name: String,
     pub description: Option<String>,
-    pub metadata: Pairs,
+    pub metadata: VolumeMetadata,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What the events of a volume add up to.
+//! The state of a volume, folded from its events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,14 +6,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AttachMode, Pairs, SnapshotRequested, SnapshotStatus, VolumeCreated, VolumeEvent, VolumeImage, VolumeStatus,
+    AttachMode, SnapshotStatus, VolumeCreated, VolumeEvent, VolumeImage, VolumeMetadata, VolumeSnapshotRequested,
+    VolumeStatus,
 };
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{AttachmentId, HostId, InstanceId, ProcessId, SnapshotId};
 use crate::instance::FaultInfo;
 
-/// A volume id, and what became of it.
+/// The state of one volume id.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub enum Volume {
     #[default]
@@ -22,7 +23,7 @@ pub enum Volume {
     Deleted,
 }
 
-/// A volume that is there.
+/// A volume that exists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeRecord {
     /// As it was asked for; name, size and the like are below, as they are now.
@@ -30,7 +31,7 @@ pub struct VolumeRecord {
     pub status: VolumeStatus,
     pub name: String,
     pub description: Option<String>,
-    pub metadata: Pairs,
+    pub metadata: VolumeMetadata,
     pub size_gb: u32,
     pub bootable: bool,
     pub readonly: bool,
@@ -40,11 +41,11 @@ pub struct VolumeRecord {
     /// `raw` or `qcow2`.
     pub format: String,
     pub attachments: BTreeMap<AttachmentId, Attachment>,
-    pub snapshots: BTreeMap<SnapshotId, Snapshot>,
+    pub snapshots: BTreeMap<SnapshotId, VolumeSnapshot>,
     /// The process at work on the volume itself.
     pub ongoing: Option<ProcessId>,
-    /// The process last asked to write an image over its content, whether it did, could not or is at it: who asked for it and
-    /// asks again must not be told to begin again what has ended.
+    /// The last process that was to write an image over its content: under way, done or failed. With it a repeated
+    /// request is recognised and does not start the work again.
     pub reimaged_by: Option<ProcessId>,
     /// The state to go back to when what is under way has ended.
     pub before: VolumeStatus,
@@ -79,14 +80,14 @@ impl Attachment {
 
 /// A volume's content as it was at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Snapshot {
-    pub requested: SnapshotRequested,
+pub struct VolumeSnapshot {
+    pub requested: VolumeSnapshotRequested,
     pub status: SnapshotStatus,
     pub name: String,
     pub description: Option<String>,
-    pub metadata: Pairs,
+    pub metadata: VolumeMetadata,
     pub size_gb: u32,
-    /// The copy was completed once: whatever its status says by now, there are bytes that somebody may want back.
+    /// The copy was completed once: whatever its present status is, it has data that a user may want back.
     pub made: bool,
     pub process: Option<ProcessId>,
     pub created_at: Timestamp,
@@ -216,7 +217,7 @@ impl VolumeRecord {
                     self.attachments.clear();
                 }
             }
-            VolumeEvent::DeleteRequested(asked) => self.begin(asked.process, VolumeStatus::Deleting),
+            VolumeEvent::VolumeDeleteRequested(asked) => self.begin(asked.process, VolumeStatus::Deleting),
             _ => self.evolve_attachments(event, at),
         }
     }
@@ -260,15 +261,15 @@ impl VolumeRecord {
     }
 
     fn evolve_snapshots(&mut self, event: &VolumeEvent, at: Timestamp) {
-        let mut change = |id: &SnapshotId, with: &dyn Fn(&mut Snapshot)| {
+        let mut change = |id: &SnapshotId, with: &dyn Fn(&mut VolumeSnapshot)| {
             if let Some(snapshot) = self.snapshots.get_mut(id) {
                 snapshot.updated_at = at;
                 with(snapshot);
             }
         };
         match event {
-            VolumeEvent::SnapshotRequested(asked) => {
-                let snapshot = Snapshot {
+            VolumeEvent::VolumeSnapshotRequested(asked) => {
+                let snapshot = VolumeSnapshot {
                     requested: asked.clone(),
                     status: SnapshotStatus::Creating,
                     name: asked.name.clone(),
@@ -285,7 +286,7 @@ impl VolumeRecord {
             VolumeEvent::SnapshotReady(ready) => change(&ready.snapshot, &|snapshot| {
                 (snapshot.status, snapshot.made, snapshot.process) = (SnapshotStatus::Available, true, None);
             }),
-            VolumeEvent::SnapshotFailed(failed) => change(&failed.snapshot, &|snapshot| {
+            VolumeEvent::VolumeSnapshotFailed(failed) => change(&failed.snapshot, &|snapshot| {
                 snapshot.status = match snapshot.status {
                     SnapshotStatus::Deleting => SnapshotStatus::ErrorDeleting,
                     _ => SnapshotStatus::Error,

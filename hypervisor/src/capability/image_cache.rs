@@ -40,7 +40,7 @@ pub trait ImageCache: Send + Sync {
 
 /// Which of its volumes an image has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Parts {
+struct CachedImageParts {
     content: bool,
     complete: bool,
     idle: bool,
@@ -49,7 +49,7 @@ struct Parts {
 /// The checksums of the images among the names of a host's volumes, and which of them are noted to be idle. A content alone
 /// is a torn upload's (see [`crate::capability::storage_cleanup`]), or is just being sent.
 pub(crate) fn among(names: &[String]) -> BTreeMap<String, bool> {
-    let mut found = BTreeMap::<String, Parts>::new();
+    let mut found = BTreeMap::<String, CachedImageParts>::new();
     for name in names {
         let (base, suffix) = name.split_once('.').unwrap_or((name, ""));
         let Some(checksum) = volumes::based_on(base) else { continue };

@@ -2,14 +2,14 @@
 
 use chronova_events::ids::{ImageId, InstanceId};
 
-use super::{Checked as _, Outcome, Trial, require};
+use super::{CheckOutcome, Checked as _, Trial, require};
 use crate::capability::Needed as _;
 use crate::driver::DriverError;
 use crate::guest::{PowerState, Quiesce};
 
 impl Trial {
     /// The agent inside the guest, which it may have or not: either way the same is said of it each time.
-    pub(super) async fn agent(&self, instance: InstanceId) -> Outcome {
+    pub(super) async fn agent(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         let agent = driver.guest_agent().needed()?;
         let has = match agent.freeze(instance).await {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::InstanceId;
 
-use super::{Checked as _, Outcome, Source, Trial, Violation, image_of, require};
+use super::{CheckOutcome, Checked as _, ConformanceViolation, CountingSource, Trial, image_of, require};
 use crate::capability::Needed as _;
 use crate::capability::image_cache::CachedImage;
 use crate::guest::ImageRef;
@@ -16,13 +16,13 @@ const THEN: Timestamp = Timestamp(1_000_000);
 const LATER: Timestamp = Timestamp(2_000_000);
 
 impl Trial {
-    async fn look_up(&self, image: &ImageRef) -> Result<Option<CachedImage>, Violation> {
+    async fn look_up(&self, image: &ImageRef) -> Result<Option<CachedImage>, ConformanceViolation> {
         let all = self.driver.image_cache().needed()?.cached_images().await.check("cached images")?;
         Ok(all.into_iter().find(|known| known.checksum == image.checksum))
     }
 
     /// The image under a guest stays, whoever says that nobody uses it.
-    pub(super) async fn used_image(&self, instance: InstanceId) -> Outcome {
+    pub(super) async fn used_image(&self, instance: InstanceId) -> CheckOutcome {
         let image = &self.fixture.image;
         let disks = self.driver.disk_transfer().needed()?.disk_files(instance).await.check("disks of the guest")?;
         let is_based = disks.iter().any(|disk| disk.suffix == "_disk" && !disk.raw);
@@ -52,9 +52,9 @@ impl Trial {
     }
 
     /// One that no guest was ever made of.
-    pub(super) async fn idle_image(&self) -> Outcome {
+    pub(super) async fn idle_image(&self) -> CheckOutcome {
         let (image, content) = image_of(Bytes::from(vec![9_u8; 70_000]));
-        let source = Arc::new(Source { content, opened: AtomicU32::new(0) });
+        let source = Arc::new(CountingSource { content, opened: AtomicU32::new(0) });
         let ensure = || self.driver.ensure_image(&image, Arc::clone(&source) as Arc<dyn crate::driver::ImageSource>);
         let sum = image.checksum.as_str();
         let remove =

@@ -3,7 +3,7 @@
 use chronova_events::ids::{ImageId, InstanceId};
 use futures::StreamExt as _;
 
-use super::{Checked as _, Outcome, Trial, is_gone, require, violation};
+use super::{CheckOutcome, Checked as _, Trial, is_gone, require, violation};
 use crate::capability::Needed as _;
 use crate::capability::storage_cleanup::Leftover;
 use crate::driver::StopMode;
@@ -11,7 +11,7 @@ use crate::guest::{PowerState, Quiesce};
 
 impl Trial {
     /// Copies of the root disk, of a guest that runs and of one that is off.
-    pub(super) async fn copies(&self, instance: InstanceId) -> Outcome {
+    pub(super) async fn copies(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         let [live, off] = [1, 2].map(|n| ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | n)));
         self.copy(instance, live).await?;
@@ -24,7 +24,7 @@ impl Trial {
         driver.start(instance).await.check("start after a copy")
     }
 
-    async fn copy(&self, instance: InstanceId, copy: ImageId) -> Outcome {
+    async fn copy(&self, instance: InstanceId, copy: ImageId) -> CheckOutcome {
         let driver = &self.driver;
         let none = driver.snapshots().needed()?.read_copy(instance, copy).await;
         let none = match none {
@@ -55,7 +55,7 @@ impl Trial {
     }
 
     /// A disk set aside, with what a torn upload could have left beside it.
-    pub(super) async fn set_aside(&self, instance: InstanceId) -> Outcome {
+    pub(super) async fn set_aside(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         driver.stop(instance, StopMode::Hard).await.check("stop before a disk is set aside")?;
         let disks = driver.disk_transfer().needed()?.disk_files(instance).await.check("disk files")?;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 
-use super::{Checked as _, Outcome, Trial, require, violation};
+use super::{CheckOutcome, Checked as _, Trial, require, violation};
 use crate::capability::Needed as _;
 use crate::capability::disk_transfer::DiskFile;
 use crate::driver::StopMode;
@@ -13,7 +13,7 @@ const ROOT: &str = "_disk";
 
 impl Trial {
     /// The guest runs before and after.
-    pub(super) async fn moves(&self, guest: &GuestSpec) -> Outcome {
+    pub(super) async fn moves(&self, guest: &GuestSpec) -> CheckOutcome {
         let (driver, instance) = (&self.driver, guest.instance);
         driver.stop(instance, StopMode::Hard).await.check("stop before a move")?;
         let root = self.disk(guest, ROOT).await?;
@@ -56,14 +56,14 @@ impl Trial {
         driver.start(instance).await.check("start after a move")
     }
 
-    async fn disk(&self, guest: &GuestSpec, suffix: &str) -> Result<DiskFile, super::Violation> {
+    async fn disk(&self, guest: &GuestSpec, suffix: &str) -> Result<DiskFile, super::ConformanceViolation> {
         let all = self.driver.disk_transfer().needed()?.disk_files(guest.instance).await.check("disk files")?;
         let found = all.iter().find(|disk| disk.suffix == suffix);
         found.cloned().ok_or_else(|| violation("the guest's disks are listed", format!("{suffix} is not in {all:?}")))
     }
 
     /// As many bytes are read as were announced.
-    async fn sizes(&self, guest: &GuestSpec, disk: &DiskFile) -> Outcome {
+    async fn sizes(&self, guest: &GuestSpec, disk: &DiskFile) -> CheckOutcome {
         let mut content =
             self.driver.disk_transfer().needed()?.read_disk(guest.instance, disk).await.check("read disk")?;
         let mut size = 0;

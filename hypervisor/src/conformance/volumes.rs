@@ -3,10 +3,10 @@
 use chronova_events::ids::{SnapshotId, VolumeId};
 use futures::StreamExt as _;
 
-use super::{Checked as _, Outcome, Trial, require, violation};
+use super::{CheckOutcome, Checked as _, Trial, require, violation};
 use crate::capability::Needed as _;
 use crate::capability::volume_store::{PoolVolume, VolumeContent};
-use crate::checksum::Check;
+use crate::checksum::RunningDigest;
 use crate::volumes;
 
 const MIB: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const MD5: &str = "00000000000000000000000000000000";
 
 impl Trial {
     /// The image is in the host's cache already.
-    pub(super) async fn volumes(&self) -> Outcome {
+    pub(super) async fn volumes(&self) -> CheckOutcome {
         let driver = &self.driver;
         let pool = driver.volume_store().needed()?.volume_pool().await.check("volume pool")?;
         require("the pool has room", pool.capacity > 0 && pool.free > 0, &pool)?;
@@ -71,7 +71,7 @@ impl Trial {
         self.kept(&before, &[]).await
     }
 
-    async fn kept(&self, before: &[PoolVolume], ours: &[(&String, u64)]) -> Outcome {
+    async fn kept(&self, before: &[PoolVolume], ours: &[(&String, u64)]) -> CheckOutcome {
         let mut wanted = before.to_vec();
         wanted.extend(ours.iter().map(|(name, size)| PoolVolume { name: (*name).clone(), size: *size }));
         wanted.sort();
@@ -81,10 +81,10 @@ impl Trial {
     }
 
     /// Length and checksum of what a guest would read.
-    async fn content(&self, name: &str) -> Result<(u64, String), super::Violation> {
+    async fn content(&self, name: &str) -> Result<(u64, String), super::ConformanceViolation> {
         let mut stream =
             self.driver.volume_store().needed()?.read_volume(name, None).await.check("reading a volume")?;
-        let (mut length, mut check) = (0, Check::new(MD5));
+        let (mut length, mut check) = (0, RunningDigest::new(MD5));
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|error| violation("reading a volume", error))?;
             length += chunk.len() as u64;

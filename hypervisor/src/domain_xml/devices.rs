@@ -25,9 +25,9 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
 }
 
 /// Hands out device names per prefix: `vda`, `vdb`; SCSI, SATA and USB share `sd`. Names that volumes have are passed over.
-struct Names(Vec<String>);
+struct DeviceNames(Vec<String>);
 
-impl Names {
+impl DeviceNames {
     fn beside(volumes: &[VolumeDisk]) -> Self {
         Self(volumes.iter().map(|disk| disk.device.clone()).collect())
     }
@@ -44,10 +44,10 @@ impl Names {
 }
 
 fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
-    let mut names = Names::beside(&guest.volumes);
+    let mut names = DeviceNames::beside(&guest.volumes);
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
-    let own = |name: String, bus: DiskBus, names: &mut Names| {
+    let own = |name: String, bus: DiskBus, names: &mut DeviceNames| {
         disk(&place_of(host, &name), host, bus, names.next(bus)).children(hardware.tuning.disk())
     };
     // Nova's first form of a rescue: the rescue disk, the root, and nothing else of what the guest has.
@@ -127,7 +127,7 @@ pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
         .child(Element::leaf("serial", &disk.serial))
 }
 
-fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut Names) -> Element {
+fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element {
     Element::new("disk")
         .attr("type", source.kind())
         .attr("device", "cdrom")

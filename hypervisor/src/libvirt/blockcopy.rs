@@ -15,12 +15,12 @@ const CALL: &str = "disk exchange";
 
 /// How much of a disk is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Progress {
+pub(super) struct BlockJobProgress {
     copied: u64,
     of: u64,
 }
 
-impl Progress {
+impl BlockJobProgress {
     /// From then on every write goes to both disks.
     pub(super) fn is_ready(self) -> bool {
         self.of > 0 && self.copied >= self.of
@@ -45,14 +45,14 @@ pub(super) fn begin(domain: &Domain, device: &str, xml: &str) -> DriverResult<()
 }
 
 /// How far the copy is; `None` where nothing is being copied.
-pub(super) fn progress(domain: &Domain, device: &str) -> DriverResult<Option<Progress>> {
+pub(super) fn progress(domain: &Domain, device: &str) -> DriverResult<Option<BlockJobProgress>> {
     let device = text(device)?;
     let mut info = sys::virDomainBlockJobInfo { type_: 0, bandwidth: 0, cur: 0, end: 0 };
     // SAFETY: as above; `info` is a live structure of the type that the call fills.
     let result = unsafe { sys::virDomainGetBlockJobInfo(domain.as_ptr(), device.as_ptr(), &raw mut info, 0) };
     match result {
         0 => Ok(None),
-        1 => Ok(Some(Progress { copied: info.cur, of: info.end })),
+        1 => Ok(Some(BlockJobProgress { copied: info.cur, of: info.end })),
         _ => Err(Error::last_error()).during(CALL),
     }
 }

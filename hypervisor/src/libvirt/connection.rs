@@ -4,7 +4,7 @@
 //! is known to be away. The keepalive closes a connection whose libvirtd no longer answers, which also ends the calls
 //! that hang on it; a question that hangs elsewhere ends with the connection that it was asked for ([`Link::lost`]).
 //!
-//! The thread's connection is for news. Calls are made on connections of their own ([`Line`]), each used by one thread at a
+//! The thread's connection is for news. Calls are made on connections of their own ([`HeldConnection`]), each used by one thread at a
 //! time: libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0) forgets to take a source out of a connection's event
 //! loop when the thread that waits there is woken by another one's call, and the next thread to wait writes to a stack that
 //! is gone.
@@ -20,7 +20,7 @@ use chronova_events::ids::InstanceId;
 use tokio::sync::{broadcast, watch};
 use virt::connect::Connect;
 
-use super::events::{Raw, Sink, Subscription, start_loop};
+use super::events::{CallbackRegistrations, Raw, Sink, start_loop};
 use super::{domain, watch as signals};
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::options::LibvirtOptions;
@@ -35,13 +35,13 @@ const SIGNALS: usize = 4096;
 const LOST: &str = "the connection was lost";
 
 #[derive(Clone)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     Connecting,
     Up(Arc<Connect>),
     Down(String),
 }
 
-impl State {
+impl ConnectionState {
     fn is(&self, session: &Arc<Connect>) -> bool {
         matches!(self, Self::Up(now) if Arc::ptr_eq(now, session))
     }
@@ -72,11 +72,11 @@ pub(super) struct Link {
     /// With credentials.
     uri: String,
     options: LibvirtOptions,
-    state: watch::Sender<State>,
+    state: watch::Sender<ConnectionState>,
     signals: broadcast::Sender<HostSignal>,
     roll: Mutex<Roll>,
     spare: Mutex<Vec<Spare>>,
-    end: End,
+    end: ThreadStop,
 }
 
 /// A connection that nobody uses now, and the session that it belongs to.
@@ -86,13 +86,13 @@ struct Spare {
 }
 
 /// A connection of the caller's own, for as long as it is held.
-pub(super) struct Line {
+pub(super) struct HeldConnection {
     link: Arc<Link>,
     session: Arc<Connect>,
     connect: Arc<Connect>,
 }
 
-impl Deref for Line {
+impl Deref for HeldConnection {
     type Target = Connect;
 
     fn deref(&self) -> &Connect {
@@ -100,7 +100,7 @@ impl Deref for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for HeldConnection {
     fn drop(&mut self) {
         if self.link.is_current(&self.session) && self.connect.is_alive().unwrap_or(false) {
             let spare = Spare { session: Arc::clone(&self.session), connect: Arc::clone(&self.connect) };
@@ -111,14 +111,14 @@ impl Drop for Line {
 
 /// The wish that the connection's thread end, wherever it waits.
 #[derive(Default)]
-struct End {
+struct ThreadStop {
     wished: Mutex<bool>,
     wake: Condvar,
     /// The open session, which waits for news.
     session: Mutex<Option<Sink>>,
 }
 
-impl End {
+impl ThreadStop {
     fn wish(&self) {
         *self.wished.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
@@ -141,16 +141,16 @@ impl End {
 
 /// Owns the connection's thread: dropped, it ends the thread and waits for it. A thread inside libvirt while the
 /// process leaves `main` meets libraries that are already torn down, and crashes.
-pub(super) struct Keeper {
+pub(super) struct ConnectionThread {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Keeper {
+impl Drop for ConnectionThread {
     fn drop(&mut self) {
         self.link.end.wish();
         // A libvirtd of this machine answers or refuses at once; one far away may keep `open` for minutes.
-        let may_hang = is_remote(&self.link.uri) && !matches!(self.link.state(), State::Up(_));
+        let may_hang = is_remote(&self.link.uri) && !matches!(self.link.state(), ConnectionState::Up(_));
         if let (Some(thread), false) = (self.thread.take(), may_hang) {
             // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();
@@ -165,33 +165,33 @@ fn is_remote(uri: &str) -> bool {
 
 impl Link {
     /// Makes the link and starts to connect.
-    pub(super) fn open(uri: &str, options: &LibvirtOptions) -> (Arc<Self>, Keeper) {
+    pub(super) fn open(uri: &str, options: &LibvirtOptions) -> (Arc<Self>, ConnectionThread) {
         let link = Arc::new(Self {
             uri: uri.to_owned(),
             options: options.clone(),
-            state: watch::Sender::new(State::Connecting),
+            state: watch::Sender::new(ConnectionState::Connecting),
             signals: broadcast::Sender::new(SIGNALS),
             roll: Mutex::default(),
             spare: Mutex::default(),
-            end: End::default(),
+            end: ThreadStop::default(),
         });
         let kept = Arc::clone(&link);
         let thread = thread::Builder::new().name("libvirt-link".to_owned()).spawn(move || keep(&kept));
         let thread = thread.inspect_err(|error| {
-            link.state.send_replace(State::Down(format!("no thread for the connection: {error}")));
+            link.state.send_replace(ConnectionState::Down(format!("no thread for the connection: {error}")));
         });
-        (Arc::clone(&link), Keeper { link, thread: thread.ok() })
+        (Arc::clone(&link), ConnectionThread { link, thread: thread.ok() })
     }
 
     /// The connection, waiting for the first attempt to end but for no later one.
     pub(super) async fn connect(&self) -> DriverResult<Arc<Connect>> {
         let mut state = self.state.subscribe();
-        let settled = state.wait_for(|state| !matches!(state, State::Connecting));
+        let settled = state.wait_for(|state| !matches!(state, ConnectionState::Connecting));
         let settled = tokio::time::timeout(self.options.call_deadline, settled).await;
         match settled.map(|state| state.map(|state| state.clone())) {
-            Ok(Ok(State::Up(connect))) => Ok(connect),
-            Ok(Ok(State::Down(reason))) => Err(DriverError::Unreachable(reason)),
-            Ok(Ok(State::Connecting) | Err(_)) => Err(DriverError::Unreachable("shutting down".to_owned())),
+            Ok(Ok(ConnectionState::Up(connect))) => Ok(connect),
+            Ok(Ok(ConnectionState::Down(reason))) => Err(DriverError::Unreachable(reason)),
+            Ok(Ok(ConnectionState::Connecting) | Err(_)) => Err(DriverError::Unreachable("shutting down".to_owned())),
             Err(_) => Err(DriverError::Timeout { call: "connect", seconds: self.options.call_deadline.as_secs() }),
         }
     }
@@ -208,7 +208,7 @@ impl Link {
         let mut state = self.state.subscribe();
         let now = state.wait_for(|state| !state.is(session)).await;
         DriverError::Unreachable(match now.as_deref() {
-            Ok(State::Down(reason)) => reason.clone(),
+            Ok(ConnectionState::Down(reason)) => reason.clone(),
             _ => LOST.to_owned(),
         })
     }
@@ -220,7 +220,7 @@ impl Link {
 
     /// A connection for calls, of the session that the caller was given: one that is spare, or another one. Blocks, and fails
     /// where the session has ended before: what was to be called then may be long out of date.
-    pub(super) fn line(self: &Arc<Self>, session: &Arc<Connect>) -> DriverResult<Line> {
+    pub(super) fn line(self: &Arc<Self>, session: &Arc<Connect>) -> DriverResult<HeldConnection> {
         let lost = || DriverError::Unreachable(LOST.to_owned());
         if !self.is_current(session) {
             return Err(lost());
@@ -241,10 +241,10 @@ impl Link {
                 Arc::new(opened)
             }
         };
-        Ok(Line { link: Arc::clone(self), session: Arc::clone(session), connect })
+        Ok(HeldConnection { link: Arc::clone(self), session: Arc::clone(session), connect })
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ConnectionState {
         self.state.borrow().clone()
     }
 
@@ -263,16 +263,16 @@ impl Link {
 
     pub(super) fn up(&self, connect: &Arc<Connect>) {
         tracing::info!(uri = %self.uri, "host connected");
-        self.state.send_replace(State::Up(Arc::clone(connect)));
+        self.state.send_replace(ConnectionState::Up(Arc::clone(connect)));
         self.tell(HostSignal::Connected);
     }
 
     pub(super) fn down(&self, reason: String) {
-        let news = !matches!(self.state(), State::Down(_));
+        let news = !matches!(self.state(), ConnectionState::Down(_));
         if news {
             tracing::warn!(uri = %self.uri, reason, "host disconnected");
         }
-        self.state.send_replace(State::Down(reason.clone()));
+        self.state.send_replace(ConnectionState::Down(reason.clone()));
         // Closed outside the lock.
         let spare = std::mem::take(&mut *self.spare());
         drop(spare);
@@ -301,11 +301,11 @@ fn keep(link: &Link) {
     }
 }
 
-struct Session {
+struct LibvirtSession {
     connect: Arc<Connect>,
     news: Receiver<Raw>,
     sink: Sink,
-    _subscription: Subscription,
+    _subscription: CallbackRegistrations,
 }
 
 /// A connection that notices when nobody answers.
@@ -316,19 +316,19 @@ fn dial(uri: &str, (interval, count): (u16, u16)) -> Result<Connect, virt::error
     Ok(connect)
 }
 
-fn establish(link: &Link) -> Result<Session, virt::error::Error> {
+fn establish(link: &Link) -> Result<LibvirtSession, virt::error::Error> {
     start_loop()?;
     let connect = Arc::new(dial(&link.uri, link.options.keepalive)?);
     let (sink, news) = Sink::new();
-    let subscription = Subscription::new(&connect, &sink)?;
+    let subscription = CallbackRegistrations::new(&connect, &sink)?;
     // Registered first and listed afterwards, so that no guest falls between the two.
     *link.roll() = Roll { ours: domain::ours(&connect)?, leaving: BTreeSet::new() };
     *link.end.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink.clone());
     link.up(&connect);
-    Ok(Session { connect, news, sink, _subscription: subscription })
+    Ok(LibvirtSession { connect, news, sink, _subscription: subscription })
 }
 
-impl Session {
+impl LibvirtSession {
     /// Passes news on until the connection ends; why it ended.
     fn serve(self, link: &Link) -> String {
         loop {

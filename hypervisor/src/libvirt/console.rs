@@ -18,7 +18,7 @@ use virt::domain::Domain;
 use virt::stream::Stream;
 use virt_sys as sys;
 
-use super::connection::Line;
+use super::connection::HeldConnection;
 use super::error::Context;
 use super::host::LibvirtDriver;
 use super::{domain, migration_plan, pool};
@@ -108,13 +108,13 @@ fn address(domain: &Domain, screen: Screen, host: String) -> DriverResult<Consol
 }
 
 /// Takes the guest's serial line, on this connection.
-fn take(line: Line, instance: InstanceId) -> DriverResult<SerialLine> {
+fn take(line: HeldConnection, instance: InstanceId) -> DriverResult<SerialLine> {
     let guest = domain::require(&line, instance)?;
     let stream = Stream::new(&line, sys::VIR_STREAM_NONBLOCK).during(SERIAL)?;
     guest.open_console(None, &stream, sys::VIR_DOMAIN_CONSOLE_FORCE).during(SERIAL)?;
     let (input, typed) = mpsc::channel(DEPTH);
     let (written, output) = mpsc::channel(DEPTH);
-    let session = Session { stream, typed, written, rest: REST.0 };
+    let session = SerialSession { stream, typed, written, rest: REST.0 };
     let spawned = thread::Builder::new().name("libvirt-serial".to_owned()).spawn(move || {
         session.run();
         // Given back only now: until here the stream lived on it.
@@ -129,14 +129,14 @@ fn take(line: Line, instance: InstanceId) -> DriverResult<SerialLine> {
 }
 
 /// One taking of a line.
-struct Session {
+struct SerialSession {
     stream: Stream,
     typed: mpsc::Receiver<Bytes>,
     written: mpsc::Sender<Bytes>,
     rest: Duration,
 }
 
-impl Session {
+impl SerialSession {
     /// Until the guest is off, or nobody holds the line's other end.
     fn run(mut self) {
         let mut buffer = vec![0; CHUNK];

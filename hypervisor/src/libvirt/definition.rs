@@ -9,7 +9,7 @@ use virt::storage_pool::StoragePool;
 
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
-use super::storage::{self, Site};
+use super::storage::{self, HostStorage};
 use super::{pool, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
@@ -31,7 +31,7 @@ pub(super) fn spawn(
         start(&domain)?;
         return Ok(Lesson::Nothing);
     }
-    raise(Site::new(connect, options), facts, guest, true)
+    raise(HostStorage::new(connect, options), facts, guest, true)
 }
 
 /// Another definition for a guest, its disks first; see [`crate::capability::Redefinition::redefine`].
@@ -45,7 +45,7 @@ pub(super) fn redefine(
     if let Some(domain) = lookup(connect, guest.instance)? {
         snapshot::put_down(&domain)?;
     }
-    let site = Site::new(connect, options);
+    let site = HostStorage::new(connect, options);
     let instance = guest.instance;
     let root = [volumes::root(instance)];
     let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
@@ -63,7 +63,7 @@ pub(super) fn redefine(
 }
 
 /// `anew`: the guest is not defined, so its disks may be incomplete.
-fn raise(site: Site<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<Lesson> {
+fn raise(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<Lesson> {
     // Refuse a definition that cannot be rendered before anything is made.
     render(guest, facts)?;
     provide_volumes(site, guest, anew, Filled::Yes)?;
@@ -73,7 +73,7 @@ fn raise(site: Site<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> Dr
 }
 
 /// With the places of the disks that the guest has.
-fn with_places(site: Site<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFacts> {
+fn with_places(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFacts> {
     Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
 }
 
@@ -83,13 +83,13 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
         return Ok(());
     }
     destroy(connect, options, guest.instance)?;
-    provide_volumes(Site::new(connect, options), guest, true, Filled::Yes)
+    provide_volumes(HostStorage::new(connect, options), guest, true, Filled::Yes)
 }
 
 /// Defines a guest over disks that `provide` makes fit, and starts it if `on`. A running guest is success; one that
 /// is off gets a new definition.
 pub(super) fn install(
-    site: Site<'_>,
+    site: HostStorage<'_>,
     facts: &HostFacts,
     guest: &GuestSpec,
     on: bool,
@@ -145,7 +145,12 @@ pub(super) enum Filled {
     FromElsewhere,
 }
 
-pub(super) fn provide_volumes(site: Site<'_>, guest: &GuestSpec, anew: bool, filled: Filled) -> DriverResult<()> {
+pub(super) fn provide_volumes(
+    site: HostStorage<'_>,
+    guest: &GuestSpec,
+    anew: bool,
+    filled: Filled,
+) -> DriverResult<()> {
     let pool = pool::open(site.connect, site.options)?;
     if let Some(root) = &guest.root {
         provide_root(site, &pool, guest.instance, root, anew, filled)?;
@@ -165,7 +170,7 @@ pub(super) fn provide_volumes(site: Site<'_>, guest: &GuestSpec, anew: bool, fil
 }
 
 /// The files of a guest besides its disks.
-pub(super) fn provide_files(site: Site<'_>, pool: &StoragePool, guest: &GuestSpec) -> DriverResult<()> {
+pub(super) fn provide_files(site: HostStorage<'_>, pool: &StoragePool, guest: &GuestSpec) -> DriverResult<()> {
     if let Some(drive) = &guest.config_drive {
         pool::put(site.connect, pool, &volumes::config_drive(guest.instance), drive)?;
     }
@@ -189,7 +194,7 @@ fn is_cached(pool: &StoragePool, image: &ImageRef) -> DriverResult<()> {
 }
 
 fn provide_root(
-    site: Site<'_>,
+    site: HostStorage<'_>,
     pool: &StoragePool,
     instance: InstanceId,
     root: &RootDisk,
@@ -218,12 +223,12 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
         pull(&domain)?;
         undefine(&domain)?;
     }
-    Site::new(connect, options).remove_all(instance)
+    HostStorage::new(connect, options).remove_all(instance)
 }
 
 /// Guests that have volumes here and no domain.
 pub(super) fn orphans(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<InstanceId>> {
-    let names = Site::new(connect, options).volume_names()?;
+    let names = HostStorage::new(connect, options).volume_names()?;
     let mut orphans: BTreeSet<_> = names.iter().filter_map(|name| volumes::owner(name)).collect();
     // Listed after the volumes: a guest that is being spawned has its volumes before its domain.
     for domain in connect.list_all_domains(0).during("orphans")? {

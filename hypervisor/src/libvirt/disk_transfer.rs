@@ -19,8 +19,8 @@ use virt::stream::Stream;
 
 use super::error::{Context, translate};
 use super::host::LibvirtDriver;
-use super::sparse::{self, Piece};
-use super::storage::Site;
+use super::sparse::{self, SparsePiece};
+use super::storage::HostStorage;
 use super::{definition, pool};
 use crate::capability::disk_transfer::{DiskFile, DiskTransfer};
 use crate::domain_xml::HostFacts;
@@ -48,7 +48,7 @@ fn stays_behind(suffix: &str) -> bool {
 fn list(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
     let id = instance.to_string();
     let mut disks = Vec::new();
-    for (name, disk) in Site::new(connect, options).disks_of(instance)? {
+    for (name, disk) in HostStorage::new(connect, options).disks_of(instance)? {
         let Some(suffix) = name.strip_prefix(&id).filter(|suffix| !stays_behind(suffix)) else { continue };
         let (suffix, size) = (suffix.to_owned(), pool::physical_size(&disk.volume)?);
         disks.push(DiskFile { suffix, size, capacity: disk.capacity()?, raw: disk.is_raw() });
@@ -57,7 +57,7 @@ fn list(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> Dr
 }
 
 /// A volume to read: its size in bytes, and whether libvirt reports its holes.
-struct Reading {
+struct VolumeReading {
     volume: StorageVol,
     size: u64,
     sparse: bool,
@@ -66,7 +66,7 @@ struct Reading {
 type Out = mpsc::Sender<Result<Bytes, std::io::Error>>;
 
 /// Sends so many bytes of a volume until the reader goes away.
-fn send(connect: &Connect, reading: &Reading, out: &Out) -> DriverResult<()> {
+fn send(connect: &Connect, reading: &VolumeReading, out: &Out) -> DriverResult<()> {
     let stream = Stream::new(connect, 0).during(CALL)?;
     let flags = if reading.sparse { virt_sys::VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM } else { 0 };
     reading.volume.download(&stream, 0, reading.size, flags).during(CALL)?;
@@ -75,15 +75,17 @@ fn send(connect: &Connect, reading: &Reading, out: &Out) -> DriverResult<()> {
         let piece = match reading.sparse {
             true => sparse::receive(&stream, &mut buffer, CALL),
             false => match stream.recv(&mut buffer).map(usize::try_from) {
-                Ok(Ok(0) | Err(_)) => Ok(Piece::End),
-                Ok(Ok(received)) => Ok(Piece::Data(received)),
+                Ok(Ok(0) | Err(_)) => Ok(SparsePiece::End),
+                Ok(Ok(received)) => Ok(SparsePiece::Data(received)),
                 Err(error) => Err(translate(CALL, &error)),
             },
         };
         let taken = match piece {
-            Ok(Piece::End) => return stream.finish().during(CALL),
-            Ok(Piece::Data(received)) => out.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..received]))).is_ok(),
-            Ok(Piece::Hole(length)) => send_hole(length, out),
+            Ok(SparsePiece::End) => return stream.finish().during(CALL),
+            Ok(SparsePiece::Data(received)) => {
+                out.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..received]))).is_ok()
+            }
+            Ok(SparsePiece::Hole(length)) => send_hole(length, out),
             Err(error) => break Err(error),
         };
         if !taken {
@@ -115,7 +117,7 @@ fn store(
     disk: &DiskFile,
     mut incoming: mpsc::Receiver<Bytes>,
 ) -> DriverResult<()> {
-    let site = Site::new(connect, options);
+    let site = HostStorage::new(connect, options);
     // Made in the format that comes, so that the pool knows it however busy it is; then overwritten.
     let made = site.provide_empty(&volumes::suffixed(instance, &disk.suffix), disk.capacity, disk.raw)?;
     let mut upload = match made.is_blank(options) {
@@ -149,11 +151,11 @@ fn store(
 }
 
 fn remove(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
-    Site::new(connect, options).remove(&volumes::suffixed(instance, &disk.suffix))
+    HostStorage::new(connect, options).remove(&volumes::suffixed(instance, &disk.suffix))
 }
 
 /// Brings disks to the sizes in the specification. Disks without content are made, made again, or removed.
-fn provide(site: Site<'_>, guest: &GuestSpec) -> DriverResult<()> {
+fn provide(site: HostStorage<'_>, guest: &GuestSpec) -> DriverResult<()> {
     let pool = pool::open(site.connect, site.options)?;
     pool::refresh(&pool);
     if let Some(root) = guest.root.as_ref().filter(|root| root.image.format != ImageFormat::Iso) {
@@ -177,7 +179,7 @@ fn provide(site: Site<'_>, guest: &GuestSpec) -> DriverResult<()> {
 impl LibvirtDriver {
     async fn read(
         &self,
-        find: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<Reading> + Send + 'static,
+        find: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<VolumeReading> + Send + 'static,
     ) -> DriverResult<ByteStream> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
@@ -205,8 +207,8 @@ impl DiskTransfer for LibvirtDriver {
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
         let (name, size) = (volumes::suffixed(instance, &disk.suffix), disk.size);
         self.read(move |connect, options| {
-            let disk = Site::new(connect, options).require(&name)?;
-            Ok(Reading { sparse: disk.is_raw(), volume: disk.volume, size })
+            let disk = HostStorage::new(connect, options).require(&name)?;
+            Ok(VolumeReading { sparse: disk.is_raw(), volume: disk.volume, size })
         })
         .await
     }
@@ -216,7 +218,7 @@ impl DiskTransfer for LibvirtDriver {
         self.read(move |connect, options| {
             let volume = pool::lookup(&pool::open(connect, options)?, &name)?;
             let volume = volume.ok_or_else(|| failed(format!("there is no volume {name}")))?;
-            Ok(Reading { volume, size, sparse: false })
+            Ok(VolumeReading { volume, size, sparse: false })
         })
         .await
     }
@@ -290,7 +292,7 @@ impl DiskTransfer for LibvirtDriver {
         self.change("install", guest.instance, deadline, move |connect, options| {
             link.roll().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
-            let site = Site::new(connect, options);
+            let site = HostStorage::new(connect, options);
             if definition::install(site, &facts, &spec, on, || provide(site, &spec))? == definition::Lesson::NoDirectIo
             {
                 direct_io.store(false, Ordering::Relaxed);

@@ -47,18 +47,18 @@ fn volume_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
 }
 
 /// A disk as the domain has it.
-struct Found {
+struct DomainDisk {
     xml: String,
     /// `vdb`
     device: String,
 }
 
-fn find(domain: &Domain, which: u32, serial: &str, call: &'static str) -> DriverResult<Option<Found>> {
+fn find(domain: &Domain, which: u32, serial: &str, call: &'static str) -> DriverResult<Option<DomainDisk>> {
     let xml = document(domain, which, call)?;
     parsed(&xml, call, |document| {
         let disk = disks(document).find(|disk| volume_of(*disk) == Some(serial))?;
         let device = disk.children().find(|node| node.has_tag_name("target"))?.attribute("dev")?.to_owned();
-        Some(Found { xml: xml[disk.range()].to_owned(), device })
+        Some(DomainDisk { xml: xml[disk.range()].to_owned(), device })
     })
 }
 

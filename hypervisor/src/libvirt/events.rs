@@ -90,13 +90,13 @@ fn pause() {
 }
 
 /// A connection's registrations; dropped, they end.
-pub(super) struct Subscription {
+pub(super) struct CallbackRegistrations {
     connect: Arc<Connect>,
     lifecycle: c_int,
     close_registered: bool,
 }
 
-impl Subscription {
+impl CallbackRegistrations {
     pub(super) fn new(connect: &Arc<Connect>, sink: &Sink) -> Result<Self, Error> {
         let opaque = opaque(sink);
         // SAFETY: `virConnectDomainEventRegisterAny` wants the generic callback type and calls it, for the lifecycle
@@ -146,7 +146,7 @@ fn register_close(connect: &Arc<Connect>, sink: &Sink) -> bool {
     result >= 0
 }
 
-impl Drop for Subscription {
+impl Drop for CallbackRegistrations {
     fn drop(&mut self) {
         // SAFETY: the connection is alive and the callbacks are the ones registered on it. On a broken connection
         // libvirt may keep the registration until the connection is freed; the opaque pointer stays valid until then.

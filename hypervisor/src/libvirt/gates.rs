@@ -17,7 +17,7 @@ type Map<K> = BTreeMap<K, Arc<Semaphore>>;
 pub(super) struct Gates<K>(Mutex<Map<K>>);
 
 /// Leave to go on; given back on drop.
-pub(super) struct Pass {
+pub(super) struct GatePermit {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -30,7 +30,7 @@ impl<K: Ord + Clone> Gates<K> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn enter(&self, key: &K, call: &'static str, deadline: Duration) -> DriverResult<Pass> {
+    pub(super) async fn enter(&self, key: &K, call: &'static str, deadline: Duration) -> DriverResult<GatePermit> {
         let gate = {
             let mut gates = self.lock();
             // A gate that only the map holds is in nobody's use; a permit holds its gate.
@@ -38,7 +38,7 @@ impl<K: Ord + Clone> Gates<K> {
             Arc::clone(gates.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))))
         };
         match timeout(deadline, gate.acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Pass { _permit: permit }),
+            Ok(Ok(permit)) => Ok(GatePermit { _permit: permit }),
             _ => Err(DriverError::Timeout { call, seconds: deadline.as_secs() }),
         }
     }

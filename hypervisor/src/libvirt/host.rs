@@ -9,9 +9,9 @@ use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
 
 use super::capabilities::{self, Known};
-use super::connection::{Keeper, Link, without_credentials};
+use super::connection::{ConnectionThread, Link, without_credentials};
 use super::gates::Gates;
-use super::images::Images;
+use super::images::ImageFetcher;
 use super::lane::Lane;
 use super::migrations::RunningMigrations;
 use super::storage;
@@ -33,7 +33,7 @@ pub struct LibvirtDriver {
     pub(super) lane: Lane,
     /// For questions, so that they are answered while many guests are being made.
     pub(super) questions: Lane,
-    pub(super) images: Images,
+    pub(super) images: ImageFetcher,
     /// One change at a time per volume of the volume service.
     pub(super) volumes: Gates<String>,
     /// Facts about the host, with the connection that they were learnt on.
@@ -46,7 +46,7 @@ pub struct LibvirtDriver {
     pub(super) migrations: RunningMigrations,
     /// One change at a time per guest.
     pub(super) guests: Gates<InstanceId>,
-    _keeper: Keeper,
+    _keeper: ConnectionThread,
 }
 
 impl fmt::Debug for LibvirtDriver {
@@ -65,7 +65,7 @@ impl LibvirtDriver {
             link,
             lane: Lane::new(uri, options.workers),
             questions: Lane::new(uri, QUESTIONERS),
-            images: Images::new(),
+            images: ImageFetcher::new(),
             volumes: Gates::new(),
             known: Mutex::default(),
             direct_io: Arc::new(AtomicBool::new(true)),

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use virt::connect::Connect;
 
 use super::connection::Link;
-use super::gates::{Gates, Pass};
+use super::gates::{GatePermit, Gates};
 use super::lane::Lane;
 use super::pool;
-use crate::checksum::Check;
+use crate::checksum::RunningDigest;
 use crate::driver::{DriverError, DriverResult, ImageSource};
 use crate::guest::ImageRef;
 use crate::options::LibvirtOptions;
@@ -29,19 +29,19 @@ const TRANSFERS: usize = 2;
 /// How long a caller waits for somebody else's upload of the same image.
 const UPLOAD_LIMIT: Duration = Duration::from_hours(1);
 
-pub(super) struct Images {
+pub(super) struct ImageFetcher {
     /// The second caller for a checksum waits for the first one's upload.
     gates: Gates<String>,
     transfers: Arc<Semaphore>,
 }
 
-impl Images {
+impl ImageFetcher {
     pub(super) fn new() -> Self {
         Self { gates: Gates::new(), transfers: Arc::new(Semaphore::new(TRANSFERS)) }
     }
 
     /// Keeps uploads of this content out until the pass is dropped.
-    pub(super) async fn alone_with(&self, checksum: &str, deadline: Duration) -> DriverResult<Pass> {
+    pub(super) async fn alone_with(&self, checksum: &str, deadline: Duration) -> DriverResult<GatePermit> {
         self.gates.enter(&checksum.to_owned(), CALL, deadline).await
     }
 
@@ -71,8 +71,8 @@ impl Images {
         // The host's own complaint (disk full) says more than "it stopped taking data".
         let stored = timeout(options.transfer_stall, stored).await;
         match (fed, stored) {
-            (Ok(()) | Err(Feed::HostStopped), Ok(Ok(result))) => result,
-            (Err(Feed::Bad(error)), _) => Err(error),
+            (Ok(()) | Err(UploadFailure::HostStopped), Ok(Ok(result))) => result,
+            (Err(UploadFailure::Bad(error)), _) => Err(error),
             _ => Err(DriverError::Timeout { call: CALL, seconds: options.transfer_stall.as_secs() }),
         }
     }
@@ -156,7 +156,7 @@ fn store(
     pool::create_raw(&pool, &volumes::base_complete(image), 0, "0644").map(drop)
 }
 
-enum Feed {
+enum UploadFailure {
     Bad(DriverError),
     /// The receiving thread ended: its result says why.
     HostStopped,
@@ -169,38 +169,40 @@ async fn feed(
     source: Arc<dyn ImageSource>,
     chunks: mpsc::Sender<Chunk>,
     stall: Duration,
-) -> Result<(), Feed> {
-    let mut content = source.open(image).await.map_err(Feed::Bad)?;
-    let mut check = Check::new(&image.checksum);
+) -> Result<(), UploadFailure> {
+    let mut content = source.open(image).await.map_err(UploadFailure::Bad)?;
+    let mut check = RunningDigest::new(&image.checksum);
     let mut size = 0_u64;
     loop {
         let next = timeout(stall, content.next()).await;
         let data = match next {
             Ok(Some(Ok(data))) => data,
             Ok(None) => break,
-            Ok(Some(Err(error))) => return Err(Feed::Bad(bad(image, &format!("it could not be read: {error}")))),
-            Err(_) => return Err(Feed::Bad(bad(image, "its source stalled"))),
+            Ok(Some(Err(error))) => {
+                return Err(UploadFailure::Bad(bad(image, &format!("it could not be read: {error}"))));
+            }
+            Err(_) => return Err(UploadFailure::Bad(bad(image, "its source stalled"))),
         };
         size += data.len() as u64;
         if size > image.size {
-            return Err(Feed::Bad(bad(image, "it is longer than announced")));
+            return Err(UploadFailure::Bad(bad(image, "it is longer than announced")));
         }
         check.update(&data);
         pass_on(&chunks, Chunk::Data(data), stall).await?;
     }
     if size != image.size {
-        return Err(Feed::Bad(bad(image, &format!("{size} bytes came instead of {}", image.size))));
+        return Err(UploadFailure::Bad(bad(image, &format!("{size} bytes came instead of {}", image.size))));
     }
     if check.finish() != image.checksum {
-        return Err(Feed::Bad(bad(image, "its content does not match its checksum")));
+        return Err(UploadFailure::Bad(bad(image, "its content does not match its checksum")));
     }
     pass_on(&chunks, Chunk::Commit, stall).await
 }
 
-async fn pass_on(chunks: &mpsc::Sender<Chunk>, chunk: Chunk, stall: Duration) -> Result<(), Feed> {
+async fn pass_on(chunks: &mpsc::Sender<Chunk>, chunk: Chunk, stall: Duration) -> Result<(), UploadFailure> {
     match timeout(stall, chunks.send(chunk)).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(Feed::HostStopped),
-        Err(_) => Err(Feed::Stalled),
+        Ok(Err(_)) => Err(UploadFailure::HostStopped),
+        Err(_) => Err(UploadFailure::Stalled),
     }
 }

@@ -20,11 +20,11 @@ const QUEUE_LIMIT: usize = 1024;
 /// A thread without work for so long ends, so that an idle fleet costs no threads.
 const IDLE: Duration = Duration::from_secs(30);
 
-type Job = Box<dyn FnOnce() + Send>;
+type LaneJob = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<LaneJob>,
     workers: usize,
     idle: usize,
     closed: bool,
@@ -34,14 +34,14 @@ struct Queue {
     sessions: u64,
 }
 
-struct Shared {
+struct LaneShared {
     host: String,
     limit: usize,
     queue: Mutex<Queue>,
     wake: Condvar,
 }
 
-impl Shared {
+impl LaneShared {
     /// Jobs run outside the lock, so a poisoned queue is still whole.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -50,13 +50,13 @@ impl Shared {
 
 /// A bounded pool of blocking threads; dropping it lets running calls end and forgets the waiting ones.
 pub(super) struct Lane {
-    shared: Arc<Shared>,
+    shared: Arc<LaneShared>,
 }
 
 impl Lane {
     pub(super) fn new(host: &str, limit: usize) -> Self {
         let shared =
-            Shared { host: host.to_owned(), limit: limit.max(1), queue: Mutex::default(), wake: Condvar::new() };
+            LaneShared { host: host.to_owned(), limit: limit.max(1), queue: Mutex::default(), wake: Condvar::new() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -107,7 +107,7 @@ impl Lane {
         Ok(result)
     }
 
-    fn push(&self, job: Job) -> DriverResult<()> {
+    fn push(&self, job: LaneJob) -> DriverResult<()> {
         let mut queue = self.shared.lock();
         if queue.jobs.len() >= QUEUE_LIMIT {
             return Err(DriverError::Unreachable(format!("{QUEUE_LIMIT} calls wait for {}", self.shared.host)));
@@ -139,7 +139,7 @@ impl Drop for Lane {
     }
 }
 
-fn work(shared: &Shared, session: u64) {
+fn work(shared: &LaneShared, session: u64) {
     let mut queue = shared.lock();
     loop {
         if queue.sessions != session {

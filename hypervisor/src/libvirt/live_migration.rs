@@ -21,7 +21,7 @@ use virt_sys as sys;
 use super::error::{Context, number, translate};
 use super::host::LibvirtDriver;
 use super::migrations::RunningMigration;
-use super::storage::{self, Site};
+use super::storage::{self, HostStorage};
 use super::{definition, domain, migration, migration_plan, pool};
 use crate::capability::live_migration::{
     ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
@@ -164,7 +164,7 @@ impl LiveMigration for LibvirtDriver {
         }
         let spec = guest.clone();
         self.change("destination", guest.instance, self.making(), move |connect, options| {
-            let site = Site::new(connect, options);
+            let site = HostStorage::new(connect, options);
             // A guest that is here already has its disks.
             match domain::lookup(connect, spec.instance)? {
                 Some(_) => Ok(()),

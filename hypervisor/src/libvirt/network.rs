@@ -27,13 +27,13 @@ const NAMESPACE: &str = "urn:chronova:network:1";
 const DNSMASQ: &str = "http://libvirt.org/schemas/network/dnsmasq/1.0";
 
 /// The wanted form of a network, parsed.
-struct Plan {
+struct NetworkPlan {
     network: NetworkId,
     mtu: u32,
     addresses: Vec<Address>,
     /// Index of the address that serves DHCP.
     dhcp: Option<usize>,
-    hosts: BTreeSet<Host>,
+    hosts: BTreeSet<DhcpHost>,
 }
 
 struct Address {
@@ -44,19 +44,19 @@ struct Address {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Host {
+struct DhcpHost {
     mac: String,
     ip: String,
     name: String,
 }
 
-impl Host {
+impl DhcpHost {
     fn element(&self) -> Element {
         Element::new("host").attr("mac", &self.mac).attr("name", &self.name).attr("ip", &self.ip)
     }
 }
 
-impl Plan {
+impl NetworkPlan {
     fn new(spec: &NetworkSpec) -> DriverResult<Self> {
         let mut addresses = Vec::new();
         let mut dhcp = None;
@@ -104,7 +104,7 @@ impl Plan {
             .children(self.addresses.iter().enumerate().map(|(index, address)| {
                 let dhcp = (self.dhcp == Some(index)).then(|| {
                     let hosts = self.hosts.iter().filter(|_| layout.is_some());
-                    Element::new("dhcp").children(hosts.map(Host::element))
+                    Element::new("dhcp").children(hosts.map(DhcpHost::element))
                 });
                 address.element().children(dhcp)
             }))
@@ -154,7 +154,7 @@ fn address(subnet: &SubnetSpec) -> DriverResult<(IpNet, Address)> {
 
 /// libvirt refuses two reservations with one name, and Nova allows two servers with one: such get the name Neutron
 /// would give them.
-fn hosts(reservations: &[Reservation], range: &IpNet) -> BTreeSet<Host> {
+fn hosts(reservations: &[Reservation], range: &IpNet) -> BTreeSet<DhcpHost> {
     let mut uses = BTreeMap::<&str, usize>::new();
     for reservation in reservations {
         *uses.entry(&reservation.hostname).or_default() += 1;
@@ -168,7 +168,7 @@ fn hosts(reservations: &[Reservation], range: &IpNet) -> BTreeSet<Host> {
     reservations
         .iter()
         .filter(inside)
-        .map(|reservation| Host {
+        .map(|reservation| DhcpHost {
             mac: reservation.mac.to_ascii_lowercase(),
             ip: reservation.ip.clone(),
             name: named(reservation),
@@ -186,7 +186,7 @@ fn is_label(name: &str) -> bool {
 
 /// Makes the network or brings it up to date; the forward mode that works, for the next one.
 pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode) -> DriverResult<ForwardMode> {
-    let plan = Plan::new(spec)?;
+    let plan = NetworkPlan::new(spec)?;
     match forward {
         ForwardMode::Auto => match realise(connect, &plan, ForwardMode::Nat) {
             Ok(()) => Ok(ForwardMode::Nat),
@@ -209,7 +209,7 @@ fn lookup(connect: &Connect, network: NetworkId) -> DriverResult<Option<Network>
     found(CALL, connect.lookup_network_by_uuid(network.0))
 }
 
-fn realise(connect: &Connect, plan: &Plan, forward: ForwardMode) -> DriverResult<()> {
+fn realise(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode) -> DriverResult<()> {
     let layout = plan.layout(forward);
     let network = match lookup(connect, plan.network)? {
         Some(network) => {
@@ -226,7 +226,7 @@ fn realise(connect: &Connect, plan: &Plan, forward: ForwardMode) -> DriverResult
     start(&network)
 }
 
-fn define(connect: &Connect, plan: &Plan, forward: ForwardMode, layout: &str) -> DriverResult<Network> {
+fn define(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode, layout: &str) -> DriverResult<Network> {
     let xml = plan.element(forward, Some(layout)).render();
     let network = connect.define_network_xml(&xml).during(CALL)?;
     network.set_autostart(true).during(CALL)?;
@@ -239,7 +239,7 @@ fn redefine(
     connect: &Connect,
     network: &Network,
     xml: &str,
-    plan: &Plan,
+    plan: &NetworkPlan,
     forward: ForwardMode,
     layout: &str,
 ) -> DriverResult<()> {
@@ -278,13 +278,13 @@ fn current_layout(xml: &str) -> Option<String> {
     ours.attribute("layout").map(str::to_owned)
 }
 
-fn current_hosts(xml: &str) -> BTreeSet<Host> {
+fn current_hosts(xml: &str) -> BTreeSet<DhcpHost> {
     let Ok(document) = Document::parse(xml) else { return BTreeSet::new() };
     let text = |node: Node<'_, '_>, name: &str| node.attribute(name).unwrap_or_default().to_owned();
     document
         .descendants()
         .filter(|node| node.has_tag_name("host") && node.parent().is_some_and(|parent| parent.has_tag_name("dhcp")))
-        .map(|node| Host {
+        .map(|node| DhcpHost {
             mac: text(node, "mac").to_ascii_lowercase(),
             ip: text(node, "ip"),
             name: text(node, "name"),
@@ -293,7 +293,7 @@ fn current_hosts(xml: &str) -> BTreeSet<Host> {
 }
 
 /// Changes reservations in place: dnsmasq rereads them and no guest notices.
-fn update_hosts(network: &Network, xml: &str, plan: &Plan) -> DriverResult<()> {
+fn update_hosts(network: &Network, xml: &str, plan: &NetworkPlan) -> DriverResult<()> {
     use virt_sys::{VIR_NETWORK_UPDATE_COMMAND_ADD_LAST as ADD, VIR_NETWORK_UPDATE_COMMAND_DELETE as DELETE};
     let Some(index) = plan.dhcp.and_then(|index| i32::try_from(index).ok()) else { return Ok(()) };
     let mut flags = virt_sys::VIR_NETWORK_UPDATE_AFFECT_CONFIG;

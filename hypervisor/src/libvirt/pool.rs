@@ -126,12 +126,18 @@ pub(super) fn physical_size(volume: &StorageVol) -> DriverResult<u64> {
 }
 
 /// Where a copy-on-write volume reads what was never written to it.
-pub(super) struct Backing {
+pub(super) struct BackingStore {
     pub(super) path: String,
     pub(super) format: &'static str,
 }
 
-pub(super) fn volume_xml(name: &str, capacity: u64, format: &str, mode: &str, backing: Option<&Backing>) -> String {
+pub(super) fn volume_xml(
+    name: &str,
+    capacity: u64,
+    format: &str,
+    mode: &str,
+    backing: Option<&BackingStore>,
+) -> String {
     let bytes = |name: &'static str, value: u64| Element::leaf(name, value).attr("unit", "bytes");
     let target = Element::new("target")
         .child(Element::new("format").attr("type", format))
@@ -165,7 +171,7 @@ pub(super) fn ensure_disk(
     pool: &StoragePool,
     name: &str,
     capacity: u64,
-    backing: Option<&Backing>,
+    backing: Option<&BackingStore>,
 ) -> DriverResult<()> {
     if let Some(volume) = lookup(pool, name)? {
         if is_disk(&volume, capacity, backing) {
@@ -176,7 +182,7 @@ pub(super) fn ensure_disk(
     create(pool, &volume_xml(name, capacity, "qcow2", "0600", backing)).map(drop)
 }
 
-fn is_disk(volume: &StorageVol, capacity: u64, backing: Option<&Backing>) -> bool {
+fn is_disk(volume: &StorageVol, capacity: u64, backing: Option<&BackingStore>) -> bool {
     // `info` rereads the file, so that what follows is not what libvirtd remembers of it.
     let Ok(info) = volume.info() else { return false };
     let Ok(xml) = volume.xml_desc(0) else { return false };

@@ -22,7 +22,7 @@ use virt_sys as sys;
 
 use super::cached_image::format_seen;
 use super::error::{Context, number, translate};
-use super::storage::{Disk, Site};
+use super::storage::{HostStorage, StoredDisk};
 use super::{agent, domain, pool, saved};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
@@ -60,7 +60,7 @@ pub(super) fn begin(
     }
     abort(&guest)?;
     remove_from(&pool, instance, copy)?;
-    let root = Site::new(connect, options).find(&volumes::root(instance))?.ok_or_else(no_disk)?;
+    let root = HostStorage::new(connect, options).find(&volumes::root(instance))?.ok_or_else(no_disk)?;
     let capacity = root.capacity()?;
     // Flattened, since the new volume names no backing one.
     let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, "qcow2", "0600", None);
@@ -180,7 +180,7 @@ fn no_disk() -> DriverError {
 
 /// A raw file whose first bytes, which are the guest's, look like another format would be read as that: as whatever file of
 /// the host its header names.
-fn is_taken_as_bytes(disk: &Disk) -> DriverResult<()> {
+fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
     // Look again: the guest is off, so no later look by any program finds another format.
     disk.pool.refresh(0).map_err(|error| {
         tracing::debug!(%error, "storage pool not refreshed");

@@ -18,26 +18,26 @@ pub(super) const PIECE: usize = 256 * 1024;
 pub(super) static ZEROS: [u8; PIECE] = [0; PIECE];
 
 /// The next part of a stream.
-pub(super) enum Piece {
+pub(super) enum SparsePiece {
     Data(usize),
     Hole(u64),
     End,
 }
 
 /// Reads the next piece of a download that tells holes.
-pub(super) fn receive(stream: &Stream, buffer: &mut [u8], call: &'static str) -> DriverResult<Piece> {
+pub(super) fn receive(stream: &Stream, buffer: &mut [u8], call: &'static str) -> DriverResult<SparsePiece> {
     const AT_HOLE: i32 = -3;
     let flags = sys::VIR_STREAM_RECV_STOP_AT_HOLE;
     // SAFETY: the stream is alive (we hold a reference), and the buffer has as many bytes as the call is told.
     let got = unsafe { sys::virStreamRecvFlags(stream.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len(), flags) };
     match (usize::try_from(got), got) {
-        (Ok(0), _) => Ok(Piece::End),
-        (Ok(received), _) => Ok(Piece::Data(received)),
+        (Ok(0), _) => Ok(SparsePiece::End),
+        (Ok(received), _) => Ok(SparsePiece::Data(received)),
         (_, AT_HOLE) => {
             let mut length = 0;
             // SAFETY: the stream is alive, and the place lives until the call returns.
             match unsafe { sys::virStreamRecvHole(stream.as_ptr(), &raw mut length, 0) } {
-                0 => Ok(Piece::Hole(u64::try_from(length).unwrap_or(0))),
+                0 => Ok(SparsePiece::Hole(u64::try_from(length).unwrap_or(0))),
                 _ => Err(Error::last_error()).during(call),
             }
         }

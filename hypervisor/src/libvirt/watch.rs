@@ -5,7 +5,7 @@ use futures::stream;
 use tokio::sync::broadcast::error::RecvError;
 use virt::connect::Connect;
 
-use super::connection::{Link, State};
+use super::connection::{ConnectionState, Link};
 use super::domain;
 use crate::driver::{HostSignal, SignalStream};
 use crate::guest::PowerState;
@@ -62,9 +62,9 @@ fn power_after(event: u32) -> Option<PowerState> {
 pub(super) fn stream(link: &Link) -> SignalStream {
     let receiver = link.subscribe();
     let first = match link.state() {
-        State::Up(_) => Some(HostSignal::Connected),
-        State::Down(reason) => Some(HostSignal::Disconnected { reason }),
-        State::Connecting => None,
+        ConnectionState::Up(_) => Some(HostSignal::Connected),
+        ConnectionState::Down(reason) => Some(HostSignal::Disconnected { reason }),
+        ConnectionState::Connecting => None,
     };
     Box::pin(stream::unfold((first, receiver), |(first, mut receiver)| async move {
         if let Some(signal) = first {

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 
 use super::SimHost;
-use super::faults::Call;
-use super::machine::{Machine, not_running};
+use super::faults::DriverCall;
+use super::machine::{SimMachine, not_running};
 use crate::capability::GuestAgent;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::PowerState;
@@ -14,11 +14,11 @@ use crate::guest::PowerState;
 #[async_trait]
 impl GuestAgent for SimHost {
     async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
-        self.perform(Call::SetPassword, |machine| machine.set_password(instance, user, password)).await
+        self.perform(DriverCall::SetPassword, |machine| machine.set_password(instance, user, password)).await
     }
 
     async fn freeze(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Freeze, |machine| {
+        self.perform(DriverCall::Freeze, |machine| {
             machine.require_agent("quiesce", instance)?;
             machine.put_frozen(instance, true)
         })
@@ -26,7 +26,7 @@ impl GuestAgent for SimHost {
     }
 
     async fn thaw(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Thaw, |machine| match machine.guest(instance) {
+        self.perform(DriverCall::Thaw, |machine| match machine.guest(instance) {
             Ok(guest) if guest.frozen => {
                 machine.require_agent("thaw", instance)?;
                 machine.put_frozen(instance, false)
@@ -38,7 +38,7 @@ impl GuestAgent for SimHost {
     }
 }
 
-impl Machine {
+impl SimMachine {
     fn set_password(&mut self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
         let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
         if guest.power != PowerState::Running {

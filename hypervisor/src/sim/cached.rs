@@ -8,10 +8,10 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::InstanceId;
 
 use super::SimHost;
-use super::faults::Call;
+use super::faults::DriverCall;
 use super::fleet::SimFleet;
-use super::journal::Change;
-use super::machine::Machine;
+use super::journal::SimChange;
+use super::machine::SimMachine;
 use crate::capability::image_cache::{CachedImage, ImageCache};
 use crate::driver::DriverResult;
 use crate::guest::{GuestSpec, ImageRef};
@@ -21,13 +21,13 @@ pub(super) const ROOT: &str = "_disk";
 pub(super) const RESCUE: &str = "_disk.rescue";
 pub(super) const KEPT: &str = "_kept_disk";
 
-impl Machine {
+impl SimMachine {
     /// Notes what a disk of the guest is made of.
     pub(super) fn base(&mut self, instance: InstanceId, disk: &str, image: &ImageRef) -> DriverResult<()> {
         let checksum = image.checksum.clone();
         match self.bases.get(&(instance, disk.to_owned())) {
             Some(known) if *known == checksum => Ok(()),
-            _ => self.change(&Change::Base(instance, disk.to_owned(), checksum)),
+            _ => self.change(&SimChange::Base(instance, disk.to_owned(), checksum)),
         }
     }
 
@@ -38,23 +38,23 @@ impl Machine {
         }
     }
 
-    pub(super) fn apply_to_images(&mut self, change: &Change) {
+    pub(super) fn apply_to_images(&mut self, change: &SimChange) {
         match change {
-            Change::Image(checksum) => {
+            SimChange::Image(checksum) => {
                 self.images.insert(checksum.clone());
             }
-            Change::NoImage(checksum) => {
+            SimChange::NoImage(checksum) => {
                 self.images.remove(checksum);
                 self.image_content.remove(checksum);
                 self.idle.remove(checksum);
             }
-            Change::Idle(checksum, since) => {
+            SimChange::Idle(checksum, since) => {
                 self.idle.insert(checksum.clone(), *since);
             }
-            Change::Busy(checksum) => {
+            SimChange::Busy(checksum) => {
                 self.idle.remove(checksum);
             }
-            Change::Base(instance, disk, checksum) => {
+            SimChange::Base(instance, disk, checksum) => {
                 self.bases.insert((*instance, disk.clone()), checksum.clone());
             }
             _ => {}
@@ -68,14 +68,14 @@ impl Machine {
         }
     }
 
-    pub(super) fn image_changes(&self) -> Vec<Change> {
-        let idle = self.idle.iter().map(|(checksum, since)| Change::Idle(checksum.clone(), *since));
-        self.images.iter().cloned().map(Change::Image).chain(idle).collect()
+    pub(super) fn image_changes(&self) -> Vec<SimChange> {
+        let idle = self.idle.iter().map(|(checksum, since)| SimChange::Idle(checksum.clone(), *since));
+        self.images.iter().cloned().map(SimChange::Image).chain(idle).collect()
     }
 
-    pub(super) fn base_changes(&self) -> Vec<Change> {
+    pub(super) fn base_changes(&self) -> Vec<SimChange> {
         let bases = self.bases.iter();
-        bases.map(|((id, disk), checksum)| Change::Base(*id, disk.clone(), checksum.clone())).collect()
+        bases.map(|((id, disk), checksum)| SimChange::Base(*id, disk.clone(), checksum.clone())).collect()
     }
 
     /// Forgets the base images of a guest that has no disks left.
@@ -108,8 +108,8 @@ impl Machine {
 
     pub(super) fn note_idle(&mut self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
         match since {
-            Some(since) if self.images.contains(checksum) => self.change(&Change::Idle(checksum.to_owned(), since)),
-            None if self.idle.contains_key(checksum) => self.change(&Change::Busy(checksum.to_owned())),
+            Some(since) if self.images.contains(checksum) => self.change(&SimChange::Idle(checksum.to_owned(), since)),
+            None if self.idle.contains_key(checksum) => self.change(&SimChange::Busy(checksum.to_owned())),
             _ => Ok(()),
         }
     }
@@ -118,7 +118,7 @@ impl Machine {
         if self.idle.get(checksum).is_none_or(|since| *since > idle_by) || used.contains(checksum) {
             return Ok(false);
         }
-        self.change(&Change::NoImage(checksum.to_owned())).map(|()| true)
+        self.change(&SimChange::NoImage(checksum.to_owned())).map(|()| true)
     }
 }
 
@@ -153,7 +153,7 @@ impl SimHost {
     }
 
     /// Does on every machine with this storage what was done here.
-    pub(super) fn echo(&self, mut work: impl FnMut(&mut Machine) -> DriverResult<()>) -> DriverResult<()> {
+    pub(super) fn echo(&self, mut work: impl FnMut(&mut SimMachine) -> DriverResult<()>) -> DriverResult<()> {
         self.fleet.beside(self.index).into_iter().try_for_each(|host| work(&mut self.fleet.machine(host)))
     }
 }
@@ -162,14 +162,14 @@ impl SimHost {
 impl ImageCache for SimHost {
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>> {
         let beside = self.used_beside();
-        self.perform(Call::CachedImages, |machine| {
+        self.perform(DriverCall::CachedImages, |machine| {
             Ok(machine.cached(&machine.images_in_use().union(&beside).cloned().collect()))
         })
         .await
     }
 
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
-        self.perform(Call::NoteIdle, |machine| machine.note_idle(checksum, since)).await?;
+        self.perform(DriverCall::NoteIdle, |machine| machine.note_idle(checksum, since)).await?;
         self.echo(|machine| machine.note_idle(checksum, since))
     }
 
@@ -178,14 +178,14 @@ impl ImageCache for SimHost {
         let _not_sent_meanwhile = gate.lock().await;
         let beside = self.used_beside();
         let gone = self
-            .perform(Call::RemoveImage, |machine| {
+            .perform(DriverCall::RemoveImage, |machine| {
                 let used = machine.images_in_use().union(&beside).cloned().collect();
                 machine.remove_image(checksum, idle_by, &used)
             })
             .await?;
         if gone {
             self.echo(|machine| match machine.images.contains(checksum) {
-                true => machine.change(&Change::NoImage(checksum.to_owned())),
+                true => machine.change(&SimChange::NoImage(checksum.to_owned())),
                 false => Ok(()),
             })?;
         }

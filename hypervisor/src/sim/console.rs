@@ -7,8 +7,8 @@ use futures::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 
 use super::SimHost;
-use super::faults::Call;
-use super::machine::{Machine, not_running};
+use super::faults::DriverCall;
+use super::machine::{SimMachine, not_running};
 use crate::capability::consoles::{ConsoleAddress, Consoles, Screen, SerialLine};
 use crate::driver::DriverResult;
 
@@ -18,18 +18,18 @@ const DEPTH: usize = 16;
 #[async_trait]
 impl Consoles for SimHost {
     async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
-        self.perform(Call::Screen, |machine| machine.screen(instance, screen)).await
+        self.perform(DriverCall::Screen, |machine| machine.screen(instance, screen)).await
     }
 
     async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {
-        let greeting = self.perform(Call::SerialLine, |machine| machine.greeting(instance)).await?;
+        let greeting = self.perform(DriverCall::SerialLine, |machine| machine.greeting(instance)).await?;
         let (input, typed) = mpsc::channel::<Bytes>(DEPTH);
         let echo = stream::unfold(typed, |mut typed| async move { typed.recv().await.map(|said| (Ok(said), typed)) });
         Ok(SerialLine { input, output: Box::pin(stream::once(async move { Ok(greeting) }).chain(echo)) })
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
-        self.perform(Call::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
+        self.perform(DriverCall::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
     }
 
     fn remote_address(&self) -> Option<String> {
@@ -37,7 +37,7 @@ impl Consoles for SimHost {
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// As libvirt numbers displays: from 5900 on, by the guests that run.
     fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
         if !self.guest(instance)?.is_on() {

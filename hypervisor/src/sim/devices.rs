@@ -2,13 +2,13 @@
 
 use chronova_events::ids::InstanceId;
 
-use super::journal::Change;
-use super::machine::{Machine, not_running};
+use super::journal::SimChange;
+use super::machine::{SimMachine, not_running};
 use crate::capability::device_locations::{DeviceKind, GuestDevice};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{Diagnostics, DiskCounters, Nic, NicCounters};
 
-impl Machine {
+impl SimMachine {
     pub(super) fn require_cable(&self, call: &'static str, nic: &Nic) -> DriverResult<()> {
         let failed = |message: String| Err(DriverError::Failed { call, message });
         if !self.networks.contains(&nic.network) {
@@ -25,7 +25,7 @@ impl Machine {
             return Ok(());
         }
         self.require_cable("attach_nic", nic)?;
-        self.change(&Change::PlugNic(instance, nic.mac.clone()))
+        self.change(&SimChange::PlugNic(instance, nic.mac.clone()))
     }
 
     pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {
@@ -37,7 +37,7 @@ impl Machine {
             let message = "the guest did not let go of the device".to_owned();
             return Err(DriverError::Failed { call: "detach_nic", message });
         }
-        self.change(&Change::UnplugNic(instance, mac.to_owned()))
+        self.change(&SimChange::UnplugNic(instance, mac.to_owned()))
     }
 
     pub(super) fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
@@ -91,7 +91,7 @@ impl Machine {
     pub(super) fn attach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
         match self.guest(instance)?.volumes.contains(serial) {
             true => Ok(()),
-            false => self.change(&Change::Plug(instance, serial.to_owned())),
+            false => self.change(&SimChange::Plug(instance, serial.to_owned())),
         }
     }
 
@@ -104,7 +104,7 @@ impl Machine {
             let message = format!("the guest keeps the disk {serial}");
             return Err(DriverError::Failed { call: "disk detachment", message });
         }
-        self.change(&Change::Unplug(instance, serial.to_owned()))
+        self.change(&SimChange::Unplug(instance, serial.to_owned()))
     }
 
     pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
@@ -119,8 +119,8 @@ impl Machine {
             let message = format!("the guest has no disk {old}");
             return Err(DriverError::Failed { call: "disk exchange", message });
         }
-        self.change(&Change::Plug(instance, new.to_owned()))?;
-        self.change(&Change::Unplug(instance, old.to_owned()))
+        self.change(&SimChange::Plug(instance, new.to_owned()))?;
+        self.change(&SimChange::Unplug(instance, old.to_owned()))
     }
 
     pub(super) fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {

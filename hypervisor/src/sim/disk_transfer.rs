@@ -6,8 +6,8 @@ use chronova_events::ids::InstanceId;
 use futures::{StreamExt as _, stream};
 
 use super::SimHost;
-use super::faults::Call;
-use super::machine::Machine;
+use super::faults::DriverCall;
+use super::machine::SimMachine;
 use super::machine::moves::CONTENT;
 use crate::capability::disk_transfer::{DiskFile, DiskTransfer};
 use crate::driver::{ByteStream, DriverError, DriverResult};
@@ -24,22 +24,25 @@ impl SimHost {
 #[async_trait]
 impl DiskTransfer for SimHost {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        let mut disks = self.perform(Call::DiskFiles, |machine| Ok(machine.disk_files(instance))).await?;
+        let mut disks = self.perform(DriverCall::DiskFiles, |machine| Ok(machine.disk_files(instance))).await?;
         if !disks.iter().any(DiskFile::is_kept) && self.elsewhere_kept(instance).is_some() {
-            disks.push(Machine::kept_file());
+            disks.push(SimMachine::kept_file());
         }
         Ok(disks)
     }
 
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
         let elsewhere = disk.is_kept() && self.elsewhere_kept(instance).is_some();
-        self.perform(Call::ReadDisk, |machine| if elsewhere { Ok(()) } else { machine.require_disk(instance, disk) })
-            .await?;
+        self.perform(
+            DriverCall::ReadDisk,
+            |machine| if elsewhere { Ok(()) } else { machine.require_disk(instance, disk) },
+        )
+        .await?;
         Ok(Box::pin(stream::iter([Ok(Bytes::from_static(CONTENT))])))
     }
 
     async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream> {
-        let bytes = self.perform(Call::ReadImage, |machine| machine.image_content(image)).await?;
+        let bytes = self.perform(DriverCall::ReadImage, |machine| machine.image_content(image)).await?;
         Ok(Box::pin(stream::iter([Ok(bytes)])))
     }
 
@@ -53,13 +56,13 @@ impl DiskTransfer for SimHost {
             return Err(failed(format!("{size} bytes came instead of {}", disk.size)));
         }
         if !disk.is_kept() {
-            self.fleet.touch(self.index, Call::ReceiveDisk, instance, true);
+            self.fleet.touch(self.index, DriverCall::ReceiveDisk, instance, true);
         }
-        self.perform(Call::ReceiveDisk, |machine| machine.take_disk(instance, disk)).await
+        self.perform(DriverCall::ReceiveDisk, |machine| machine.take_disk(instance, disk)).await
     }
 
     async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
-        self.perform(Call::RemoveDisk, |machine| machine.remove_disk(instance, disk)).await?;
+        self.perform(DriverCall::RemoveDisk, |machine| machine.remove_disk(instance, disk)).await?;
         match self.elsewhere_kept(instance).filter(|_| disk.is_kept()) {
             Some(other) => self.fleet.machine(other).remove_disk(instance, disk),
             None => Ok(()),
@@ -67,13 +70,13 @@ impl DiskTransfer for SimHost {
     }
 
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()> {
-        self.fleet.touch(self.index, Call::Provide, guest.instance, false);
-        self.perform(Call::Provide, |machine| machine.provide(guest)).await
+        self.fleet.touch(self.index, DriverCall::Provide, guest.instance, false);
+        self.perform(DriverCall::Provide, |machine| machine.provide(guest)).await
     }
 
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
         let shared = self.fleet.has_shared_storage();
-        self.fleet.touch(self.index, Call::Install, guest.instance, true);
-        self.perform(Call::Install, |machine| machine.install(guest, on, shared)).await
+        self.fleet.touch(self.index, DriverCall::Install, guest.instance, true);
+        self.perform(DriverCall::Install, |machine| machine.install(guest, on, shared)).await
     }
 }

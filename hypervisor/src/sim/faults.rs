@@ -10,9 +10,9 @@ use chronova_events::entropy::SplitMix;
 macro_rules! calls {
     ($($call:ident = $name:literal),+ $(,)?) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Call { $($call),+ }
+        pub enum DriverCall { $($call),+ }
 
-        impl Call {
+        impl DriverCall {
             pub const ALL: &'static [Self] = &[$(Self::$call),+];
 
             pub fn name(self) -> &'static str {
@@ -116,7 +116,7 @@ pub enum Effect {
 pub(super) const SLOW: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum When {
+pub enum FaultTrigger {
     /// On the n-th such call to a host, counted from 1.
     Nth(u64),
     /// On each such call with this probability.
@@ -126,8 +126,8 @@ pub enum When {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FaultRule {
-    pub call: Call,
-    pub when: When,
+    pub call: DriverCall,
+    pub when: FaultTrigger,
     pub effect: Effect,
 }
 
@@ -138,19 +138,19 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    pub fn with(mut self, call: Call, when: When, effect: Effect) -> Self {
+    pub fn with(mut self, call: DriverCall, when: FaultTrigger, effect: Effect) -> Self {
         self.rules.push(FaultRule { call, when, effect });
         self
     }
 
     /// The fault of the `nth` call. Draws one number per rule with a chance, so that outcomes follow from the seed.
-    pub(super) fn strike(&self, call: Call, nth: u64, chance: &mut Chance) -> Option<Effect> {
+    pub(super) fn strike(&self, call: DriverCall, nth: u64, chance: &mut Chance) -> Option<Effect> {
         let mut struck = None;
         for rule in self.rules.iter().filter(|rule| rule.call == call) {
             let applies = match rule.when {
-                When::Nth(n) => n == nth,
-                When::Chance(probability) => chance.unit() < probability,
-                When::Always => true,
+                FaultTrigger::Nth(n) => n == nth,
+                FaultTrigger::Chance(probability) => chance.unit() < probability,
+                FaultTrigger::Always => true,
             };
             if applies && struck.is_none() {
                 struck = Some(rule.effect);
@@ -183,7 +183,7 @@ impl std::error::Error for UnreadablePlan {}
 
 fn rule(text: &str) -> Option<FaultRule> {
     let (call, what) = text.split_once(':')?;
-    let call = *Call::ALL.iter().find(|known| known.name() == call)?;
+    let call = *DriverCall::ALL.iter().find(|known| known.name() == call)?;
     let (effect, when) = what.rsplit_once('-').unwrap_or(("refuse", what));
     let effect = match effect {
         "refuse" => Effect::Refuse,
@@ -197,9 +197,9 @@ fn rule(text: &str) -> Option<FaultRule> {
         _ => return None,
     };
     let when = match when.split_at_checked(1)? {
-        ("p", chance) => When::Chance(chance.parse().ok().filter(|p| (0.0..=1.0).contains(p))?),
-        ("n", nth) => When::Nth(nth.parse().ok()?),
-        _ if when == "always" => When::Always,
+        ("p", chance) => FaultTrigger::Chance(chance.parse().ok().filter(|p| (0.0..=1.0).contains(p))?),
+        ("n", nth) => FaultTrigger::Nth(nth.parse().ok()?),
+        _ if when == "always" => FaultTrigger::Always,
         _ => return None,
     };
     Some(FaultRule { call, when, effect })

@@ -10,20 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chronova_events::ids::{ImageId, InstanceId};
 
 use super::SimHost;
-use super::faults::{Call, Effect, FaultPlan};
+use super::faults::{DriverCall, Effect, FaultPlan};
 use super::journal::{Journal, JournalError};
-use super::live_migration::Travel;
-use super::machine::{Machine, SimGuest};
+use super::live_migration::SimMigrations;
+use super::machine::{SimGuest, SimMachine};
 use super::uri::SimUri;
-use super::volumes::Pool;
+use super::volumes::SimPool;
 use crate::driver::{Driver, DriverResult};
 use crate::guest::FilterSpec;
 
 /// The simulated machines themselves. Shared by drivers of successive control planes.
 pub struct SimFleet {
     uri: Arc<SimUri>,
-    machines: Vec<Mutex<Machine>>,
-    pub(super) travel: Mutex<Travel>,
+    machines: Vec<Mutex<SimMachine>>,
+    pub(super) travel: Mutex<SimMigrations>,
 }
 
 impl fmt::Debug for SimFleet {
@@ -63,7 +63,7 @@ impl SimFleet {
 
     fn machines_of(uri: SimUri) -> Self {
         let uri = Arc::new(uri);
-        let machines = (0..uri.hosts).map(|index| Mutex::new(Machine::new(&uri, index))).collect();
+        let machines = (0..uri.hosts).map(|index| Mutex::new(SimMachine::new(&uri, index))).collect();
         Self { uri, machines, travel: Mutex::default() }
     }
 
@@ -96,7 +96,7 @@ impl SimFleet {
 
     /// # Panics
     /// When there is no such host: a mistake of the test that asks.
-    pub(super) fn machine(&self, host: usize) -> MutexGuard<'_, Machine> {
+    pub(super) fn machine(&self, host: usize) -> MutexGuard<'_, SimMachine> {
         lock(&self.machines[host])
     }
 
@@ -179,7 +179,7 @@ impl SimFleet {
     }
 
     /// How often a call was made, over all hosts.
-    pub fn calls(&self, call: Call) -> u64 {
+    pub fn calls(&self, call: DriverCall) -> u64 {
         (0..self.len()).map(|host| self.machine(host).calls.get(&call).copied().unwrap_or(0)).sum()
     }
 
@@ -214,7 +214,7 @@ impl SimFleet {
 
     /// From now on every host has the volumes of all. To be said before there are any.
     pub fn share_volumes(&self) {
-        let pool = Pool::default();
+        let pool = SimPool::default();
         for host in 0..self.len() {
             self.machine(host).volumes = pool.clone();
         }
@@ -263,6 +263,6 @@ impl SimFleet {
 }
 
 /// A panic elsewhere leaves a machine as it was between two changes.
-fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+fn lock(machine: &Mutex<SimMachine>) -> MutexGuard<'_, SimMachine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -24,7 +24,7 @@ pub enum JournalError {
 
 /// One change of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum SimChange {
     Define {
         instance: InstanceId,
         vcpus: u32,
@@ -79,7 +79,7 @@ pub(super) enum Change {
     Base(InstanceId, String, String),
 }
 
-impl Change {
+impl SimChange {
     pub(super) fn line(&self, host: usize) -> String {
         match self {
             Self::Define { instance, vcpus, memory_mib, disk_gib, name } => {
@@ -205,7 +205,7 @@ impl Journal {
     }
 
     /// The changes a file holds, without a torn last line.
-    pub(super) fn read(path: &Path) -> Result<Vec<(usize, Change)>, JournalError> {
+    pub(super) fn read(path: &Path) -> Result<Vec<(usize, SimChange)>, JournalError> {
         let content = match fs::read(path) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -216,7 +216,7 @@ impl Journal {
         text.lines()
             .enumerate()
             .map(|(index, line)| {
-                Change::parse(line).ok_or_else(|| JournalError::Damaged { path: path.to_owned(), line: index + 1 })
+                SimChange::parse(line).ok_or_else(|| JournalError::Damaged { path: path.to_owned(), line: index + 1 })
             })
             .collect()
     }

@@ -13,10 +13,10 @@ use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use tokio::time::{Instant, sleep};
 
 use super::SimHost;
-use super::faults::Call;
+use super::faults::DriverCall;
 use super::fleet::SimFleet;
-use super::journal::Change;
-use super::machine::{Machine, SimGuest};
+use super::journal::SimChange;
+use super::machine::{SimGuest, SimMachine};
 use crate::capability::SharedStorage;
 use crate::capability::live_migration::{
     ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
@@ -46,7 +46,7 @@ struct Traveller {
 
 /// The guests that are migrating, and the conditions of migrations.
 #[derive(Debug, Default)]
-pub(super) struct Travel {
+pub(super) struct SimMigrations {
     on_way: BTreeMap<InstanceId, Traveller>,
     failed: BTreeMap<InstanceId, (ProcessId, String)>,
     takes: Duration,
@@ -68,13 +68,13 @@ pub(super) struct Travel {
 pub struct Trespass {
     pub instance: InstanceId,
     pub at: Instant,
-    pub call: Call,
+    pub call: DriverCall,
     pub here: usize,
     /// The hosts that had the guest, and for how long each had been up.
     pub there: Vec<(usize, Duration)>,
 }
 
-enum Fate {
+enum SimMigrationOutcome {
     Goes,
     Lost,
     Fails(String),
@@ -82,7 +82,7 @@ enum Fate {
 }
 
 impl SimFleet {
-    fn travel(&self) -> MutexGuard<'_, Travel> {
+    fn travel(&self) -> MutexGuard<'_, SimMigrations> {
         self.travel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,7 +92,7 @@ impl SimFleet {
     }
 
     /// Notes that a call touches disks that are another machine's, too. `on`: it does no harm unless the guest runs there.
-    pub(super) fn touch(&self, index: usize, call: Call, instance: InstanceId, on: bool) {
+    pub(super) fn touch(&self, index: usize, call: DriverCall, instance: InstanceId, on: bool) {
         if !self.has_shared_storage() || !self.is_alive(index) {
             return;
         }
@@ -170,17 +170,17 @@ impl SimFleet {
                     continue;
                 }
                 match fate {
-                    Fate::Goes => false,
-                    Fate::Lost => {
+                    SimMigrationOutcome::Goes => false,
+                    SimMigrationOutcome::Lost => {
                         travel.on_way.remove(&instance);
                         false
                     }
-                    Fate::Fails(reason) => {
+                    SimMigrationOutcome::Fails(reason) => {
                         travel.on_way.remove(&instance);
                         travel.failed.insert(instance, (traveller.migration, reason));
                         false
                     }
-                    Fate::Lands => {
+                    SimMigrationOutcome::Lands => {
                         if let Some(one) = travel.on_way.get_mut(&instance) {
                             one.landing = true;
                         }
@@ -195,26 +195,26 @@ impl SimFleet {
         }
     }
 
-    fn fate(&self, instance: InstanceId, traveller: &Traveller) -> Fate {
+    fn fate(&self, instance: InstanceId, traveller: &Traveller) -> SimMigrationOutcome {
         let (source_lives, is_on) = {
             let source = self.machine(traveller.from);
             (source.is_alive(), source.guests.get(&instance).is_some_and(SimGuest::is_on))
         };
         if !source_lives {
-            return Fate::Lost;
+            return SimMigrationOutcome::Lost;
         }
         if !self.machine(traveller.to).is_alive() {
-            return Fate::Fails("the destination does not answer".to_owned());
+            return SimMigrationOutcome::Fails("the destination does not answer".to_owned());
         }
         if !is_on {
-            return Fate::Fails("the guest is not running".to_owned());
+            return SimMigrationOutcome::Fails("the guest is not running".to_owned());
         }
         let travel = self.travel();
         let over = traveller.forced || (!travel.held && traveller.began.elapsed() >= travel.takes);
         match (&travel.fails, over) {
-            (_, false) => Fate::Goes,
-            (Some(reason), true) => Fate::Fails(reason.clone()),
-            (None, true) => Fate::Lands,
+            (_, false) => SimMigrationOutcome::Goes,
+            (Some(reason), true) => SimMigrationOutcome::Fails(reason.clone()),
+            (None, true) => SimMigrationOutcome::Lands,
         }
     }
 
@@ -239,21 +239,21 @@ impl SimFleet {
     }
 }
 
-impl Machine {
+impl SimMachine {
     fn take_in(&mut self, instance: InstanceId, guest: &SimGuest) -> DriverResult<()> {
-        self.change(&Machine::definition(instance, guest))?;
+        self.change(&SimMachine::definition(instance, guest))?;
         for mac in &guest.nics {
-            self.change(&Change::PlugNic(instance, mac.clone()))?;
+            self.change(&SimChange::PlugNic(instance, mac.clone()))?;
         }
         for serial in &guest.volumes {
-            self.change(&Change::Plug(instance, serial.clone()))?;
+            self.change(&SimChange::Plug(instance, serial.clone()))?;
         }
-        self.change(&Change::On(instance))?;
+        self.change(&SimChange::On(instance))?;
         if guest.power == PowerState::Paused {
-            self.change(&Change::Pause(instance))?;
+            self.change(&SimChange::Pause(instance))?;
         }
         if self.orphans().contains(&instance) {
-            self.change(&Change::Tidy(instance))?;
+            self.change(&SimChange::Tidy(instance))?;
         }
         // The very same one, with all that is not kept in the journal.
         let mut guest = guest.clone();
@@ -265,9 +265,9 @@ impl Machine {
 
     fn let_go(&mut self, instance: InstanceId, leaves_disks: bool) -> DriverResult<()> {
         if leaves_disks {
-            self.change(&Change::Leak(instance))?;
+            self.change(&SimChange::Leak(instance))?;
         }
-        self.change(&Change::Undefine(instance))?;
+        self.change(&SimChange::Undefine(instance))?;
         self.tell(HostSignal::GuestGone { instance });
         Ok(())
     }
@@ -290,7 +290,7 @@ impl Machine {
             return Ok(());
         }
         self.require_surroundings(spec)?;
-        self.change(&Change::Leak(spec.instance))?;
+        self.change(&SimChange::Leak(spec.instance))?;
         self.base_root(spec)
     }
 
@@ -301,17 +301,17 @@ impl Machine {
                 let kept = self.kept.contains(&instance);
                 let copies: Vec<_> = self.copies.iter().filter(|(of, _)| *of == instance).copied().collect();
                 let below = self.bases.get(&(instance, super::cached::KEPT.to_owned())).cloned();
-                self.change(&Change::Undefine(instance))?;
+                self.change(&SimChange::Undefine(instance))?;
                 // No disk goes with the definition.
                 for (instance, copy) in copies {
-                    self.change(&Change::Copy(instance, copy))?;
+                    self.change(&SimChange::Copy(instance, copy))?;
                 }
                 if !kept {
                     return Ok(());
                 }
-                self.change(&Change::Keep(instance))?;
+                self.change(&SimChange::Keep(instance))?;
                 match below {
-                    Some(checksum) => self.change(&Change::Base(instance, super::cached::KEPT.to_owned(), checksum)),
+                    Some(checksum) => self.change(&SimChange::Base(instance, super::cached::KEPT.to_owned(), checksum)),
                     None => Ok(()),
                 }
             }
@@ -327,7 +327,7 @@ fn failed(call: &'static str, message: &str) -> DriverError {
 #[async_trait]
 impl LiveMigration for SimHost {
     async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData> {
-        self.perform(Call::MigrationData, |machine| {
+        self.perform(DriverCall::MigrationData, |machine| {
             let guest = machine.guest(instance)?;
             let found = machine.capabilities();
             Ok(MigrationData {
@@ -346,7 +346,7 @@ impl LiveMigration for SimHost {
     }
 
     async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>> {
-        self.perform(Call::DestinationObstacles, |machine| {
+        self.perform(DriverCall::DestinationObstacles, |machine| {
             let barred = self.fleet.travel().bars.get(&self.index).cloned();
             let small = machine.capabilities().memory_mib < migration_data.memory_mib;
             Ok(barred.into_iter().chain(small.then(|| "it has too little memory".to_owned())).collect())
@@ -355,13 +355,13 @@ impl LiveMigration for SimHost {
     }
 
     async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
-        self.perform(Call::PrepareDestination, |machine| machine.prepare_destination(guest, copied)).await
+        self.perform(DriverCall::PrepareDestination, |machine| machine.prepare_destination(guest, copied)).await
     }
 
     async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()> {
         let to = (0..self.fleet.len()).find(|index| format!("sim://{}", self.fleet.hostname(*index)) == plan.peer);
         let to = to.ok_or_else(|| failed("start_migration", "nobody has heard of the destination"))?;
-        self.perform(Call::StartMigration, |machine| {
+        self.perform(DriverCall::StartMigration, |machine| {
             if !machine.guest(instance)?.is_on() {
                 return Err(failed("start_migration", "the guest is not running"));
             }
@@ -384,7 +384,7 @@ impl LiveMigration for SimHost {
     }
 
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
-        self.perform(Call::MigrationState, |machine| {
+        self.perform(DriverCall::MigrationState, |machine| {
             let travel = self.fleet.travel();
             let mut state = GuestMigrationState::of(machine.presence(instance));
             state.failed = travel.failed.get(&instance).cloned();
@@ -422,7 +422,7 @@ impl LiveMigration for SimHost {
     }
 
     async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::AbortMigration, |_| {
+        self.perform(DriverCall::AbortMigration, |_| {
             let mut travel = self.fleet.travel();
             match travel.on_way.get(&instance) {
                 Some(one) if one.landing || one.post_copy => Err(failed("abort_migration", "it is too late")),
@@ -439,7 +439,7 @@ impl LiveMigration for SimHost {
     }
 
     async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()> {
-        self.perform(Call::ForceComplete, |_| {
+        self.perform(DriverCall::ForceComplete, |_| {
             if let Some(one) = self.fleet.travel().on_way.get_mut(&instance) {
                 one.forced = true;
                 one.post_copy = how == ForceComplete::PostCopy;
@@ -450,7 +450,7 @@ impl LiveMigration for SimHost {
     }
 
     async fn set_max_downtime(&self, _: InstanceId, _: u64) -> DriverResult<()> {
-        self.perform(Call::SetMaxDowntime, |_| Ok(())).await
+        self.perform(DriverCall::SetMaxDowntime, |_| Ok(())).await
     }
 
     async fn tls_obstacle(&self) -> DriverResult<Option<String>> {
@@ -481,10 +481,10 @@ impl SharedStorage for SimHost {
         let shared = self.fleet.travel().shared;
         let all = if shared { 0..self.fleet.len() } else { self.index..self.index + 1 };
         let hosts = all.map(|index| self.fleet.uri().host_id(index)).collect();
-        self.perform(Call::StorageSharers, |_| Ok(hosts)).await
+        self.perform(DriverCall::StorageSharers, |_| Ok(hosts)).await
     }
 
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Undefine, |machine| machine.forget(instance)).await
+        self.perform(DriverCall::Undefine, |machine| machine.forget(instance)).await
     }
 }

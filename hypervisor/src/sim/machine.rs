@@ -12,11 +12,11 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::faults::{Call, Chance, Effect, FaultPlan, SLOW};
-use super::journal::{Change, Journal};
+use super::faults::{Chance, DriverCall, Effect, FaultPlan, SLOW};
+use super::journal::{Journal, SimChange};
 pub use super::resident::SimGuest;
 use super::uri::SimUri;
-use super::volumes::Pool;
+use super::volumes::SimPool;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 use crate::pinning::Pinning;
@@ -26,7 +26,7 @@ const SIGNALS: usize = 64;
 
 /// The state of one machine.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SimMachine {
     index: usize,
     pub(super) uri: Arc<SimUri>,
     pub(super) host: HostId,
@@ -34,7 +34,7 @@ pub(super) struct Machine {
     journal: Option<Arc<Journal>>,
     chance: Chance,
     pub(super) faults: FaultPlan,
-    pub(super) calls: BTreeMap<Call, u64>,
+    pub(super) calls: BTreeMap<DriverCall, u64>,
     pub(super) struck: BTreeMap<Effect, u64>,
     alive: bool,
     /// State of this process, as long as it runs.
@@ -55,14 +55,14 @@ pub(super) struct Machine {
     pub(super) networks: BTreeSet<NetworkId>,
     pub(super) filters: BTreeSet<String>,
     /// The volume service's volumes; those of all machines, where they share them.
-    pub(super) volumes: Pool,
+    pub(super) volumes: SimPool,
     /// As they were last given in this process; not kept.
     pub(super) filter_specs: BTreeMap<String, FilterSpec>,
     signals: Option<broadcast::Sender<HostSignal>>,
     image_gate: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Machine {
+impl SimMachine {
     pub(super) fn new(uri: &Arc<SimUri>, index: usize) -> Self {
         Self {
             index,
@@ -87,7 +87,7 @@ impl Machine {
             image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
-            volumes: Pool::default(),
+            volumes: SimPool::default(),
             filter_specs: BTreeMap::new(),
             signals: None,
             image_gate: Arc::default(),
@@ -104,7 +104,7 @@ impl Machine {
     }
 
     /// Counts the call; its latency and the fault that will strike it.
-    pub(super) fn begin(&mut self, call: Call) -> DriverResult<(Duration, Option<Effect>)> {
+    pub(super) fn begin(&mut self, call: DriverCall) -> DriverResult<(Duration, Option<Effect>)> {
         let nth = self.calls.entry(call).or_default();
         *nth += 1;
         let nth = *nth;
@@ -126,7 +126,7 @@ impl Machine {
     }
 
     /// Persists a change, then makes it.
-    pub(super) fn change(&mut self, change: &Change) -> DriverResult<()> {
+    pub(super) fn change(&mut self, change: &SimChange) -> DriverResult<()> {
         if let Some(journal) = &self.journal {
             let failed = |error| DriverError::Failed { call: "state file", message: format!("{error}") };
             journal.append(&change.line(self.index)).map_err(failed)?;
@@ -136,9 +136,9 @@ impl Machine {
     }
 
     /// Makes a change; also how the state file is replayed.
-    pub(super) fn apply(&mut self, change: &Change) {
+    pub(super) fn apply(&mut self, change: &SimChange) {
         match change {
-            Change::Define { instance, vcpus, memory_mib, disk_gib, name } => {
+            SimChange::Define { instance, vcpus, memory_mib, disk_gib, name } => {
                 // Another definition of a guest leaves what it wrote to its console.
                 let boots = self.guests.get(instance).map_or(0, |before| before.boots);
                 let guest = SimGuest {
@@ -164,7 +164,7 @@ impl Machine {
                 };
                 self.guests.insert(*instance, guest);
             }
-            Change::On(instance) => {
+            SimChange::On(instance) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.power = PowerState::Running;
                     guest.saved = false;
@@ -172,64 +172,70 @@ impl Machine {
                     guest.started = Instant::now();
                 }
             }
-            Change::Off(instance) => self.put(*instance, PowerState::Shutdown, false),
-            Change::Pause(instance) => self.put(*instance, PowerState::Paused, false),
-            Change::Unpause(instance) | Change::Restore(instance) => self.put(*instance, PowerState::Running, false),
-            Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
-            Change::Keep(instance) => {
+            SimChange::Off(instance) => self.put(*instance, PowerState::Shutdown, false),
+            SimChange::Pause(instance) => self.put(*instance, PowerState::Paused, false),
+            SimChange::Unpause(instance) | SimChange::Restore(instance) => {
+                self.put(*instance, PowerState::Running, false);
+            }
+            SimChange::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
+            SimChange::Keep(instance) => {
                 self.kept.insert(*instance);
                 self.keep_base(*instance);
             }
-            Change::Unkeep(instance) => {
+            SimChange::Unkeep(instance) => {
                 self.kept.remove(instance);
                 self.forget_bases(*instance);
             }
-            Change::Undefine(instance) => {
+            SimChange::Undefine(instance) => {
                 self.guests.remove(instance);
                 self.copies.retain(|(of, _)| of != instance);
                 self.kept.remove(instance);
                 self.forget_bases(*instance);
             }
-            Change::Plug(instance, serial) => {
+            SimChange::Plug(instance, serial) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.volumes.insert(serial.clone());
                 }
             }
-            Change::Unplug(instance, serial) => {
+            SimChange::Unplug(instance, serial) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.volumes.remove(serial);
                 }
             }
-            Change::Leak(instance) => {
+            SimChange::Leak(instance) => {
                 self.leaks.insert(*instance);
             }
-            Change::Tidy(instance) => {
+            SimChange::Tidy(instance) => {
                 self.leaks.remove(instance);
                 self.forget_bases(*instance);
             }
-            Change::Image(_) | Change::NoImage(_) | Change::Idle(..) | Change::Busy(_) | Change::Base(..) => {
+            SimChange::Image(_)
+            | SimChange::NoImage(_)
+            | SimChange::Idle(..)
+            | SimChange::Busy(_)
+            | SimChange::Base(..) => {
                 self.apply_to_images(change);
             }
-            Change::Network(_) | Change::NoNetwork(_) | Change::Filter(_) | Change::NoFilter(_) => {
+            SimChange::Network(_) | SimChange::NoNetwork(_) | SimChange::Filter(_) | SimChange::NoFilter(_) => {
                 self.apply_to_surroundings(change);
             }
-            Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
-            Change::PlugNic(instance, mac) => {
+            SimChange::Volume { .. } | SimChange::NoVolume(_) => self.apply_to_volumes(change),
+            SimChange::PlugNic(instance, mac) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.nics.insert(mac.clone());
                 }
             }
-            Change::UnplugNic(instance, mac) => {
+            SimChange::UnplugNic(instance, mac) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.nics.remove(mac);
                 }
             }
-            Change::Rescue(instance) => self.put_rescued(*instance, true),
-            Change::NoRescue(instance) => self.put_rescued(*instance, false),
-            Change::Copy(instance, copy) => {
+            SimChange::Rescue(instance) => self.put_rescued(*instance, true),
+            SimChange::NoRescue(instance) => self.put_rescued(*instance, false),
+            SimChange::Copy(instance, copy) => {
                 self.copies.insert((*instance, *copy));
             }
-            Change::NoCopy(instance, copy) => {
+            SimChange::NoCopy(instance, copy) => {
                 self.copies.remove(&(*instance, *copy));
             }
         }
@@ -252,37 +258,37 @@ impl Machine {
 
     /// The shortest journal that gives this state.
     pub(super) fn lines(&self) -> String {
-        let mut changes: Vec<Change> = Vec::new();
+        let mut changes: Vec<SimChange> = Vec::new();
         changes.extend(self.image_changes());
-        changes.extend(self.networks.iter().copied().map(Change::Network));
-        changes.extend(self.filters.iter().cloned().map(Change::Filter));
-        changes.extend(self.leaks.iter().copied().map(Change::Leak));
+        changes.extend(self.networks.iter().copied().map(SimChange::Network));
+        changes.extend(self.filters.iter().cloned().map(SimChange::Filter));
+        changes.extend(self.leaks.iter().copied().map(SimChange::Leak));
         changes.extend(self.volume_changes());
-        changes.extend(self.kept.iter().copied().map(Change::Keep));
+        changes.extend(self.kept.iter().copied().map(SimChange::Keep));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
-            changes.extend(guest.nics.iter().map(|mac| Change::PlugNic(*instance, mac.clone())));
-            changes.extend(guest.volumes.iter().map(|serial| Change::Plug(*instance, serial.clone())));
+            changes.extend(guest.nics.iter().map(|mac| SimChange::PlugNic(*instance, mac.clone())));
+            changes.extend(guest.volumes.iter().map(|serial| SimChange::Plug(*instance, serial.clone())));
             if guest.is_on() {
-                changes.push(Change::On(*instance));
+                changes.push(SimChange::On(*instance));
             }
             if guest.power == PowerState::Paused {
-                changes.push(Change::Pause(*instance));
+                changes.push(SimChange::Pause(*instance));
             }
             if guest.saved {
-                changes.push(Change::Save(*instance));
+                changes.push(SimChange::Save(*instance));
             }
             if guest.rescued {
-                changes.push(Change::Rescue(*instance));
+                changes.push(SimChange::Rescue(*instance));
             }
         }
-        changes.extend(self.copies.iter().map(|(instance, copy)| Change::Copy(*instance, *copy)));
+        changes.extend(self.copies.iter().map(|(instance, copy)| SimChange::Copy(*instance, *copy)));
         changes.extend(self.base_changes());
         changes.iter().map(|change| change.line(self.index)).collect()
     }
 
-    pub(super) fn definition(instance: InstanceId, guest: &SimGuest) -> Change {
-        Change::Define {
+    pub(super) fn definition(instance: InstanceId, guest: &SimGuest) -> SimChange {
+        SimChange::Define {
             instance,
             vcpus: guest.vcpus,
             memory_mib: guest.memory_mib,
@@ -311,8 +317,8 @@ impl Machine {
 
     // Effects of calls.
 
-    pub(super) fn tear_next(&mut self, call: Call) {
-        self.tear = matches!(call, Call::Spawn | Call::Destroy);
+    pub(super) fn tear_next(&mut self, call: DriverCall) {
+        self.tear = matches!(call, DriverCall::Spawn | DriverCall::Destroy);
     }
 
     pub(super) fn spawn(&mut self, spec: &GuestSpec) -> DriverResult<()> {
@@ -323,13 +329,13 @@ impl Machine {
         }
         self.require_surroundings(spec)?;
         if torn {
-            self.change(&Change::Leak(instance))?;
+            self.change(&SimChange::Leak(instance))?;
             self.base_root(spec)?;
             return Err(DriverError::Failed { call: "spawn", message: "simulated fault half way".to_owned() });
         }
         self.define(spec)?;
         if self.leaks.contains(&instance) {
-            self.change(&Change::Tidy(instance))?;
+            self.change(&SimChange::Tidy(instance))?;
         }
         self.start(instance)
     }
@@ -338,7 +344,7 @@ impl Machine {
         self.require_processors(&spec.pinning)?;
         let instance = spec.instance;
         let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
-        self.change(&Change::Define {
+        self.change(&SimChange::Define {
             instance,
             vcpus: spec.vcpus,
             memory_mib: spec.memory_mib,
@@ -348,10 +354,10 @@ impl Machine {
         self.pin(instance, &spec.pinning);
         self.base_root(spec)?;
         for nic in &spec.nics {
-            self.change(&Change::PlugNic(instance, nic.mac.clone()))?;
+            self.change(&SimChange::PlugNic(instance, nic.mac.clone()))?;
         }
         for disk in &spec.volumes {
-            self.change(&Change::Plug(instance, disk.serial.clone()))?;
+            self.change(&SimChange::Plug(instance, disk.serial.clone()))?;
         }
         Ok(())
     }
@@ -360,15 +366,15 @@ impl Machine {
         let torn = std::mem::take(&mut self.tear);
         let known = self.guests.contains_key(&instance);
         if torn && known {
-            self.change(&Change::Leak(instance))?;
+            self.change(&SimChange::Leak(instance))?;
         }
         if known {
-            self.change(&Change::Undefine(instance))?;
+            self.change(&SimChange::Undefine(instance))?;
         }
         if torn && known {
             return Err(DriverError::Failed { call: "destroy", message: "simulated fault half way".to_owned() });
         }
-        if self.leaks.contains(&instance) { self.change(&Change::Tidy(instance)) } else { Ok(()) }
+        if self.leaks.contains(&instance) { self.change(&SimChange::Tidy(instance)) } else { Ok(()) }
     }
 
     pub(super) fn guest(&self, instance: InstanceId) -> DriverResult<&SimGuest> {
@@ -381,7 +387,7 @@ impl Machine {
             return Ok(());
         }
         let saved = guest.saved;
-        self.change(&if saved { Change::Restore(instance) } else { Change::On(instance) })?;
+        self.change(&if saved { SimChange::Restore(instance) } else { SimChange::On(instance) })?;
         self.tell(HostSignal::Guest { instance, power: PowerState::Running });
         Ok(())
     }
@@ -390,7 +396,7 @@ impl Machine {
         if !self.guest(instance)?.is_on() {
             return Ok(());
         }
-        self.change(&Change::Off(instance))?;
+        self.change(&SimChange::Off(instance))?;
         self.tell(HostSignal::Guest { instance, power: PowerState::Shutdown });
         Ok(())
     }
@@ -399,7 +405,7 @@ impl Machine {
     pub(super) fn reboot(&mut self, instance: InstanceId) -> DriverResult<()> {
         self.power_off(instance)?;
         if self.guest(instance)?.saved {
-            self.change(&Change::Off(instance))?;
+            self.change(&SimChange::Off(instance))?;
         }
         self.start(instance)
     }
@@ -408,7 +414,7 @@ impl Machine {
         match self.guest(instance)?.power {
             PowerState::Paused => Ok(()),
             PowerState::Running => {
-                self.change(&Change::Pause(instance))?;
+                self.change(&SimChange::Pause(instance))?;
                 self.tell(HostSignal::Guest { instance, power: PowerState::Paused });
                 Ok(())
             }
@@ -420,7 +426,7 @@ impl Machine {
         match self.guest(instance)?.power {
             PowerState::Running => Ok(()),
             PowerState::Paused => {
-                self.change(&Change::Unpause(instance))?;
+                self.change(&SimChange::Unpause(instance))?;
                 self.tell(HostSignal::Guest { instance, power: PowerState::Running });
                 Ok(())
             }
@@ -436,7 +442,7 @@ impl Machine {
         if !guest.is_on() {
             return Err(not_running("suspend"));
         }
-        self.change(&Change::Save(instance))?;
+        self.change(&SimChange::Save(instance))?;
         self.tell(HostSignal::Guest { instance, power: PowerState::Shutdown });
         Ok(())
     }
@@ -524,7 +530,7 @@ impl Machine {
         if !guests_survived {
             let running: Vec<_> = self.guests.iter().filter(|(_, guest)| guest.is_on()).map(|(id, _)| *id).collect();
             for instance in running {
-                self.change(&Change::Off(instance))?;
+                self.change(&SimChange::Off(instance))?;
             }
         }
         if !self.alive {
@@ -547,7 +553,7 @@ impl Machine {
     /// Somebody undefines the guest behind our back.
     pub(super) fn lose_guest(&mut self, instance: InstanceId) -> DriverResult<()> {
         self.guest(instance)?;
-        self.change(&Change::Undefine(instance))?;
+        self.change(&SimChange::Undefine(instance))?;
         self.tell(HostSignal::GuestGone { instance });
         Ok(())
     }

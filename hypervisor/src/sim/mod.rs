@@ -27,7 +27,7 @@ mod uri;
 mod volumes;
 mod work;
 
-pub use faults::{Call, Effect, FaultPlan, FaultRule, When};
+pub use faults::{DriverCall, Effect, FaultPlan, FaultRule, FaultTrigger};
 pub use fleet::SimFleet;
 pub use journal::JournalError;
 pub use live_migration::Trespass;
@@ -46,7 +46,7 @@ use futures::{StreamExt as _, stream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
-use self::machine::Machine;
+use self::machine::SimMachine;
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
     Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
@@ -89,7 +89,11 @@ impl SimHost {
     }
 
     /// One call: counted, delayed, perhaps struck by a fault, done.
-    async fn perform<T>(&self, call: Call, work: impl FnOnce(&mut Machine) -> DriverResult<T>) -> DriverResult<T> {
+    async fn perform<T>(
+        &self,
+        call: DriverCall,
+        work: impl FnOnce(&mut SimMachine) -> DriverResult<T>,
+    ) -> DriverResult<T> {
         self.fleet.advance();
         self.require_life()?;
         let (delay, fault) = self.fleet.machine(self.index).begin(call)?;
@@ -141,17 +145,17 @@ impl Driver for SimHost {
     }
 
     async fn capabilities(&self) -> DriverResult<HostCapabilities> {
-        self.perform(Call::Capabilities, |machine| Ok(machine.capabilities())).await
+        self.perform(DriverCall::Capabilities, |machine| Ok(machine.capabilities())).await
     }
 
     async fn usage(&self) -> DriverResult<HostUsage> {
-        self.perform(Call::Usage, |machine| Ok(machine.usage())).await
+        self.perform(DriverCall::Usage, |machine| Ok(machine.usage())).await
     }
 
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
         let gate = self.fleet.machine(self.index).image_gate();
         let _one_at_a_time = gate.lock().await;
-        let there = self.perform(Call::EnsureImage, |machine| {
+        let there = self.perform(DriverCall::EnsureImage, |machine| {
             machine.note_idle(&image.checksum, None)?;
             Ok(machine.has_image(image))
         });
@@ -165,18 +169,18 @@ impl Driver for SimHost {
     }
 
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
-        self.fleet.touch(self.index, Call::Spawn, guest.instance, true);
-        self.perform(Call::Spawn, |machine| machine.spawn(guest)).await
+        self.fleet.touch(self.index, DriverCall::Spawn, guest.instance, true);
+        self.perform(DriverCall::Spawn, |machine| machine.spawn(guest)).await
     }
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
-        self.fleet.touch(self.index, Call::Destroy, instance, false);
-        self.perform(Call::Destroy, |machine| machine.destroy(instance)).await
+        self.fleet.touch(self.index, DriverCall::Destroy, instance, false);
+        self.perform(DriverCall::Destroy, |machine| machine.destroy(instance)).await
     }
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()> {
-        self.fleet.touch(self.index, Call::Start, instance, true);
-        self.perform(Call::Start, |machine| machine.start(instance)).await
+        self.fleet.touch(self.index, DriverCall::Start, instance, true);
+        self.perform(DriverCall::Start, |machine| machine.start(instance)).await
     }
 
     async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
@@ -184,12 +188,12 @@ impl Driver for SimHost {
             // Reacting or not, it is off in the end.
             self.until_booted(instance, Duration::from_secs(timeout_seconds.into())).await?;
         }
-        self.perform(Call::Stop, |machine| machine.power_off(instance)).await
+        self.perform(DriverCall::Stop, |machine| machine.power_off(instance)).await
     }
 
     async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()> {
         let reacts = self.until_booted(instance, Duration::from_secs(timeout_seconds.into())).await?;
-        self.perform(Call::RebootSoft, |machine| {
+        self.perform(DriverCall::RebootSoft, |machine| {
             if reacts {
                 machine.reboot(instance)
             } else {
@@ -201,15 +205,15 @@ impl Driver for SimHost {
     }
 
     async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::RebootHard, |machine| machine.reboot(instance)).await
+        self.perform(DriverCall::RebootHard, |machine| machine.reboot(instance)).await
     }
 
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
-        self.perform(Call::Guest, |machine| machine.status(instance)).await
+        self.perform(DriverCall::Guest, |machine| machine.status(instance)).await
     }
 
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
-        self.perform(Call::Guests, |machine| Ok(machine.statuses())).await
+        self.perform(DriverCall::Guests, |machine| Ok(machine.statuses())).await
     }
 
     fn watch(&self) -> SignalStream {
@@ -253,7 +257,7 @@ const SMALL_IMAGE: usize = 1 << 20;
 
 async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<Bytes> {
     let bad = |reason: String| DriverError::BadImage { image: image.id.to_string(), reason };
-    let mut check = crate::checksum::Check::new(&image.checksum);
+    let mut check = crate::checksum::RunningDigest::new(&image.checksum);
     let mut content = source.open(image).await?;
     let mut size = 0_u64;
     let mut kept = Vec::new();

@@ -5,7 +5,7 @@ use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use futures::stream;
 
 use super::SimHost;
-use super::faults::Call;
+use super::faults::DriverCall;
 use crate::capability::device_locations::GuestDevice;
 use crate::capability::{
     DeviceLocations, DiskSnapshots, InterfaceAttachment, Redefinition, Suspension, Troubleshooting, VirtualNetworks,
@@ -17,93 +17,93 @@ use crate::guest::{Diagnostics, DiskCopy, FilterSpec, GuestSpec, NetworkSpec, Ni
 #[async_trait]
 impl VirtualNetworks for SimHost {
     async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
-        self.perform(Call::EnsureNetwork, |machine| machine.keep_network(network.network)).await
+        self.perform(DriverCall::EnsureNetwork, |machine| machine.keep_network(network.network)).await
     }
 
     async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
-        self.perform(Call::RemoveNetwork, |machine| machine.drop_network(network)).await
+        self.perform(DriverCall::RemoveNetwork, |machine| machine.drop_network(network)).await
     }
 
     async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
-        self.perform(Call::EnsureFilter, |machine| machine.keep_filter(filter)).await
+        self.perform(DriverCall::EnsureFilter, |machine| machine.keep_filter(filter)).await
     }
 
     async fn remove_filter(&self, name: &str) -> DriverResult<()> {
-        self.perform(Call::RemoveFilter, |machine| machine.drop_filter(name)).await
+        self.perform(DriverCall::RemoveFilter, |machine| machine.drop_filter(name)).await
     }
 }
 
 #[async_trait]
 impl Redefinition for SimHost {
     async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
-        self.perform(Call::Redefine, |machine| machine.redefine(guest, renew)).await
+        self.perform(DriverCall::Redefine, |machine| machine.redefine(guest, renew)).await
     }
 }
 
 #[async_trait]
 impl Suspension for SimHost {
     async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Pause, |machine| machine.pause(instance)).await
+        self.perform(DriverCall::Pause, |machine| machine.pause(instance)).await
     }
 
     async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Unpause, |machine| machine.unpause(instance)).await
+        self.perform(DriverCall::Unpause, |machine| machine.unpause(instance)).await
     }
 
     async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Suspend, |machine| machine.suspend(instance)).await
+        self.perform(DriverCall::Suspend, |machine| machine.suspend(instance)).await
     }
 
     async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Resume, |machine| machine.resume(instance)).await
+        self.perform(DriverCall::Resume, |machine| machine.resume(instance)).await
     }
 }
 
 #[async_trait]
 impl InterfaceAttachment for SimHost {
     async fn attach_nic(&self, instance: InstanceId, nic: &Nic, _: &[(String, String)]) -> DriverResult<()> {
-        self.perform(Call::AttachNic, |machine| machine.attach_nic(instance, nic)).await
+        self.perform(DriverCall::AttachNic, |machine| machine.attach_nic(instance, nic)).await
     }
 
     async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
-        self.perform(Call::DetachNic, |machine| machine.detach_nic(instance, mac)).await
+        self.perform(DriverCall::DetachNic, |machine| machine.detach_nic(instance, mac)).await
     }
 
     async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
-        self.perform(Call::Nics, |machine| machine.nics(instance)).await
+        self.perform(DriverCall::Nics, |machine| machine.nics(instance)).await
     }
 }
 
 #[async_trait]
 impl VolumeAttachment for SimHost {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
-        self.perform(Call::AttachDisk, |machine| machine.attach_disk(instance, &disk.serial)).await
+        self.perform(DriverCall::AttachDisk, |machine| machine.attach_disk(instance, &disk.serial)).await
     }
 
     async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
-        self.perform(Call::DetachDisk, |machine| machine.detach_disk(instance, serial)).await
+        self.perform(DriverCall::DetachDisk, |machine| machine.detach_disk(instance, serial)).await
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
-        self.perform(Call::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
+        self.perform(DriverCall::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
     }
 
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
-        self.perform(Call::Disks, |machine| machine.disks(instance)).await
+        self.perform(DriverCall::Disks, |machine| machine.disks(instance)).await
     }
 }
 
 #[async_trait]
 impl DeviceLocations for SimHost {
     async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
-        self.perform(Call::Devices, |machine| machine.devices(instance)).await
+        self.perform(DriverCall::Devices, |machine| machine.devices(instance)).await
     }
 }
 
 #[async_trait]
 impl DiskSnapshots for SimHost {
     async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
-        self.perform(Call::CopyRoot, |machine| {
+        self.perform(DriverCall::CopyRoot, |machine| {
             machine.copy_root(instance, copy, quiesce)?;
             Ok(DiskCopy { size: machine.copied(instance, copy)?.len() as u64 })
         })
@@ -111,23 +111,23 @@ impl DiskSnapshots for SimHost {
     }
 
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
-        let content = self.perform(Call::ReadCopy, |machine| machine.copied(instance, copy)).await?;
+        let content = self.perform(DriverCall::ReadCopy, |machine| machine.copied(instance, copy)).await?;
         let chunks: Vec<_> = content.chunks(64 * 1024).map(|chunk| Ok(content.slice_ref(chunk))).collect();
         Ok(Box::pin(stream::iter(chunks)))
     }
 
     async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
-        self.perform(Call::RemoveCopy, |machine| machine.remove_copy(instance, copy)).await
+        self.perform(DriverCall::RemoveCopy, |machine| machine.remove_copy(instance, copy)).await
     }
 }
 
 #[async_trait]
 impl Troubleshooting for SimHost {
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
-        self.perform(Call::Interrupt, |machine| machine.interrupt(instance)).await
+        self.perform(DriverCall::Interrupt, |machine| machine.interrupt(instance)).await
     }
 
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
-        self.perform(Call::Diagnostics, |machine| machine.diagnostics(instance)).await
+        self.perform(DriverCall::Diagnostics, |machine| machine.diagnostics(instance)).await
     }
 }

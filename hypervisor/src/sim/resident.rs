@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chronova_events::ids::InstanceId;
 use tokio::time::Instant;
 
-use super::machine::Machine;
+use super::machine::SimMachine;
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::PowerState;
@@ -87,7 +87,7 @@ pub(super) fn cells(uri: &SimUri) -> Vec<NumaCell> {
         .collect()
 }
 
-impl Machine {
+impl SimMachine {
     /// As libvirt refuses a guest that is to run where there is no processor.
     pub(super) fn require_processors(&self, pinning: &Pinning) -> DriverResult<()> {
         let nodes = pinning.nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, cpus)| cpus);

@@ -4,26 +4,26 @@ use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 
 use super::SimHost;
-use super::faults::Call;
-use super::machine::Machine;
+use super::faults::DriverCall;
+use super::machine::SimMachine;
 use crate::capability::storage_cleanup::{Leftover, StorageCleanup};
 use crate::driver::DriverResult;
 
 #[async_trait]
 impl StorageCleanup for SimHost {
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
-        self.perform(Call::Orphans, |machine| Ok(machine.orphans())).await
+        self.perform(DriverCall::Orphans, |machine| Ok(machine.orphans())).await
     }
 
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>> {
         // On storage that all hosts have, each sees what any of them set aside.
         let kept = if self.fleet.has_shared_storage() { self.fleet.kept() } else { Vec::new() };
-        self.perform(Call::Leftovers, |machine| {
+        self.perform(DriverCall::Leftovers, |machine| {
             let copies = machine.copies().iter();
             let mut all: Vec<_> =
                 copies.map(|(instance, copy)| Leftover::Copy { instance: *instance, copy: *copy }).collect();
             let kept = machine.kept.iter().chain(&kept).copied();
-            all.extend(kept.map(|instance| Leftover::Kept { instance, suffix: Machine::kept_file().suffix }));
+            all.extend(kept.map(|instance| Leftover::Kept { instance, suffix: SimMachine::kept_file().suffix }));
             all.sort();
             all.dedup();
             Ok(all)

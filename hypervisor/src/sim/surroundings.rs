@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use chronova_events::ids::NetworkId;
 
-use super::journal::Change;
-use super::machine::{Machine, not_cached};
+use super::journal::SimChange;
+use super::machine::{SimMachine, not_cached};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{CpuInfo, FilterSpec, GuestSpec, HostCapabilities, HostUsage, ImageRef};
 use crate::traits;
 
-impl Machine {
+impl SimMachine {
     pub(super) fn capabilities(&self) -> HostCapabilities {
         let features = ["aes", "avx", "avx2", "sse", "sse2", "sse4.1", "sse4.2", "ssse3", "vmx"];
         let cpu = CpuInfo {
@@ -68,7 +68,7 @@ impl Machine {
     /// Whether or not the machine is on: the storage may be another's, too.
     pub(super) fn place_image(&mut self, image: &ImageRef, content: Bytes) -> DriverResult<()> {
         self.image_content.insert(image.checksum.clone(), content);
-        self.change(&Change::Image(image.checksum.clone()))
+        self.change(&SimChange::Image(image.checksum.clone()))
     }
 
     pub(super) fn image_content(&self, image: &ImageRef) -> DriverResult<Bytes> {
@@ -76,18 +76,18 @@ impl Machine {
         known.cloned().ok_or_else(|| not_cached(image))
     }
 
-    pub(super) fn apply_to_surroundings(&mut self, change: &Change) {
+    pub(super) fn apply_to_surroundings(&mut self, change: &SimChange) {
         match change {
-            Change::Network(network) => {
+            SimChange::Network(network) => {
                 self.networks.insert(*network);
             }
-            Change::NoNetwork(network) => {
+            SimChange::NoNetwork(network) => {
                 self.networks.remove(network);
             }
-            Change::Filter(name) => {
+            SimChange::Filter(name) => {
                 self.filters.insert(name.clone());
             }
-            Change::NoFilter(name) => {
+            SimChange::NoFilter(name) => {
                 self.filters.remove(name);
             }
             _ => {}
@@ -95,16 +95,16 @@ impl Machine {
     }
 
     pub(super) fn keep_network(&mut self, network: NetworkId) -> DriverResult<()> {
-        if self.networks.contains(&network) { Ok(()) } else { self.change(&Change::Network(network)) }
+        if self.networks.contains(&network) { Ok(()) } else { self.change(&SimChange::Network(network)) }
     }
 
     pub(super) fn drop_network(&mut self, network: NetworkId) -> DriverResult<()> {
-        if self.networks.contains(&network) { self.change(&Change::NoNetwork(network)) } else { Ok(()) }
+        if self.networks.contains(&network) { self.change(&SimChange::NoNetwork(network)) } else { Ok(()) }
     }
 
     pub(super) fn keep_filter(&mut self, filter: &FilterSpec) -> DriverResult<()> {
         if !self.filters.contains(&filter.name) {
-            self.change(&Change::Filter(filter.name.clone()))?;
+            self.change(&SimChange::Filter(filter.name.clone()))?;
         }
         self.filter_specs.insert(filter.name.clone(), filter.clone());
         Ok(())
@@ -112,7 +112,7 @@ impl Machine {
 
     pub(super) fn drop_filter(&mut self, name: &str) -> DriverResult<()> {
         self.filter_specs.remove(name);
-        if self.filters.contains(name) { self.change(&Change::NoFilter(name.to_owned())) } else { Ok(()) }
+        if self.filters.contains(name) { self.change(&SimChange::NoFilter(name.to_owned())) } else { Ok(()) }
     }
 
     pub(super) fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {

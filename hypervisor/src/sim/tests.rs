@@ -102,9 +102,9 @@ fn uris_parse() {
     let uri: SimUri = "sim://12?name=lab&seed=5&latency_ms=7&vcpus=4&fail=spawn:p0.5+destroy:lost-n3".parse().unwrap();
     assert_eq!((uri.hosts, uri.seed, uri.vcpus, uri.latency), (12, 5, 4, Duration::from_millis(7)));
     assert_eq!(uri.hostname(0), "lab-0001");
-    let faults = FaultPlan::default().with(Call::Spawn, When::Chance(0.5), Effect::Refuse).with(
-        Call::Destroy,
-        When::Nth(3),
+    let faults = FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Chance(0.5), Effect::Refuse).with(
+        DriverCall::Destroy,
+        FaultTrigger::Nth(3),
         Effect::LoseReply,
     );
     assert_eq!(uri.faults, faults);
@@ -127,13 +127,13 @@ fn uris_parse() {
 #[tokio::test]
 async fn a_lost_reply_is_found_done_afterwards() {
     let fleet = fleet("sim://1");
-    fleet.set_faults(0, FaultPlan::default().with(Call::Spawn, When::Nth(1), Effect::LoseReply));
+    fleet.set_faults(0, FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Nth(1), Effect::LoseReply));
     let driver = &fleet.drivers()[0];
     let lost = driver.spawn(&guest(1)).await;
     assert!(matches!(lost, Err(DriverError::Timeout { .. })));
     assert_eq!(driver.guests().await.unwrap().len(), 1);
     driver.spawn(&guest(1)).await.unwrap();
-    assert_eq!((fleet.guests(0).len(), fleet.calls(Call::Spawn)), (1, 2));
+    assert_eq!((fleet.guests(0).len(), fleet.calls(DriverCall::Spawn)), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]

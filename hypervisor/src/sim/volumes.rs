@@ -8,9 +8,9 @@ use bytes::Bytes;
 use chronova_events::ids::InstanceId;
 
 use super::SimHost;
-use super::faults::Call;
-use super::journal::Change;
-use super::machine::Machine;
+use super::faults::DriverCall;
+use super::journal::SimChange;
+use super::machine::SimMachine;
 use crate::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use crate::driver::{ByteStream, DriverError, DriverResult};
 
@@ -20,22 +20,22 @@ const SECTOR: usize = 512;
 
 /// Volumes by name: bytes and content.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pool(Arc<Mutex<BTreeMap<String, (u64, String)>>>);
+pub(super) struct SimPool(Arc<Mutex<BTreeMap<String, (u64, String)>>>);
 
-impl Pool {
+impl SimPool {
     /// A panic elsewhere leaves it as it was between two changes.
     pub(super) fn all(&self) -> MutexGuard<'_, BTreeMap<String, (u64, String)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Machine {
-    pub(super) fn apply_to_volumes(&mut self, change: &Change) {
+impl SimMachine {
+    pub(super) fn apply_to_volumes(&mut self, change: &SimChange) {
         match change {
-            Change::Volume { name, size, content } => {
+            SimChange::Volume { name, size, content } => {
                 self.volumes.all().insert(name.clone(), (*size, content.clone()));
             }
-            Change::NoVolume(name) => {
+            SimChange::NoVolume(name) => {
                 self.volumes.all().remove(name);
             }
             _ => {}
@@ -43,8 +43,8 @@ impl Machine {
     }
 
     /// The changes that lead to the volumes as they are.
-    pub(super) fn volume_changes(&self) -> Vec<Change> {
-        let change = |(name, (size, content)): (&String, &(u64, String))| Change::Volume {
+    pub(super) fn volume_changes(&self) -> Vec<SimChange> {
+        let change = |(name, (size, content)): (&String, &(u64, String))| SimChange::Volume {
             name: name.clone(),
             size: *size,
             content: content.clone(),
@@ -63,7 +63,7 @@ impl Machine {
         }
     }
 
-    fn volume(&self, call: Call, name: &str) -> DriverResult<(u64, String)> {
+    fn volume(&self, call: DriverCall, name: &str) -> DriverResult<(u64, String)> {
         let missing = || DriverError::Failed { call: call.name(), message: format!("volume {name} is not there") };
         self.volumes.all().get(name).cloned().ok_or_else(missing)
     }
@@ -79,31 +79,31 @@ impl Machine {
                 return Err(DriverError::BadImage { image: image.id.to_string(), reason });
             }
             VolumeContent::Image(image) => format!("image {}", image.checksum),
-            VolumeContent::Copy { of, .. } => self.volume(Call::CreateVolume, of)?.1,
+            VolumeContent::Copy { of, .. } => self.volume(DriverCall::CreateVolume, of)?.1,
         };
-        self.change(&Change::Volume { name: name.to_owned(), size, content })
+        self.change(&SimChange::Volume { name: name.to_owned(), size, content })
     }
 
     fn resize_volume(&mut self, name: &str, size: u64) -> DriverResult<()> {
-        let (now, content) = self.volume(Call::ResizeVolume, name)?;
+        let (now, content) = self.volume(DriverCall::ResizeVolume, name)?;
         if now >= size {
             return Ok(());
         }
         if size - now > self.pool_status().free {
             return Err(DriverError::NoRoom(format!("volume {name} does not fit")));
         }
-        self.change(&Change::Volume { name: name.to_owned(), size, content })
+        self.change(&SimChange::Volume { name: name.to_owned(), size, content })
     }
 }
 
 #[async_trait]
 impl VolumeStore for SimHost {
     async fn volume_pool(&self) -> DriverResult<PoolStatus> {
-        self.perform(Call::VolumePool, |machine| Ok(machine.pool_status())).await
+        self.perform(DriverCall::VolumePool, |machine| Ok(machine.pool_status())).await
     }
 
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>> {
-        self.perform(Call::Volumes, |machine| {
+        self.perform(DriverCall::Volumes, |machine| {
             let all = machine.volumes.all();
             Ok(all.iter().map(|(name, (size, _))| PoolVolume { name: name.clone(), size: *size }).collect())
         })
@@ -111,23 +111,24 @@ impl VolumeStore for SimHost {
     }
 
     async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()> {
-        self.perform(Call::CreateVolume, |machine| machine.create_volume(name, size, content)).await
+        self.perform(DriverCall::CreateVolume, |machine| machine.create_volume(name, size, content)).await
     }
 
     async fn delete_volume(&self, name: &str) -> DriverResult<()> {
-        self.perform(Call::DeleteVolume, |machine| {
+        self.perform(DriverCall::DeleteVolume, |machine| {
             let known = machine.volumes.all().contains_key(name);
-            if known { machine.change(&Change::NoVolume(name.to_owned())) } else { Ok(()) }
+            if known { machine.change(&SimChange::NoVolume(name.to_owned())) } else { Ok(()) }
         })
         .await
     }
 
     async fn resize_volume(&self, name: &str, size: u64, _: Option<InstanceId>) -> DriverResult<()> {
-        self.perform(Call::ResizeVolume, |machine| machine.resize_volume(name, size)).await
+        self.perform(DriverCall::ResizeVolume, |machine| machine.resize_volume(name, size)).await
     }
 
     async fn read_volume(&self, name: &str, _: Option<InstanceId>) -> DriverResult<ByteStream> {
-        let (_, content) = self.perform(Call::ReadVolume, |machine| machine.volume(Call::ReadVolume, name)).await?;
+        let (_, content) =
+            self.perform(DriverCall::ReadVolume, |machine| machine.volume(DriverCall::ReadVolume, name)).await?;
         let mut bytes = content.into_bytes();
         bytes.resize(SECTOR.max(bytes.len()), 0);
         Ok(Box::pin(futures::stream::iter([Ok(Bytes::from(bytes))])))

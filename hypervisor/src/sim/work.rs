@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use chronova_events::ids::{ImageId, InstanceId};
 
-use super::journal::Change;
-use super::machine::{Machine, not_cached};
+use super::journal::SimChange;
+use super::machine::{SimMachine, not_cached};
 use super::qcow2;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, Quiesce, Renew};
 
-impl Machine {
+impl SimMachine {
     /// Off, another definition, on.
     pub(super) fn redefine(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
         let instance = spec.instance;
@@ -40,8 +40,8 @@ impl Machine {
         self.pin(instance, &spec.pinning);
         let rescued = self.guest(instance)?.rescued;
         match spec.rescue.is_some() {
-            true if !rescued => self.change(&Change::Rescue(instance))?,
-            false if rescued => self.change(&Change::NoRescue(instance))?,
+            true if !rescued => self.change(&SimChange::Rescue(instance))?,
+            false if rescued => self.change(&SimChange::NoRescue(instance))?,
             _ => {}
         }
         self.reboot(instance)
@@ -54,7 +54,7 @@ impl Machine {
         }
         match self.copies.contains(&(instance, copy)) {
             true => Ok(()),
-            false => self.change(&Change::Copy(instance, copy)),
+            false => self.change(&SimChange::Copy(instance, copy)),
         }
     }
 
@@ -69,7 +69,7 @@ impl Machine {
 
     pub(super) fn remove_copy(&mut self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
         match self.copies.contains(&(instance, copy)) {
-            true => self.change(&Change::NoCopy(instance, copy)),
+            true => self.change(&SimChange::NoCopy(instance, copy)),
             false => Ok(()),
         }
     }

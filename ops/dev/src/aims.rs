@@ -1,4 +1,4 @@
-//! `chronova-dev aims`: all aims of this program, measured, in one table beside Nova.
+//! `chronova-dev aims`: measures all performance aims, in one table with Nova's figures.
 //!
 //! Nova's column was measured with the same meaning on a machine with two cores (four compute services with the fake
 //! driver; `docs/performance.md`). The long parts (a log of many events, a million servers) come last.
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::live::cloud::Cloud;
+use super::live::cloud::LoadedCloud;
 use super::meter::Run;
-use super::report::{Aim, Line, Report, thousands};
+use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::Common;
 use super::stats::Latencies;
 use super::{api, boot, filling, scale};
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct AimsArgs {
     /// Events of the log with which a start is measured
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     events: u64,
@@ -31,7 +31,7 @@ pub(super) struct Args {
 const HOSTS: usize = 4;
 
 /// One row of the table.
-struct Row {
+struct AimRow {
     what: &'static str,
     nova: &'static str,
     aim: &'static str,
@@ -39,9 +39,9 @@ struct Row {
     reached: bool,
 }
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &AimsArgs) -> Result<BenchReport> {
     let time = if common.short { Duration::from_millis(200) } else { Duration::from_secs(args.seconds) };
-    let mut report = Report::new("aims").setting("seconds per measurement", &time.as_secs_f64());
+    let mut report = BenchReport::new("aims").setting("seconds per measurement", &time.as_secs_f64());
     let mut rows = Vec::new();
     let mut small = common.clone();
     // Long measurements are made once.
@@ -56,11 +56,11 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
     Ok(report)
 }
 
-fn boots_and_memory(common: &Common, report: &mut Report, rows: &mut Vec<Row>) -> Result<()> {
+fn boots_and_memory(common: &Common, report: &mut BenchReport, rows: &mut Vec<AimRow>) -> Result<()> {
     let servers = common.sized(1_000, 24);
     let (mut idle, mut full, mut runs) = (Vec::new(), Vec::new(), Vec::new());
     common.repeat("boots", || {
-        let mut cloud = Cloud::new(common.scratch()?, &boot::fleet(4))?;
+        let mut cloud = LoadedCloud::new(common.scratch()?, &boot::fleet(4))?;
         cloud.start()?;
         cloud.wait_for_hosts(HOSTS)?;
         super::live::pause(Duration::from_secs(2));
@@ -79,24 +79,24 @@ fn boots_and_memory(common: &Common, report: &mut Report, rows: &mut Vec<Row>) -
         mib
     };
     let (idle, full) = (middle(&mut idle), middle(&mut full));
-    let line = Line::new("build until ACTIVE, 8 clients", runs).aim(Aim::PerSecond(500.0));
+    let line = BenchLine::new("build until ACTIVE, 8 clients", runs).aim(Aim::PerSecond(500.0));
     let (rate, cpu) = (line.per_second().unwrap_or(0.0), line.cpu().unwrap_or(f64::MAX));
     report.lines.push(line.figure("MB of memory idle", idle).figure("MB after a thousand servers", full));
-    rows.push(Row {
+    rows.push(AimRow {
         what: "boots/s until ACTIVE, 8 clients, durable log",
         nova: "1.2",
         aim: "at least 500",
         ours: format!("{rate:.0}"),
         reached: rate >= 500.0,
     });
-    rows.push(Row {
+    rows.push(AimRow {
         what: "server CPU per boot",
         nova: "1,660 ms",
         aim: "at most 2 ms",
         ours: format!("{:.2} ms", cpu / 1e3),
         reached: cpu <= 2_000.0,
     });
-    rows.push(Row {
+    rows.push(AimRow {
         what: "memory idle / after 1,000 servers",
         nova: "2,690 MB / 3,290 MB",
         aim: "at most 40 MB / 60 MB",
@@ -106,15 +106,15 @@ fn boots_and_memory(common: &Common, report: &mut Report, rows: &mut Vec<Row>) -
     Ok(())
 }
 
-fn reads(common: &Common, time: Duration, report: &mut Report, rows: &mut Vec<Row>) -> Result<()> {
-    let mut cloud = Cloud::new(common.scratch()?, &boot::fleet(4))?;
+fn reads(common: &Common, time: Duration, report: &mut BenchReport, rows: &mut Vec<AimRow>) -> Result<()> {
+    let mut cloud = LoadedCloud::new(common.scratch()?, &boot::fleet(4))?;
     cloud.start()?;
     cloud.wait_for_hosts(HOSTS)?;
     let furniture = cloud.furnish()?;
     let reads = api::Reads { common, cloud: &cloud, time };
-    let mut row = |line: Line, what, nova, aim, most: f64| {
+    let mut row = |line: BenchLine, what, nova, aim, most: f64| {
         let p50 = line.percentile(50).unwrap_or(f64::MAX) / 1e3;
-        rows.push(Row { what, nova, aim, ours: format!("{p50:.3} ms"), reached: p50 <= most });
+        rows.push(AimRow { what, nova, aim, ours: format!("{p50:.3} ms"), reached: p50 <= most });
         report.lines.push(line);
     };
     let flavors = reads.get("GET flavors/detail", "/compute/v2.1/flavors/detail", 1)?;
@@ -135,7 +135,7 @@ fn reads(common: &Common, time: Duration, report: &mut Report, rows: &mut Vec<Ro
         row(candidates, "allocation_candidates, 1,000 providers", "327 ms", "at most 3 ms", 3.0);
     }
     report.lines.push(eight);
-    rows.push(Row {
+    rows.push(AimRow {
         what: "throughput against an actix handler that returns the same bytes",
         nova: "-",
         aim: "at least 0.5",
@@ -146,7 +146,7 @@ fn reads(common: &Common, time: Duration, report: &mut Report, rows: &mut Vec<Ro
 }
 
 /// One start, as a run.
-fn start(cloud: &mut Cloud) -> Result<Run> {
+fn start(cloud: &mut LoadedCloud) -> Result<Run> {
     let took = cloud.start()?;
     let memory = cloud.memory();
     let cpu = super::live::process::cpu(cloud.pid());
@@ -154,15 +154,15 @@ fn start(cloud: &mut Cloud) -> Result<Run> {
     Ok(Run { operations: 1, elapsed: took, cpu, latencies, resident_kib: memory.rss, peak_kib: memory.peak })
 }
 
-fn starts(common: &Common, events: u64, report: &mut Report, rows: &mut Vec<Row>) -> Result<()> {
+fn starts(common: &Common, events: u64, report: &mut BenchReport, rows: &mut Vec<AimRow>) -> Result<()> {
     let mut empty = Vec::new();
     for _ in 0..3 {
-        let mut cloud = Cloud::new(common.scratch()?, &boot::fleet(4))?;
+        let mut cloud = LoadedCloud::new(common.scratch()?, &boot::fleet(4))?;
         empty.push(start(&mut cloud)?);
         cloud.stop()?;
     }
-    let empty = Line::new("start on an empty log", empty);
-    let mut cloud = Cloud::new(common.scratch()?, &boot::fleet(100))?;
+    let empty = BenchLine::new("start on an empty log", empty);
+    let mut cloud = LoadedCloud::new(common.scratch()?, &boot::fleet(100))?;
     cloud.start()?;
     cloud.wait_for_hosts(100)?;
     let furniture = cloud.furnish()?;
@@ -178,12 +178,12 @@ fn starts(common: &Common, events: u64, report: &mut Report, rows: &mut Vec<Row>
         cloud.stop()?;
     }
     let name = format!("start with {} events", thousands(f64::from(u32::try_from(events)?)));
-    let many =
-        Line::new(name, runs).figure("seconds of the first start, which folds all of them", fold.elapsed.as_secs_f64());
-    let seconds = |line: &Line| line.percentile(50).unwrap_or(f64::MAX) / 1e6;
+    let many = BenchLine::new(name, runs)
+        .figure("seconds of the first start, which folds all of them", fold.elapsed.as_secs_f64());
+    let seconds = |line: &BenchLine| line.percentile(50).unwrap_or(f64::MAX) / 1e6;
     let (none, all) = (seconds(&empty), seconds(&many));
     report.lines.extend([empty, many]);
-    rows.push(Row {
+    rows.push(AimRow {
         what: "cold start to first 200, empty log / 10 million events",
         nova: "34 s",
         aim: "at most 0.3 s / 2 s",
@@ -196,7 +196,13 @@ fn starts(common: &Common, events: u64, report: &mut Report, rows: &mut Vec<Row>
 /// Servers alive in the log of many events.
 const LIVE: usize = 10_000;
 
-fn million(common: &Common, servers: u32, time: Duration, report: &mut Report, rows: &mut Vec<Row>) -> Result<()> {
+fn million(
+    common: &Common,
+    servers: u32,
+    time: Duration,
+    report: &mut BenchReport,
+    rows: &mut Vec<AimRow>,
+) -> Result<()> {
     let size = scale::Size {
         hosts: common.sized(10_000, 10),
         servers,
@@ -205,7 +211,7 @@ fn million(common: &Common, servers: u32, time: Duration, report: &mut Report, r
         time,
     };
     let found = scale::scaled(common, size, report)?;
-    rows.push(Row {
+    rows.push(AimRow {
         what: "memory at 1,000,000 servers",
         nova: "-",
         aim: "at most 4 KB per server",
@@ -215,12 +221,12 @@ fn million(common: &Common, servers: u32, time: Duration, report: &mut Report, r
     Ok(())
 }
 
-fn table(rows: &[Row]) -> Vec<String> {
+fn table(rows: &[AimRow]) -> Vec<String> {
     let reached = rows.iter().filter(|row| row.reached).count();
     let mut lines =
         vec![String::new(), "| what | Nova Zed | aim | Chronova | |".to_owned(), "|---|---|---|---|---|".to_owned()];
     lines.extend(rows.iter().map(|row| {
-        let Row { what, nova, aim, ours, reached } = row;
+        let AimRow { what, nova, aim, ours, reached } = row;
         format!("| {what} | {nova} | {aim} | {ours} | {} |", if *reached { "reached" } else { "MISSED" })
     }));
     lines.push(String::new());

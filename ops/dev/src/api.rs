@@ -1,20 +1,20 @@
 //! `chronova-dev api`: what reading costs, over HTTP, at the caller's end of the connection.
 //!
-//! Beside each line stands what an actix handler does that returns the same bytes to the same number of clients.
+//! Each line has a reference: an actix handler that returns the same bytes to the same number of clients.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
 
-use super::live::cloud::{Cloud, Furniture};
-use super::live::drive::{self, Until};
+use super::live::cloud::{Furniture, LoadedCloud};
+use super::live::drive::{self, LoadLimit};
 use super::live::reference;
-use super::report::{Aim, Line, Report, thousands};
+use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::Common;
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ApiBenchArgs {
     /// Numbers of servers of the project at which it is listed
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [100, 1_000])]
     servers: Vec<u32>,
@@ -32,11 +32,11 @@ pub(super) struct Args {
 /// Simulated hosts of the cloud that is listed.
 const FLEET: &str = "sim://4?vcpus=100000&memory_mib=100000000&disk_gib=10000000";
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &ApiBenchArgs) -> Result<BenchReport> {
     let time = if common.short { Duration::from_millis(100) } else { Duration::from_secs(args.seconds) };
     let mut report =
-        Report::new("api").setting("seconds per measurement", &time.as_secs_f64()).setting("hosts", &FLEET);
-    let mut cloud = Cloud::new(common.scratch()?, FLEET)?;
+        BenchReport::new("api").setting("seconds per measurement", &time.as_secs_f64()).setting("hosts", &FLEET);
+    let mut cloud = LoadedCloud::new(common.scratch()?, FLEET)?;
     cloud.start()?;
     cloud.wait_for_hosts(4)?;
     let furniture = cloud.furnish()?;
@@ -62,17 +62,17 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
 /// Reads, measured.
 pub(super) struct Reads<'a> {
     pub(super) common: &'a Common,
-    pub(super) cloud: &'a Cloud,
+    pub(super) cloud: &'a LoadedCloud,
     pub(super) time: Duration,
 }
 
 impl Reads<'_> {
     /// One line: this GET by so many clients.
-    pub(super) fn get(&self, name: &str, path: &str, clients: usize) -> Result<Line> {
+    pub(super) fn get(&self, name: &str, path: &str, clients: usize) -> Result<BenchLine> {
         let title =
             format!("{name}, {}", if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") });
         let once = || {
-            drive::clients(self.cloud, clients, Until::Time(self.time), |client, _| {
+            drive::clients(self.cloud, clients, LoadLimit::Time(self.time), |client, _| {
                 client.get(path)?.expect(200).map(drop)
             })
         };
@@ -81,10 +81,10 @@ impl Reads<'_> {
         let raw = reference::same_bytes(&body, clients, self.time)?;
         #[allow(clippy::cast_precision_loss)] // far below 2^53
         let bytes = body.len() as f64;
-        Ok(Line::new(title, runs).raw("an actix handler with the same bytes", raw).figure("bytes", bytes))
+        Ok(BenchLine::new(title, runs).raw("an actix handler with the same bytes", raw).figure("bytes", bytes))
     }
 
-    pub(super) fn small(&self) -> Result<Vec<Line>> {
+    pub(super) fn small(&self) -> Result<Vec<BenchLine>> {
         let within = |micros| Aim::P50Within(Duration::from_micros(micros));
         Ok(vec![
             self.get("GET / (versions)", "/", 1)?,
@@ -95,7 +95,7 @@ impl Reads<'_> {
         ])
     }
 
-    pub(super) fn servers(&self, servers: u32) -> Result<Vec<Line>> {
+    pub(super) fn servers(&self, servers: u32) -> Result<Vec<BenchLine>> {
         let number = thousands(f64::from(servers));
         let detail = format!("GET servers/detail, {number} servers");
         let path = "/compute/v2.1/servers/detail?limit=1000";
@@ -116,7 +116,7 @@ impl Reads<'_> {
         Ok(vec![first, brief, page, eight])
     }
 
-    pub(super) fn candidates(&self, providers: u32) -> Result<Vec<Line>> {
+    pub(super) fn candidates(&self, providers: u32) -> Result<Vec<BenchLine>> {
         make_providers(self.cloud, providers)?;
         let number = thousands(f64::from(providers));
         let path = "/placement/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:10&limit=";
@@ -128,8 +128,8 @@ impl Reads<'_> {
 }
 
 /// Resource providers with the inventory of a compute host, over the API.
-fn make_providers(cloud: &Cloud, providers: u32) -> Result<()> {
-    drive::clients(cloud, 4, Until::Count(providers as usize), |client, number| {
+fn make_providers(cloud: &LoadedCloud, providers: u32) -> Result<()> {
+    drive::clients(cloud, 4, LoadLimit::Count(providers as usize), |client, number| {
         let id = uuid::Uuid::new_v4();
         let provider = json!({"uuid": id, "name": format!("provider-{number}")});
         client.post("/placement/resource_providers", &provider)?.expect(200)?;
@@ -142,9 +142,9 @@ fn make_providers(cloud: &Cloud, providers: u32) -> Result<()> {
 }
 
 /// A page of a project with a hundred servers in a cloud of many; and the page that an administrator sees of all projects.
-fn whole_cloud(common: &Common, servers: u32, time: Duration) -> Result<Vec<Line>> {
+fn whole_cloud(common: &Common, servers: u32, time: Duration) -> Result<Vec<BenchLine>> {
     let scratch = common.scratch()?;
-    let mut cloud = Cloud::new(scratch, FLEET)?;
+    let mut cloud = LoadedCloud::new(scratch, FLEET)?;
     cloud.start()?;
     cloud.wait_for_hosts(4)?;
     let furniture: Furniture = cloud.furnish()?;

@@ -1,7 +1,8 @@
 //! `chronova-dev boot`: servers built until ACTIVE and deleted until gone, over HTTP, on a durable log.
 //!
-//! The simulated hosts answer at once: what is measured is the control plane. Every client asks for a server, looks until it
-//! is ACTIVE and takes the next one, as `bench.py` does against Nova; what it does by looking is the server's CPU as well.
+//! The simulated hosts answer at once: what is measured is the control plane. Every client creates a server, polls
+//! until it is ACTIVE and takes the next one, as `bench.py` does against Nova. The polling counts in the server's CPU
+//! as well.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -9,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::live::client::Client;
-use super::live::cloud::{Cloud, Furniture};
-use super::live::drive::{self, Until};
+use super::live::client::LoadClient;
+use super::live::cloud::{Furniture, LoadedCloud};
+use super::live::drive::{self, LoadLimit};
 use super::live::pause;
 use super::meter::Run;
 use super::raw;
-use super::report::{Aim, Line, Report};
+use super::report::{Aim, BenchLine, BenchReport};
 use super::settings::Common;
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct BootBenchArgs {
     /// Servers built in one run
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     servers: u32,
@@ -37,12 +38,12 @@ const LONGEST_LOOK: Duration = Duration::from_millis(50);
 /// A server that takes longer never comes.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &BootBenchArgs) -> Result<BenchReport> {
     let servers = common.sized(args.servers as usize, 24);
     let clients = usize::from(args.clients);
     let fleet = fleet(args.hosts);
     let mut report =
-        Report::new("boot").setting("servers", &servers).setting("clients", &clients).setting("hosts", &fleet);
+        BenchReport::new("boot").setting("servers", &servers).setting("clients", &clients).setting("hosts", &fleet);
     let raw = raw::append_and_sync(&common.folder(), 4096, common.sized(300, 20))?;
     let raw = f64::from(u32::try_from(raw.operations)?) / raw.elapsed.as_secs_f64();
     let mut all = Vec::new();
@@ -50,7 +51,7 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
         all.push(once(common, &fleet, args.hosts as usize, servers, clients)?);
     }
     let each = |of: fn(&Boots) -> &Run| all.iter().map(|boots| of(boots).clone()).collect::<Vec<Run>>();
-    let line = |name: &str, of: fn(&Boots) -> &Run| Line::new(format!("{name}, {clients} clients"), each(of));
+    let line = |name: &str, of: fn(&Boots) -> &Run| BenchLine::new(format!("{name}, {clients} clients"), each(of));
     report.lines.push(
         line("build until ACTIVE", |boots| &boots.build)
             .raw("append 4096 bytes and sync", raw)
@@ -77,7 +78,7 @@ struct Boots {
 }
 
 fn once(common: &Common, fleet: &str, hosts: usize, servers: usize, clients: usize) -> Result<Boots> {
-    let mut cloud = Cloud::new(common.scratch()?, fleet)?;
+    let mut cloud = LoadedCloud::new(common.scratch()?, fleet)?;
     cloud.start()?;
     cloud.wait_for_hosts(hosts)?;
     let furniture = cloud.furnish()?;
@@ -93,13 +94,13 @@ fn once(common: &Common, fleet: &str, hosts: usize, servers: usize, clients: usi
 
 /// Builds servers; says what they are called.
 pub(super) fn build(
-    cloud: &Cloud,
+    cloud: &LoadedCloud,
     furniture: &Furniture,
     clients: usize,
     servers: usize,
 ) -> Result<(Run, Vec<String>)> {
     let ids = Mutex::new(Vec::with_capacity(servers));
-    let run = drive::clients(cloud, clients, Until::Count(servers), |client, number| {
+    let run = drive::clients(cloud, clients, LoadLimit::Count(servers), |client, number| {
         let asked = client.post("/compute/v2.1/servers", &furniture.server(&format!("boot-{number}")))?;
         let id = asked.expect(202)?.text("/server/id")?;
         until_active(client, &id)?;
@@ -109,7 +110,7 @@ pub(super) fn build(
     Ok((run, ids.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
-pub(super) fn until_active(client: &mut Client, id: &str) -> Result<()> {
+pub(super) fn until_active(client: &mut LoadClient, id: &str) -> Result<()> {
     let path = format!("/compute/v2.1/servers/{id}");
     let mut look = LOOK;
     let begun = Instant::now();
@@ -124,9 +125,9 @@ pub(super) fn until_active(client: &mut Client, id: &str) -> Result<()> {
     }
 }
 
-/// Deletes servers until nobody knows them.
-pub(super) fn delete(cloud: &Cloud, clients: usize, ids: &[String]) -> Result<Run> {
-    drive::clients(cloud, clients, Until::Count(ids.len()), |client, number| {
+/// Deletes servers, and waits until they are gone.
+pub(super) fn delete(cloud: &LoadedCloud, clients: usize, ids: &[String]) -> Result<Run> {
+    drive::clients(cloud, clients, LoadLimit::Count(ids.len()), |client, number| {
         let path = format!("/compute/v2.1/servers/{}", ids[number]);
         client.delete(&path)?.expect(204)?;
         let (begun, mut look) = (Instant::now(), LOOK);
@@ -142,10 +143,10 @@ pub(super) fn delete(cloud: &Cloud, clients: usize, ids: &[String]) -> Result<Ru
 }
 
 /// Everything asked for at once; one operation took as long as from the first request to the last ACTIVE.
-pub(super) fn burst(cloud: &Cloud, furniture: &Furniture, clients: usize, servers: usize) -> Result<Run> {
+pub(super) fn burst(cloud: &LoadedCloud, furniture: &Furniture, clients: usize, servers: usize) -> Result<Run> {
     let cpu = super::live::process::cpu(cloud.pid());
     let begun = Instant::now();
-    let asked = drive::clients(cloud, clients, Until::Count(servers), |client, number| {
+    let asked = drive::clients(cloud, clients, LoadLimit::Count(servers), |client, number| {
         client.post("/compute/v2.1/servers", &furniture.server(&format!("burst-{number}")))?.expect(202).map(drop)
     })?;
     cloud.settle()?;

@@ -8,8 +8,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use chronova_actors::aggregate::Aggregate as _;
-use chronova_actors::instance::InstanceAggregate;
+use chronova_actors::aggregate::AggregateRoot as _;
+use chronova_actors::instance::InstanceRoot;
 use chronova_actors::runtime::RuntimeOptions;
 use chronova_events::codec::BINCODE_2;
 use chronova_events::envelope::{Meta, Position, Recorded, Revision, Timestamp};
@@ -17,18 +17,18 @@ use chronova_events::ids::{EventId, InstanceId, ProjectId};
 use chronova_events::instance::{BuildSucceeded, InstanceEvent, Placed};
 use chronova_events::registry::Event;
 use chronova_hypervisor::sim::SimUri;
-use chronova_projections::lifelike::Lifelike;
+use chronova_projections::lifelike::SyntheticEvents;
 use chronova_projections::views::Views;
 
 use super::meter::{Meter, Run};
-use super::report::{Line, Report};
+use super::report::{BenchLine, BenchReport};
 use super::schedule;
 use super::settings::Common;
-use super::world::{Api, World};
+use super::world::{BenchApi, BenchWorld};
 use chronova::simulated::registrations;
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct CostBenchArgs {
     /// How often each request is made
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     times: u16,
@@ -54,9 +54,10 @@ fn counted_stretch<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())
 }
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &CostBenchArgs) -> Result<BenchReport> {
     let times = usize::from(args.times);
-    let mut report = Report::new("cost").setting("times", &times).setting("servers", &SERVERS).setting("hosts", &HOSTS);
+    let mut report =
+        BenchReport::new("cost").setting("times", &times).setting("servers", &SERVERS).setting("hosts", &HOSTS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let system = actix_rt::System::with_tokio_rt(move || runtime);
     let scratch = common.scratch()?;
@@ -68,15 +69,15 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
         let meter = Meter::start();
         let (latencies, body) = counted_stretch(|| system.block_on(api.get(&path, version, times)))?;
         anyhow::ensure!(!body.is_empty(), "{path} answers nothing");
-        report.lines.push(Line::new(name, vec![meter.stop(latencies)]));
+        report.lines.push(BenchLine::new(name, vec![meter.stop(latencies)]));
     }
     system.block_on(world.close());
-    report.lines.push(Line::new("fold-event", vec![fold()?]));
-    report.lines.push(Line::new("write-event", vec![write()?]));
+    report.lines.push(BenchLine::new("fold-event", vec![fold()?]));
+    report.lines.push(BenchLine::new("write-event", vec![write()?]));
     Ok(report)
 }
 
-async fn open(folder: &std::path::Path) -> Result<(World, Api, InstanceId)> {
+async fn open(folder: &std::path::Path) -> Result<(BenchWorld, BenchApi, InstanceId)> {
     let options = RuntimeOptions::default();
     let mut filling = registrations(&SimUri::new(HOSTS), &options.hosts).await?;
     let uri = SimUri::new(HOSTS);
@@ -94,16 +95,16 @@ async fn open(folder: &std::path::Path) -> Result<(World, Api, InstanceId)> {
             availability_zone: "nova".to_owned(),
         };
         let events: [InstanceEvent; 3] = [request.into(), placed.into(), BuildSucceeded { process }.into()];
-        filling.push((InstanceAggregate::stream(id), events.map(Event::from).to_vec()));
+        filling.push((InstanceRoot::stream(id), events.map(Event::from).to_vec()));
     }
-    let world = World::open(folder, filling, options).await?;
+    let world = BenchWorld::open(folder, filling, options).await?;
     let api = world.api()?;
     Ok((world, api, *ids.first().context("no server")?))
 }
 
 fn events() -> Vec<Arc<Recorded>> {
     let meta = Meta::system("bench");
-    let recorded = Lifelike::new(20, 1).take(EVENTS).zip(1_u64..).map(|((stream, event), position)| {
+    let recorded = SyntheticEvents::new(20, 1).take(EVENTS).zip(1_u64..).map(|((stream, event), position)| {
         Arc::new(Recorded {
             position: Position(position),
             stream,

@@ -1,8 +1,8 @@
-//! Fills a log with servers that nobody built: what one built server left in the log, again and again under other ids.
+//! Fills a log with copied servers: the events of one built server, repeated with other ids.
 //!
 //! A million servers over the API would take an hour; their events take minutes. Every event is a copy of one that the
-//! program itself wrote, with the ids of the server, its process, its project and its host exchanged for others of the same
-//! length, so that whatever the program records is there. The simulated hosts hold the guests too.
+//! program wrote. Only the ids of the server, its process, its project and its host differ, with the same length. So
+//! the log has all events that the program records. The simulated hosts hold the guests too.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -18,12 +18,12 @@ use chronova_events::instance::{BuildRequested, InstanceEvent};
 use chronova_events::registry::Event;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
-use chronova_projections::lifelike::Lifelike;
+use chronova_projections::lifelike::SyntheticEvents;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::settings::in_system;
 
-/// Servers whose claims and quota go out in one append.
+/// Servers per append of claims and quota.
 const CHUNK: usize = 1_000;
 /// Appends under way at the same time.
 const AT_ONCE: usize = 512;
@@ -74,7 +74,7 @@ pub(super) fn live(data: &Path, events: u64, alive: usize) -> Result<()> {
         let meta = Meta::system("bench");
         let begin = store.read_all(Position::START, 1).await?.first().map_or(Timestamp(0), |first| first.recorded_at);
         let count = usize::try_from(events)?;
-        let appends = Lifelike::new(alive, CYCLES).take(count).zip(1_i64..).map(|((stream, event), number)| {
+        let appends = SyntheticEvents::new(alive, CYCLES).take(count).zip(1_i64..).map(|((stream, event), number)| {
             let (store, new) = (Arc::clone(&store), NewEvent::new(event, Timestamp(begin.0 + number), &meta));
             async move { store.append(&stream, Expected::Any, vec![new]).await.map(drop) }
         });
@@ -108,14 +108,14 @@ struct Pattern {
     host: HostId,
     hostname: String,
     ledger: StreamId,
-    events: Vec<Part>,
-    /// Hosts whose names are as long as the pattern's.
+    events: Vec<FillingEvent>,
+    /// Hosts with names as long as the pattern's.
     hosts: Vec<(HostId, String)>,
     begin: Timestamp,
     number: u64,
 }
 
-struct Part {
+struct FillingEvent {
     noun: &'static str,
     kind: &'static str,
     version: u16,
@@ -183,7 +183,7 @@ impl Pattern {
                 _ => continue,
             };
             let meta = Arc::clone(&recorded.meta);
-            events.push(Part { noun, kind: event.kind(), version: event.version(), bytes, meta });
+            events.push(FillingEvent { noun, kind: event.kind(), version: event.version(), bytes, meta });
         }
         let begin = all.last().map_or(Timestamp(0), |last| last.recorded_at);
         let ledger = ledger.context("the server claimed nothing")?;

@@ -2,12 +2,13 @@
 //! and injects faults (`chaos`).
 //!
 //! A benchmark measures Chronova's crates in this process, or the `chronova` program as a server over HTTP on the loopback
-//! (`api`, `boot`, `mix`, `scale`, `aims`: see [`live`]). A limit of the machine ([`raw`]) stands beside the figures where
-//! there is one. A benchmark prints its machine and its settings, repeats everything `--runs` times and prints the medians.
-//! It writes only to a folder of its own and removes that folder.
+//! (`api`, `boot`, `mix`, `scale`, `aims`: see [`live`]). A reference for the machine's limit ([`raw`]) accompanies the
+//! figures if there is one. A benchmark prints its machine and its settings, repeats everything `--runs` times and
+//! prints the medians. It writes only to a folder of its own and removes that folder.
 //!
-//! To add a benchmark: write a file with `Args` and `fn run(&Common, &Args) -> anyhow::Result<Report>`, then add a variant
-//! of [`Which`] and its line in [`measured`]. [`meter`] measures, [`raw`] knows the machine's limits, [`report`] prints.
+//! To add a benchmark: write a file with `DevArgs` and `fn run(&Common, &DevArgs) -> anyhow::Result<Report>`, then add a variant
+//! of [`DevCommand`] and its line in [`measured`]. [`meter`] measures, [`raw`] measures the machine's limits, [`report`]
+//! prints.
 
 pub mod machine;
 pub mod meter;
@@ -36,50 +37,51 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 
-use machine::Machine;
+use machine::MachineInfo;
 use settings::Common;
 
 /// Measure Chronova on this machine, load it, and inject faults: a program for its developers.
 #[derive(Debug, clap::Parser)]
 #[command(name = "chronova-dev", version, max_term_width = 100)]
-struct Args {
+struct DevArgs {
     #[command(flatten)]
     common: Common,
     #[command(subcommand)]
-    which: Which,
+    which: DevCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Which {
+enum DevCommand {
     /// The disk alone: appends that wait until they are durable
-    Disk(disk::Args),
+    Disk(disk::DiskBenchArgs),
     /// The search for allocation candidates, and claims under contention
-    Placement(placement::Args),
+    Placement(placement::PlacementBenchArgs),
     /// The event log: durable appends by many writers, replay, rebuild, restart
-    Log(log::Args),
+    Log(log::LogBenchArgs),
     /// Decisions about where servers go, with and without the claim
-    Schedule(schedule::Args),
+    Schedule(schedule::ScheduleBenchArgs),
     /// Reading over HTTP: lists, details, allocation candidates, each beside an actix handler with the same bytes
-    Api(api::Args),
+    Api(api::ApiBenchArgs),
     /// Servers built and deleted over HTTP, by several clients, on a durable log
-    Boot(boot::Args),
+    Boot(boot::BootBenchArgs),
     /// Reads, actions, creations and deletions mixed
-    Mix(mix::Args),
+    Mix(mix::MixBenchArgs),
     /// Many hosts and many servers in one process
-    Scale(scale::Args),
+    Scale(scale::ScaleBenchArgs),
     /// Fixed work for a counter of instructions
-    Cost(cost::Args),
-    /// Everything that this program is to reach, in one table beside Nova
-    Aims(aims::Args),
-    /// Random operations while hosts die, drivers lie and the control plane is killed: nothing may be stuck or left behind
-    Chaos(chaos::Args),
+    Cost(cost::CostBenchArgs),
+    /// All performance aims, in one table with Nova's figures
+    Aims(aims::AimsArgs),
+    /// Random operations while hosts and driver calls fail and the control plane is killed: nothing may be stuck or
+    /// left behind
+    Chaos(chaos::ChaosArgs),
 }
 
 /// Reads the command line, runs the benchmark or the chaos runs, and prints the report. Exit codes: 0 done; 1 a chaos run
 /// found a fault; 2 the command could not be carried out.
 pub fn run() -> ExitCode {
-    let args = Args::parse();
-    if let Which::Chaos(chaos) = &args.which {
+    let args = DevArgs::parse();
+    if let DevCommand::Chaos(chaos) = &args.which {
         return chaos::run(&args.common, chaos).unwrap_or_else(|error| {
             chronova::output::complain(&format!("chronova-dev: {error:#}\n"));
             ExitCode::from(2)
@@ -97,23 +99,23 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn measured(args: &Args) -> Result<String> {
+fn measured(args: &DevArgs) -> Result<String> {
     let common = &args.common;
     let folder = common.folder();
     raw::check_writable(&folder).with_context(|| format!("nothing can be written to {}", folder.display()))?;
-    let machine = Machine::here(&folder);
+    let machine = MachineInfo::here(&folder);
     let mut report = match &args.which {
-        Which::Disk(args) => disk::run(common, args),
-        Which::Placement(args) => placement::run(common, args),
-        Which::Log(args) => log::run(common, args),
-        Which::Schedule(args) => schedule::run(common, args),
-        Which::Api(args) => api::run(common, args),
-        Which::Boot(args) => boot::run(common, args),
-        Which::Mix(args) => mix::run(common, args),
-        Which::Scale(args) => scale::run(common, args),
-        Which::Cost(args) => cost::run(common, args),
-        Which::Aims(args) => aims::run(common, args),
-        Which::Chaos(_) => anyhow::bail!("a chaos run measures nothing"),
+        DevCommand::Disk(args) => disk::run(common, args),
+        DevCommand::Placement(args) => placement::run(common, args),
+        DevCommand::Log(args) => log::run(common, args),
+        DevCommand::Schedule(args) => schedule::run(common, args),
+        DevCommand::Api(args) => api::run(common, args),
+        DevCommand::Boot(args) => boot::run(common, args),
+        DevCommand::Mix(args) => mix::run(common, args),
+        DevCommand::Scale(args) => scale::run(common, args),
+        DevCommand::Cost(args) => cost::run(common, args),
+        DevCommand::Aims(args) => aims::run(common, args),
+        DevCommand::Chaos(_) => anyhow::bail!("a chaos run measures nothing"),
     }?;
     report.settings.push(("runs", common.runs.to_string()));
     let whole = report::json(&report, &machine);

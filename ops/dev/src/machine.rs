@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The machine and the program, as a report prints them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Machine {
+pub struct MachineInfo {
     pub version: &'static str,
     pub profile: &'static str,
     pub cores: usize,
@@ -21,7 +21,7 @@ pub struct Machine {
     pub load: String,
 }
 
-impl Machine {
+impl MachineInfo {
     /// `data`: the folder that the benchmark writes to.
     pub fn here(data: &Path) -> Self {
         let first = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn a_debug_build_and_a_log_in_memory_are_said() {
-        let quiet = Machine {
+        let quiet = MachineInfo {
             profile: "release",
             load: "0.04".into(),
             data_file_system: "ext4".into(),
-            ..Machine::here(Path::new("/"))
+            ..MachineInfo::here(Path::new("/"))
         };
         assert_eq!(quiet.warnings(), Vec::<String>::new());
-        let poor = Machine { profile: "debug", load: "3.1".into(), data_file_system: "tmpfs".into(), ..quiet };
+        let poor = MachineInfo { profile: "debug", load: "3.1".into(), data_file_system: "tmpfs".into(), ..quiet };
         assert_eq!(poor.warnings().len(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! The program `chronova-dev`: reads the command line, and hands over.
+//! The program `chronova-dev`: parses the command line and runs the command.
 
 use std::process::ExitCode;
 

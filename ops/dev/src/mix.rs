@@ -1,4 +1,4 @@
-//! `chronova-dev mix`: what a cloud is asked in a day: seven of ten requests read, two act on servers, one creates or
+//! `chronova-dev mix`: a typical load of a cloud: seven of ten requests read, two act on servers, one creates or
 //! deletes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,15 +9,15 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::boot;
-use super::live::client::Client;
-use super::live::cloud::{Cloud, Furniture};
-use super::live::drive::{self, Until};
-use super::report::{Line, Report};
+use super::live::client::LoadClient;
+use super::live::cloud::{Furniture, LoadedCloud};
+use super::live::drive::{self, LoadLimit};
+use super::report::{BenchLine, BenchReport};
 use super::settings::Common;
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
-    /// Servers that are there when it begins
+pub(super) struct MixBenchArgs {
+    /// Servers that exist at the start
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     servers: u32,
     /// Clients
@@ -28,17 +28,17 @@ pub(super) struct Args {
     seconds: u64,
 }
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &MixBenchArgs) -> Result<BenchReport> {
     let servers = common.sized(args.servers as usize, 20);
     let clients = usize::from(args.clients);
     let time = if common.short { Duration::from_millis(500) } else { Duration::from_secs(args.seconds) };
     let fleet = boot::fleet(4);
-    let mut report = Report::new("mix")
+    let mut report = BenchReport::new("mix")
         .setting("servers", &servers)
         .setting("clients", &clients)
         .setting("mix", &"70 % reads, 20 % actions, 10 % creations and deletions")
         .setting("hosts", &fleet);
-    let mut cloud = Cloud::new(common.scratch()?, &fleet)?;
+    let mut cloud = LoadedCloud::new(common.scratch()?, &fleet)?;
     cloud.start()?;
     cloud.wait_for_hosts(4)?;
     let furniture = cloud.furnish()?;
@@ -46,17 +46,17 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
     let mix = Mix::new(ids);
     let runs = common.repeat("mix", || mix.run(&cloud, &furniture, clients, time))?;
     let refused = mix.refused.load(Ordering::Relaxed);
-    let line = Line::new(format!("mix, {servers} servers, {clients} clients"), runs);
+    let line = BenchLine::new(format!("mix, {servers} servers, {clients} clients"), runs);
     report.lines.push(line.figure("refused because of the server's state", f64::from(u32::try_from(refused)?)));
     report.notes.push("CPU and memory are those of the server's process".to_owned());
     cloud.stop()?;
     Ok(report)
 }
 
-/// The servers that are worked on.
+/// The servers for the actions.
 pub(super) struct Mix {
     servers: Mutex<Vec<String>>,
-    /// Actions that came while another one was under way (409), as they do.
+    /// Actions refused because another one was under way (409), as happens in practice.
     pub(super) refused: AtomicUsize,
 }
 
@@ -71,16 +71,16 @@ impl Mix {
 
     pub(super) fn run(
         &self,
-        cloud: &Cloud,
+        cloud: &LoadedCloud,
         furniture: &Furniture,
         clients: usize,
         time: Duration,
     ) -> Result<super::meter::Run> {
-        drive::clients(cloud, clients, Until::Time(time), |client, number| self.one(client, furniture, number))
+        drive::clients(cloud, clients, LoadLimit::Time(time), |client, number| self.one(client, furniture, number))
     }
 
     /// The `number`th request: the tenth digit decides its kind, so that every run has the same mix.
-    fn one(&self, client: &mut Client, furniture: &Furniture, number: usize) -> Result<()> {
+    fn one(&self, client: &mut LoadClient, furniture: &Furniture, number: usize) -> Result<()> {
         let any = self.servers(|servers| servers.get(number.wrapping_mul(7_919) % servers.len().max(1)).cloned());
         let id = any.unwrap_or_default();
         match number % 10 {
@@ -112,7 +112,7 @@ impl Mix {
         }
     }
 
-    fn act(&self, client: &mut Client, id: &str, body: &serde_json::Value) -> Result<()> {
+    fn act(&self, client: &mut LoadClient, id: &str, body: &serde_json::Value) -> Result<()> {
         let answer = client.post(&format!("/compute/v2.1/servers/{id}/action"), body)?;
         self.settled(answer.status, id)
     }

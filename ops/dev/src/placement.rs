@@ -9,25 +9,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use chronova_actors::aggregate::{Aggregate as _, CommandError};
-use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use chronova_actors::aggregate::{AggregateRoot as _, CommandError};
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
 use chronova_actors::runtime::RuntimeOptions;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, UserId};
 use chronova_events::ledger::{
     Allocation, Claimed, Inventory, InventoryReplaced, LedgerEvent, ProviderCreated, TraitCreated, TraitsReplaced,
 };
-use chronova_projections::placement::candidates::{Group, Request, TraitFilter, search};
+use chronova_projections::placement::candidates::{CandidatesRequest, RequestGroup, TraitFilter, search};
 use uuid::Uuid;
 
 use super::meter::Meter;
 use super::raw;
-use super::report::{Aim, Line, Report, thousands};
+use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::{Common, in_system};
-use super::world::{Filling, World};
+use super::world::{BenchWorld, Filling};
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct PlacementBenchArgs {
     /// Numbers of hosts to search among
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [100, 1_000, 10_000])]
     hosts: Vec<u32>,
@@ -47,15 +47,15 @@ const NESTED: &str = "resources=DISK_GB:20&resources_N0=VCPU:2,MEMORY_MB:2048&re
                       &resources_NET=SRIOV_NET_VF:1&group_policy=isolate";
 const SELECTIVE: &str = "resources=VCPU:2,MEMORY_MB:2048,DISK_GB:20&required=CUSTOM_BENCH_RARE";
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &PlacementBenchArgs) -> Result<BenchReport> {
     let hosts: Vec<usize> = if common.short { vec![50] } else { args.hosts.iter().map(|n| *n as usize).collect() };
-    let mut report = Report::new("placement")
+    let mut report = BenchReport::new("placement")
         .setting("limit of a search", &LIMIT)
         .setting("claims", &common.sized(args.claims, 200))
         .setting("claimers at once", &args.claimers)
         .setting("flat request", &FLAT)
         .setting("nested request", &NESTED);
-    for shape in [Shape::Flat, Shape::Nested] {
+    for shape in [TreeShape::Flat, TreeShape::Nested] {
         for n in &hosts {
             search_lines(common, &mut report, shape, *n)?;
         }
@@ -70,12 +70,12 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum TreeShape {
     Flat,
     Nested,
 }
 
-impl Shape {
+impl TreeShape {
     fn name(self) -> &'static str {
         match self {
             Self::Flat => "flat",
@@ -90,11 +90,11 @@ impl Shape {
         }
     }
 
-    fn request(self, rare: bool) -> Request {
-        let group = |suffix: &str, resources: &[(&str, u64)]| Group {
+    fn request(self, rare: bool) -> CandidatesRequest {
+        let group = |suffix: &str, resources: &[(&str, u64)]| RequestGroup {
             suffix: suffix.to_owned(),
             resources: resources.iter().map(|(class, amount)| ((*class).to_owned(), *amount)).collect(),
-            ..Group::default()
+            ..RequestGroup::default()
         };
         let numa = [("VCPU", 2), ("MEMORY_MB", 2048)];
         let mut groups = match self {
@@ -109,16 +109,16 @@ impl Shape {
         if rare {
             groups[0].traits = TraitFilter { required: vec![[RARE.to_owned()].into()], ..TraitFilter::default() };
         }
-        Request { groups, limit: Some(LIMIT), isolate: self == Self::Nested, ..Request::default() }
+        CandidatesRequest { groups, limit: Some(LIMIT), isolate: self == Self::Nested, ..CandidatesRequest::default() }
     }
 }
 
-fn search_lines(common: &Common, report: &mut Report, shape: Shape, hosts: usize) -> Result<()> {
+fn search_lines(common: &Common, report: &mut BenchReport, shape: TreeShape, hosts: usize) -> Result<()> {
     let times = common.sized(if hosts > 5_000 { 50 } else { 200 }, 5);
     let scratch = common.scratch()?;
     let name = |what: &str| format!("{what}, {} hosts, {}", count(hosts), shape.name());
     let (searched, selective, requested, rare, bytes) = in_system(async {
-        let world = World::open(scratch.path(), filling(fleet(shape, hosts)), RuntimeOptions::default()).await?;
+        let world = BenchWorld::open(scratch.path(), filling(fleet(shape, hosts)), RuntimeOptions::default()).await?;
         let placement = &world.context().views.placement;
         let look = |rare: bool| {
             let request = shape.request(rare);
@@ -144,7 +144,7 @@ fn search_lines(common: &Common, report: &mut Report, shape: Shape, hosts: usize
             bytes = body.len();
         }
         let mut rare = Vec::new();
-        if shape == Shape::Flat {
+        if shape == TreeShape::Flat {
             let path = format!("/placement/allocation_candidates?{SELECTIVE}&limit={LIMIT}");
             for _ in 0..common.runs {
                 let meter = Meter::start();
@@ -154,13 +154,14 @@ fn search_lines(common: &Common, report: &mut Report, shape: Shape, hosts: usize
         world.close().await;
         Ok((searched, selective, requested, rare, bytes))
     })?;
-    report.lines.push(Line::new(name("search"), searched));
-    report.lines.push(Line::new(name("search for a rare trait"), selective));
-    let line = Line::new(name("request"), requested).figure("bytes of the answer", f64::from(u32::try_from(bytes)?));
+    report.lines.push(BenchLine::new(name("search"), searched));
+    report.lines.push(BenchLine::new(name("search for a rare trait"), selective));
+    let line =
+        BenchLine::new(name("request"), requested).figure("bytes of the answer", f64::from(u32::try_from(bytes)?));
     let goal = Aim::P50Within(Duration::from_millis(5));
-    report.lines.push(if hosts == 1_000 && shape == Shape::Flat { line.aim(goal) } else { line });
+    report.lines.push(if hosts == 1_000 && shape == TreeShape::Flat { line.aim(goal) } else { line });
     if !rare.is_empty() {
-        report.lines.push(Line::new(name("request for a rare trait"), rare));
+        report.lines.push(BenchLine::new(name("request for a rare trait"), rare));
     }
     Ok(())
 }
@@ -171,7 +172,7 @@ fn count(number: usize) -> String {
 
 // --------------------------------------------------------------------------------------------------------------- claims
 
-/// Whom the claimers go to.
+/// The target of the claimers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rush {
     /// Everybody to another host.
@@ -180,7 +181,7 @@ enum Rush {
     OneHost,
 }
 
-fn claim_lines(common: &Common, args: &Args, report: &mut Report) -> Result<()> {
+fn claim_lines(common: &Common, args: &PlacementBenchArgs, report: &mut BenchReport) -> Result<()> {
     let claims = common.sized(args.claims as usize, 200);
     let claimers = args.claimers as usize;
     let raw = raw::append_and_sync(&common.folder(), 4096, common.sized(300, 20))?;
@@ -198,7 +199,7 @@ fn claim_lines(common: &Common, args: &Args, report: &mut Report) -> Result<()> 
             refused = no;
             Ok(run)
         })?;
-        let line = Line::new(name, runs).raw("append 4096 bytes and sync", raw);
+        let line = BenchLine::new(name, runs).raw("append 4096 bytes and sync", raw);
         report.lines.push(line.figure("refused for want of room", f64::from(u32::try_from(refused)?)));
     }
     Ok(())
@@ -214,7 +215,7 @@ async fn claim_run(
         Rush::Spread => claims,
         Rush::OneHost => claims / 2,
     })?;
-    let mut events = fleet(Shape::Flat, 1_000);
+    let mut events = fleet(TreeShape::Flat, 1_000);
     let wide = |n| InventoryReplaced {
         provider: host(n),
         inventories: [("DISK_GB", 20), ("MEMORY_MB", 2_048), ("VCPU", 2)]
@@ -222,7 +223,7 @@ async fn claim_run(
             .to_vec(),
     };
     events.extend((0..1_000).map(|n| LedgerEvent::from(wide(n))));
-    let world = World::open(folder, filling(events), RuntimeOptions::default()).await?;
+    let world = BenchWorld::open(folder, filling(events), RuntimeOptions::default()).await?;
     let (next, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = tokio::task::JoinSet::new();
     let meter = Meter::start();
@@ -239,7 +240,7 @@ async fn claim_run(
                 let host = host(if rush == Rush::OneHost { 0 } else { number % 1_000 });
                 let began = Instant::now();
                 let command = LedgerCommand::Claim(claim(host));
-                match context.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&meta)).await {
+                match context.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await {
                     Ok(_) => {}
                     Err(CommandError::Rejected(_)) => _ = refused.fetch_add(1, Ordering::Relaxed),
                     Err(error) => return Err(anyhow::anyhow!("{error}")),
@@ -291,11 +292,11 @@ fn inventory(class: &str, total: u64) -> Inventory {
 }
 
 fn filling(events: Vec<LedgerEvent>) -> Filling {
-    vec![(LedgerAggregate::stream(&CELL), events.into_iter().map(Into::into).collect())]
+    vec![(LedgerRoot::stream(&CELL), events.into_iter().map(Into::into).collect())]
 }
 
 /// The events that make the hosts.
-fn fleet(shape: Shape, hosts: usize) -> Vec<LedgerEvent> {
+fn fleet(shape: TreeShape, hosts: usize) -> Vec<LedgerEvent> {
     let mut events = vec![TraitCreated { name: RARE.to_owned() }.into()];
     let usual: Vec<String> = (0..40).map(|n| format!("CUSTOM_CPU_CAPABILITY_{n:02}")).collect();
     for n in 0..hosts {
@@ -308,11 +309,11 @@ fn fleet(shape: Shape, hosts: usize) -> Vec<LedgerEvent> {
         // Hosts are not all alike.
         let size = 1 + u64::try_from(n % 4).unwrap_or(0);
         match shape {
-            Shape::Flat => {
+            TreeShape::Flat => {
                 let has = [("DISK_GB", 1_000 * size), ("MEMORY_MB", 65_536 * size), ("VCPU", 16 * size)];
                 provider(root, format!("host-{n}"), None, &has);
             }
-            Shape::Nested => {
+            TreeShape::Nested => {
                 provider(root, format!("host-{n}"), None, &[("DISK_GB", 1_000 * size)]);
                 let child = |name: &str| ProviderId::derive(root.0, name);
                 for numa in ["numa0", "numa1"] {

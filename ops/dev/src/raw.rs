@@ -1,4 +1,4 @@
-//! The machine without this program: the limit that stands beside a figure.
+//! The machine without this program: the reference for a figure.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ pub fn sync_time(folder: &Path) -> io::Result<Duration> {
     Ok(run.elapsed / TIMES)
 }
 
-/// Says early that nothing can be written to `folder`.
+/// Reports early if `folder` is not writable.
 pub fn check_writable(folder: &Path) -> io::Result<File> {
     tempfile::tempfile_in(folder)
 }

@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::machine::Machine;
+use super::machine::MachineInfo;
 use super::meter::Run;
 use super::stats::median;
 
 /// All that one benchmark found.
 #[derive(Debug)]
-pub struct Report {
+pub struct BenchReport {
     /// `placement`
     pub bench: &'static str,
     /// The settings it was given, and those it chose itself.
     pub settings: Vec<(&'static str, String)>,
-    pub lines: Vec<Line>,
+    pub lines: Vec<BenchLine>,
     /// Sentences about how to read the table.
     pub notes: Vec<String>,
 }
 
-impl Report {
+impl BenchReport {
     pub fn new(bench: &'static str) -> Self {
         Self { bench, settings: Vec::new(), lines: Vec::new(), notes: Vec::new() }
     }
@@ -37,7 +37,7 @@ impl Report {
 
 /// One benchmark.
 #[derive(Debug, Clone, Default)]
-pub struct Line {
+pub struct BenchLine {
     /// `candidates: 1,000 providers, flat`
     pub name: String,
     pub runs: Vec<Run>,
@@ -48,7 +48,7 @@ pub struct Line {
     pub figures: Vec<(&'static str, f64)>,
 }
 
-impl Line {
+impl BenchLine {
     pub fn new(name: impl Into<String>, runs: Vec<Run>) -> Self {
         Self { name: name.into(), runs, ..Self::default() }
     }
@@ -139,7 +139,7 @@ impl std::fmt::Display for Aim {
 }
 
 /// Machine, settings and figures for people.
-pub fn table(report: &Report, machine: &Machine) -> String {
+pub fn table(report: &BenchReport, machine: &MachineInfo) -> String {
     let mut text = format!("chronova-dev {}\n\n", report.bench);
     let mut settings: Vec<(&str, String)> = vec![
         ("version", format!("{} ({} build)", machine.version, machine.profile)),
@@ -175,7 +175,7 @@ pub fn table(report: &Report, machine: &Machine) -> String {
     text
 }
 
-fn row(line: &Line) -> Vec<String> {
+fn row(line: &BenchLine) -> Vec<String> {
     let aim = line.aim.map(|aim| {
         let word = if line.reaches() == Some(true) { "reached" } else { "MISSED" };
         format!("{aim}: {word}")
@@ -215,7 +215,7 @@ fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// The same for programs: every run, and the medians.
-pub fn json(report: &Report, machine: &Machine) -> Value {
+pub fn json(report: &BenchReport, machine: &MachineInfo) -> Value {
     let settings: Map<String, Value> =
         report.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
     json!({
@@ -230,12 +230,12 @@ pub fn json(report: &Report, machine: &Machine) -> Value {
 }
 
 /// `append.64.ratio_to_raw`: what part of the machine's limit each line reaches.
-fn ratios(report: &Report) -> Map<String, Value> {
-    let ratio = |line: &Line| Some((format!("{}.ratio_to_raw", line.name), json!(line.ratio()?)));
+fn ratios(report: &BenchReport) -> Map<String, Value> {
+    let ratio = |line: &BenchLine| Some((format!("{}.ratio_to_raw", line.name), json!(line.ratio()?)));
     report.lines.iter().filter_map(ratio).collect()
 }
 
-fn line_json(line: &Line) -> Value {
+fn line_json(line: &BenchLine) -> Value {
     let figures: Map<String, Value> =
         line.figures.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
     json!({
@@ -345,20 +345,21 @@ mod tests {
         }
     }
 
-    fn report() -> Report {
-        let mut report = Report::new("placement").setting("runs", &3);
+    fn report() -> BenchReport {
+        let mut report = BenchReport::new("placement").setting("runs", &3);
         // One run was disturbed: the medians are those of the others.
         let runs = vec![run(100, 50), run(100, 5_000), run(100, 50)];
-        let line = Line::new("claims, 8 at once", runs).raw("append and sync", 4_000.0).aim(Aim::PerSecond(1_500.0));
+        let line =
+            BenchLine::new("claims, 8 at once", runs).raw("append and sync", 4_000.0).aim(Aim::PerSecond(1_500.0));
         report.lines.push(line.figure("refused", 12_345.0));
-        let slow = Line::new("candidates", vec![run(10, 100)]);
+        let slow = BenchLine::new("candidates", vec![run(10, 100)]);
         report.lines.push(slow.aim(Aim::P50Within(Duration::from_millis(5))));
         report
     }
 
     #[test]
     fn the_table_shows_medians_ratios_and_aims() {
-        let machine = Machine { profile: "debug", ..Machine::here(Path::new("/")) };
+        let machine = MachineInfo { profile: "debug", ..MachineInfo::here(Path::new("/")) };
         let text = table(&report(), &machine);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(rows.contains(&vec!["runs", "3"]), "{text}");
@@ -373,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_json_has_every_run() {
-        let value = json(&report(), &Machine::here(Path::new("/")));
+        let value = json(&report(), &MachineInfo::here(Path::new("/")));
         assert_eq!(value["settings"]["runs"], "3");
         let line = &value["lines"][0];
         assert_eq!(line["runs"].as_array().map(Vec::len), Some(3));

@@ -1,24 +1,24 @@
 //! `chronova-dev scale`: many hosts and many servers in one process.
 //!
-//! In this order: hosts register; a storm of servers is built over the API; the log is filled up with servers that nobody
-//! built ([`filling`](super::filling)); the control plane folds them, ends, and starts again; a steady mix and lists; one
-//! host in a hundred stops answering; and a restart in the middle of it all. Each line says what one thing of it took.
+//! In this order: hosts register, and many servers are built over the API at once. The log is filled up with copied
+//! servers ([`filling`](super::filling)). The control plane folds them, stops, and starts again. Then a steady mix and
+//! lists; one host in a hundred stops answering; and a restart under load. Each line says what one thing of it took.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::live::cloud::Cloud;
-use super::live::process::Memory;
+use super::live::cloud::LoadedCloud;
+use super::live::process::ProcessMemory;
 use super::meter::Run;
 use super::mix::Mix;
-use super::report::{Aim, Line, Report, thousands};
+use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::Common;
 use super::stats::Latencies;
 use super::{api, boot, filling};
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ScaleBenchArgs {
     /// Simulated hosts
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     hosts: u32,
@@ -39,7 +39,7 @@ pub(super) struct Args {
 /// Clients of the storm and of the mix.
 const CLIENTS: usize = 8;
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &ScaleBenchArgs) -> Result<BenchReport> {
     let size = Size {
         hosts: common.sized(args.hosts, 10),
         servers: common.sized(args.servers, 60),
@@ -47,7 +47,7 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
         projects: common.sized(args.projects, 3),
         time: if common.short { Duration::from_millis(300) } else { Duration::from_secs(args.seconds) },
     };
-    let mut report = Report::new("scale")
+    let mut report = BenchReport::new("scale")
         .setting("hosts", &size.hosts)
         .setting("servers", &size.servers)
         .setting("of these built over the API", &size.storm)
@@ -88,17 +88,17 @@ pub(super) struct Scaled {
     pub(super) bytes_per_server: f64,
 }
 
-pub(super) fn scaled(common: &Common, size: Size, report: &mut Report) -> Result<Scaled> {
+pub(super) fn scaled(common: &Common, size: Size, report: &mut BenchReport) -> Result<Scaled> {
     let hosts = |ill: &str| fleets(size.hosts, ill);
     let fleet = hosts("");
-    let mut cloud = Cloud::new(common.scratch()?, &fleet)?;
+    let mut cloud = LoadedCloud::new(common.scratch()?, &fleet)?;
     cloud.start()?;
     let empty = cloud.memory();
     let (began, cpu) = (Instant::now(), super::live::process::cpu(cloud.pid()));
     cloud.wait_for_hosts(size.hosts as usize)?;
     let registered = stretch(&cloud, u64::from(size.hosts), began, cpu);
     let with_hosts = cloud.memory();
-    let line = Line::new(format!("{} hosts register", number(size.hosts)), vec![registered]);
+    let line = BenchLine::new(format!("{} hosts register", number(size.hosts)), vec![registered]);
     report.lines.push(line.figure("bytes of memory per host", per(with_hosts, empty, size.hosts)));
 
     let furniture = cloud.furnish()?;
@@ -107,12 +107,12 @@ pub(super) fn scaled(common: &Common, size: Size, report: &mut Report) -> Result
     let (storm, ids) = boot::build(&cloud, &furniture, CLIENTS, size.storm as usize)?;
     #[allow(clippy::cast_precision_loss)] // far below 2^53
     let growth = (log_bytes(&cloud) - log) as f64 / f64::from(size.storm.max(1));
-    let line = Line::new(format!("storm: {} servers built, {CLIENTS} clients", number(size.storm)), vec![storm]);
+    let line = BenchLine::new(format!("storm: {} servers built, {CLIENTS} clients", number(size.storm)), vec![storm]);
     let line = line.figure("bytes of log per server built", growth);
     report.lines.push(line.figure("bytes of memory per server built", per(cloud.memory(), begun, size.storm)));
     cloud.stop()?;
     let small = started(&mut cloud)?;
-    report.lines.push(Line::new(format!("restart, {} servers", number(size.storm)), vec![small]));
+    report.lines.push(BenchLine::new(format!("restart, {} servers", number(size.storm)), vec![small]));
     let before = settled(&cloud);
     cloud.stop()?;
 
@@ -120,15 +120,17 @@ pub(super) fn scaled(common: &Common, size: Size, report: &mut Report) -> Result
     let begun = Instant::now();
     filling::fill(&cloud.data(), more as usize, size.projects as usize)?;
     let filled = Run { operations: u64::from(more), elapsed: begun.elapsed(), ..Run::default() };
-    let line = Line::new(format!("fill: {} servers' events appended", number(more)), vec![filled]);
+    let line = BenchLine::new(format!("fill: {} servers' events appended", number(more)), vec![filled]);
     #[allow(clippy::cast_precision_loss)]
     let size_of_log = log_bytes(&cloud) as f64;
     report.lines.push(line.figure("bytes of log in all", size_of_log));
     let folded = started(&mut cloud)?;
-    report.lines.push(Line::new(format!("first start: {} servers folded from the log", number(more)), vec![folded]));
+    report
+        .lines
+        .push(BenchLine::new(format!("first start: {} servers folded from the log", number(more)), vec![folded]));
     let stopped = cloud.stop()?;
     let again = started(&mut cloud)?;
-    let line = Line::new(format!("restart, {} servers", number(size.servers)), vec![again]);
+    let line = BenchLine::new(format!("restart, {} servers", number(size.servers)), vec![again]);
     let line = line.figure("seconds to end in order", stopped.as_secs_f64());
     report.lines.push(line);
     cloud.wait_for_hosts(size.hosts as usize)?;
@@ -150,12 +152,12 @@ pub(super) fn scaled(common: &Common, size: Size, report: &mut Report) -> Result
     report.lines.extend(lines);
     let mix = Mix::new(ids);
     let mixed = mix.run(&cloud, &furniture, CLIENTS, size.time)?;
-    let line = Line::new(format!("mix, {CLIENTS} clients"), vec![mixed]);
+    let line = BenchLine::new(format!("mix, {CLIENTS} clients"), vec![mixed]);
     report.lines.push(line.figure("bytes of memory per server", bytes_per_server));
     let (more_built, _) = boot::build(&cloud, &furniture, CLIENTS, common.sized(2_000, 16))?;
-    report
-        .lines
-        .push(Line::new(format!("build until ACTIVE, {CLIENTS} clients"), vec![more_built]).aim(Aim::PerSecond(500.0)));
+    report.lines.push(
+        BenchLine::new(format!("build until ACTIVE, {CLIENTS} clients"), vec![more_built]).aim(Aim::PerSecond(500.0)),
+    );
     // From the third heartbeat on one host in a hundred is dead.
     cloud.stop()?;
     cloud.configure(&hosts("&fail=usage:die-n3"))?;
@@ -164,7 +166,7 @@ pub(super) fn scaled(common: &Common, size: Size, report: &mut Report) -> Result
     while cloud.hosts_up()? > healthy(size.hosts) as usize && begun.elapsed() < LOSS {
         super::live::pause(Duration::from_secs(1));
     }
-    let mut lost = Line::new(format!("mix, {CLIENTS} clients, one host in a hundred dead"), vec![]);
+    let mut lost = BenchLine::new(format!("mix, {CLIENTS} clients, one host in a hundred dead"), vec![]);
     lost.runs.push(mix.run(&cloud, &furniture, CLIENTS, size.time)?);
     let lost = lost.figure(
         "seconds until all of them are seen to be down",
@@ -173,7 +175,7 @@ pub(super) fn scaled(common: &Common, size: Size, report: &mut Report) -> Result
     report.lines.push(lost);
     cloud.kill()?;
     let crashed = started(&mut cloud)?;
-    report.lines.push(Line::new("start after a crash in the middle".to_owned(), vec![crashed]));
+    report.lines.push(BenchLine::new("start after a crash in the middle".to_owned(), vec![crashed]));
     cloud.stop()?;
     Ok(Scaled { bytes_per_server })
 }
@@ -183,7 +185,7 @@ fn number(of: u32) -> String {
 }
 
 /// From `began` on.
-fn stretch(cloud: &Cloud, operations: u64, began: Instant, cpu: Duration) -> Run {
+fn stretch(cloud: &LoadedCloud, operations: u64, began: Instant, cpu: Duration) -> Run {
     let cpu = super::live::process::cpu(cloud.pid()).saturating_sub(cpu);
     let memory = cloud.memory();
     let latencies = Latencies::of(vec![began.elapsed()]);
@@ -191,7 +193,7 @@ fn stretch(cloud: &Cloud, operations: u64, began: Instant, cpu: Duration) -> Run
 }
 
 /// Starts the control plane; one operation that took until the first answer.
-fn started(cloud: &mut Cloud) -> Result<Run> {
+fn started(cloud: &mut LoadedCloud) -> Result<Run> {
     let took = cloud.start()?;
     let (memory, cpu) = (cloud.memory(), super::live::process::cpu(cloud.pid()));
     let latencies = Latencies::of(vec![took]);
@@ -199,7 +201,7 @@ fn started(cloud: &mut Cloud) -> Result<Run> {
 }
 
 /// Memory when the hosts have been compared with the log and nothing is done.
-fn settled(cloud: &Cloud) -> Memory {
+fn settled(cloud: &LoadedCloud) -> ProcessMemory {
     let mut memory = cloud.memory();
     for _ in 0..30 {
         super::live::pause(Duration::from_secs(1));
@@ -213,14 +215,14 @@ fn settled(cloud: &Cloud) -> Memory {
 }
 
 /// Bytes that one of `count` added.
-fn per(after: Memory, before: Memory, count: u32) -> f64 {
+fn per(after: ProcessMemory, before: ProcessMemory, count: u32) -> f64 {
     #[allow(clippy::cast_precision_loss)] // far below 2^53
     let bytes = after.rss.saturating_sub(before.rss) as f64 * 1024.0;
     bytes / f64::from(count.max(1))
 }
 
 /// The log and what is appended to it beside the file.
-fn log_bytes(cloud: &Cloud) -> u64 {
+fn log_bytes(cloud: &LoadedCloud) -> u64 {
     let size = |name: &str| std::fs::metadata(cloud.data().join(name)).map_or(0, |file| file.len());
     size("log.db") + size("log.db-wal")
 }

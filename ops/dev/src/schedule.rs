@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use chronova_actors::aggregate::Aggregate as _;
+use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::coordination::pending_claims::PendingClaims;
-use chronova_actors::instance::InstanceAggregate;
+use chronova_actors::instance::InstanceRoot;
 use chronova_actors::runtime::RuntimeOptions;
-use chronova_actors::scheduler::placing::{Asked, NotPlaced};
-use chronova_actors::scheduler::{Request, SchedulerOptions, choose, filters};
+use chronova_actors::scheduler::placing::{SelectionError, SelectionRequest};
+use chronova_actors::scheduler::{RequestSpec, SchedulerOptions, choose, filters};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{FlavorId, InstanceId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{BuildRequested, DiskConfig, FlavorSnapshot, InstanceEvent, RequestedNetworks};
@@ -22,13 +22,13 @@ use chronova_hypervisor::sim::SimUri;
 
 use super::meter::{Meter, Run, measure};
 use super::raw;
-use super::report::{Aim, Line, Report, thousands};
+use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::{Common, in_system};
-use super::world::World;
+use super::world::BenchWorld;
 use chronova::simulated::registrations;
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ScheduleBenchArgs {
     /// Numbers of hosts to choose among
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [100, 1_000, 10_000])]
     hosts: Vec<u32>,
@@ -40,10 +40,10 @@ pub(super) struct Args {
     at_once: u32,
 }
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &ScheduleBenchArgs) -> Result<BenchReport> {
     let hosts: Vec<usize> = if common.short { vec![20] } else { args.hosts.iter().map(|n| *n as usize).collect() };
     let servers = common.sized(args.servers as usize, 50);
-    let mut report = Report::new("schedule")
+    let mut report = BenchReport::new("schedule")
         .setting("hosts", &"sim://N: 64 CPUs, 256 GiB of memory, 4 TiB of disk")
         .setting("servers placed in a run", &servers)
         .setting("placed at once", &args.at_once)
@@ -65,12 +65,12 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
                 let scratch = common.scratch()?;
                 in_system(decide_run(scratch.path(), n, &options, common.sized(1_000, 20)))
             })?;
-            report.lines.push(Line::new(title("decide"), decided));
+            report.lines.push(BenchLine::new(title("decide"), decided));
             let placed = common.repeat_warm(&title("place"), || {
                 let scratch = common.scratch()?;
                 in_system(place_run(scratch.path(), n, &options, servers, args.at_once as usize))
             })?;
-            let line = Line::new(title("place"), placed).raw("append 4096 bytes and sync", raw);
+            let line = BenchLine::new(title("place"), placed).raw("append 4096 bytes and sync", raw);
             report.lines.push(if n == 1_000 { line.aim(Aim::PerSecond(2_000.0)) } else { line });
         }
     }
@@ -78,7 +78,8 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
 }
 
 async fn decide_run(folder: &std::path::Path, hosts: usize, options: &RuntimeOptions, times: usize) -> Result<Run> {
-    let world = World::open(folder, registrations(&SimUri::new(hosts), &options.hosts).await?, options.clone()).await?;
+    let world =
+        BenchWorld::open(folder, registrations(&SimUri::new(hosts), &options.hosts).await?, options.clone()).await?;
     let asked = asked(InstanceId::random());
     let pending = PendingClaims::default();
     let run = measure(times, |_| {
@@ -101,9 +102,9 @@ async fn place_run(
     let ids: Arc<Vec<InstanceId>> = Arc::new((0..servers).map(|_| InstanceId::random()).collect());
     for id in ids.iter() {
         let requested = InstanceEvent::from(build(*id));
-        filling.push((InstanceAggregate::stream(id), vec![requested.into()]));
+        filling.push((InstanceRoot::stream(id), vec![requested.into()]));
     }
-    let world = World::open(folder, filling, options.clone()).await?;
+    let world = BenchWorld::open(folder, filling, options.clone()).await?;
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     let meter = Meter::start();
@@ -116,8 +117,8 @@ async fn place_run(
                 let began = Instant::now();
                 match context.scheduler.place(&asked).await {
                     Ok(_) => latencies.push(began.elapsed()),
-                    Err(NotPlaced::NoHost { reasons, .. }) => bail!("no host will do: {}", reasons.counts()),
-                    Err(NotPlaced::NotNow(reason)) => bail!("{reason}"),
+                    Err(SelectionError::NoHost { reasons, .. }) => bail!("no host will do: {}", reasons.counts()),
+                    Err(SelectionError::NotNow(reason)) => bail!("{reason}"),
                 }
             }
             Ok(latencies)
@@ -132,10 +133,10 @@ async fn place_run(
     Ok(run)
 }
 
-fn asked(server: InstanceId) -> Asked {
+fn asked(server: InstanceId) -> SelectionRequest {
     let build = build(server);
-    Asked {
-        request: Request::of_build(&build, &std::collections::BTreeSet::new(), "nova"),
+    SelectionRequest {
+        request: RequestSpec::of_build(&build, &std::collections::BTreeSet::new(), "nova"),
         server,
         project: build.project,
         user: build.user,

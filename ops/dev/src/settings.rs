@@ -1,4 +1,4 @@
-//! How all benchmarks are run: how often, on which disk, how large, and in which runtime.
+//! Common settings of all benchmarks: repetitions, disk, size, and runtime.
 
 use std::path::PathBuf;
 
@@ -13,13 +13,13 @@ pub struct Common {
     /// Write the JSON to a file as well
     #[arg(long, global = true, value_name = "FILE")]
     pub json_file: Option<PathBuf>,
-    /// How often everything is done; the figures are the medians
+    /// Number of runs; the figures are the medians
     #[arg(long, global = true, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub runs: u16,
-    /// Folder on the disk to measure; what is written there is removed [default: the folder for temporary files]
+    /// Folder on the disk to measure; files written there are removed [default: the folder for temporary files]
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Smaller sizes and fewer operations: shows that it works, in seconds
+    /// Smaller sizes and fewer operations: a functional check of a few seconds
     #[arg(long, global = true)]
     pub short: bool,
 }
@@ -30,7 +30,7 @@ impl Common {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// A folder of its own on the disk to measure; gone when dropped.
+    /// A folder on the disk to measure; removed when dropped.
     pub fn scratch(&self) -> Result<tempfile::TempDir> {
         let parent = self.folder();
         tempfile::Builder::new()
@@ -39,7 +39,7 @@ impl Common {
             .with_context(|| format!("nothing can be written to {}", parent.display()))
     }
 
-    /// Does `once` as often as was asked for, and says on standard error how far it is.
+    /// Runs `once` the requested number of times, and reports progress on standard error.
     pub fn repeat<T>(&self, what: &str, mut once: impl FnMut() -> Result<T>) -> Result<Vec<T>> {
         (1..=self.runs)
             .map(|run| {

@@ -23,7 +23,7 @@ use chronova_events::store::{EventStore, Expected};
 use chronova_projections::runner;
 use chronova_projections::views::Views;
 use chronova_web::auth::Authentication;
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::Enforcer;
 use chronova_web::server::configure;
 use chronova_web::tables::Routers;
@@ -39,14 +39,14 @@ pub(super) type Filling = Vec<(StreamId, Vec<Event>)>;
 /// Streams that are filled at the same time.
 const AT_ONCE: usize = 512;
 
-pub(super) struct World {
+pub(super) struct BenchWorld {
     contexts: Contexts,
     store: Arc<SqliteStore>,
     following: JoinHandle<()>,
 }
 
-impl World {
-    /// Begins a log in `folder` with these events, and a control plane on it. No process runs and no host is looked after.
+impl BenchWorld {
+    /// Begins a log in `folder` with these events, and a control plane on it. No process runs, and no host agent.
     pub(super) async fn open(folder: &Path, filling: Filling, options: RuntimeOptions) -> Result<Self> {
         let store = SqliteStore::open(folder.join("log.db"), &SqliteOptions::default())?;
         let streams = filling.into_iter().map(|(stream, events)| fill(&store, stream, events));
@@ -66,7 +66,7 @@ impl World {
                 Arc::clone(&core.views),
                 Arc::clone(&core.gateway),
             ),
-            volumes: Arc::new(chronova_actors::ports::NoVolumes),
+            volumes: Arc::new(chronova_actors::ports::NoVolumeService),
         };
         let contexts = Contexts::assemble(core, Vec::new(), ports, options);
         Ok(Self { contexts, store, following })
@@ -83,14 +83,14 @@ impl World {
     }
 
     /// The API of this world for a caller who may do everything.
-    pub(super) fn api(&self) -> Result<Api> {
+    pub(super) fn api(&self) -> Result<BenchApi> {
         let config = chronova_web::config::WebConfig::default();
         let policy = Enforcer::load(&config.policy).context("the policy cannot be used")?;
-        let metrics = Metrics::new(prometheus::Registry::new())?;
+        let metrics = HttpMetrics::new(prometheus::Registry::new())?;
         let app = chronova_web::App::new(config, policy, Authentication::NoAuth, metrics);
         let routers = Arc::new(Routers::all());
         routers.compile_all().map_err(anyhow::Error::msg)?;
-        Ok(Api { app: Arc::new(app.with_operations(Arc::clone(&self.contexts.operations))), routers })
+        Ok(BenchApi { app: Arc::new(app.with_operations(Arc::clone(&self.contexts.operations))), routers })
     }
 }
 
@@ -104,13 +104,13 @@ async fn fill(store: &SqliteStore, stream: StreamId, events: Vec<Event>) -> Resu
 }
 
 /// The API, called without a network.
-pub(super) struct Api {
+pub(super) struct BenchApi {
     app: Arc<chronova_web::App>,
     routers: Arc<Routers>,
 }
 
-impl Api {
-    /// Sends this GET `times` times, one after the other; gives back how long each took, and the last body.
+impl BenchApi {
+    /// Sends this GET `times` times, one after the other; returns the durations and the last body.
     pub(super) async fn get(
         &self,
         path: &str,

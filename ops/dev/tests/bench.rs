@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! The benchmarks in their short form: that they run, clean up behind themselves and say what they measured. How fast they
+//! The benchmarks in their short form: they run, clean up and report their figures. How fast they
 //! find this machine is no test's business.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Walking through the log, page by page.
+//! Reads the log page by page.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::CommandFailure;
 
 const PAGE: usize = 4_096;
 
-/// Calls `each` for every event after `after` and up to `until`, in order, until it breaks off. Tells how far it came.
+/// Calls `each` for every event after `after` and up to `until`, in order, until it breaks. Returns the last position.
 pub async fn walk(
     store: &dyn EventStore,
     after: Position,
@@ -34,7 +34,7 @@ pub async fn walk(
     }
 }
 
-/// The payload, or which event it is that cannot be read.
+/// The payload, or an error that names the unreadable event.
 pub fn payload(recorded: &Recorded) -> Result<&Arc<Event>, CommandFailure> {
     recorded.event().map_err(|source| CommandFailure::Decode { position: recorded.position.0, source })
 }

@@ -1,8 +1,8 @@
-//! The operator's commands that read the log: `audit`, `inspect`, `rebuild`. `host` is the one that asks the running server.
+//! The operator's commands that read the log: `audit`, `inspect`, `rebuild`. `host` calls the running server.
 //!
-//! They work beside a running server (the log is opened for reading only), never change a fact, and say by their exit code
-//! what a script wants to know: 0 yes, 1 no (not found, not equal), 2 it could not be carried out. Each command is a
-//! function of a store and a writer, so that its output is held by golden files.
+//! They work beside a running server (the log is opened for reading only) and change no event. Exit codes for scripts:
+//! 0 yes, 1 no (not found, not equal), 2 the command failed. Each command is a function of a store and a writer, so
+//! that golden files can check its output.
 
 pub mod audit;
 pub mod host;
@@ -69,7 +69,7 @@ impl DataDir {
     }
 }
 
-/// Why a command failed, in words for people.
+/// Why a command failed, as text for people.
 #[derive(Debug, Error)]
 pub enum CommandFailure {
     #[error(transparent)]
@@ -99,33 +99,33 @@ impl CommandFailure {
 pub enum Exit {
     Yes = 0,
     No = 1,
-    /// The command could not be carried out.
+    /// The command failed.
     Failed = 2,
 }
 
-/// The commands with what they were given.
+/// The commands with their arguments.
 #[derive(Debug)]
 pub enum OperatorCommand {
-    Audit(audit::Args),
-    AuditErase(audit::erase::Args),
-    AuditExport(audit::export::Args),
-    AuditVerifyExport(audit::export::VerifyArgs),
-    AuditKeygen(audit::export::keys::Args),
-    AuditArchive(audit::archive::Args),
-    AuditVerifyArchive(audit::archive::VerifyArgs),
-    Inspect(inspect::Args),
-    Rebuild(rebuild::Args),
+    Audit(audit::AuditArgs),
+    AuditErase(audit::erase::EraseArgs),
+    AuditExport(audit::export::ExportArgs),
+    AuditVerifyExport(audit::export::ExportVerifyArgs),
+    AuditKeygen(audit::export::keys::ExportKeysArgs),
+    AuditArchive(audit::archive::ArchiveArgs),
+    AuditVerifyArchive(audit::archive::ArchiveVerifyArgs),
+    Inspect(inspect::InspectArgs),
+    Rebuild(rebuild::RebuildArgs),
     Verify(verify::VerifyArgs),
     Head(verify::HeadArgs),
-    Schedule(Box<(schedule::Args, schedule::Rules)>),
+    Schedule(Box<(schedule::ScheduleArgs, schedule::Rules)>),
 }
 
-/// Runs a command on the log in `data`, with its output on standard output and its complaints on standard error.
+/// Runs a command on the log in `data`, with its output on standard output and its errors on standard error.
 pub async fn run(command: OperatorCommand, data: &DataDir) -> Exit {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match execute(command, data, &mut out).await.and_then(|exit| Ok(out.flush().map(|()| exit)?)) {
         Ok(exit) => exit,
-        // `chronova audit | head`: the reader has seen enough.
+        // `chronova audit | head`: the reader has closed the pipe.
         Err(CommandFailure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Yes,
         Err(failure) => {
             let mut text = format!("chronova: {failure}");
@@ -134,7 +134,7 @@ pub async fn run(command: OperatorCommand, data: &DataDir) -> Exit {
                 text = format!("{text}: {error}");
                 cause = error.source();
             }
-            // Nobody is left to tell when this fails.
+            // There is nowhere to report a failure of this.
             let _ = writeln!(io::stderr(), "{text}");
             Exit::Failed
         }
@@ -144,7 +144,7 @@ pub async fn run(command: OperatorCommand, data: &DataDir) -> Exit {
 async fn execute(command: OperatorCommand, data: &DataDir, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let now = SystemClock.now();
     match command {
-        OperatorCommand::Audit(audit::Args { archive: Some(folder), .. }) if !folder.is_dir() => {
+        OperatorCommand::Audit(audit::AuditArgs { archive: Some(folder), .. }) if !folder.is_dir() => {
             Err(CommandFailure::Usage(format!("{} is no folder", folder.display())))
         }
         OperatorCommand::Audit(args) if args.archive.is_some() => {
@@ -192,9 +192,9 @@ fn read(path: &Path) -> Result<Arc<dyn EventStore>, StoreError> {
     Ok(ReadOnlyLog::open(path)?)
 }
 
-/// Opens the log as the server does, so that no server can be running.
+/// Opens the log for writing, so no server may be running.
 async fn lock(path: &Path) -> Result<Arc<dyn EventStore>, StoreError> {
-    // Opening would begin a log where there is none.
+    // Opening would create a missing log.
     drop(ReadOnlyLog::open(path)?);
     let path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path, &SqliteOptions::default())).await;

@@ -1,9 +1,10 @@
-//! `chronova policy`: what oslopolicy-list-redundant, oslopolicy-sample-generator, oslopolicy-validator and nova-policy do.
+//! `chronova policy`: replaces oslopolicy-list-redundant, oslopolicy-sample-generator, oslopolicy-validator and
+//! nova-policy.
 //!
-//! * `list`: the rules in force, each with where it comes from; `--redundant` only the overrides that say what the default
-//!   says anyway.
+//! * `list`: the rules in force, each with its source; with `--redundant` only the overrides that equal their
+//!   default.
 //! * `sample`: a file of all defaults, commented out.
-//! * `check`: whether the file is right, and which rules let somebody do something.
+//! * `check`: whether the file is valid, and which rules a user passes.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,8 +12,8 @@ use std::path::PathBuf;
 use chronova_events::ids::{ProjectId, UserId};
 use chronova_web::auth::Caller;
 use chronova_web::config::PolicyConfig;
-use chronova_web::policy::defaults::{self, RuleDefault, Scope};
-use chronova_web::policy::{Enforcer, Overrides, Target, check};
+use chronova_web::policy::defaults::{self, RuleDefault, ScopeType};
+use chronova_web::policy::{Enforcer, Overrides, PolicyTarget, check};
 use chronova_web::service::Service;
 use clap::{Args, Subcommand};
 
@@ -21,31 +22,31 @@ use super::{CommandFailure, Exit};
 /// The questions about the policy.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// List the rules in force: name, where it comes from, scopes, check string.
+    /// List the rules in force: name, source, scopes, check string.
     List {
         #[command(flatten)]
-        which: Which,
-        /// Only the overrides that say what the default says anyway.
+        which: PolicyRulesArgs,
+        /// Only the overrides that equal their default.
         #[arg(long)]
         redundant: bool,
     },
     /// Print all defaults as a policy file, commented out.
     Sample {
         #[command(flatten)]
-        which: Which,
+        which: PolicyRulesArgs,
     },
-    /// Check the policy file; with a role, say which rules let such a user do something.
+    /// Check the policy file; with a role, list the rules that such a user passes.
     Check {
         #[command(flatten)]
-        which: Which,
+        which: PolicyRulesArgs,
         #[command(flatten)]
-        who: Who,
+        who: PolicyCallerArgs,
     },
 }
 
 /// Which rules.
 #[derive(Debug, Args)]
-pub struct Which {
+pub struct PolicyRulesArgs {
     /// Rules of this service.
     #[arg(long, value_name = "SERVICE", default_value = "compute", value_parser = service)]
     pub service: Service,
@@ -56,7 +57,7 @@ pub struct Which {
 
 /// The caller, and the target of the operation.
 #[derive(Debug, Args)]
-pub struct Who {
+pub struct PolicyCallerArgs {
     /// A role that the user has; may be repeated.
     #[arg(long, value_name = "ROLE")]
     pub role: Vec<String>,
@@ -66,10 +67,10 @@ pub struct Who {
     /// The project of the user's token.
     #[arg(long, value_name = "ID", default_value = "project")]
     pub project: String,
-    /// The token is the system's, not a project's.
+    /// The token is system-scoped, not project-scoped.
     #[arg(long)]
     pub system: bool,
-    /// An attribute of what it is done to; without any it is the user's own. May be repeated.
+    /// An attribute of the target; by default the target is the user's own. May be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     pub target: Vec<String>,
     /// Only this rule; exit status 1 if it refuses.
@@ -86,7 +87,7 @@ fn rules(service: Service) -> impl Iterator<Item = &'static RuleDefault> {
     defaults::of(service).iter().copied().flatten()
 }
 
-/// Does what was asked. `config` says what is enforced, and names the file unless the command does.
+/// Runs the command. `config` has the options of the policy, and the file unless the command names one.
 pub fn run(command: &PolicyCommand, config: &PolicyConfig, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     match command {
         PolicyCommand::Sample { which } => sample(which.service, out),
@@ -115,12 +116,12 @@ fn wrong(error: &chronova_web::policy::PolicyError) -> CommandFailure {
     CommandFailure::Usage(text)
 }
 
-fn overrides(which: &Which, config: &PolicyConfig) -> Result<Overrides, CommandFailure> {
+fn overrides(which: &PolicyRulesArgs, config: &PolicyConfig) -> Result<Overrides, CommandFailure> {
     match which.policy_file.as_ref().or(config.policy_file.as_ref()) {
         Some(path) if which.policy_file.is_some() && !path.exists() => {
             Err(CommandFailure::Usage(format!("{} does not exist", path.display())))
         }
-        // A file that the command names is looked at alone.
+        // A file that the command names is checked alone.
         Some(path) if which.policy_file.is_some() => Overrides::load(path).map_err(|error| wrong(&error)),
         _ => Overrides::configured(config).map_err(|error| wrong(&error)),
     }
@@ -129,7 +130,7 @@ fn overrides(which: &Which, config: &PolicyConfig) -> Result<Overrides, CommandF
 fn scopes(rule: &RuleDefault) -> String {
     match rule.scopes {
         [] => "any".to_owned(),
-        scopes => scopes.iter().copied().map(Scope::name).collect::<Vec<_>>().join(", "),
+        scopes => scopes.iter().copied().map(ScopeType::name).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -182,7 +183,7 @@ fn sample(service: Service, out: &mut dyn Write) -> Result<Exit, CommandFailure>
 
 fn judge(
     service: Service,
-    who: &Who,
+    who: &PolicyCallerArgs,
     enforcer: &Enforcer,
     overrides: &Overrides,
     out: &mut dyn Write,
@@ -208,7 +209,7 @@ fn judge(
     Ok(if who.rule.is_some() && allowed == 0 { Exit::No } else { Exit::Yes })
 }
 
-fn caller(who: &Who) -> Caller {
+fn caller(who: &PolicyCallerArgs) -> Caller {
     let mut caller = Caller::of_user(UserId::new(who.user.as_str()));
     caller.roles.clone_from(&who.role);
     if who.system {
@@ -219,11 +220,11 @@ fn caller(who: &Who) -> Caller {
     caller
 }
 
-fn target(who: &Who, caller: &Caller) -> Result<Target, CommandFailure> {
+fn target(who: &PolicyCallerArgs, caller: &Caller) -> Result<PolicyTarget, CommandFailure> {
     if who.target.is_empty() {
-        return Ok(Target::of(caller));
+        return Ok(PolicyTarget::of(caller));
     }
-    let mut target = Target::default();
+    let mut target = PolicyTarget::default();
     for pair in &who.target {
         let (name, value) =
             pair.split_once('=').ok_or_else(|| CommandFailure::Usage(format!("--target {pair}: it is NAME=VALUE")))?;
@@ -237,13 +238,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn which(file: Option<PathBuf>) -> Which {
-        Which { service: Service::Compute, policy_file: file }
+    fn which(file: Option<PathBuf>) -> PolicyRulesArgs {
+        PolicyRulesArgs { service: Service::Compute, policy_file: file }
     }
 
-    fn who(roles: &[&str], rule: Option<&str>, target: &[&str]) -> Who {
+    fn who(roles: &[&str], rule: Option<&str>, target: &[&str]) -> PolicyCallerArgs {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Who {
+        PolicyCallerArgs {
             role: texts(roles),
             user: "u".into(),
             project: "p".into(),

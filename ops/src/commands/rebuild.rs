@@ -1,7 +1,7 @@
-//! `chronova rebuild`: the read models computed again from the first event, and compared with the checkpoint.
+//! `chronova rebuild`: rebuilds the read models from the first event, and compares them with the checkpoint.
 //!
-//! The checkpoint is a cache; this is the proof that it is a faithful one. Only what the checkpoint includes is compared:
-//! a server that goes on writing meanwhile changes nothing.
+//! The checkpoint is a cache; this verifies it. Only events up to the checkpoint count, so a server may write
+//! meanwhile.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::store::EventStore;
-use chronova_projections::checkpoint::{self, Checkpoints, Found, Opened};
+use chronova_projections::checkpoint::{self, CheckpointFile, Checkpoints, OpenedViews};
 use chronova_projections::views::Views;
 
 use super::log_pages::walk;
 use super::{CommandFailure, Exit};
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
-    /// Write what was recomputed as the new checkpoint; the server must not be running
+pub struct RebuildArgs {
+    /// Write the rebuilt read models as the new checkpoint; the server must not be running
     #[arg(long)]
     pub replace: bool,
-    /// How many differences are shown
+    /// Number of differences to show
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: usize,
 }
 
 /// Compares the newest of `checkpoints` with the log.
 pub async fn run(
-    args: &Args,
+    args: &RebuildArgs,
     store: &dyn EventStore,
     checkpoints: &Checkpoints,
     out: &mut dyn Write,
@@ -51,16 +51,16 @@ pub async fn run(
         return Ok(Exit::Yes);
     }
     if exit == Exit::No {
-        writeln!(out, "`chronova rebuild --replace` writes it anew while the server is stopped")?;
+        writeln!(out, "`chronova rebuild --replace` writes a new one while the server is stopped")?;
     }
     Ok(exit)
 }
 
 async fn compare(
-    args: &Args,
+    args: &RebuildArgs,
     store: &dyn EventStore,
-    opened: &Opened,
-    found: &Found,
+    opened: &OpenedViews,
+    found: &CheckpointFile,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let (live, position) = (&opened.views, found.mark.position);
@@ -73,7 +73,7 @@ async fn compare(
     live.adopt(&rebuilt, &opened.absent);
     live.adopt(&rebuilt, &opened.provisional);
     let compared = checkpoint::count() - opened.absent.len() - opened.provisional.len();
-    // One more than is shown tells whether there are more.
+    // One more than the limit, to know whether there are more.
     let mut found = checkpoint::differences(live, &rebuilt, args.limit.saturating_add(1));
     if found.is_empty() {
         writeln!(out, "equal: {compared} read models at position {position}")?;

@@ -1,4 +1,4 @@
-//! `chronova audit verify` and `chronova audit head`: the proof that the log is what was written, and the hash to keep.
+//! `chronova audit verify` and `chronova audit head`: verify the log, and print the hash to keep.
 //!
 //! [`chronova_events::store::sqlite::verify`] checks the log; this file puts its findings into words, together with the
 //! comparison of the read models with a rebuild ([`super::rebuild`]).
@@ -29,10 +29,10 @@ pub struct VerifyArgs {
     /// Do not compare the read models with a rebuild
     #[arg(long)]
     pub no_rebuild: bool,
-    /// Threads that look at events [default: one for each core]
+    /// Threads that check events [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
-    /// How much damage is told
+    /// Number of damages to report
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub limit: u16,
     /// Print JSON
@@ -57,18 +57,18 @@ pub async fn head(args: &HeadArgs, log: &Path, out: &mut dyn Write) -> Result<Ex
     Ok(Exit::Yes)
 }
 
-/// The result of comparing the read models: a cache of the log, which says nothing about the log itself.
-struct Views {
+/// The result of the comparison of the read models: these are a cache, so it does not affect the verdict on the log.
+struct ViewsComparison {
     equal: bool,
     told: String,
 }
 
-/// What is known of the log after all this.
+/// The verdict on the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LogVerdict {
     Whole,
     Damaged,
-    /// Nothing is known: a quick look goes by the seals of the pages alone, and there are none that can be used.
+    /// Unknown: a quick check uses the seals of the pages alone, and there are no usable ones.
     NotChecked,
 }
 
@@ -92,7 +92,7 @@ impl LogVerdict {
     }
 }
 
-/// Looks at everything and tells what is wrong.
+/// Verifies everything and reports the damage.
 pub async fn run(args: &VerifyArgs, data: &DataDir, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let options = options(args)?;
     let log = data.log();
@@ -130,19 +130,19 @@ fn options(args: &VerifyArgs) -> Result<VerifyOptions, CommandFailure> {
     Ok(options)
 }
 
-async fn compare_views(data: &DataDir) -> Result<Views, CommandFailure> {
+async fn compare_views(data: &DataDir) -> Result<ViewsComparison, CommandFailure> {
     let store = ReadOnlyLog::open(data.log())?;
-    let args = rebuild::Args { replace: false, limit: 20 };
+    let args = rebuild::RebuildArgs { replace: false, limit: 20 };
     let mut text = Vec::new();
     let exit = rebuild::run(&args, &*store, &*data.checkpoints(&*store)?, &mut text).await?;
-    Ok(Views { equal: exit == Exit::Yes, told: String::from_utf8_lossy(&text).trim_end().to_owned() })
+    Ok(ViewsComparison { equal: exit == Exit::Yes, told: String::from_utf8_lossy(&text).trim_end().to_owned() })
 }
 
 fn tell(
     args: &VerifyArgs,
     verdict: LogVerdict,
     found: &Verification,
-    views: Option<&Views>,
+    views: Option<&ViewsComparison>,
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
     if found.pages > 0 {
@@ -191,7 +191,7 @@ fn tell(
     Ok(())
 }
 
-fn as_json(verdict: LogVerdict, found: &Verification, views: Option<&Views>) -> Value {
+fn as_json(verdict: LogVerdict, found: &Verification, views: Option<&ViewsComparison>) -> Value {
     let damages: Vec<Value> = found
         .damages
         .iter()

@@ -10,7 +10,7 @@ const SECOND: i64 = 1_000_000;
 
 /// A moment, as it was typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum MomentArg {
     At(Timestamp),
     /// Microseconds before now.
     Ago(i64),
@@ -20,7 +20,7 @@ pub enum When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsOf {
     Position(u64),
-    Time(When),
+    Time(MomentArg),
 }
 
 impl FromStr for AsOf {
@@ -40,7 +40,7 @@ impl FromStr for AsOf {
 )]
 pub struct NoTime(String);
 
-impl When {
+impl MomentArg {
     pub fn resolve(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(at) => at,
@@ -49,7 +49,7 @@ impl When {
     }
 }
 
-impl FromStr for When {
+impl FromStr for MomentArg {
     type Err = NoTime;
 
     fn from_str(text: &str) -> Result<Self, NoTime> {
@@ -91,13 +91,20 @@ mod tests {
         let noon = Timestamp(1_769_860_800 * SECOND);
         for text in ["2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00", "2026-01-31 12:00", "2026-01-31 12:00:00.000"]
         {
-            assert_eq!(text.parse::<When>().unwrap(), When::At(noon), "{text}");
+            assert_eq!(text.parse::<MomentArg>().unwrap(), MomentArg::At(noon), "{text}");
         }
-        let midnight: When = "2026-01-31".parse().unwrap();
+        let midnight: MomentArg = "2026-01-31".parse().unwrap();
         assert_eq!(midnight.resolve(noon), Timestamp(noon.0 - 12 * 3_600 * SECOND));
-        assert_eq!("90s".parse::<When>().unwrap().resolve(noon), Timestamp(noon.0 - 90 * SECOND));
-        assert_eq!(("17".parse(), "90s".parse()), (Ok(AsOf::Position(17)), Ok(AsOf::Time(When::Ago(90 * SECOND)))));
+        assert_eq!("90s".parse::<MomentArg>().unwrap().resolve(noon), Timestamp(noon.0 - 90 * SECOND));
+        assert_eq!(
+            ("17".parse(), "90s".parse()),
+            (Ok(AsOf::Position(17)), Ok(AsOf::Time(MomentArg::Ago(90 * SECOND))))
+        );
         assert!("soon".parse::<AsOf>().is_err());
-        assert!("soon".parse::<When>().is_err() && "5".parse::<When>().is_err() && "".parse::<When>().is_err());
+        assert!(
+            "soon".parse::<MomentArg>().is_err()
+                && "5".parse::<MomentArg>().is_err()
+                && "".parse::<MomentArg>().is_err()
+        );
     }
 }

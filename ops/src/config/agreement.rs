@@ -1,6 +1,6 @@
-//! Options that are good each by itself and do not go together.
+//! Options that are valid each by itself and contradict each other.
 //!
-//! One rule a line: what is wrong is told at the option that somebody set, with what to change.
+//! One rule a line: it reports the problem at the option that is set, with the change to make.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,7 +9,7 @@ use chronova_actors::topology::host::{CpuSets, HostCpus};
 
 use uuid::Uuid;
 
-use super::{Config, Place, Problem, Severity, derived, ini};
+use super::{Config, ConfigLine, Problem, Severity, derived, ini};
 
 /// A contradiction, and the option at which it is reported.
 struct Clash {
@@ -24,7 +24,7 @@ const fn error(at: (&'static str, &'static str), message: &'static str) -> Clash
 
 const IMAGES_TYPE: (&str, &str) = ("libvirt", "images_type");
 
-/// The options that do not go together, each with its place in the files.
+/// The contradictory options, each with its place in the files.
 pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> {
     let told = |clash: Clash| Problem {
         severity: clash.severity,
@@ -140,8 +140,8 @@ fn storage(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Nova refuses the first at the driver's start, and says nothing of the second: libvirt then asks the destination without
-/// TLS, and nobody notices.
+/// Nova refuses the first when the driver starts, and accepts the second silently: libvirt then contacts the
+/// destination without TLS.
 fn migration(config: &Config) -> Vec<Clash> {
     const TLS: (&str, &str) = ("libvirt", "live_migration_with_native_tls");
     let libvirt = &config.libvirt;
@@ -192,7 +192,7 @@ fn metadata(config: &Config) -> Vec<Clash> {
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 
-/// A network that cannot be read would guard nothing, without a word.
+/// An invalid network would silently protect nothing.
 fn reserved(config: &Config) -> Vec<Clash> {
     let wrong = |word: &&String| word.parse::<ipnet::IpNet>().is_err() && word.parse::<std::net::IpAddr>().is_err();
     let clash = |word: &String| Clash {
@@ -203,7 +203,7 @@ fn reserved(config: &Config) -> Vec<Clash> {
     config.chronova.reserved_networks.iter().filter(wrong).map(clash).collect()
 }
 
-/// Which processors are for which guests.
+/// The sets of dedicated and shared processors.
 fn processors(config: &Config) -> Vec<Clash> {
     let compute = &config.compute;
     let wrong = |at: (&'static str, &'static str), reason: String| {
@@ -231,8 +231,8 @@ fn is_group(name: &str) -> bool {
     name.len() < 128 && name.chars().all(fits) && !name.starts_with('-') && name != "." && name != ".."
 }
 
-/// The line that has the last word on an option.
-fn place(texts: &[(&Path, &str)], (section, key): (&str, &str)) -> Option<Place> {
+/// The line that sets an option last.
+fn place(texts: &[(&Path, &str)], (section, key): (&str, &str)) -> Option<ConfigLine> {
     let mut entries = texts.iter().flat_map(|(file, text)| ini::parse(text, file).entries);
     entries.rfind(|entry| entry.section == section && entry.key == key).map(|entry| entry.place)
 }

@@ -1,8 +1,8 @@
-//! Files that the configuration names and that belong to it: where they lie, and whether they are there.
+//! Files that the configuration names: resolves their paths and checks that they exist.
 //!
-//! As with oslo.config, a relative path is meant from the folder of the configuration file that is read first. A file that
-//! was named and is absent is an error: rules of policy that nobody reads would leave open what they were to shut. A
-//! directory may well be there only once there is something to put into it; that is a warning.
+//! As with oslo.config, a relative path starts at the folder of the first configuration file. A missing file is an
+//! error: without its policy rules, operations would stay open that they should forbid. A missing directory is only a
+//! warning, because operators often create it later.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::{Problem, Severity};
 
 const SECTION: &str = "oslo_policy";
 
-/// Makes the paths whole.
+/// Makes the paths absolute.
 pub(super) fn settle(config: &mut Config, first: Option<&Path>, values: &Values<'_>) -> Vec<Problem> {
     let folder = first.and_then(Path::parent).unwrap_or(Path::new(""));
     let policy = &mut config.oslo_policy;

@@ -1,7 +1,7 @@
-//! How an option's value becomes the value of the field that takes it, and back.
+//! Conversions between an option's value and the value of its field.
 //!
-//! A declaration names one of these after `by`; without `by` the field has the option's own type. The way back makes the
-//! text of a default from the owner's value.
+//! A declaration names one of these after `by`; without `by` the field has the option's own type. The reverse
+//! conversion makes the text of a default from the owner's value.
 
 #![allow(clippy::option_option, reason = "an option that may be left out, and a field from which no value follows")]
 
@@ -39,7 +39,7 @@ impl<T: Clone> Conversion<T, T> for Same {
     }
 }
 
-/// Another type of whole numbers; a value beyond it is its greatest.
+/// Another integer type; a larger value becomes its maximum.
 pub(super) struct Whole;
 
 macro_rules! whole {
@@ -114,7 +114,7 @@ impl Conversion<u64, u64> for Mebibytes {
     }
 }
 
-/// A bound; a number below zero is none.
+/// A bound; a number below zero means no bound.
 pub(super) struct Unlimited;
 
 impl Conversion<i32, Option<usize>> for Unlimited {
@@ -127,7 +127,7 @@ impl Conversion<i32, Option<usize>> for Unlimited {
     }
 }
 
-/// Whether a number is above zero. No number follows from that, so the declaration names its default.
+/// Whether a number is above zero. There is no reverse conversion, so the declaration names its default.
 pub(super) struct AboveZero;
 
 impl Conversion<u32, bool> for AboveZero {
@@ -153,7 +153,7 @@ impl Conversion<bool, bool> for Negated {
     }
 }
 
-/// A field that could be without a value, and has one.
+/// An optional field that gets a value.
 pub(super) struct Present;
 
 impl<T: Clone> Conversion<T, Option<T>> for Present {
@@ -350,8 +350,8 @@ impl Conversion<Vec<String>, CacheModes> for CacheWords {
     }
 }
 
-/// Values that a file names by words. A word that is not in the table was refused when the file was read. The first word of
-/// a value is the one that a default is written with.
+/// Values that a file names by words. Unknown words were refused when the file was read. The text of a default uses the
+/// first word of a value.
 macro_rules! words {
     ($( $(#[$doc:meta])* $name:ident: $t:ty { $($word:literal = $value:expr),+ $(,)? } )+) => {$(
         $(#[$doc])*
@@ -420,7 +420,7 @@ words! {
     PointerWords: bool { "usbtablet" = true, "ps2mouse" = false }
 }
 
-/// An option that is not set says no.
+/// An unset option means no.
 impl Conversion<Option<String>, bool> for PointerWords {
     fn give(value: &Option<String>) -> bool {
         value.as_deref().is_some_and(Self::value)
@@ -431,7 +431,7 @@ impl Conversion<Option<String>, bool> for PointerWords {
     }
 }
 
-/// The field's value as a file would say it.
+/// The field's value as text for a file.
 pub(super) fn text<C: Conversion<V, T>, V: super::OptionValue, T>(field: &T) -> Option<String> {
     C::back(field).and_then(|value| value.text())
 }

@@ -1,6 +1,6 @@
-//! Values that several options make together.
+//! Values that derive from several options.
 //!
-//! [`settle`] runs after the declarations have filled [`Targets`]. Combinations that make no sense were refused when the
+//! [`settle`] runs after the declarations have filled [`Targets`]. Contradictory combinations were refused when the
 //! files were read (`agreement.rs`).
 
 use std::path::Path;
@@ -14,7 +14,7 @@ use chronova_web::identity::LockoutRule;
 use super::Config;
 use super::targets::Targets;
 
-/// Fills the fields of `to` that no single option fills.
+/// Fills the fields of `to` that derive from several options.
 pub(super) fn settle(config: &Config, to: &mut Targets) {
     log_file(config, to);
     ratios(config, to);
@@ -26,7 +26,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     let neutron = &config.neutron;
     let secret = || Secret::new(neutron.metadata_proxy_shared_secret.clone());
     to.web.metadata.proxy_secret = neutron.service_metadata_proxy.then(secret);
-    // A connection is idle no longer than a client may take, and not at all without keep-alive.
+    // A connection stays idle no longer than the client timeout, and not at all without keep-alive.
     let patience = &mut to.serving.patience;
     let most = if patience.stalled.is_zero() { Duration::MAX } else { patience.stalled };
     patience.idle = patience.idle.filter(|_| config.wsgi.keep_alive).map(|idle| idle.min(most));
@@ -68,8 +68,8 @@ fn host_cpus(config: &Config) -> HostCpus {
     HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
 }
 
-/// `images_type` with `use_cow_images`; and the pool's directory. The default of `instances_path` is a directory of Nova's
-/// on the hosts of Nova's, so it is heeded only when it is another one.
+/// `images_type` with `use_cow_images`; and the pool's directory. The default of `instances_path` is Nova's directory
+/// on its compute hosts, so the option counts only with another value.
 fn disks(config: &Config, to: &mut Targets) {
     let (default, libvirt) = (&config.default, &mut to.drivers.libvirt);
     // The option's choices are these words, so another one never comes here.

@@ -1,24 +1,24 @@
 //! The file format: oslo.config's dialect of INI.
 //!
 //! Differences from other INI dialects that matter to files that operators already have: `:` and `=` both assign
-//! (whichever comes first); a line that begins with a blank continues the value above it; a comment is a whole line
-//! (`#` and `;` inside a value belong to the value); a value wrapped in one pair of equal quotes loses them; a key may
-//! be repeated, which makes a list for options that take several values and "the last one counts" for all others.
+//! (whichever comes first). A line that begins with a blank continues the value above it. A comment is a whole line
+//! (`#` and `;` inside a value belong to the value). A value in one pair of equal quotes loses them. A repeated key
+//! makes a list for options that take several values; for all others the last one counts.
 //!
-//! A bad line never stops the reading: all of them are collected, so that an operator mends a file in one go.
+//! A bad line does not stop the parser: it collects all problems, so that an operator can fix a file in one go.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where a value stands.
+/// The place of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ConfigLine {
     pub file: PathBuf,
     /// Counted from 1; 0 is the file as a whole.
     pub line: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ConfigLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}", self.file.display()),
@@ -29,49 +29,49 @@ impl fmt::Display for Place {
 
 /// One assignment of a file, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct IniAssignment {
     pub section: String,
     pub key: String,
     /// Continuation lines are joined by a newline, as oslo hands them to an option.
     pub value: String,
-    pub place: Place,
+    pub place: ConfigLine,
 }
 
 /// A line that is no assignment, section or comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadLine {
-    pub place: Place,
+    pub place: ConfigLine,
     pub reason: &'static str,
 }
 
 /// The assignments of a file, and the lines that could not be read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Parsed {
-    pub entries: Vec<Entry>,
+pub struct ParsedIni {
+    pub entries: Vec<IniAssignment>,
     /// Every section header, also of sections with nothing in them.
-    pub sections: Vec<(String, Place)>,
+    pub sections: Vec<(String, ConfigLine)>,
     pub bad: Vec<BadLine>,
 }
 
 /// Reads the text of one file; `file` only names it in messages.
-pub fn parse(text: &str, file: &Path) -> Parsed {
-    let mut reader = Reader { parsed: Parsed::default(), section: "DEFAULT".to_owned(), open: None };
+pub fn parse(text: &str, file: &Path) -> ParsedIni {
+    let mut reader = IniReader { parsed: ParsedIni::default(), section: "DEFAULT".to_owned(), open: None };
     for (line, number) in text.lines().zip(1..) {
-        reader.line(line.trim_end(), Place { file: file.to_owned(), line: number });
+        reader.line(line.trim_end(), ConfigLine { file: file.to_owned(), line: number });
     }
     reader.flush();
     reader.parsed
 }
 
-struct Reader {
-    parsed: Parsed,
+struct IniReader {
+    parsed: ParsedIni,
     section: String,
     /// The assignment that a continuation line would extend.
-    open: Option<Entry>,
+    open: Option<IniAssignment>,
 }
 
-impl Reader {
-    fn line(&mut self, line: &str, place: Place) {
+impl IniReader {
+    fn line(&mut self, line: &str, place: ConfigLine) {
         if line.is_empty() {
             return self.flush();
         }
@@ -90,11 +90,11 @@ impl Reader {
         self.parsed.entries.extend(self.open.take());
     }
 
-    fn bad(&mut self, place: Place, reason: &'static str) {
+    fn bad(&mut self, place: ConfigLine, reason: &'static str) {
         self.parsed.bad.push(BadLine { place, reason });
     }
 
-    fn continuation(&mut self, text: &str, place: Place) {
+    fn continuation(&mut self, text: &str, place: ConfigLine) {
         match &mut self.open {
             Some(entry) => {
                 entry.value.push('\n');
@@ -104,7 +104,7 @@ impl Reader {
         }
     }
 
-    fn header(&mut self, line: &str, place: Place) {
+    fn header(&mut self, line: &str, place: ConfigLine) {
         match line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             None => self.bad(place, "a section header must end with `]`"),
             Some("") => self.bad(place, "a section needs a name"),
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    fn assignment(&mut self, line: &str, place: Place) {
+    fn assignment(&mut self, line: &str, place: ConfigLine) {
         let Some(at) = line.find(['=', ':']) else {
             return self.bad(place, "neither a section, a comment nor an assignment (no `=` or `:`)");
         };
@@ -124,7 +124,7 @@ impl Reader {
             return self.bad(place, "an assignment needs a name before `=`");
         }
         let value = unquote(line[at + 1..].trim()).to_owned();
-        self.open = Some(Entry { section: self.section.clone(), key: key.to_owned(), value, place });
+        self.open = Some(IniAssignment { section: self.section.clone(), key: key.to_owned(), value, place });
     }
 }
 

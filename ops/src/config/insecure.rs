@@ -1,5 +1,5 @@
-//! Settings that work and leave a door open. Only `chronova config check` tells them: a mode for tests is no news to those
-//! who start it.
+//! Settings that work but are insecure. Only `chronova config check` reports them, since an operator who starts a test
+//! mode knows about it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Config, Problem, Severity};
 
-/// Secrets that everybody tries first.
+/// Secrets that an attacker tries first.
 const COMMON: [&str; 12] = [
     "admin",
     "changeme",
@@ -23,10 +23,10 @@ const COMMON: [&str; 12] = [
     "test",
     "1234",
 ];
-/// Shorter secrets are found by trying.
+/// Shorter secrets can be guessed.
 const SHORTEST: usize = 12;
 
-/// One warning for each open door.
+/// One warning for each insecure setting.
 pub(super) fn warnings(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
     believes_anybody(config, &mut found);
@@ -104,7 +104,7 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What cannot be read is told by the policy's own check.
+/// The policy's own check reports unreadable files.
 fn rules_of(file: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
     serde_saphyr::from_str(&fs::read_to_string(file).ok()?).ok()
 }
@@ -127,7 +127,7 @@ fn weak_secrets(config: &Config, found: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::{Loaded, Machine, load_on};
+    use super::super::{Loaded, MachineDefaults, load_on};
     use super::*;
 
     /// The warnings about this configuration, in a folder with these files.
@@ -145,13 +145,13 @@ mod tests {
             text.replace("HERE", &folder.path().display().to_string())
         );
         fs::write(at("a.conf"), text).unwrap();
-        let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+        let machine = MachineDefaults { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
         let Loaded { config, .. } = load_on(&machine, &[at("a.conf")]).unwrap();
         let here = format!("{}/", folder.path().display());
         warnings(&config).into_iter().map(|problem| problem.message.replace(&here, "")).collect()
     }
 
-    /// A configuration, the files beside it, the mode of the data folder, and what is told of them.
+    /// A configuration, the files beside it, the mode of the data folder, and the expected warnings.
     type Door = (&'static str, &'static [(&'static str, &'static str)], u32, &'static str);
 
     #[test]

@@ -1,17 +1,17 @@
-//! Assignments of a file to options that are not ours.
+//! Assignments to options that Chronova does not have.
 //!
 //! `nova_options.txt` lists the options of Nova and of the libraries it uses that have no meaning here, as
 //! `section.option`; `section.*` stands for a whole section (clients of other services, drivers of other hypervisors,
 //! message queues). A file that sets them is a normal `nova.conf`.
 
-use super::ini::Entry;
+use super::ini::IniAssignment;
 use super::options::SECTIONS;
 use super::suggest::nearest;
 use super::{Problem, Severity};
 
 static NAMES: &str = include_str!("nova_options.txt");
 
-/// Sections whose being set and having no effect should be seen: an operator may rely on them.
+/// Sections without an effect on which an operator may rely, so setting them causes a warning.
 const WORTH_A_WARNING: [(&str, &str); 4] = [
     ("database", "the event log under [chronova] data_dir takes the place of Nova's databases"),
     ("api_database", "the event log under [chronova] data_dir takes the place of Nova's databases"),
@@ -20,7 +20,7 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
 ];
 
 /// The remark about an assignment that no option of ours takes.
-pub(super) fn remark(entry: &Entry) -> Problem {
+pub(super) fn remark(entry: &IniAssignment) -> Problem {
     let title = format!("[{}] {}", entry.section, entry.key);
     let section = entry.section.to_ascii_lowercase();
     let worth = WORTH_A_WARNING.iter().find(|(name, _)| *name == section);
@@ -43,7 +43,7 @@ fn is_known(section: &str, name: &str) -> bool {
 }
 
 /// The nearest name in the same section; else the section that has this very name; else the nearest section.
-fn suggestion(entry: &Entry) -> String {
+fn suggestion(entry: &IniAssignment) -> String {
     let ours = || SECTIONS.iter().copied().flatten().map(|def| (def.section, def.name));
     let here = ours().chain(names()).filter(|(section, _)| section.eq_ignore_ascii_case(&entry.section));
     if let Some(name) = nearest(&entry.key, here.map(|(_, name)| name)) {

@@ -1,10 +1,11 @@
-//! Configuration: `nova.conf` as operators know it.
+//! Configuration in the format of `nova.conf`.
 //!
-//! [`load`] reads one or more files in oslo's INI dialect (later files win), judges every line against the one table of
-//! options ([`options`]), and returns either a typed [`Config`] with remarks, or every problem found with file and line.
+//! [`load`] reads one or more files in oslo's INI dialect (later files win), and checks every line against the table of
+//! options ([`options`]). It returns either a typed [`Config`] with remarks, or every problem with file and line.
 //! `Config::targets` gives the values to the fields that the declarations name ([`targets`]).
-//! An option that is not in the table is no error, because one `nova.conf` is often shared with other services: options that
-//! Nova has and Chronova does not need are noted, options that nobody knows are warned about with the nearest name.
+//! An option that is not in the table is not an error, because one `nova.conf` is often shared with other services.
+//! Options that Nova has and Chronova does not need cause a note; unknown options cause a warning with the nearest
+//! name.
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
@@ -26,18 +27,18 @@ mod values;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use ini::Place;
-pub use option::{Default, Kind, Multi, OptionDef, OptionValue, Origin, Words};
+pub use ini::ConfigLine;
+pub use option::{Default, Multi, OptionDef, OptionOrigin, OptionType, OptionValue, Words};
 pub use options::Config;
 use thiserror::Error;
-pub use values::Machine;
+pub use values::MachineDefaults;
 
 /// How much a problem matters. Ordered from the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Nothing to do: an option of Nova's that has no meaning here.
     Note,
-    /// Probably not what was meant; start-up goes on.
+    /// Probably a mistake; start-up continues.
     Warning,
     /// Start-up stops.
     Error,
@@ -53,12 +54,12 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Something to say about a file, a line or an option.
+/// A remark about a file, a line or an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub severity: Severity,
-    /// Where; `None` where no file says anything (an option that must be set and is not).
-    pub place: Option<Place>,
+    /// Where; `None` for a required option that no file sets.
+    pub place: Option<ConfigLine>,
     pub message: String,
 }
 
@@ -71,7 +72,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The configuration and what is to be said about it.
+/// The configuration and the remarks about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
     pub config: Config,
@@ -88,11 +89,11 @@ pub struct InvalidConfig {
 
 /// Reads the files in order; with none, everything is at its default.
 pub fn load(files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
-    load_on(&Machine::here(), files)
+    load_on(&MachineDefaults::here(), files)
 }
 
 /// As [`load`], on a given machine.
-pub fn load_on(machine: &Machine, files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
+pub fn load_on(machine: &MachineDefaults, files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
     let mut problems = Vec::new();
     let texts: Vec<(&Path, String)> = files
         .iter()
@@ -110,7 +111,7 @@ pub fn load_on(machine: &Machine, files: &[PathBuf]) -> Result<Loaded, InvalidCo
 fn read_file(file: &Path) -> Result<String, Problem> {
     let bad = |message: String| Problem {
         severity: Severity::Error,
-        place: Some(Place { file: file.to_owned(), line: 0 }),
+        place: Some(ConfigLine { file: file.to_owned(), line: 0 }),
         message,
     };
     let bytes = std::fs::read(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
@@ -118,7 +119,7 @@ fn read_file(file: &Path) -> Result<String, Problem> {
 }
 
 /// Goes through the files' texts; `None` where a value is bad.
-fn judge(machine: &Machine, texts: &[(&Path, &str)], problems: &mut Vec<Problem>) -> Option<Config> {
+fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<Problem>) -> Option<Config> {
     let mut remarks = Vec::new();
     let mut bad = Vec::new();
     let mut values = values::Values::new(machine, &mut bad);
@@ -153,9 +154,12 @@ fn order(problem: &Problem, texts: &[(&Path, &str)]) -> (Option<usize>, u32) {
     (file, place.map_or(0, |place| place.line))
 }
 
-/// Finds the option of each entry, and says what there is to say about the others. Within one file a current name wins
-/// over a deprecated one wherever they stand, as in oslo.
-fn settle(entries: Vec<ini::Entry>, remarks: &mut Vec<Problem>) -> Vec<(&'static OptionDef, ini::Entry)> {
+/// Finds the option of each entry, and makes remarks about unknown entries. Within one file a current name overrides a
+/// deprecated one, in any order, as in oslo.
+fn settle(
+    entries: Vec<ini::IniAssignment>,
+    remarks: &mut Vec<Problem>,
+) -> Vec<(&'static OptionDef, ini::IniAssignment)> {
     let mut old = Vec::new();
     let mut current = Vec::new();
     for entry in entries {

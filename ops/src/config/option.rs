@@ -11,7 +11,7 @@ use super::targets::{OptionUse, owners};
 
 /// Where an option, its name and its meaning come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum OptionOrigin {
     /// As in Nova.
     Nova,
     /// As in one of the oslo libraries that every OpenStack service shares.
@@ -28,7 +28,7 @@ pub enum Origin {
     Chronova,
 }
 
-impl Origin {
+impl OptionOrigin {
     pub fn name(self) -> &'static str {
         match self {
             Self::Nova => "Nova",
@@ -57,7 +57,7 @@ pub enum Default {
 
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum OptionType {
     Boolean,
     Integer,
     Float,
@@ -71,7 +71,7 @@ pub enum Kind {
     Multi,
 }
 
-impl Kind {
+impl OptionType {
     pub fn name(self) -> &'static str {
         match self {
             Self::Boolean => "boolean",
@@ -91,7 +91,7 @@ impl Kind {
 pub struct OptionDef {
     pub section: &'static str,
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: OptionType,
     pub default: Default,
     pub min: Option<f64>,
     pub max: Option<f64>,
@@ -100,14 +100,14 @@ pub struct OptionDef {
     pub help: &'static str,
     pub secret: bool,
     pub deprecated: &'static [(&'static str, &'static str)],
-    pub origin: Origin,
+    pub origin: OptionOrigin,
     /// The uses of the value, at least one.
     pub uses: &'static [OptionUse],
 }
 
 impl OptionDef {
     /// An option about which nothing is said yet; the section macro fills in the rest.
-    pub const fn new(section: &'static str, name: &'static str, kind: Kind, origin: Origin) -> Self {
+    pub const fn new(section: &'static str, name: &'static str, kind: OptionType, origin: OptionOrigin) -> Self {
         Self {
             section,
             name,
@@ -125,7 +125,7 @@ impl OptionDef {
         }
     }
 
-    /// The default that the first field that takes the value has, as a file would say it.
+    /// The default of the first field that takes the value, as text for a file.
     pub fn owner_default(&self) -> Option<String> {
         match self.uses.first()? {
             OptionUse::Field(text) => text(owners()),
@@ -133,7 +133,7 @@ impl OptionDef {
         }
     }
 
-    /// Whether nothing heeds the option yet.
+    /// Whether the option has no effect yet.
     pub fn has_no_effect(&self) -> bool {
         self.uses.iter().any(|one| matches!(one, OptionUse::Nothing))
     }
@@ -143,7 +143,7 @@ impl OptionDef {
         format!("[{}] {}", self.section, self.name)
     }
 
-    /// The bounds and choices in words; empty where there are none.
+    /// The bounds and choices as text; empty if there are none.
     pub fn limits(&self) -> String {
         let bounds = match (self.min, self.max) {
             (Some(min), Some(max)) => format!("{min} to {max}"),
@@ -170,7 +170,7 @@ impl OptionDef {
 
 /// A type that an option can have.
 pub trait OptionValue: Sized {
-    const KIND: Kind;
+    const KIND: OptionType;
 
     /// `raw` holds every occurrence in order and is never empty; options with one value use the last.
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String>;
@@ -180,7 +180,7 @@ pub trait OptionValue: Sized {
         None
     }
 
-    /// The text that [`parse`](Self::parse) makes this value of; `None` where it is the value of an option that is not set.
+    /// The text from which [`parse`](Self::parse) makes this value; `None` for the value of an unset option.
     fn text(&self) -> Option<String>;
 }
 
@@ -189,7 +189,7 @@ fn last(raw: &[String]) -> &str {
 }
 
 impl OptionValue for bool {
-    const KIND: Kind = Kind::Boolean;
+    const KIND: OptionType = OptionType::Boolean;
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
         match last(raw).to_ascii_lowercase().as_str() {
@@ -207,7 +207,7 @@ impl OptionValue for bool {
 macro_rules! integers {
     ($($t:ty),+) => {$(
         impl OptionValue for $t {
-            const KIND: Kind = Kind::Integer;
+            const KIND: OptionType = OptionType::Integer;
 
             fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
                 let text = last(raw);
@@ -226,7 +226,7 @@ macro_rules! integers {
 integers!(i64, i32, u64, u32, u16, usize);
 
 impl OptionValue for f64 {
-    const KIND: Kind = Kind::Float;
+    const KIND: OptionType = OptionType::Float;
 
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
         let text = last(raw);
@@ -245,7 +245,7 @@ impl OptionValue for f64 {
 }
 
 impl OptionValue for String {
-    const KIND: Kind = Kind::Text;
+    const KIND: OptionType = OptionType::Text;
 
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
         def.check_choice(last(raw))?;
@@ -258,7 +258,7 @@ impl OptionValue for String {
 }
 
 impl OptionValue for NameTemplate {
-    const KIND: Kind = Kind::Text;
+    const KIND: OptionType = OptionType::Text;
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
         last(raw).parse().map_err(|error: InvalidTemplate| error.to_string())
@@ -270,7 +270,7 @@ impl OptionValue for NameTemplate {
 }
 
 impl OptionValue for PathBuf {
-    const KIND: Kind = Kind::Path;
+    const KIND: OptionType = OptionType::Path;
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
         match last(raw) {
@@ -286,7 +286,7 @@ impl OptionValue for PathBuf {
 
 /// oslo's `ListOpt`: items separated by commas; an empty text is an empty list.
 impl OptionValue for Vec<String> {
-    const KIND: Kind = Kind::List;
+    const KIND: OptionType = OptionType::List;
 
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
         let items: Self =
@@ -309,7 +309,7 @@ impl OptionValue for Vec<String> {
 pub struct Words(pub Vec<String>);
 
 impl OptionValue for Words {
-    const KIND: Kind = Kind::Words;
+    const KIND: OptionType = OptionType::Words;
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
         Ok(Self(raw.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()))
@@ -329,13 +329,13 @@ impl OptionValue for Words {
 pub struct Multi(pub Vec<String>);
 
 impl OptionValue for Multi {
-    const KIND: Kind = Kind::Multi;
+    const KIND: OptionType = OptionType::Multi;
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
         Ok(Self(raw.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect()))
     }
 
-    /// One text stands for one value: of several there is none.
+    /// One text is one value; a list of several has no text form.
     fn text(&self) -> Option<String> {
         if let [only] = self.0.as_slice() { Some(only.clone()) } else { None }
     }
@@ -347,7 +347,7 @@ impl OptionValue for Multi {
 
 /// An option that may be left out; an empty text means "not set", as oslo reads empty numbers.
 impl<T: OptionValue> OptionValue for Option<T> {
-    const KIND: Kind = T::KIND;
+    const KIND: OptionType = T::KIND;
 
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
         if last(raw).is_empty() { Ok(None) } else { T::parse(raw, def).map(Some) }
@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     fn def() -> OptionDef {
-        OptionDef::new("s", "n", Kind::Text, Origin::Nova)
+        OptionDef::new("s", "n", OptionType::Text, OptionOrigin::Nova)
     }
 
     fn read<T: OptionValue>(text: &str) -> Result<T, String> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::option::{Default, Kind, OptionDef};
+use super::option::{Default, OptionDef, OptionType};
 use super::options::SECTIONS;
 
 const INTRODUCTION: &str = "\
@@ -48,7 +48,7 @@ fn value(def: &OptionDef) -> String {
         [] => def.limits(),
         choices => format!("one of {}", choices.iter().map(|c| code(c)).collect::<Vec<_>>().join(", ")),
     };
-    let kind = if def.choices.is_empty() || def.kind == Kind::List { def.kind.name() } else { "" };
+    let kind = if def.choices.is_empty() || def.kind == OptionType::List { def.kind.name() } else { "" };
     [kind, def.unit, &limits].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
@@ -57,7 +57,9 @@ fn default(def: &OptionDef) -> String {
     match (def.default, def.owner_default()) {
         (Default::Text(text), _) => written(text),
         (Default::Owner, Some(text)) => written(&text),
-        (Default::Owner, None) if matches!(def.kind, Kind::List | Kind::Words | Kind::Multi) => "empty".to_owned(),
+        (Default::Owner, None) if matches!(def.kind, OptionType::List | OptionType::Words | OptionType::Multi) => {
+            "empty".to_owned()
+        }
         (Default::Owner, None) => "unset".to_owned(),
         (Default::HostName, _) => "the host name".to_owned(),
         (Default::HostAddress, _) => "the host's address".to_owned(),

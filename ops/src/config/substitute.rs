@@ -1,14 +1,14 @@
 //! `$name` in values, as oslo.config reads it.
 //!
 //! `$name` and `${name}` stand for the option `name` of the same section or, where that section has none, of `[DEFAULT]`;
-//! `$section.name` and `${section.name}` for an option elsewhere. `$$` and `\$` are a dollar sign. A name that no option
-//! bears stays as it is written (a password may well hold a dollar sign). An option that is not set is empty.
+//! `$section.name` and `${section.name}` for an option elsewhere. `$$` and `\$` are a dollar sign. A reference to an
+//! unknown option stays as it is (a password may contain a dollar sign). An option that is not set is empty.
 
 /// Finds the value of an option; `None` where there is no such option.
-type Lookup<'a> = dyn FnMut(&str, &str) -> Result<Option<String>, String> + 'a;
+type OptionLookup<'a> = dyn FnMut(&str, &str) -> Result<Option<String>, String> + 'a;
 
 /// Replaces every reference that `lookup(section, name)` knows. `section` is that of the option being read.
-pub(super) fn substitute(text: &str, section: &str, lookup: &mut Lookup<'_>) -> Result<String, String> {
+pub(super) fn substitute(text: &str, section: &str, lookup: &mut OptionLookup<'_>) -> Result<String, String> {
     if !text.contains('$') {
         return Ok(text.to_owned());
     }
@@ -55,7 +55,7 @@ fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_name_char)
 }
 
-fn resolve(name: &str, section: &str, lookup: &mut Lookup<'_>) -> Result<Option<String>, String> {
+fn resolve(name: &str, section: &str, lookup: &mut OptionLookup<'_>) -> Result<Option<String>, String> {
     match name.split_once('.') {
         Some((elsewhere, option)) => lookup(elsewhere, option),
         None => match lookup(section, name)? {

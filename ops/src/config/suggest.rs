@@ -1,9 +1,9 @@
 //! "Did you mean": the nearest of some names, by edit distance.
 
-/// Nothing is guessed for longer names.
+/// There are no suggestions for longer names.
 const LONGEST: usize = 100;
 
-/// The candidate nearest to `name`, where it is near enough to be a slip of the hand (a third of the letters).
+/// The candidate nearest to `name`, if it is near enough to be a typing error (a third of the letters).
 pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // No option has a name nearly as long, and comparing takes as long as the two lengths multiplied.
     if name.len() > LONGEST {

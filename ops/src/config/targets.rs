@@ -1,4 +1,4 @@
-//! Where values go: the options of every crate, in one struct.
+//! The targets of option values: the options of every crate, in one struct.
 //!
 //! A declaration in [`options`](super::options) names the field of [`Targets`] that takes its value. The default of such an
 //! option is what the field's owner defaults to, so that it stands in one place: the `Default` of the owner. A declaration
@@ -14,8 +14,8 @@ use chronova_projections::history::HistoryOptions;
 use chronova_web::compute::ComputeConfig;
 use chronova_web::config::WebConfig;
 use chronova_web::identity::IdentityOptions;
-use chronova_web::identity::catalogue::Catalogue;
-use chronova_web::server::Serving;
+use chronova_web::identity::catalogue::ServiceCatalogue;
+use chronova_web::server::HttpOptions;
 
 use crate::telemetry::LogSettings;
 
@@ -43,7 +43,7 @@ pub struct Targets {
     /// Options that all APIs share.
     pub web: WebConfig,
     /// The listeners' workers, patience and TLS.
-    pub serving: Serving,
+    pub serving: HttpOptions,
 }
 
 impl Default for Targets {
@@ -56,10 +56,10 @@ impl Default for Targets {
             history: HistoryOptions::default(),
             runtime: RuntimeOptions::default(),
             drivers: DriverOptions::default(),
-            identity: IdentityOptions::new(Catalogue { region: String::new(), services: Vec::new() }),
+            identity: IdentityOptions::new(ServiceCatalogue { region: String::new(), services: Vec::new() }),
             compute: ComputeConfig::default(),
             web: WebConfig::default(),
-            serving: Serving::default(),
+            serving: HttpOptions::default(),
         }
     }
 }
@@ -73,13 +73,13 @@ pub(super) fn owners() -> &'static Targets {
 /// One use of an option's value.
 #[derive(Debug, Clone, Copy)]
 pub enum OptionUse {
-    /// A field of [`Targets`] takes it. The function gives the field's value as a file would say it; `None` stands for an
-    /// option that is not set.
+    /// A field of [`Targets`] takes it. The function returns the field's value as text for a file; `None` stands for an
+    /// unset option.
     Field(fn(&Targets) -> Option<String>),
     /// This crate reads it: `derived.rs`, where several options make one value, or `serve`.
     Here,
-    /// Nothing heeds it yet. Its value is checked like any other's, so that a `nova.conf` is known to be sound. Setting it
-    /// is warned about, and the reference page says so.
+    /// It has no effect yet. Its value is checked like any other's, so that a `nova.conf` is checked completely.
+    /// Setting it causes a warning, and the reference page says so.
     Nothing,
 }
 

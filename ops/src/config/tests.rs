@@ -26,8 +26,8 @@ fn files(texts: &[&str]) -> Files {
     Files { dir, paths }
 }
 
-fn machine() -> Machine {
-    Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() }
+fn machine() -> MachineDefaults {
+    MachineDefaults { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() }
 }
 
 fn good(texts: &[&str]) -> Loaded {
@@ -179,7 +179,7 @@ fn check_prints_problems_and_counts() {
 
 #[test]
 fn this_machine_has_a_name_and_an_address() {
-    let here = Machine::here();
+    let here = MachineDefaults::here();
     assert!(!here.host_name.is_empty());
     assert!(here.host_address.parse::<std::net::IpAddr>().is_ok());
 }

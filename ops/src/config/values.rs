@@ -1,10 +1,10 @@
-//! Values on their way from the files to the typed structs.
+//! Parses the values of the files for the typed structs.
 //!
 //! Collects every problem instead of stopping at the first: an operator wants the whole list.
 
 use std::collections::BTreeMap;
 
-use super::ini::{Entry, Place};
+use super::ini::{ConfigLine, IniAssignment};
 use super::option::{Default, OptionDef, OptionValue};
 use super::options;
 use super::substitute::substitute;
@@ -15,14 +15,14 @@ const MAX_REFERENCE_DEPTH: usize = 16;
 
 /// The values of the table's dynamic defaults on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineDefaults {
     pub host_name: String,
     pub host_address: String,
 }
 
-impl Machine {
-    /// Looks at the machine we run on. The address is the one that the kernel would use towards the outside; nothing
-    /// is sent for it. A machine without a route is 127.0.0.1.
+impl MachineDefaults {
+    /// Reads the values of this machine. The address is the one that the kernel would use towards the outside; this
+    /// sends no packet. Without a route it is 127.0.0.1.
     pub fn here() -> Self {
         let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .map(|name| name.trim().to_owned())
@@ -38,21 +38,21 @@ impl Machine {
 }
 
 /// The assignments of all files, grouped by option, oldest first.
-type Assigned = BTreeMap<(&'static str, &'static str), Vec<Entry>>;
+type Assigned = BTreeMap<(&'static str, &'static str), Vec<IniAssignment>>;
 
 pub(in crate::config) struct Values<'a> {
-    machine: &'a Machine,
+    machine: &'a MachineDefaults,
     assigned: Assigned,
     problems: &'a mut Vec<Problem>,
 }
 
 impl<'a> Values<'a> {
-    pub(super) fn new(machine: &'a Machine, problems: &'a mut Vec<Problem>) -> Self {
+    pub(super) fn new(machine: &'a MachineDefaults, problems: &'a mut Vec<Problem>) -> Self {
         Self { machine, assigned: Assigned::new(), problems }
     }
 
     /// Adds an assignment to the option it belongs to; later ones win.
-    pub(super) fn assign(&mut self, def: &'static OptionDef, entry: Entry) {
+    pub(super) fn assign(&mut self, def: &'static OptionDef, entry: IniAssignment) {
         self.assigned.entry((def.section, def.name)).or_default().push(entry);
     }
 
@@ -68,16 +68,16 @@ impl<'a> Values<'a> {
     }
 
     /// Where the option was set last; `None` where it has its default.
-    pub(super) fn place(&self, def: &OptionDef) -> Option<Place> {
+    pub(super) fn place(&self, def: &OptionDef) -> Option<ConfigLine> {
         self.occurrences(def).last().map(|entry| entry.place.clone())
     }
 
-    fn bad(&mut self, def: &OptionDef, place: Option<Place>, reason: &str) {
+    fn bad(&mut self, def: &OptionDef, place: Option<ConfigLine>, reason: &str) {
         let reason = if def.secret { "the value is not valid (and not shown: it is a secret)" } else { reason };
         self.problems.push(Problem { severity: Severity::Error, place, message: format!("{}: {reason}", def.title()) });
     }
 
-    fn occurrences(&self, def: &OptionDef) -> &[Entry] {
+    fn occurrences(&self, def: &OptionDef) -> &[IniAssignment] {
         self.assigned.get(&(def.section, def.name)).map_or(&[], Vec::as_slice)
     }
 

@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 use chronova_actors::runtime::Core;
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::Password;
-use chronova_actors::services::embedded::identity::{IdentityAggregate, Realm};
-use chronova_web::identity::catalogue::Catalogue;
+use chronova_actors::services::embedded::identity::{IdentityRealmId, IdentityRoot};
+use chronova_web::identity::catalogue::ServiceCatalogue;
 use chronova_web::identity::clouds::clouds_yaml;
 use chronova_web::identity::{IdentityOptions, IdentityService};
 use chronova_web::secret::Secret;
@@ -19,14 +19,15 @@ use chronova_web::secret::Secret;
 use super::listen;
 use crate::config::Config;
 
-/// Opens the service; at the first start makes the administrator and writes `clouds.yaml`.
+/// Opens the service; at the first start creates the administrator and writes `clouds.yaml`.
 pub(super) async fn open(config: &Config, options: IdentityOptions, core: &Core) -> Result<Arc<IdentityService>> {
     let folder = &config.chronova.data_dir;
     let base = listen::public_url(config, &listen::listeners(config)?);
-    let options = IdentityOptions { catalogue: Catalogue::on_one_port(&base, &config.chronova.region_name), ..options };
+    let options =
+        IdentityOptions { catalogue: ServiceCatalogue::on_one_port(&base, &config.chronova.region_name), ..options };
     let service = IdentityService::open(folder, options, Arc::clone(&core.views), Arc::clone(&core.clock))
-        .context("the key that signs tokens cannot be used")?;
-    if core.gateway.look::<IdentityAggregate>(&Realm).await?.domains.is_empty() {
+        .context("cannot use the token signing key")?;
+    if core.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
         first_start(config, core, &service, &base).await?;
     }
     Ok(service)
@@ -41,8 +42,8 @@ async fn first_start(config: &Config, core: &Core, service: &IdentityService, ba
     let path = config.chronova.data_dir.join("clouds.yaml");
     let content = clouds_yaml(base, &config.chronova.region_name, &Secret::new(password.expose()));
     write_private(&path, &content).with_context(|| format!("cannot write {}", path.display()))?;
-    bootstrap(&core.gateway, service.passwords(), Some(password)).await.context("the first users cannot be made")?;
-    tracing::info!(file = %path.display(), "made the first administrator; credentials are in the file");
+    bootstrap(&core.gateway, service.passwords(), Some(password)).await.context("cannot create the first users")?;
+    tracing::info!(file = %path.display(), "created the first administrator; credentials are in the file");
     Ok(())
 }
 

@@ -1,10 +1,10 @@
-//! Where the server listens, and where its users are sent: what follows from the addresses in the configuration.
+//! The server's listeners, and the URLs that its users get, from the addresses in the configuration.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context as _, Result, bail};
 use chronova_web::console::{self, ConsoleConfig};
-use chronova_web::server::{Listener, Serving};
+use chronova_web::server::{HttpOptions, Listener};
 use chronova_web::service::Service;
 use chronova_web::tls::TlsFiles;
 
@@ -35,7 +35,7 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
         }
     }
     if !all.iter().any(|listener| listener.only.is_none()) {
-        bail!("[chronova] listen is empty: there is nowhere to listen");
+        bail!("[chronova] listen is empty: set at least one HOST:PORT");
     }
     if config.api.auth_strategy == "noauth2"
         && let Some(open) = all.iter().find(|listener| !listener.address.ip().is_loopback())
@@ -79,13 +79,13 @@ fn tls(config: &Config) -> Result<Option<TlsFiles>> {
 }
 
 /// How the listeners serve.
-pub fn serving(config: &Config, targets: &Targets) -> Result<Serving> {
+pub fn serving(config: &Config, targets: &Targets) -> Result<HttpOptions> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    Ok(Serving { workers, tls: tls(config)?, ..targets.serving.clone() })
+    Ok(HttpOptions { workers, tls: tls(config)?, ..targets.serving.clone() })
 }
 
 fn resolve(word: &str) -> Result<SocketAddr> {
-    let mut found = word.to_socket_addrs().with_context(|| format!("{word:?} is no HOST:PORT to listen on"))?;
+    let mut found = word.to_socket_addrs().with_context(|| format!("cannot listen on {word:?}: not HOST:PORT"))?;
     found.next().with_context(|| format!("{word:?} has no address"))
 }
 
@@ -102,8 +102,8 @@ pub fn public_url(config: &Config, listeners: &[Listener]) -> String {
     }
 }
 
-/// Sends users to the gateway of this server where the URL of a console is the default: that of a proxy of Nova's, which
-/// nobody runs here. A browser opens a serial console by WebSocket.
+/// Sends users to this server's gateway if the URL of a console is the default: that of Nova's proxy, which does not
+/// run here. A browser opens a serial console by WebSocket.
 pub fn consoles(config: &Config, consoles: &mut ConsoleConfig) {
     let (nova, gateway) = (ConsoleConfig::default(), gateway(config));
     let send = |url: &mut String, nova: &str, page: &str| {
@@ -119,7 +119,7 @@ pub fn consoles(config: &Config, consoles: &mut ConsoleConfig) {
     }
 }
 
-/// The gateway's own address, where there is a listener that has it.
+/// The gateway's own address, if a listener has it.
 fn gateway(config: &Config) -> Option<String> {
     let url = public_url(config, &listeners(config).ok()?);
     (!url.is_empty()).then(|| format!("{url}{}", console::PATH))

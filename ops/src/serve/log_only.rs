@@ -1,4 +1,4 @@
-//! `chronova serve-log`: the event log and nothing else, for those who speak EventStoreDB's protocol.
+//! `chronova serve-log`: serves the event log alone, in EventStoreDB's protocol.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ async fn serve(config: Config) -> Result<()> {
         .with_context(|| format!("cannot open the event log {}", path.display()))?;
     let server = eventstoredb::open(&config, Arc::clone(&store) as _)
         .await?
-        .context("[eventstoredb] listen is empty: there is nowhere to serve the log")?;
+        .context("[eventstoredb] listen is empty: set at least one HOST:PORT")?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("told to end");
+    tracing::info!("shutting down on a signal");
     server.stop().await;
     store.close().await;
     Ok(())

@@ -1,4 +1,4 @@
-//! `chronova serve`: a whole control plane, from the log to the listeners, and its orderly end.
+//! `chronova serve`: a whole control plane, from the log to the listeners, and its graceful shutdown.
 
 mod eventstoredb;
 mod gauges;
@@ -14,9 +14,9 @@ mod wiring;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use chronova_projections::progress::Works;
-use chronova_web::door::Door;
-use chronova_web::health::Tale;
+use chronova_projections::progress::WorkRegistry;
+use chronova_web::door::StartupGate;
+use chronova_web::health::HealthReport;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::telemetry::Logging;
 use wiring::ControlPlane;
 
-/// Serves until SIGTERM or SIGINT; an error says why it could not, or no longer.
+/// Serves until SIGTERM or SIGINT; an error says why it could not start or had to stop.
 pub fn run(config: Config) -> Result<()> {
     let logging = Logging::start(&config.targets().log)?;
     let system = actix_rt::System::with_tokio_rt(|| {
@@ -40,8 +40,8 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     let listeners = listen::listeners(&config)?;
     let serving = listen::serving(&config, &targets)?;
     // Requests are taken from now on; they wait until the read models are complete.
-    let works = Arc::new(Works::default());
-    let (opener, door) = Door::closed(beginning(&works));
+    let works = Arc::new(WorkRegistry::default());
+    let (opener, door) = StartupGate::closed(beginning(&works));
     let servers = chronova_web::server::serve(&door, &listeners, &serving).context("cannot listen")?;
     let handles: Vec<_> = servers.iter().map(|(_, server)| server.handle()).collect();
     for (address, server) in servers {
@@ -65,12 +65,12 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
 }
 
 /// The answer of `/healthz` until the control plane is ready.
-fn beginning(works: &Arc<Works>) -> Tale {
+fn beginning(works: &Arc<WorkRegistry>) -> HealthReport {
     let works = Arc::clone(works);
     Arc::new(move || json!({"work": read_models::under_way(&works)}))
 }
 
-/// Waits for a signal while there is nothing to be closed yet.
+/// Waits for a signal during start-up, when there is nothing to close yet.
 async fn told_to_end() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -78,11 +78,11 @@ async fn told_to_end() -> Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("told to end");
+    tracing::info!("shutting down on a signal");
     Ok(())
 }
 
-/// Waits for a reason to end.
+/// Waits for a reason to stop.
 async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -94,7 +94,7 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hang_up.recv() => if let Err(error) = logging.reopen() {
-                tracing::error!(%error, "the log file cannot be reopened");
+                tracing::error!(%error, "cannot reopen the log file");
             },
             _ = rebuild.recv() => control_plane.read_models.rebuild_all(),
             reason = broken.wait_for(Option::is_some) => {
@@ -103,7 +103,7 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
             }
         }
     }
-    tracing::info!("told to end");
+    tracing::info!("shutting down on a signal");
     Ok(())
 }
 

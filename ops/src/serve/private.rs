@@ -1,17 +1,18 @@
-//! The data folder belongs to nobody but the service: folders 0700, files 0600.
+//! The data folder is private to the service: folders 0700, files 0600.
 //!
-//! Everything in it is made so. What an older version, a backup or an administrator left open is closed at the start, and
-//! that is said: others may have read it.
+//! Chronova creates everything in it with these modes. Files and folders may have wider modes, from an older version, a
+//! backup or an administrator. Chronova restricts them at start-up and logs a warning, because other users may have
+//! read them.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// What members of the group and all others may do.
+/// The permission bits of the group and of all others.
 const OTHERS: u32 = 0o077;
 
-/// Makes the folder where there is none, and closes it with everything in it.
+/// Creates the folder if it is missing, and restricts it with everything in it.
 pub(super) fn close(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let closed = close_one(folder, &fs::metadata(folder)?)? + close_all(folder)?;
@@ -25,12 +26,12 @@ pub(super) fn close(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// How many were open. Symbolic links are left alone: what they lead to is not in the folder.
+/// Returns how many were open. Symbolic links are left alone: their targets are not in the folder.
 fn close_all(folder: &Path) -> io::Result<usize> {
     let mut closed = 0;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        // Something may go away meanwhile.
+        // A file may be removed meanwhile.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         if metadata.is_symlink() {
             continue;

@@ -1,9 +1,9 @@
-//! Vendor data of guests: the file that all are told of, and the services that `[api] vendordata_dynamic_targets` names, which
-//! are asked over HTTP each time that a guest is told.
+//! Vendor data of guests: the static file for all guests, and the services in `[api] vendordata_dynamic_targets`.
+//! Chronova calls these over HTTP for each metadata request that needs them.
 //!
-//! The services are somebody else's, so everything about them is bounded: the time to connect, the time to answer, the length of an
-//! answer, and how many are asked at the same time. A service that does not answer in time gives `{}` under its name, or an error for the
-//! guest where `vendordata_dynamic_failure_fatal` says so.
+//! The services are external, so everything about them is bounded: the time to connect, the time to answer, the length
+//! of an answer, and the number of concurrent calls. A service that does not answer in time gives `{}` under its name,
+//! or an error for the guest with `vendordata_dynamic_failure_fatal`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use async_trait::async_trait;
 use chronova_actors::metadata::MetadataOptions;
-use chronova_actors::metadata::dynamic::{Dynamic, VendorServices};
+use chronova_actors::metadata::dynamic::{DynamicVendorData, VendorServices};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_rustls::rustls::crypto::ring;
@@ -22,18 +22,18 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 use crate::config::Config;
 
-/// The longest answer: as long as a guest may take it for user data and more.
+/// The longest accepted answer: more than the largest user data.
 const LONGEST: u64 = 256 * 1024;
 
-/// Each holds a thread for as long as it is asked.
+/// Concurrent calls; each holds a thread.
 const AT_ONCE: usize = 32;
 
-/// Where systems keep the authorities that they trust.
+/// Where systems keep their trusted certificate authorities.
 const AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
-/// Adds vendor data to what guests are told, as `[api] vendordata_providers` says. Fails where the file of StaticJSON is no
-/// JSON object, or where a certificate cannot be read.
+/// Adds vendor data to the guests' metadata, as `[api] vendordata_providers` says. Fails if the file of StaticJSON is
+/// not a JSON object, or if a certificate cannot be read.
 pub(super) fn complete(metadata: &mut MetadataOptions, config: &Config) -> Result<()> {
     let api = &config.api;
     let provided = |by: &str| api.vendordata_providers.iter().any(|provider| provider == by);
@@ -43,7 +43,7 @@ pub(super) fn complete(metadata: &mut MetadataOptions, config: &Config) -> Resul
         Some(path) => metadata.vendor_data = Some(Arc::new(Value::Object(read_file(path)?))),
     }
     if provided("DynamicJSON") {
-        metadata.dynamic = Some(Dynamic(Arc::new(HttpServices::new(config)?)));
+        metadata.dynamic = Some(DynamicVendorData(Arc::new(HttpServices::new(config)?)));
     }
     Ok(())
 }
@@ -57,13 +57,13 @@ fn read_file(path: &Path) -> Result<Map<String, Value>> {
 #[derive(Debug)]
 struct HttpServices {
     agent: Agent,
-    targets: Vec<Target>,
+    targets: Vec<VendorDataTarget>,
     fatal: bool,
     places: Arc<Semaphore>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Target {
+struct VendorDataTarget {
     name: String,
     url: String,
 }
@@ -98,7 +98,7 @@ impl HttpServices {
         Ok(Self { agent, targets, fatal, places: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
-    async fn ask_one(&self, target: &Target, about: &Value) -> Result<Value> {
+    async fn ask_one(&self, target: &VendorDataTarget, about: &Value) -> Result<Value> {
         let place = Arc::clone(&self.places).acquire_owned().await?;
         let (agent, url, about) = (self.agent.clone(), target.url.clone(), about.clone());
         let asked = tokio::task::spawn_blocking(move || {
@@ -118,7 +118,7 @@ fn post(agent: &Agent, url: &str, about: &Value) -> Result<Value> {
     let text = answer.body_mut().with_config().limit(LONGEST).read_to_vec()?;
     match text.is_empty() {
         true => Ok(Value::Object(Map::new())),
-        false => serde_json::from_slice(&text).context("the answer is no JSON"),
+        false => serde_json::from_slice(&text).context("the answer is not JSON"),
     }
 }
 
@@ -128,7 +128,7 @@ impl VendorServices for HttpServices {
         let about = &about;
         let asked = self.targets.iter().map(|target| async move { (target, self.ask_one(target, about).await) });
         let mut told = Map::new();
-        for (Target { name, url }, answer) in futures::future::join_all(asked).await {
+        for (VendorDataTarget { name, url }, answer) in futures::future::join_all(asked).await {
             let said = match answer {
                 Ok(said) => said,
                 Err(error) => {
@@ -150,18 +150,18 @@ impl VendorServices for HttpServices {
     }
 }
 
-/// `name@url` each. As in Nova, what has no name or a name that is taken is left out.
-fn targets(words: &[String]) -> Vec<Target> {
+/// `name@url` each. As in Nova, a target without a name, or with a repeated one, is skipped.
+fn targets(words: &[String]) -> Vec<VendorDataTarget> {
     let mut names = BTreeSet::new();
     let mut targets = Vec::new();
     for word in words {
         match word.split_once('@') {
             Some((name, url)) if names.insert(name) => {
-                targets.push(Target { name: name.to_owned(), url: url.to_owned() });
+                targets.push(VendorDataTarget { name: name.to_owned(), url: url.to_owned() });
             }
             known => {
                 let reason = if known.is_some() { "there is one of this name already" } else { "it is no NAME@URL" };
-                tracing::warn!(target = word, "a target in [api] vendordata_dynamic_targets is left out: {reason}");
+                tracing::warn!(target = word, "a target in [api] vendordata_dynamic_targets is skipped: {reason}");
             }
         }
     }

@@ -13,14 +13,14 @@ use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteStore;
 use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
-use chronova_projections::progress::Works;
+use chronova_projections::progress::WorkRegistry;
 use chronova_web::App;
 use chronova_web::auth::{Authentication, TokenVerifier};
-use chronova_web::compute::{Compute, ComputeConfig};
+use chronova_web::compute::{ComputeConfig, ComputeState};
 use chronova_web::config::WebConfig;
 use chronova_web::health::Health;
 use chronova_web::identity::IdentityService;
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::Enforcer;
 
 use super::gauges::Gauges;
@@ -36,7 +36,7 @@ pub(super) struct ControlPlane {
     pub runtime: Runtime,
     store: Arc<SqliteStore>,
     pub read_models: ReadModels,
-    log_server: Option<chronova_web::eventstoredb::Server>,
+    log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
 
 impl ControlPlane {
@@ -44,22 +44,22 @@ impl ControlPlane {
         config: &Config,
         mut targets: Targets,
         store: Arc<SqliteStore>,
-        works: &Arc<Works>,
+        works: &Arc<WorkRegistry>,
     ) -> Result<Self> {
         let folder = config.chronova.data_dir.clone();
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
         let mut read_models = ReadModels::open(config, &targets, &log, works).await?;
         let core = Core::start(log, Arc::new(SystemClock), Arc::clone(&read_models.views), threads())
             .await
-            .context("the event log cannot be folded")?;
+            .context("cannot fold the event log")?;
         let identity_service = identity::open(config, targets.identity, &core).await?;
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let files = ImageFiles::open(&folder, config.glance.image_size_cap)
-            .context("the folder of the images cannot be used")?;
+        let files =
+            ImageFiles::open(&folder, config.glance.image_size_cap).context("cannot use the folder of the images")?;
         let most = usize::try_from(config.glance.image_count_total).ok();
         let (views, gateway) = (Arc::clone(&core.views), Arc::clone(&core.gateway));
         let images = EmbeddedImages::limited(files, views, gateway, most);
-        images.recover(&core.gateway).await.context("the images cannot be put in order")?;
+        images.recover(&core.gateway).await.context("cannot recover the image store")?;
         let drivers = drivers(config, &targets.drivers)?;
         vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
         listen::consoles(config, &mut targets.compute.consoles);
@@ -71,9 +71,9 @@ impl ControlPlane {
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
         let eraser = runtime.operations().eraser(&log, Some(&read_models.history));
         // Erasures that a crash interrupted are completed before the first request is served.
-        let resumed = eraser.resume().await.context("an erasure of personal data cannot be completed")?;
+        let resumed = eraser.resume().await.context("cannot complete an erasure of personal data")?;
         if resumed > 0 {
-            tracing::info!(resumed, "completed erasures of personal data that were interrupted");
+            tracing::info!(resumed, "completed interrupted erasures of personal data");
         }
         read_models.attend();
         let apis = (targets.web, targets.compute);
@@ -82,7 +82,7 @@ impl ControlPlane {
         Ok(Self { app, runtime, store, read_models, log_server })
     }
 
-    /// Ends the work, takes in what was appended last, keeps a checkpoint, closes the log.
+    /// Stops the tasks, folds the last events, writes a checkpoint, closes the log.
     pub(super) async fn close(self) {
         if let Some(server) = self.log_server {
             server.stop().await;
@@ -102,7 +102,7 @@ fn app(
     store: &Arc<SqliteStore>,
     read_models: &ReadModels,
 ) -> Result<AppState> {
-    let policy = Enforcer::load(&web.policy).context("the policy cannot be used")?;
+    let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
         _ => Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>),
@@ -112,7 +112,7 @@ fn app(
     registry.register(Box::new(Gauges::new(Arc::clone(runtime.operations().queries()), Arc::clone(&log))?))?;
     registry.register(Box::new(ReconcilerGauges::new(runtime.reconcilers().to_vec())?))?;
     registry.register(Box::new(read_models.gauges()?))?;
-    let metrics = Metrics::new(registry)?;
+    let metrics = HttpMetrics::new(registry)?;
     let operations = Arc::clone(runtime.operations());
     let mut app = App::new(web, policy, authentication, metrics).with_operations(operations).with_log(log);
     app = app
@@ -120,7 +120,7 @@ fn app(
         .with_images(images)
         .with_volumes(volumes)
         .with_history(Arc::clone(&read_models.history));
-    app.compute = Compute::new(compute);
+    app.compute = ComputeState::new(compute);
     let broken = runtime.broken();
     app.health = Health::default()
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))
@@ -129,7 +129,7 @@ fn app(
     Ok(Arc::new(app))
 }
 
-/// Opens the event log, which nobody else can have open.
+/// Opens the event log; no other process can have it open for writing.
 pub(super) fn open_log(config: &Config, targets: &Targets) -> Result<Arc<SqliteStore>> {
     let folder = &config.chronova.data_dir;
     private::close(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;

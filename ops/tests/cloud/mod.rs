@@ -110,7 +110,7 @@ impl Cloud {
         assert!(self.comes(met), "it never came to be that {what}\n{}", self.log());
     }
 
-    /// Waits until `met`; says whether that came in time.
+    /// Waits until `met`; returns whether that happened in time.
     pub fn comes(&mut self, mut met: impl FnMut(&mut Self) -> bool) -> bool {
         let begun = Instant::now();
         while !met(self) {
@@ -122,7 +122,7 @@ impl Cloud {
         true
     }
 
-    /// Kills the control plane and keeps its folder for whoever looks into the failure; says where it is.
+    /// Kills the control plane, keeps its folder for an analysis of the failure, and prints its path.
     pub fn keep(&mut self) -> PathBuf {
         self.kill();
         self.folder.disable_cleanup(true);

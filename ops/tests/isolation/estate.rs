@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cloud::Cloud;
 use crate::person::Person;
 
-/// What belongs to nobody or to everybody.
+/// Resources of no project, and shared ones.
 pub struct Ground {
     pub flavor: String,
     /// A network of the administrator that everybody may use, and its subnet.

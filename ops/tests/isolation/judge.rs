@@ -1,4 +1,4 @@
-//! What must hold of answers.
+//! Rules for answers.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::person::{Person, Request, Response};
 /// The ids and words of the victim.
 pub struct Secrets(Vec<String>);
 
-/// What the attacker may know: addresses and projects are no secrets by themselves.
+/// Values that the attacker may know: addresses and projects are not secrets by themselves.
 const KNOWN: [&str; 3] = ["address", "project", "mac"];
 
 impl Secrets {
@@ -21,7 +21,7 @@ impl Secrets {
         Self(things.chain(["WGFuYWR1".to_owned()]).collect())
     }
 
-    /// The secret that this text tells although the request did not name it.
+    /// The secret that this text reveals although the request did not name it.
     pub fn told(&self, text: &str, request: &Request) -> Option<String> {
         let named = request.to_string();
         let secret = self.0.iter().find(|secret| text.contains(*secret) && !named.contains(*secret))?;
@@ -58,7 +58,7 @@ pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
     (response.status, without_random_words(&plain))
 }
 
-/// Passwords and the names of devices are chosen anew each time.
+/// Passwords and the names of devices differ each time.
 fn without_random_words(text: &str) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
     blank(&mut value);
@@ -132,13 +132,13 @@ impl VictimView {
         ] {
             view.insert(path.clone(), stable(admin.get(&path).json()));
         }
-        // The guest asks from its address: nobody else may stand in its way, or answer for it.
+        // The guest asks from its address: no other port may block it, or answer for it.
         let told = victim.metadata(&theirs.address, "/openstack/latest/meta_data.json");
         view.insert("the guest's metadata".to_owned(), json!({"status": told.status, "uuid": told.json()["uuid"]}));
         Self(view)
     }
 
-    /// What differs first, if anything does.
+    /// The first difference, if any.
     pub fn difference(&self, now: &Self) -> Option<String> {
         let (path, before) = self.0.iter().find(|(path, before)| now.0.get(*path) != Some(before))?;
         let (before, after) = (before.to_string(), now.0.get(path).unwrap_or(&Value::Null).to_string());

@@ -1,4 +1,4 @@
-//! Somebody with a token, and what they send.
+//! A user with a token, and the user's requests.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::cloud::Cloud;
 
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
-/// How many requests were sent by everybody.
+/// The number of requests of all users.
 pub fn requests() -> u64 {
     REQUESTS.load(Ordering::Relaxed)
 }
@@ -106,7 +106,7 @@ impl Person {
         REQUESTS.fetch_add(1, Ordering::Relaxed);
         let mut builder =
             ureq::http::Request::builder().method(request.method).uri(format!("{}{}", self.base, request.path));
-        // Metadata is asked for by guests, who have no token.
+        // Guests request metadata without a token.
         if !request.path.starts_with("/metadata") {
             builder = builder.header("X-Auth-Token", &self.token);
         }
@@ -148,7 +148,7 @@ impl Person {
         assert_eq!(response.status().as_u16(), 204);
     }
 
-    /// What a guest is told that asks from this address.
+    /// The metadata for a guest at this address.
     pub fn metadata(&self, address: &str, path: &str) -> Response {
         let headers = vec![("X-Forwarded-For", address.to_owned())];
         self.send(&Request { method: "GET", path: format!("/metadata{path}"), headers, body: None })

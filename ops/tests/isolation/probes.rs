@@ -17,7 +17,7 @@ pub struct Probe {
     pub theirs: Request,
     /// The same with unknown things in their place.
     pub unknown: Request,
-    /// What the placeholders became in the two, longest first.
+    /// The values of the placeholders in both requests, longest first.
     pub named: [Vec<String>; 2],
     shares: bool,
 }
@@ -27,8 +27,8 @@ impl Probe {
         self.theirs.method != "GET"
     }
 
-    /// Whether the answer may tell that the thing is there: everybody may see what is shared, and some services say 403 or
-    /// 409 where others say 404.
+    /// Whether the answer may reveal the existence of the resource: shared ones are visible, and some services answer
+    /// 403 or 409 instead of 404.
     pub fn may_differ(&self) -> bool {
         self.shares || TELLING.iter().any(|(op, _)| *op == self.op)
     }
@@ -76,7 +76,7 @@ const SERVICES: [Service; 6] =
 /// Operations that end what the attacks need, when they are about the attacker's own things: they are only tried with others'.
 const ENDS: [&str; 9] = ["delete", "remove", "forceDelete", "shelve", "rebuild", "resize", "clear", "detach", "Delete"];
 
-/// Operations whose answers tell that a foreign thing is there, as the service does that they stand for.
+/// Operations that reveal the existence of a foreign resource, as in the original service.
 const TELLING: [(&str, &str); 3] = [
     ("server_groups.show", "nova api/openstack/compute/server_groups.py asks the policy after the look-up: 403"),
     ("server_groups.delete", "as server_groups.show"),
@@ -317,7 +317,7 @@ fn path_of(service: Service, route: &Route, random: &mut Random) -> String {
     path
 }
 
-/// What a path names after this segment.
+/// The resource that a path names after this segment.
 fn parameter(service: Service, before: &str, name: &str, random: &mut Random) -> &'static str {
     match (before, name) {
         ("servers" | "os-volumes_boot", _) | (_, "{server_id}") => "<server>",
@@ -355,7 +355,7 @@ fn one_of(random: &mut Random, names: &[&'static str]) -> &'static str {
     names[random.below(names.len())]
 }
 
-/// What an action of a server or a volume is told.
+/// The body of an action on a server or a volume.
 fn argument(key: &str) -> &'static str {
     match key {
         "addSecurityGroup" | "removeSecurityGroup" => "{\"name\": \"<groupname>\"}",

@@ -1,4 +1,4 @@
-//! What the servers say has to be what everything else has: allocations, ports, volumes, quotas, guests.
+//! Servers must agree with allocations, ports, volumes, quotas and guests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cloud::{Client, Cloud};
 
-/// Says what differs, not everything.
+/// Reports only the differences.
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &BTreeMap<String, T>, wanted: &BTreeMap<String, T>) {
     let ids: BTreeSet<&String> = found.keys().chain(wanted.keys()).collect();
     let differ: Vec<_> = ids
@@ -57,7 +57,7 @@ pub fn restless_volumes(client: &Client) -> Vec<Value> {
     volumes(client).into_iter().filter(|volume| !rests(volume)).collect()
 }
 
-/// Says what there was to compare.
+/// Returns the number of compared objects.
 pub fn check(cloud: &Cloud, living: &BTreeMap<String, Value>) -> String {
     check_placement(&cloud.client(), living);
     check_ports(&cloud.client(), living);
@@ -139,7 +139,7 @@ fn check_quota(client: &Client, living: &BTreeMap<String, Value>) {
     assert_eq!((used("totalCoresUsed"), used("totalRAMUsed")), sum, "quota is what the servers use");
 }
 
-/// Every move has come to an end.
+/// Every move has ended.
 fn check_migrations(client: &Client) -> BTreeMap<(String, String), u64> {
     let all = client.get("/compute/v2.1/os-migrations").unwrap().expect(200);
     let ends = ["confirmed", "reverted", "error", "failed", "completed", "cancelled", "done"];

@@ -1,5 +1,5 @@
-//! What an operator does with hosts meanwhile: one after the other is emptied, taken out of service, or declared down and
-//! evacuated, and given back.
+//! An operator's work on hosts meanwhile: one after the other is drained, put into maintenance, or forced down and
+//! evacuated, and then enabled again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +76,7 @@ fn force_down(client: &Client, id: &str, forced: bool) -> Option<()> {
     (answer.status == 200).then_some(())
 }
 
-/// Every host takes servers and is not said to be down. Says whether that is so.
+/// Every host takes servers and is not forced down. Returns whether that holds.
 pub fn give_back(client: &Client) -> bool {
     let Some(services) = services(client) else { return false };
     services.iter().all(|service| {

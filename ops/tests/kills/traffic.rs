@@ -44,7 +44,7 @@ pub fn trouble(client: Client, goods: Goods, told: &Mutex<Told>, over: &AtomicBo
     let mut trouble = Trouble { client, goods, told, random, servers: Vec::new(), volumes: Vec::new() };
     while !over.load(Ordering::SeqCst) {
         pause(trouble.random.below(20));
-        // What is asked of nobody keeps nobody busy.
+        // Send nothing while no server answers.
         if trouble.client.get("/healthz").is_ok_and(|answer| answer.status == 200) {
             trouble.once();
         }

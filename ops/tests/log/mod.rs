@@ -1,5 +1,5 @@
-//! A small log with everything in it: one request for two servers, of which one is built and one fails, is undone and
-//! gets stuck on the way; a guest that stops by itself; a start; a delete.
+//! A small log with all cases. One request creates two servers: one is built, the other fails and its undo gets stuck.
+//! Then a guest stops by itself, is started, and is deleted.
 
 use std::sync::Arc;
 
@@ -87,11 +87,11 @@ fn build(server: &str, name: &str, by: ProcessId) -> InstanceEvent {
 }
 
 fn done(step: &str) -> ProcessEvent {
-    StepDone { step: step.into(), output: Output::Nothing }.into()
+    StepDone { step: step.into(), output: StepOutput::Nothing }.into()
 }
 
 fn chosen() -> ProcessEvent {
-    StepDone { step: "choose_host".into(), output: Output::Host { host: HOST, hostname: "h1".into() } }.into()
+    StepDone { step: "choose_host".into(), output: StepOutput::Host { host: HOST, hostname: "h1".into() } }.into()
 }
 
 fn claim(server: &str) -> LedgerEvent {
@@ -151,7 +151,7 @@ async fn build_web(log: &mut Writer, meta: &Arc<Meta>, by: ProcessId) {
     log.put(1, run(by), chosen(), meta).await;
     log.put(350, run(by), done("spawn_guest"), meta).await;
     log.put(2, of(WEB), InstanceEvent::from(BuildSucceeded { process: by }), meta).await;
-    log.put(1, run(by), ProcessEvent::from(Finished { outcome: Outcome::Succeeded }), meta).await;
+    log.put(1, run(by), ProcessEvent::from(Finished { outcome: ProcessOutcome::Succeeded }), meta).await;
 }
 
 async fn fail_db(log: &mut Writer, meta: &Arc<Meta>, by: ProcessId) {
@@ -167,7 +167,7 @@ async fn fail_db(log: &mut Writer, meta: &Arc<Meta>, by: ProcessId) {
     log.put(2, ledger(), LedgerEvent::from(Released { consumer: DB.into() }), meta).await;
     log.put(1, run(by), ProcessEvent::from(StepUndone { step: "choose_host".into() }), meta).await;
     log.put(1, of(DB), InstanceEvent::from(BuildFailed { process: by, fault }), meta).await;
-    log.put(1, run(by), ProcessEvent::from(Finished { outcome: Outcome::Failed }), meta).await;
+    log.put(1, run(by), ProcessEvent::from(Finished { outcome: ProcessOutcome::Failed }), meta).await;
 }
 
 async fn afterwards(log: &mut Writer) {

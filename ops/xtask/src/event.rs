@@ -1,7 +1,7 @@
 //! `cargo xtask event new NOUN NAME`: writes the parts of a new event that are the same each time.
 //!
-//! The line in the noun's list, the payload struct, the sample. What the event means (`evolve`) and what it holds is for
-//! whoever makes it; the compiler and the golden test lead there. Nothing is written unless everything fits.
+//! The line in the noun's list, the payload struct, the sample. The author adds the fields and the meaning (`evolve`);
+//! the compiler and the golden test point to both. Nothing is written unless everything fits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn with_line(text: &str, noun: &str, name: &str) -> anyhow::Result<String> {
     let head = format!(" = \"{noun}\" {{\n");
     let begin = text.find(&head).with_context(|| format!("no `noun!` list of {noun}"))?;
     let end = begin + text[begin..].find("\n    }\n}").context("the list has no end")? + 1;
-    let line = format!("        /// What happened, in one sentence.\n        {name} = \"{}\" @ 1,\n", snake(name));
+    let line = format!("        /// The event, in one sentence.\n        {name} = \"{}\" @ 1,\n", snake(name));
     Ok(format!("{}{line}{}", &text[..end], &text[end..]))
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = "noun! {
-    /// What can happen to a thing.
+    /// Events of a thing.
     ThingEvent = \"thing\" {
         /// It was made.
         Made = \"made\" @ 1,
@@ -129,11 +129,11 @@ pub fn samples() -> Vec<ThingEvent> {
     fn the_parts_of_an_event_are_written() {
         let text = with_payload(&with_line(FILE, "thing", "WornOut").unwrap(), "WornOut").unwrap();
         let expected = "noun! {
-    /// What can happen to a thing.
+    /// Events of a thing.
     ThingEvent = \"thing\" {
         /// It was made.
         Made = \"made\" @ 1,
-        /// What happened, in one sentence.
+        /// The event, in one sentence.
         WornOut = \"worn_out\" @ 1,
     }
 }

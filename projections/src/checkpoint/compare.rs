@@ -1,11 +1,11 @@
-//! Where two sets of read models differ, precisely.
+//! Finds the exact differences between two sets of read models.
 
 use serde_json::Value;
 
 use crate::Projection;
-use crate::views::{View, Views, Visitor};
+use crate::views::{View, ViewVisitor, Views};
 
-/// Where two sets of read models differ: at most `limit` lines of `name/path: left | right`.
+/// The differences between two sets of read models: at most `limit` lines of `name/path: left | right`.
 pub fn differences(left: &Views, right: &Views, limit: usize) -> Vec<String> {
     let mut comparison = Comparison { limit, found: Vec::new() };
     left.each(right, &mut comparison);
@@ -18,7 +18,7 @@ struct Comparison {
     found: Vec<String>,
 }
 
-impl Visitor for Comparison {
+impl ViewVisitor for Comparison {
     fn visit<P: Projection>(&mut self, left: &View<P>, right: &View<P>) {
         if self.found.len() >= self.limit {
             return;
@@ -57,7 +57,7 @@ fn compare(path: &str, left: Option<&Value>, right: Option<&Value>, limit: usize
     }
 }
 
-/// A value in one line that a person can take in.
+/// A value in one short line.
 fn brief(value: Option<&Value>) -> String {
     const LONGEST: usize = 160;
     let Some(value) = value else { return "(absent)".to_owned() };

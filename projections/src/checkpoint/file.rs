@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CheckpointError;
 use crate::Projection;
-use crate::views::{Mark, View, Views, Visitor};
+use crate::views::{Mark, View, ViewVisitor, Views};
 
 const MAGIC: &[u8; 8] = b"CHRVIEWS";
 const END: &[u8; 8] = b"SWEIVRHC";
@@ -39,9 +39,9 @@ const TAIL: usize = 16;
 /// A table lists a handful of names; more is damage.
 const LARGEST_TABLE: usize = 1 << 16;
 
-/// What writing a checkpoint consists of, in this order.
+/// The steps of writing a checkpoint, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum CheckpointWriteStep {
     Create,
     /// One read model, by its place.
     Write(usize),
@@ -62,13 +62,13 @@ pub(super) struct Section {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Table {
+pub(super) struct SectionTable {
     pub mark: Mark,
     pub sections: Vec<Section>,
 }
 
-impl Table {
-    /// Where each read model's bytes are.
+impl SectionTable {
+    /// The table of each read model's bytes.
     pub(super) fn ranges(&self, head: usize) -> impl Iterator<Item = (&Section, Range<usize>)> {
         self.sections.iter().scan(head, |at, section| {
             let begin = *at;
@@ -85,7 +85,7 @@ impl Table {
 /// A file whose head and table were checked.
 #[derive(Debug)]
 pub(super) struct Outline {
-    pub table: Table,
+    pub table: SectionTable,
     /// Bytes of the whole file.
     pub length: u64,
     /// `None`: the read models are in clear.
@@ -95,7 +95,7 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// Where each read model's bytes are.
+    /// The table of each read model's bytes.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (&Section, Range<usize>)> {
         self.table.ranges(self.head.len())
     }
@@ -116,14 +116,18 @@ pub(super) fn write(
     views: &Views,
     path: &Path,
     keys: &KeyRing,
-    before: &mut dyn FnMut(Step) -> io::Result<()>,
+    before: &mut dyn FnMut(CheckpointWriteStep) -> io::Result<()>,
 ) -> Result<u64, CheckpointError> {
-    before(Step::Create)?;
+    before(CheckpointWriteStep::Create)?;
     let seal = WholeSeal::begin(keys)?;
     let head = [&MAGIC[..], &FORMAT.to_le_bytes(), &seal.mark().to_bytes()].concat();
     let temporary = path.with_extension("tmp");
-    let mut writing = Writing {
-        out: Summed { out: BufWriter::with_capacity(1 << 20, create(&temporary)?), length: 0, sum: Sum::new() },
+    let mut writing = CheckpointWriter {
+        out: ChecksumWriter {
+            out: BufWriter::with_capacity(1 << 20, create(&temporary)?),
+            length: 0,
+            sum: FileChecksum::new(),
+        },
         sections: Vec::new(),
         seal: &seal,
         head: &head,
@@ -133,28 +137,28 @@ pub(super) fn write(
     };
     writing.out.write_all(&head)?;
     views.each(views, &mut writing);
-    let Writing { mut out, sections, mark, before, failure, .. } = writing;
+    let CheckpointWriter { mut out, sections, mark, before, failure, .. } = writing;
     if let Some(failure) = failure {
         return Err(failure);
     }
-    before(Step::Table)?;
-    let table = Table { mark, sections };
+    before(CheckpointWriteStep::Table)?;
+    let table = SectionTable { mark, sections };
     let table = codec::encode_snapshot(&table).map_err(|error| CheckpointError::Encode(error.to_string()))?;
     out.write_all(&tail(&head, &table)?)?;
     let bytes = out.length;
     let file = out.out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    before(Step::Sync)?;
+    before(CheckpointWriteStep::Sync)?;
     file.sync_all()?;
-    before(Step::Rename)?;
+    before(CheckpointWriteStep::Rename)?;
     fs::rename(&temporary, path)?;
-    before(Step::SyncFolder)?;
+    before(CheckpointWriteStep::SyncFolder)?;
     if let Some(folder) = path.parent() {
         File::open(folder)?.sync_all()?;
     }
     Ok(bytes)
 }
 
-/// Begins a file that its owner alone may read, whoever left one of that name.
+/// Creates a file that only its owner may read, and replaces any old one of that name.
 fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -163,16 +167,16 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-type Sum = crc32fast::Hasher;
+type FileChecksum = crc32fast::Hasher;
 
-/// Counts and sums up what goes through.
-struct Summed {
+/// Counts the bytes, and computes their checksum.
+struct ChecksumWriter {
     out: BufWriter<File>,
     length: u64,
-    sum: Sum,
+    sum: FileChecksum,
 }
 
-impl Write for Summed {
+impl Write for ChecksumWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.sum.update(&bytes[..written]);
@@ -185,21 +189,21 @@ impl Write for Summed {
     }
 }
 
-struct Writing<'a> {
-    out: Summed,
+struct CheckpointWriter<'a> {
+    out: ChecksumWriter,
     sections: Vec<Section>,
     seal: &'a WholeSeal,
     head: &'a [u8],
     mark: Mark,
-    before: &'a mut dyn FnMut(Step) -> io::Result<()>,
+    before: &'a mut dyn FnMut(CheckpointWriteStep) -> io::Result<()>,
     failure: Option<CheckpointError>,
 }
 
-impl Writing<'_> {
+impl CheckpointWriter<'_> {
     fn section<P: Projection>(&mut self, view: &P) -> Result<(), CheckpointError> {
-        (self.before)(Step::Write(self.sections.len()))?;
+        (self.before)(CheckpointWriteStep::Write(self.sections.len()))?;
         let (begin, bound) = (self.out.length, bound(self.head, &self.mark, P::NAME)?);
-        self.out.sum = Sum::new();
+        self.out.sum = FileChecksum::new();
         let part = u32::try_from(self.sections.len()).map_err(io::Error::other)?;
         let mut sealing = self.seal.writer(part, &bound, &mut self.out);
         codec::write_snapshot(view, &mut sealing).map_err(|error| CheckpointError::Encode(error.to_string()))?;
@@ -214,7 +218,7 @@ impl Writing<'_> {
     }
 }
 
-impl Visitor for Writing<'_> {
+impl ViewVisitor for CheckpointWriter<'_> {
     fn visit<P: Projection>(&mut self, view: &View<P>, _: &View<P>) {
         if self.failure.is_none() {
             self.failure = self.section(&*view.share()).err();
@@ -254,13 +258,13 @@ pub(super) fn outline(path: &Path) -> Result<Outline, CheckpointError> {
     let mut bytes = vec![0; size];
     file.seek(SeekFrom::Start((head.len() + body - size) as u64))?;
     file.read_exact(&mut bytes)?;
-    let mut sum = Sum::new();
+    let mut sum = FileChecksum::new();
     sum.update(&head);
     sum.update(&bytes);
     if sum.finalize() != number(&tail[4..8]) {
         return Err(unusable("its table is damaged"));
     }
-    let table: Table = codec::decode_snapshot(&bytes).map_err(|error| unusable(&error.to_string()))?;
+    let table: SectionTable = codec::decode_snapshot(&bytes).map_err(|error| unusable(&error.to_string()))?;
     if table.end(head.len()) != head.len() + body - size {
         return Err(unusable("its lengths do not add up"));
     }
@@ -294,8 +298,7 @@ fn unusable(reason: &str) -> CheckpointError {
     CheckpointError::Unusable(reason.to_owned())
 }
 
-/// Says in a checkpoint that a read model is of another version: what an older binary would have left behind. For proofs
-/// of what happens then.
+/// Marks a read model in a checkpoint as of another version, like a checkpoint of an older binary. For tests.
 pub fn relabel(path: &Path, name: &str, version: u32) -> Result<(), CheckpointError> {
     let (Outline { mut table, head, .. }, bytes) = read(path)?;
     let body = table.end(head.len());
@@ -312,7 +315,7 @@ pub fn relabel(path: &Path, name: &str, version: u32) -> Result<(), CheckpointEr
 #[cfg(test)]
 pub(super) fn write_clear(views: &Views, path: &Path) {
     struct Clear(Vec<u8>, Vec<Section>);
-    impl Visitor for Clear {
+    impl ViewVisitor for Clear {
         fn visit<P: Projection>(&mut self, view: &View<P>, _: &View<P>) {
             let bytes = codec::encode_snapshot(&*view.share()).unwrap_or_default();
             let (name, version) = (P::NAME.to_owned(), P::VERSION);
@@ -324,14 +327,14 @@ pub(super) fn write_clear(views: &Views, path: &Path) {
     let head = [&MAGIC[..], &CLEAR.to_le_bytes()].concat();
     let mut clear = Clear(head.clone(), Vec::new());
     views.each(views, &mut clear);
-    let table = codec::encode_snapshot(&Table { mark: views.marked(), sections: clear.1 }).unwrap_or_default();
+    let table = codec::encode_snapshot(&SectionTable { mark: views.marked(), sections: clear.1 }).unwrap_or_default();
     clear.0.extend(tail(&head, &table).unwrap_or_default());
     assert!(fs::write(path, clear.0).is_ok());
 }
 
 /// The table and what follows it.
 fn tail(head: &[u8], table: &[u8]) -> io::Result<Vec<u8>> {
-    let mut sum = Sum::new();
+    let mut sum = FileChecksum::new();
     sum.update(head);
     sum.update(table);
     let mut tail = table.to_vec();

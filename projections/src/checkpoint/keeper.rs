@@ -15,7 +15,7 @@ pub struct KeeperOptions {
     pub events: u64,
     /// After so long, if there was any event.
     pub interval: Duration,
-    /// Never sooner after the one before: writing must not be all that the disk does.
+    /// The least pause after the last one, so that writing does not occupy the disk.
     pub pause: Duration,
 }
 
@@ -25,9 +25,9 @@ impl Default for KeeperOptions {
     }
 }
 
-/// What became of the latest checkpoint.
+/// The result of the latest checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct CheckpointStatus {
     pub position: Position,
     pub bytes: u64,
     pub took: Duration,
@@ -39,25 +39,25 @@ pub struct Kept {
 
 /// Keeps checkpoints of live read models.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct CheckpointKeeper {
     views: Arc<Views>,
     checkpoints: Arc<Checkpoints>,
     options: KeeperOptions,
-    kept: Mutex<Kept>,
+    kept: Mutex<CheckpointStatus>,
 }
 
-impl Keeper {
+impl CheckpointKeeper {
     /// `from`: the position of the newest checkpoint that is there.
     pub fn new(views: Arc<Views>, checkpoints: Arc<Checkpoints>, options: KeeperOptions, from: Position) -> Arc<Self> {
-        let kept = Mutex::new(Kept { position: from, ..Kept::default() });
+        let kept = Mutex::new(CheckpointStatus { position: from, ..CheckpointStatus::default() });
         Arc::new(Self { views, checkpoints, options, kept })
     }
 
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> CheckpointStatus {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes one whenever it is time to; for ever.
+    /// Writes checkpoints at their times, for ever.
     pub async fn keep(self: Arc<Self>) {
         let look = self.options.pause.min(self.options.interval).min(Duration::from_secs(1));
         let mut latest = Instant::now();
@@ -73,7 +73,7 @@ impl Keeper {
         }
     }
 
-    /// Writes one now. Says whether it is there.
+    /// Writes one now. Returns whether it was written.
     pub async fn write(&self) -> bool {
         // Before the fork: an erasure in between must not be undone by what the fork still has.
         let era = self.checkpoints.era();
@@ -87,7 +87,7 @@ impl Keeper {
                 kept.written += 1;
                 kept.failure = None;
                 let millis = u64::try_from(kept.took.as_millis()).unwrap_or(u64::MAX);
-                tracing::info!(position = %kept.position, bytes = kept.bytes, millis, "a checkpoint was written");
+                tracing::info!(position = %kept.position, bytes = kept.bytes, millis, "wrote a checkpoint");
                 return true;
             }
             Ok(Err(error)) => match std::error::Error::source(&error) {
@@ -96,7 +96,7 @@ impl Keeper {
             },
             Err(error) => error.to_string(),
         };
-        tracing::warn!(failure, "no checkpoint could be written; the log has everything");
+        tracing::warn!(failure, "writing a checkpoint failed; the log is complete");
         kept.failure = Some(failure);
         false
     }

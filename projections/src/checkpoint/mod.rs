@@ -1,11 +1,11 @@
-//! Read models across restarts, and the proof that they equal a rebuild.
+//! Checkpoints keep read models across restarts, and a comparison proves that they equal a rebuild.
 //!
-//! A checkpoint is one file with every read model and the mark up to which it is folded ([`file`] has the format). It is
-//! written from a fork of the live read models, so nobody waits for it, and whole or not at all: temporary file, fsync,
-//! rename, fsync of the folder. Its read models are sealed under a key beside the log that an erasure destroys, so neither
-//! the file nor a copy of it tells personal data without that key. Several are kept: the newest ones, in case one is damaged, and a thinned-out history
-//! ([`thin`]), from which questions about the past begin. The log remains the truth: what cannot be used is passed over
-//! for an older checkpoint or for the log itself, and that is said.
+//! A checkpoint is one file with every read model and the mark up to which it is folded ([`file`] has the format). It
+//! is written from a fork of the live read models, so nobody waits for it. It is written whole or not at all: temporary
+//! file, fsync, rename, fsync of the folder. Its read models are sealed under a key beside the log that an erasure
+//! destroys, so neither the file nor a copy of it tells personal data without that key. Several are kept: the newest
+//! ones, in case one is damaged, and a thinned-out history ([`thin`]), from which queries about the past begin. The log
+//! remains the truth: an unusable checkpoint is skipped for an older one or for the log itself, and the log says so.
 
 mod compare;
 mod file;
@@ -24,18 +24,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::sealed::whole::WholeSeal;
-use chronova_events::sealed::{SealError, Subject};
+use chronova_events::sealed::{DataSubject, SealError};
 use chronova_events::store::{EventStore, StoreError};
 use thiserror::Error;
 
-use crate::views::{Mark, Restored, Views};
+use crate::views::{Mark, RestoreOutcome, Views};
 
 pub use compare::differences;
-pub use file::{Step, relabel};
-pub use keeper::{Keeper, KeeperOptions, Kept};
+pub use file::{CheckpointWriteStep, relabel};
+pub use keeper::{CheckpointKeeper, CheckpointStatus, KeeperOptions};
 
 const EXTENSION: &str = "checkpoint";
-/// What a version before this one left behind.
+/// Files that an earlier version left behind.
 const FORMER: &str = "views.checkpoint.json";
 
 #[derive(Debug, Error)]
@@ -59,11 +59,11 @@ pub enum CheckpointError {
 pub struct CheckpointOptions {
     /// The newest ones, whatever their distance.
     pub newest: usize,
-    /// Older ones, as evenly spread over the log as can be.
+    /// Older ones, evenly spread over the log.
     pub history: usize,
-    /// Events that at least lie between two checkpoints of the history.
+    /// The least number of events between two checkpoints of the history.
     pub spacing: u64,
-    /// Bytes that all of them may take together; the newest are kept even so.
+    /// The limit of their total bytes; the newest are kept nevertheless.
     pub disk: u64,
 }
 
@@ -75,7 +75,7 @@ impl Default for CheckpointOptions {
 
 /// A checkpoint on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct CheckpointFile {
     pub path: PathBuf,
     pub mark: Mark,
     pub bytes: u64,
@@ -83,28 +83,28 @@ pub struct Found {
     pub clear: bool,
 }
 
-/// One that is there and is not used.
+/// A checkpoint that exists and is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RejectedCheckpoint {
     pub path: PathBuf,
     pub reason: String,
 }
 
-/// Read models as they were found.
+/// Read models as loaded from a checkpoint.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedViews {
     pub views: Views,
     /// The checkpoint that they are from; `None`: they are empty.
-    pub from: Option<Found>,
+    pub from: Option<CheckpointFile>,
     /// Checkpoints that could not be used, newest first.
-    pub refused: Vec<Refused>,
-    /// Read models of another version that show what they can until they are rebuilt.
+    pub refused: Vec<RejectedCheckpoint>,
+    /// Read models of an older version, which are shown until they are rebuilt.
     pub provisional: BTreeSet<&'static str>,
-    /// Read models that the checkpoint does not have in a form that can be shown.
+    /// Read models that the checkpoint lacks, or holds in an unusable form.
     pub absent: BTreeSet<&'static str>,
 }
 
-impl Opened {
+impl OpenedViews {
     fn empty() -> Self {
         Self {
             views: Views::new(),
@@ -115,7 +115,7 @@ impl Opened {
         }
     }
 
-    /// In words, one line each, what an operator should know.
+    /// Remarks for operators, one line each.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks: Vec<String> = self
             .refused
@@ -182,12 +182,12 @@ impl Checkpoints {
 
     /// Writes a checkpoint of `views`, which nobody folds meanwhile (a fork), and removes what is not kept any more.
     /// Blocks.
-    pub fn save(&self, views: &Views) -> Result<Found, CheckpointError> {
+    pub fn save(&self, views: &Views) -> Result<CheckpointFile, CheckpointError> {
         self.write(None, views, &mut |_| Ok(()))
     }
 
     /// As [`Checkpoints::save`], unless an erasure has begun another era since.
-    pub fn save_in(&self, era: Era, views: &Views) -> Result<Found, CheckpointError> {
+    pub fn save_in(&self, era: Era, views: &Views) -> Result<CheckpointFile, CheckpointError> {
         self.write(Some(era), views, &mut |_| Ok(()))
     }
 
@@ -195,8 +195,8 @@ impl Checkpoints {
     pub fn save_by_steps(
         &self,
         views: &Views,
-        before: &mut dyn FnMut(Step) -> io::Result<()>,
-    ) -> Result<Found, CheckpointError> {
+        before: &mut dyn FnMut(CheckpointWriteStep) -> io::Result<()>,
+    ) -> Result<CheckpointFile, CheckpointError> {
         self.write(None, views, before)
     }
 
@@ -204,8 +204,8 @@ impl Checkpoints {
         &self,
         era: Option<Era>,
         views: &Views,
-        before: &mut dyn FnMut(Step) -> io::Result<()>,
-    ) -> Result<Found, CheckpointError> {
+        before: &mut dyn FnMut(CheckpointWriteStep) -> io::Result<()>,
+    ) -> Result<CheckpointFile, CheckpointError> {
         let _alone = self.alone();
         if era.is_some_and(|era| era != self.era()) {
             return Err(CheckpointError::Overtaken);
@@ -214,14 +214,15 @@ impl Checkpoints {
         let mark = views.marked();
         let path = self.folder.join(format!("views-{:020}.{EXTENSION}", mark.position.0));
         let bytes = file::write(views, &path, &self.keys, before)?;
-        before(Step::Thin)?;
+        before(CheckpointWriteStep::Thin)?;
         self.thin()?;
-        Ok(Found { path, mark, bytes, clear: false })
+        Ok(CheckpointFile { path, mark, bytes, clear: false })
     }
 
     fn thin(&self) -> io::Result<()> {
         let (found, _) = self.list();
-        let (clear, sealed): (Vec<Found>, Vec<Found>) = found.into_iter().partition(|found| found.clear);
+        let (clear, sealed): (Vec<CheckpointFile>, Vec<CheckpointFile>) =
+            found.into_iter().partition(|found| found.clear);
         for gone in clear.iter().chain(&thin::superfluous(&sealed, &self.options)) {
             fs::remove_file(&gone.path)?;
         }
@@ -240,7 +241,7 @@ impl Checkpoints {
     pub fn discard_all(&self) -> io::Result<()> {
         let _alone = self.alone();
         self.era.fetch_add(1, Ordering::SeqCst);
-        self.keys.destroy(&Subject::Caches, self.keys.next()).map_err(io::Error::other)?;
+        self.keys.destroy(&DataSubject::Caches, self.keys.next()).map_err(io::Error::other)?;
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries?,
@@ -264,15 +265,15 @@ impl Checkpoints {
     }
 
     /// The checkpoints that are there, oldest first, and those that cannot even be listed. Looks only at their tables.
-    pub fn list(&self) -> (Vec<Found>, Vec<Refused>) {
+    pub fn list(&self) -> (Vec<CheckpointFile>, Vec<RejectedCheckpoint>) {
         let (mut found, mut refused) = (Vec::new(), Vec::new());
         for path in self.files(EXTENSION) {
             match file::outline(&path) {
                 Ok(outline) => {
                     let (mark, bytes) = (outline.table.mark, outline.length);
-                    found.push(Found { path, mark, bytes, clear: outline.seal.is_none() });
+                    found.push(CheckpointFile { path, mark, bytes, clear: outline.seal.is_none() });
                 }
-                Err(error) => refused.push(Refused { path, reason: error.to_string() }),
+                Err(error) => refused.push(RejectedCheckpoint { path, reason: error.to_string() }),
             }
         }
         found.sort_by_key(|found| found.mark.position);
@@ -280,15 +281,15 @@ impl Checkpoints {
     }
 
     /// The newest checkpoint that `fits` and can be used; empty read models where there is none. Blocks.
-    pub fn load(&self, fits: impl Fn(&Mark) -> bool) -> Opened {
+    pub fn load(&self, fits: impl Fn(&Mark) -> bool) -> OpenedViews {
         let (found, refused) = self.list();
-        let mut opened = Opened::empty();
+        let mut opened = OpenedViews::empty();
         opened.refused = refused.into_iter().rev().collect();
         for candidate in found.into_iter().rev().filter(|found| fits(&found.mark)) {
             match read(&candidate, &self.keys) {
-                Ok(read) => return Opened { refused: opened.refused, from: Some(candidate), ..read },
+                Ok(read) => return OpenedViews { refused: opened.refused, from: Some(candidate), ..read },
                 Err(error) => {
-                    opened.refused.push(Refused { path: candidate.path, reason: error.to_string() });
+                    opened.refused.push(RejectedCheckpoint { path: candidate.path, reason: error.to_string() });
                 }
             }
         }
@@ -296,12 +297,12 @@ impl Checkpoints {
     }
 
     /// As [`Checkpoints::load`], of those that are of this log: one that was cut off or exchanged is another.
-    pub async fn open(self: &Arc<Self>, store: &dyn EventStore) -> Result<Opened, CheckpointError> {
+    pub async fn open(self: &Arc<Self>, store: &dyn EventStore) -> Result<OpenedViews, CheckpointError> {
         let (found, _) = self.list();
         let mut strange = Vec::new();
         for candidate in &found {
             if let Err(reason) = belongs(store, &candidate.mark).await? {
-                strange.push(Refused { path: candidate.path.clone(), reason });
+                strange.push(RejectedCheckpoint { path: candidate.path.clone(), reason });
             }
         }
         let positions: BTreeSet<Position> = found
@@ -327,7 +328,7 @@ impl Checkpoints {
     }
 }
 
-/// Whether the event at the mark is the one that it was.
+/// Whether the event at the mark is still the same.
 async fn belongs(store: &dyn EventStore, mark: &Mark) -> Result<Result<(), String>, StoreError> {
     let (position, Some(event)) = (mark.position, mark.event) else { return Ok(Ok(())) };
     let head = store.head();
@@ -339,12 +340,12 @@ async fn belongs(store: &dyn EventStore, mark: &Mark) -> Result<Result<(), Strin
     Ok(if same { Ok(()) } else { Err(format!("the log has another event at position {position}")) })
 }
 
-/// Reads every read model, each on a thread of its own: decoding is what takes time.
-fn read(candidate: &Found, keys: &KeyRing) -> Result<Opened, CheckpointError> {
+/// Reads every read model on a thread of its own, because decoding takes the time.
+fn read(candidate: &CheckpointFile, keys: &KeyRing) -> Result<OpenedViews, CheckpointError> {
     let (outline, bytes) = file::read(&candidate.path)?;
     let seal = outline.seal.map(|mark| WholeSeal::of(keys, mark)).transpose();
     let seal = seal.map_err(|unopened| CheckpointError::Unusable(unopened.to_string()))?;
-    let mut opened = Opened::empty();
+    let mut opened = OpenedViews::empty();
     let views = &opened.views;
     let clear = |part: usize, section: &file::Section, range: std::ops::Range<usize>| {
         let bytes = bytes.get(range).filter(|bytes| crc32fast::hash(bytes) == section.checksum)?;
@@ -358,24 +359,24 @@ fn read(candidate: &Found, keys: &KeyRing) -> Result<Opened, CheckpointError> {
     };
     let work = |part, section: &file::Section, range| match clear(part, section, range) {
         Some(bytes) => views.restore(&section.name, section.version, &bytes),
-        None => Restored::Damaged,
+        None => RestoreOutcome::Damaged,
     };
     let work = &work;
-    let restored: Vec<(&str, Restored)> = std::thread::scope(|scope| {
+    let restored: Vec<(&str, RestoreOutcome)> = std::thread::scope(|scope| {
         let threads: Vec<_> = outline
             .ranges()
             .enumerate()
             .map(|(part, (section, range))| (section.name.as_str(), scope.spawn(move || work(part, section, range))))
             .collect();
-        threads.into_iter().map(|(name, thread)| (name, thread.join().unwrap_or(Restored::Damaged))).collect()
+        threads.into_iter().map(|(name, thread)| (name, thread.join().unwrap_or(RestoreOutcome::Damaged))).collect()
     });
-    if let Some((name, _)) = restored.iter().find(|(_, restored)| *restored == Restored::Damaged) {
+    if let Some((name, _)) = restored.iter().find(|(_, restored)| *restored == RestoreOutcome::Damaged) {
         return Err(CheckpointError::Unusable(format!("read model {name} is damaged")));
     }
     for name in Views::NAMES {
         match restored.iter().find(|(found, _)| found == name).map(|(_, restored)| restored) {
-            Some(Restored::Current) => {}
-            Some(Restored::Provisional) => {
+            Some(RestoreOutcome::Current) => {}
+            Some(RestoreOutcome::Provisional) => {
                 opened.provisional.insert(*name);
             }
             _ => {

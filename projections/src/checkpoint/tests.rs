@@ -137,7 +137,7 @@ async fn a_crash_between_any_two_steps_leaves_the_one_before() {
                 return Err(io::Error::other("power is gone"));
             }
             steps.set(steps.get() + 1);
-            renamed.set(renamed.get() || step == Step::Rename);
+            renamed.set(renamed.get() || step == CheckpointWriteStep::Rename);
             Ok(())
         });
         let opened = checkpoints.load(|_| true);
@@ -235,7 +235,7 @@ async fn a_keeper_writes_when_enough_has_happened() {
     let checkpoints = checkpoints_in(folder.path());
     let pause = std::time::Duration::from_millis(1);
     let options = KeeperOptions { events: 10, interval: std::time::Duration::from_hours(1), pause };
-    let keeper = Keeper::new(Arc::clone(&views), Arc::clone(&checkpoints), options, Position::START);
+    let keeper = CheckpointKeeper::new(Arc::clone(&views), Arc::clone(&checkpoints), options, Position::START);
     let keeping = tokio::spawn(Arc::clone(&keeper).keep());
     catch_up(&*store, &views).await.unwrap();
     while keeper.kept().position < store.head() {
@@ -246,7 +246,7 @@ async fn a_keeper_writes_when_enough_has_happened() {
     // A folder that is a file: it says so and goes on.
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let bad = Keeper::new(views, checkpoints_in(file), options, Position::START);
+    let bad = CheckpointKeeper::new(views, checkpoints_in(file), options, Position::START);
     assert!(!bad.write().await);
     assert!(bad.kept().failure.is_some());
 }

@@ -1,14 +1,14 @@
-//! Which checkpoints are not kept.
+//! Chooses the checkpoints to delete.
 
-use super::{CheckpointOptions, Found};
+use super::{CheckpointFile, CheckpointOptions};
 
-/// Those of `found` (oldest first) that are to go. The newest stay; of the older ones those that lie closer to the one
-/// before than `spacing` go, and then, as long as there are too many or they are too large together, the one whose
-/// absence leaves the smallest gap: what remains is spread evenly over the log.
-pub(super) fn superfluous(found: &[Found], options: &CheckpointOptions) -> Vec<Found> {
+/// Those of `found` (oldest first) to delete. The newest stay. An older one goes if it lies closer than `spacing` to
+/// the one before. While there are still too many, or they are too large together, the one goes that leaves the
+/// smallest gap. So the rest is spread evenly over the log.
+pub(super) fn superfluous(found: &[CheckpointFile], options: &CheckpointOptions) -> Vec<CheckpointFile> {
     let newest = options.newest.max(1).min(found.len());
     let (older, newest) = found.split_at(found.len() - newest);
-    let mut kept: Vec<&Found> = Vec::new();
+    let mut kept: Vec<&CheckpointFile> = Vec::new();
     for candidate in older {
         let before = kept.last().map_or(0, |before| before.mark.position.0);
         if candidate.mark.position.0.saturating_sub(before) >= options.spacing.max(1) {
@@ -17,7 +17,7 @@ pub(super) fn superfluous(found: &[Found], options: &CheckpointOptions) -> Vec<F
     }
     let end = newest.first().map_or(0, |first| first.mark.position.0);
     let fixed: u64 = newest.iter().map(|found| found.bytes).sum();
-    let too_many = |kept: &[&Found]| {
+    let too_many = |kept: &[&CheckpointFile]| {
         kept.len() > options.history || fixed + kept.iter().map(|found| found.bytes).sum::<u64>() > options.disk
     };
     while !kept.is_empty() && too_many(&kept) {
@@ -35,14 +35,14 @@ mod tests {
     use crate::views::Mark;
     use chronova_events::envelope::{Position, Timestamp};
 
-    fn found(position: u64) -> Found {
+    fn found(position: u64) -> CheckpointFile {
         let mark = Mark { position: Position(position), event: None, moment: Timestamp(0) };
-        Found { path: format!("{position}").into(), mark, bytes: 10, clear: false }
+        CheckpointFile { path: format!("{position}").into(), mark, bytes: 10, clear: false }
     }
 
-    /// What is left after checkpoints at these positions were written one after the other.
+    /// The positions that are left after checkpoints at these positions were written one after the other.
     fn left(positions: impl IntoIterator<Item = u64>, options: &CheckpointOptions) -> Vec<u64> {
-        let mut there: Vec<Found> = Vec::new();
+        let mut there: Vec<CheckpointFile> = Vec::new();
         for position in positions {
             there.push(found(position));
             let gone = superfluous(&there, options);

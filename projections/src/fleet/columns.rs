@@ -1,4 +1,4 @@
-//! What the hosts have of one resource class, side by side, and the hosts in the order of what is free.
+//! The hosts' inventories of one resource class, and the hosts in the order of free capacity.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::slots::{Slot, Slots};
 
-/// What one host has of a class.
+/// One host's inventory of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct HostInventory {
     pub total: u64,
     pub reserved: u64,
     pub allocation_ratio: f64,
     pub min_unit: u64,
     pub max_unit: u64,
     pub step_size: u64,
-    /// How much may be allocated in all.
+    /// The total that may be allocated.
     pub capacity: u64,
     pub used: u64,
 }
 
-impl Line {
+impl HostInventory {
     fn of(inventory: &Inventory, used: u64) -> Self {
         Self {
             total: inventory.total,
@@ -49,18 +49,18 @@ impl Line {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Column {
-    lines: Vec<Option<Line>>,
+pub struct HostResourceColumn {
+    lines: Vec<Option<HostInventory>>,
     has: Slots,
     by_free: BTreeSet<(u64, Slot)>,
 }
 
-impl Column {
-    pub fn line(&self, slot: Slot) -> Option<&Line> {
+impl HostResourceColumn {
+    pub fn line(&self, slot: Slot) -> Option<&HostInventory> {
         self.lines.get(slot as usize)?.as_ref()
     }
 
-    /// The hosts that have the class at all.
+    /// The hosts with an inventory of the class.
     pub fn has(&self) -> &Slots {
         &self.has
     }
@@ -89,7 +89,7 @@ impl Column {
         let at = slot as usize;
         match inventory {
             Some(inventory) => {
-                let line = Line::of(inventory, used);
+                let line = HostInventory::of(inventory, used);
                 self.by_free.insert((line.free(), slot));
                 if self.lines.len() <= at {
                     self.lines.resize(at + 1, None);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn hosts_stand_in_the_order_of_what_is_free() {
-        let mut column = Column::default();
+        let mut column = HostResourceColumn::default();
         for (slot, total) in [(0, 4), (1, 8), (2, 2)] {
             column.replace(slot, Some(&inventory(total)));
         }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_line_admits_what_placement_admits() {
-        let line = Line::of(&Inventory { step_size: 2, min_unit: 2, ..inventory(8) }, 4);
+        let line = HostInventory::of(&Inventory { step_size: 2, min_unit: 2, ..inventory(8) }, 4);
         // (8 - 1) x 2 = 14, of which 4 are used.
         assert!(line.admits(8, 0) && line.admits(8, 2));
         assert!(!line.admits(8, 4), "pending counts");

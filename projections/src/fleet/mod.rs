@@ -1,10 +1,10 @@
-//! The compute hosts as the scheduler looks at them.
+//! The compute hosts, for the scheduler.
 //!
-//! Everything that filters and weighers read of a host stands in one row, and everything that narrows the choice stands in
-//! an index (capacity by class, traits, aggregates, who answers, names), so that a decision costs what its candidates
-//! cost and not what the cell has. Hosts are numbered by [`Slot`] in the order in which the log first names them.
+//! One row holds everything that filters and weighers read of a host. Indexes (capacity by class, traits, aggregates,
+//! answering hosts, names) narrow the choice. So the cost of a decision depends on its candidates, not on the size of
+//! the cell. Hosts are numbered by [`Slot`] in the order in which the log first names them.
 //!
-//! It is a read model as any other and may lag: the ledger's `decide` has the last word.
+//! Like any read model it may lag: the ledger's `decide` has the last word.
 
 mod columns;
 
@@ -26,44 +26,44 @@ use uuid::Uuid;
 use crate::Projection;
 
 pub use crate::slots::{Slot, Slots};
-pub use columns::{Column, Line};
+pub use columns::{HostInventory, HostResourceColumn};
 
 /// A compute host, or another provider of resources (`facts` is `None`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostRow {
     pub id: HostId,
     pub name: String,
-    pub facts: Option<Facts>,
+    pub facts: Option<ReportedHost>,
     pub traits: BTreeSet<String>,
-    /// Of Placement.
+    /// The provider's aggregates in Placement.
     pub placement_aggregates: BTreeSet<Uuid>,
     /// The host aggregates that it is in.
     pub aggregates: BTreeSet<HostAggregateId>,
     /// The servers on it, those being built included.
     pub servers: BTreeSet<InstanceId>,
-    /// How many of them are being built or moved: Nova's `num_io_ops`.
+    /// The number of servers that are being built or moved: Nova's `num_io_ops`.
     pub io_ops: u32,
     /// Builds that failed here since the last one that succeeded.
     pub failed_builds: u32,
 }
 
-/// What the host said of itself, and what is known of its state.
+/// The host's own report, and its known state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct ReportedHost {
     pub capabilities: Arc<Capabilities>,
     pub up: bool,
     pub enabled: bool,
     pub forced_down: bool,
 }
 
-impl Facts {
-    /// Whether servers can be worked on there.
+impl ReportedHost {
+    /// Whether its driver can work on servers.
     pub fn answers(&self) -> bool {
         self.up && !self.forced_down
     }
 }
 
-/// A host aggregate, as far as scheduling goes.
+/// A host aggregate, with the parts that the scheduler needs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AggregateRow {
     pub name: String,
@@ -72,7 +72,7 @@ pub struct AggregateRow {
 }
 
 impl AggregateRow {
-    /// The zone that its hosts are in because of it.
+    /// The zone that it defines for its hosts.
     pub fn zone(&self) -> Option<&str> {
         self.metadata.get(ZONE_KEY).map(String::as_str)
     }
@@ -80,21 +80,21 @@ impl AggregateRow {
 
 /// A server on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Resident {
+struct HostedServer {
     slot: Slot,
     busy: bool,
 }
 
-/// What a consumer holds of one class of one provider.
+/// A consumer's allocation of one class of one provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Held {
+struct ConsumerAmount {
     slot: Slot,
     class: u16,
     amount: u64,
 }
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Fleet {
+pub struct FleetView {
     rows: Vec<HostRow>,
     by_id: BTreeMap<HostId, Slot>,
     /// In lower case: names of hosts are compared so, as in Nova.
@@ -103,20 +103,19 @@ pub struct Fleet {
     hosts: Slots,
     answering: Slots,
     enabled: Slots,
-    columns: BTreeMap<String, Column>,
+    columns: BTreeMap<String, HostResourceColumn>,
     /// Names of the classes that consumers hold something of, in the order of their first use.
     classes: Vec<String>,
-    held: BTreeMap<ConsumerId, Vec<Held>>,
+    held: BTreeMap<ConsumerId, Vec<ConsumerAmount>>,
     traits: BTreeMap<String, Slots>,
     placement_aggregates: BTreeMap<Uuid, Slots>,
     aggregates: BTreeMap<HostAggregateId, AggregateRow>,
-    servers: BTreeMap<InstanceId, Resident>,
-    /// Providers that stand below another one, and those that share with others: with them, what a host has is not on its
-    /// row alone.
+    servers: BTreeMap<InstanceId, HostedServer>,
+    /// Providers with a parent, and sharing providers: with them, a host's resources are not on its row alone.
     related: BTreeSet<ProviderId>,
 }
 
-impl Fleet {
+impl FleetView {
     /// The row of `slot`.
     ///
     /// # Panics
@@ -149,11 +148,11 @@ impl Fleet {
         &self.enabled
     }
 
-    pub fn column(&self, class: &str) -> Option<&Column> {
+    pub fn column(&self, class: &str) -> Option<&HostResourceColumn> {
         self.columns.get(class)
     }
 
-    pub fn line(&self, class: &str, slot: Slot) -> Option<&Line> {
+    pub fn line(&self, class: &str, slot: Slot) -> Option<&HostInventory> {
         self.columns.get(class)?.line(slot)
     }
 
@@ -190,7 +189,7 @@ impl Fleet {
         self.aggregates_of(slot).find_map(AggregateRow::zone)
     }
 
-    /// Where a server is, or is being built.
+    /// The host of a server that is there or is being built.
     pub fn whereabouts(&self, server: InstanceId) -> Option<Slot> {
         self.servers.get(&server).map(|resident| resident.slot)
     }
@@ -200,7 +199,7 @@ impl Fleet {
         self.related.is_empty()
     }
 
-    /// Takes in an event of the stream with that key.
+    /// Folds an event of the stream with that key.
     pub fn take(&mut self, key: &str, event: &Event) {
         match event {
             Event::LedgerEvent(event) => self.apply_ledger(event),
@@ -215,7 +214,7 @@ impl Fleet {
                     self.apply_instance(server, event);
                 }
             }
-            // Only a build has chosen a host by itself when a step fails.
+            // Only a build has selected a host by itself when a step fails.
             Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
                 if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {
                     let row = &mut self.rows[slot as usize];
@@ -263,7 +262,7 @@ impl Fleet {
         self.by_name.entry(name.to_lowercase()).or_default().insert(slot);
     }
 
-    /// Brings the sets that depend on a row's state up to date.
+    /// Updates the sets that depend on a row's state.
     fn judge(&mut self, slot: Slot) {
         let facts = self.rows[slot as usize].facts.as_ref();
         let (is_host, answers, enabled) = facts.map_or((false, false, false), |f| (true, f.answers(), f.enabled));
@@ -276,7 +275,7 @@ impl Fleet {
     fn apply_host(&mut self, host: HostId, event: &HostEvent) {
         if let HostEvent::Registered(registered) = event {
             let slot = self.place(host, &registered.hostname);
-            self.rows[slot as usize].facts = Some(Facts {
+            self.rows[slot as usize].facts = Some(ReportedHost {
                 capabilities: Arc::new(registered.capabilities.clone()),
                 up: true,
                 enabled: true,
@@ -301,7 +300,7 @@ impl Fleet {
             HostEvent::Enabled(_) => facts.enabled = true,
             HostEvent::Disabled(_) => facts.enabled = false,
             HostEvent::ForcedDown(forced) => facts.forced_down = forced.forced,
-            // Nothing that placement looks at: what is to be empty is disabled.
+            // Not needed for placement: a draining host is disabled.
             HostEvent::DrainRequested(_)
             | HostEvent::DepartureBegun(_)
             | HostEvent::ServerLeft(_)
@@ -411,7 +410,7 @@ impl Fleet {
                 if let Some(column) = self.columns.get_mut(class) {
                     column.take(slot, *amount);
                 }
-                held.push(Held { slot, class: self.class(class), amount: *amount });
+                held.push(ConsumerAmount { slot, class: self.class(class), amount: *amount });
             }
         }
         self.held.insert(claimed.consumer.clone(), held);
@@ -439,7 +438,7 @@ impl Fleet {
         match event {
             InstanceEvent::Placed(placed) => {
                 let slot = self.slot(placed.host);
-                self.move_server(server, slot.map(|slot| Resident { slot, busy: true }));
+                self.move_server(server, slot.map(|slot| HostedServer { slot, busy: true }));
             }
             InstanceEvent::Unplaced(_) | InstanceEvent::Offloaded(_) | InstanceEvent::Deleted(_) => {
                 self.move_server(server, None);
@@ -449,17 +448,17 @@ impl Fleet {
             | InstanceEvent::Evacuated(Evacuated { placed, .. })
             | InstanceEvent::ResizeReverted(ResizeReverted { placed, .. }) => {
                 let slot = self.slot(placed.host);
-                self.move_server(server, slot.map(|slot| Resident { slot, busy: false }));
+                self.move_server(server, slot.map(|slot| HostedServer { slot, busy: false }));
             }
             InstanceEvent::BuildSucceeded(_) | InstanceEvent::Unshelved(_) => {
                 if let Some(resident) = self.servers.get(&server).copied() {
                     self.rows[resident.slot as usize].failed_builds = 0;
-                    self.move_server(server, Some(Resident { busy: false, ..resident }));
+                    self.move_server(server, Some(HostedServer { busy: false, ..resident }));
                 }
             }
             InstanceEvent::BuildFailed(_) => {
                 if let Some(resident) = self.servers.get(&server).copied() {
-                    self.move_server(server, Some(Resident { busy: false, ..resident }));
+                    self.move_server(server, Some(HostedServer { busy: false, ..resident }));
                 }
             }
             _ => {}
@@ -506,7 +505,7 @@ impl Fleet {
         }
     }
 
-    fn move_server(&mut self, server: InstanceId, to: Option<Resident>) {
+    fn move_server(&mut self, server: InstanceId, to: Option<HostedServer>) {
         let from = match to {
             Some(resident) => self.servers.insert(server, resident),
             None => self.servers.remove(&server),
@@ -539,7 +538,7 @@ fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, befo
     }
 }
 
-impl Projection for Fleet {
+impl Projection for FleetView {
     const NAME: &'static str = "fleet";
     const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["host", "host_aggregate", "instance", "ledger", "process"];

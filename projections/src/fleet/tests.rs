@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! What the log says of hosts, folded.
+//! The fleet that events of hosts fold into.
 
 use chronova_events::host::{self, Registered};
 use chronova_events::instance::{self, Placed};
@@ -27,8 +27,8 @@ fn inventory(class: &str, total: u64) -> Inventory {
 }
 
 /// Hosts `H1`..: 8 CPUs each, the even ones with a trait.
-fn fleet(hosts: u128) -> Fleet {
-    let mut fleet = Fleet::default();
+fn fleet(hosts: u128) -> FleetView {
+    let mut fleet = FleetView::default();
     for n in 1..=hosts {
         let provider = ProviderId(host_id(n).0);
         let traits = if n % 2 == 0 { vec!["HW_CPU_X86_AVX".to_owned()] } else { vec![] };
@@ -90,7 +90,7 @@ fn servers_count_on_their_hosts_and_as_io_while_they_are_built() {
     let placed =
         Placed { process, host: host_id(1), hostname: "H1".into(), attempt: 1, availability_zone: "nova".into() };
     fleet.apply_instance(server, &placed.into());
-    let count = |fleet: &Fleet| (fleet.row(0).servers.len(), fleet.row(0).io_ops);
+    let count = |fleet: &FleetView| (fleet.row(0).servers.len(), fleet.row(0).io_ops);
     assert_eq!((count(&fleet), fleet.whereabouts(server)), ((1, 1), Some(0)));
     fleet.rows[0].failed_builds = 2;
     fleet.apply_instance(server, &instance::BuildSucceeded { process }.into());
@@ -120,7 +120,7 @@ fn it_survives_a_checkpoint() {
     let mut fleet = fleet(3);
     fleet.apply_ledger(&claimed(9, 1, 6));
     let saved = serde_json::to_value(&fleet).unwrap();
-    let mut back: Fleet = serde_json::from_value(saved.clone()).unwrap();
+    let mut back: FleetView = serde_json::from_value(saved.clone()).unwrap();
     assert_eq!(serde_json::to_value(&back).unwrap(), saved);
     back.apply_ledger(&Released { consumer: ConsumerId::new(Uuid::from_u128(9).to_string()) }.into());
     assert_eq!(back.line("VCPU", 0).unwrap().free(), 8);

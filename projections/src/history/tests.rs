@@ -36,8 +36,8 @@ async fn history(store: &Arc<MemoryStore>, options: HistoryOptions) -> Arc<Histo
     History::new(Arc::clone(store) as _, live(store).await, None, options)
 }
 
-fn position(position: u64) -> Moment {
-    Moment::Position(Position(position))
+fn position(position: u64) -> PastMoment {
+    PastMoment::Position(Position(position))
 }
 
 #[tokio::test]
@@ -67,9 +67,9 @@ async fn a_time_means_all_that_was_recorded_by_then() {
     let head = store.head().0;
     // The events have the times 1000, 1001, ...
     for (time, expected) in [(0, 0), (999, 0), (1_000, 1), (1_010, 11), (1_009, 10), (999 + i64::MAX / 2, head)] {
-        let then = history.at(Moment::Time(Timestamp(time)), LATER).await.unwrap();
+        let then = history.at(PastMoment::Time(Timestamp(time)), LATER).await.unwrap();
         assert_eq!(then.position(), Position(expected), "time {time}");
-        assert!(Arc::ptr_eq(&then, &history.at(Moment::Time(Timestamp(time)), LATER).await.unwrap()));
+        assert!(Arc::ptr_eq(&then, &history.at(PastMoment::Time(Timestamp(time)), LATER).await.unwrap()));
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_clock_that_goes_back_makes_no_two_answers() {
     for options in [HistoryOptions::default(), HistoryOptions { near: 0, ..HistoryOptions::default() }] {
         let history = history(&store, options).await;
         for (time, expected) in [(30, 5), (9, 0), (16, 1), (29, 4), (20, 4), (10, 1)] {
-            let then = history.at(Moment::Time(Timestamp(time)), LATER).await.unwrap();
+            let then = history.at(PastMoment::Time(Timestamp(time)), LATER).await.unwrap();
             assert_eq!(then.position(), Position(expected), "time {time}");
         }
     }
@@ -98,9 +98,9 @@ async fn what_is_not_yet_cannot_be_asked() {
     let head = store.head();
     let after = history.at(position(head.0 + 1), LATER).await;
     assert!(matches!(after, Err(HistoryError::AfterHead { head: at, .. }) if at == head));
-    let future = history.at(Moment::Time(Timestamp(11)), Timestamp(10)).await;
+    let future = history.at(PastMoment::Time(Timestamp(11)), Timestamp(10)).await;
     assert!(matches!(future, Err(HistoryError::Future { .. })));
-    assert!(history.at(Moment::Time(Timestamp(10)), Timestamp(10)).await.is_ok());
+    assert!(history.at(PastMoment::Time(Timestamp(10)), Timestamp(10)).await.is_ok());
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn those_who_cannot_be_served_are_turned_away() {
     assert!(matches!(history.at(position(3), LATER).await, Err(HistoryError::Busy)));
     drop(place);
     history.at(position(3), LATER).await.unwrap();
-    // What is held needs no place.
+    // A held state needs no place.
     let _place = history.place().await.unwrap();
     assert!(history.at(position(3), LATER).await.is_ok());
     assert_eq!(history.waiting.load(Ordering::Relaxed), 0);

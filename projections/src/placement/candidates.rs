@@ -1,13 +1,13 @@
-//! Which providers could take a request: `GET /allocation_candidates`.
+//! Searches for providers that could serve a request: `GET /allocation_candidates`.
 //!
-//! A request has groups. What the group without a suffix asks for may come from several providers of one tree, or from
-//! providers that share with the tree through an aggregate; what a group with a suffix asks for comes from one provider.
-//! Every answer is anchored in one tree. The rules are Placement's (API reference, "Allocation candidates" and the
-//! documents on provider trees and granular requests).
+//! A request has groups. Several providers of one tree may serve the group without a suffix, and so may providers that
+//! share with the tree through an aggregate. One provider serves a group with a suffix. Every answer is anchored in one
+//! tree. The rules are Placement's (API reference, "Allocation candidates" and the documents on provider trees and
+//! granular requests).
 //!
-//! The search first cuts sets of the index with each other ([`plan`]) until the trees are left that may serve every group,
-//! and then looks into one tree after the other ([`combine`]) until there are as many answers as were asked for. So a
-//! request that few can serve, or that is content with few answers, costs little however many providers there are.
+//! First the search intersects sets of the index ([`plan`]): the trees that may serve every group are left. Then it
+//! searches one tree after the other ([`combine`]) until it has as many candidates as requested. So a request with few
+//! possible providers, or with a small limit, costs little in any cloud.
 //!
 //! The result is a proposal: the ledger's `decide` has the last word when an answer is claimed.
 
@@ -20,55 +20,55 @@ use std::sync::Arc;
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Provider;
 
-use super::index::Index;
-pub use super::request::{AggregateFilter, Group, Request, TraitFilter};
+use super::index::ProviderIndex;
+pub use super::request::{AggregateFilter, CandidatesRequest, RequestGroup, TraitFilter};
 use crate::slots::Slots;
 
 /// More answers than any client can use; a request for combinations in a wide tree can have astronomically many.
 const MOST: usize = 100_000;
 
 /// Classes and amounts, sorted by class. Shared, because most answers to one request say the same.
-pub type Amounts = Arc<[(Arc<str>, u64)]>;
+pub type ResourceAmounts = Arc<[(Arc<str>, u64)]>;
 
 /// One way to serve the request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Candidate {
     /// Sorted by provider.
-    pub allocations: Vec<(ProviderId, Amounts)>,
-    /// Which providers serve which group: sorted by suffix, and within by id.
+    pub allocations: Vec<(ProviderId, ResourceAmounts)>,
+    /// The providers of each group: sorted by suffix, and within by id.
     pub mappings: Vec<(Arc<str>, Vec<ProviderId>)>,
 }
 
 /// A provider that an answer describes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Described {
+pub struct ProviderSummary {
     pub provider: Arc<Provider>,
     pub root: ProviderId,
 }
 
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
+pub struct AllocationCandidates {
     pub candidates: Vec<Candidate>,
     /// All of the trees that the candidates use, tree by tree.
-    pub providers: Vec<Described>,
+    pub providers: Vec<ProviderSummary>,
 }
 
 /// All ways to serve `request`, at most as many as it wants.
-pub fn search(index: &Index, request: &Request) -> Found {
-    let Some(plan) = plan::Plan::of(index, request) else { return Found::default() };
+pub fn search(index: &ProviderIndex, request: &CandidatesRequest) -> AllocationCandidates {
+    let Some(plan) = plan::SearchPlan::of(index, request) else { return AllocationCandidates::default() };
     let candidates = combine::all(&plan, request.limit.unwrap_or(MOST).min(MOST));
     let providers = describe(index, request, &candidates);
-    Found { candidates, providers }
+    AllocationCandidates { candidates, providers }
 }
 
 /// Before 1.29 clients see of a tree only the provider that is used.
-fn describe(index: &Index, request: &Request, candidates: &[Candidate]) -> Vec<Described> {
+fn describe(index: &ProviderIndex, request: &CandidatesRequest, candidates: &[Candidate]) -> Vec<ProviderSummary> {
     let used: Slots =
         candidates.iter().flat_map(|one| &one.allocations).filter_map(|(id, _)| index.slot(*id)).collect();
     let described = |slot| {
         let (provider, root) = (index.provider(slot)?, index.id(index.root_of(slot))?);
-        Some(Described { provider: Arc::clone(provider), root })
+        Some(ProviderSummary { provider: Arc::clone(provider), root })
     };
     if request.flat && !index.children().is_empty() {
         return used.iter().filter_map(described).collect();
@@ -77,8 +77,8 @@ fn describe(index: &Index, request: &Request, candidates: &[Candidate]) -> Vec<D
     roots.iter().flat_map(|root| index.tree(root)).filter_map(described).collect()
 }
 
-/// The providers of an answer, for those who look for one.
-impl Found {
+/// Looks up the providers of an answer.
+impl AllocationCandidates {
     pub fn provider_ids(&self) -> BTreeSet<ProviderId> {
         self.providers.iter().map(|described| described.provider.id).collect()
     }
@@ -144,19 +144,22 @@ mod tests {
         placement
     }
 
-    fn group(suffix: &str, resources: &[(&str, u64)]) -> Group {
+    fn group(suffix: &str, resources: &[(&str, u64)]) -> RequestGroup {
         let resources = resources.iter().map(|(class, amount)| ((*class).to_owned(), *amount)).collect();
-        Group { suffix: suffix.into(), resources, ..Group::default() }
+        RequestGroup { suffix: suffix.into(), resources, ..RequestGroup::default() }
     }
 
-    fn used(request: &Request) -> Vec<Vec<u128>> {
+    fn used(request: &CandidatesRequest) -> Vec<Vec<u128>> {
         let found = search(&placement().index, request);
         found.candidates.iter().map(|one| one.allocations.iter().map(|(id, _)| id.0.as_u128()).collect()).collect()
     }
 
     #[test]
     fn a_shared_disk_serves_every_tree_in_its_aggregate() {
-        let request = Request { groups: vec![group("", &[("VCPU", 2), ("DISK_GB", 10)])], ..Request::default() };
+        let request = CandidatesRequest {
+            groups: vec![group("", &[("VCPU", 2), ("DISK_GB", 10)])],
+            ..CandidatesRequest::default()
+        };
         assert_eq!(used(&request), [vec![1, 3], vec![2, 3]]);
         let mut avx = request.clone();
         avx.groups[0].traits.required = vec![BTreeSet::from(["HW_CPU_X86_AVX".to_owned()])];
@@ -170,27 +173,31 @@ mod tests {
     fn groups_with_suffixes_come_from_one_provider_each() {
         let groups =
             vec![group("", &[("VCPU", 1)]), group("A", &[("SRIOV_NET_VF", 1)]), group("B", &[("SRIOV_NET_VF", 1)])];
-        let request = Request { groups, ..Request::default() };
+        let request = CandidatesRequest { groups, ..CandidatesRequest::default() };
         assert_eq!(used(&request).len(), 4);
-        let isolated = Request { isolate: true, ..request.clone() };
+        let isolated = CandidatesRequest { isolate: true, ..request.clone() };
         assert_eq!(used(&isolated), [[1, 11, 12], [1, 11, 12]]);
-        assert!(used(&Request { flat: true, ..request.clone() }).is_empty());
-        assert_eq!(used(&Request { limit: Some(1), ..request.clone() }).len(), 1);
+        assert!(used(&CandidatesRequest { flat: true, ..request.clone() }).is_empty());
+        assert_eq!(used(&CandidatesRequest { limit: Some(1), ..request.clone() }).len(), 1);
         let subtree = BTreeSet::from(["A".to_owned(), "B".to_owned()]);
-        assert_eq!(used(&Request { same_subtrees: vec![subtree], ..request }), [[1, 11], [1, 12]]);
+        assert_eq!(used(&CandidatesRequest { same_subtrees: vec![subtree], ..request }), [[1, 11], [1, 12]]);
     }
 
     #[test]
     fn groups_together_fit_too() {
         let groups = vec![group("A", &[("SRIOV_NET_VF", 2)]), group("B", &[("SRIOV_NET_VF", 1)])];
-        assert_eq!(used(&Request { groups, ..Request::default() }), [[11, 12], [11, 12]]);
+        assert_eq!(used(&CandidatesRequest { groups, ..CandidatesRequest::default() }), [[11, 12], [11, 12]]);
     }
 
     #[test]
     fn answers_describe_whole_trees() {
-        let request = Request { groups: vec![group("A", &[("SRIOV_NET_VF", 2)])], ..Request::default() };
+        let request =
+            CandidatesRequest { groups: vec![group("A", &[("SRIOV_NET_VF", 2)])], ..CandidatesRequest::default() };
         assert_eq!(search(&placement().index, &request).provider_ids(), BTreeSet::from([id(1), id(11), id(12)]));
         let root = TraitFilter { required: vec![BTreeSet::from(["CUSTOM_NONE".to_owned()])], ..TraitFilter::default() };
-        assert_eq!(search(&placement().index, &Request { root_traits: root, ..request }), Found::default());
+        assert_eq!(
+            search(&placement().index, &CandidatesRequest { root_traits: root, ..request }),
+            AllocationCandidates::default()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! One resource class over all providers: who has it and who has how much of it left.
+//! One resource class over all providers: those that have it, and their free capacity.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use chronova_events::ledger::InventoryLine;
 
 use crate::slots::{Slot, Slots};
 
-/// What is left of a class at one provider, and the units in which it is given out.
+/// The free capacity of a class at one provider, and its allocation units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct ProviderCapacity {
     /// Capacity that is not allocated.
     pub free: u64,
     pub min_unit: u64,
@@ -16,7 +16,7 @@ pub struct Room {
     pub step_size: u64,
 }
 
-impl Room {
+impl ProviderCapacity {
     pub fn of(line: &InventoryLine) -> Self {
         let has = &line.inventory;
         Self { free: line.free(), min_unit: has.min_unit, max_unit: has.max_unit, step_size: has.step_size.max(1) }
@@ -45,10 +45,10 @@ impl Room {
 /// Providers whose most is about the same (to an eighth) share a shelf. Those on higher shelves than the amount's own fit
 /// without being looked at, those on lower ones do not.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Column {
+pub struct ProviderColumn {
     members: Slots,
     /// By slot; only those of members mean anything.
-    rooms: Vec<Room>,
+    rooms: Vec<ProviderCapacity>,
     shelves: BTreeMap<u16, Slots>,
     /// Members with unit rules that a shelf does not tell of.
     fussy: Slots,
@@ -64,17 +64,17 @@ fn shelf(amount: u64) -> u16 {
     u16::try_from(u64::from(power - 2) * 8 + eighth).unwrap_or(u16::MAX)
 }
 
-impl Column {
+impl ProviderColumn {
     /// Every provider that has the class at all.
     pub fn members(&self) -> &Slots {
         &self.members
     }
 
-    pub fn room(&self, slot: Slot) -> Option<&Room> {
+    pub fn room(&self, slot: Slot) -> Option<&ProviderCapacity> {
         if self.members.contains(slot) { self.rooms.get(slot as usize) } else { None }
     }
 
-    /// What a provider has left; nothing where it does not have the class.
+    /// The free capacity of a provider; zero if it lacks the class.
     pub fn free(&self, slot: Slot) -> u64 {
         self.room(slot).map_or(0, |room| room.free)
     }
@@ -104,10 +104,10 @@ impl Column {
         found
     }
 
-    pub(super) fn set(&mut self, slot: Slot, room: Room) {
+    pub(super) fn set(&mut self, slot: Slot, room: ProviderCapacity) {
         let at = slot as usize;
         if self.rooms.len() <= at {
-            self.rooms.resize(at + 1, Room::default());
+            self.rooms.resize(at + 1, ProviderCapacity::default());
         }
         let old = self.members.contains(slot).then(|| shelf(self.rooms[at].most()));
         let new = shelf(room.most());
@@ -131,7 +131,7 @@ impl Column {
             let at = slot as usize;
             self.take_off(shelf(self.rooms[at].most()), slot);
             self.fussy.remove(slot);
-            self.rooms[at] = Room::default();
+            self.rooms[at] = ProviderCapacity::default();
         }
     }
 
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn who_has_room_is_who_admits() {
-        let mut column = Column::default();
-        let room = |free, min_unit, max_unit, step_size| Room { free, min_unit, max_unit, step_size };
+        let mut column = ProviderColumn::default();
+        let room = |free, min_unit, max_unit, step_size| ProviderCapacity { free, min_unit, max_unit, step_size };
         for slot in 0..300_u32 {
             let n = u64::from(slot);
             column.set(slot, room(n * 7, 1 + n % 3 / 2 * 20, if n % 5 == 0 { 64 } else { 4_000 }, 1 + n % 7 / 6 * 3));
@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn what_was_cleared_leaves_nothing() {
-        let mut column = Column::default();
-        column.set(7, Room { free: 9, min_unit: 2, max_unit: 9, step_size: 1 });
+        let mut column = ProviderColumn::default();
+        column.set(7, ProviderCapacity { free: 9, min_unit: 2, max_unit: 9, step_size: 1 });
         column.clear(7);
         assert_eq!((column.members.len(), column.shelves.len(), column.fussy.len()), (0, 0, 0));
     }

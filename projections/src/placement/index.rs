@@ -1,9 +1,9 @@
-//! Who has what, by class, free capacity, trait, aggregate and tree: what searches start from instead of from all
-//! providers.
+//! The index of providers by class, free capacity, trait, aggregate and tree. Searches start from it instead of from
+//! all providers.
 //!
-//! The index follows the ledger event by event and holds nothing that a fresh index of the same ledger would not
-//! ([`Index::of`]; a test holds it to that). Its answers are sets ([`Slots`]) that callers cut with each other, smallest
-//! questions first: the API's search for candidates and the scheduler's choice of hosts both begin here.
+//! The index follows the ledger event by event. A test checks that it equals a fresh index of the same ledger
+//! ([`ProviderIndex::of`]). Its answers are sets ([`Slots`]) that callers intersect, smallest first. The API's search for
+//! candidates and the scheduler's choice of hosts both begin here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use chronova_events::ledger::standard::SHARES;
 use chronova_events::ledger::{Ledger, LedgerEvent, Provider};
 use uuid::Uuid;
 
-use super::column::{Column, Room};
+use super::column::{ProviderCapacity, ProviderColumn};
 use super::request::{AggregateFilter, TraitFilter};
 use crate::slots::{Slot, Slots};
 
 #[derive(Debug, Clone)]
-struct Row {
+struct ProviderRow {
     id: ProviderId,
     /// `None` only while the ledger changes the provider, so that it need not copy it.
     provider: Option<Arc<Provider>>,
     root: Slot,
-    /// Of a root with children: everything in its tree, itself included, by id.
+    /// The tree of a root with children: all its providers, itself included, by id.
     tree: Vec<Slot>,
 }
 
 /// See the module.
 #[derive(Debug, Default, Clone)]
-pub struct Index {
+pub struct ProviderIndex {
     slots: HashMap<ProviderId, Slot>,
-    rows: Vec<Option<Row>>,
+    rows: Vec<Option<ProviderRow>>,
     unused: BTreeSet<Slot>,
     all: Slots,
     children: Slots,
-    classes: HashMap<String, Column>,
+    classes: HashMap<String, ProviderColumn>,
     traits: HashMap<String, Slots>,
     aggregates: HashMap<Uuid, Slots>,
 }
 
-impl Index {
+impl ProviderIndex {
     pub fn of(ledger: &Ledger) -> Self {
         let mut index = Self::default();
         for provider in ledger.providers.values() {
@@ -89,8 +89,8 @@ impl Index {
         &self.children
     }
 
-    /// What is known of a resource class; `None` where no provider has it.
-    pub fn class(&self, class: &str) -> Option<&Column> {
+    /// The column of a resource class; `None` if no provider has it.
+    pub fn class(&self, class: &str) -> Option<&ProviderColumn> {
         self.classes.get(class)
     }
 
@@ -144,8 +144,8 @@ impl Index {
         }
     }
 
-    /// Providers that by themselves have all of this: what a request for a whole compute host comes to where hosts have
-    /// no trees and nothing is shared.
+    /// Providers that have all of this by themselves. It answers a request for a compute host where hosts have no trees
+    /// and nothing is shared.
     pub fn fitting<'a>(
         &self,
         resources: impl IntoIterator<Item = (&'a str, u64)>,
@@ -172,7 +172,7 @@ impl Index {
         match event {
             LedgerEvent::Claimed(_) | LedgerEvent::AllocationsReplaced(_) | LedgerEvent::Released(_) => {
                 let touched = holders(ledger, event);
-                // Whoever holds a row makes the ledger copy it; these are about to change.
+                // A held row makes the ledger copy it, and these rows are about to change.
                 for id in &touched {
                     self.let_go(*id);
                 }
@@ -227,11 +227,11 @@ impl Index {
         }
     }
 
-    fn row(&self, slot: Slot) -> Option<&Row> {
+    fn row(&self, slot: Slot) -> Option<&ProviderRow> {
         self.rows.get(slot as usize)?.as_ref()
     }
 
-    fn row_mut(&mut self, slot: Slot) -> Option<&mut Row> {
+    fn row_mut(&mut self, slot: Slot) -> Option<&mut ProviderRow> {
         self.rows.get_mut(slot as usize)?.as_mut()
     }
 
@@ -246,7 +246,7 @@ impl Index {
         let (Some(slot), Some(provider)) = (self.slot(id), ledger.providers.get(&id)) else { return };
         for (class, line) in &provider.inventories {
             if let Some(column) = self.classes.get_mut(class) {
-                column.set(slot, Room::of(line));
+                column.set(slot, ProviderCapacity::of(line));
             }
         }
         if let Some(row) = self.row_mut(slot) {
@@ -305,8 +305,8 @@ impl Index {
         let slot = self.slot(provider.id).unwrap_or_else(|| self.new_slot(provider.id));
         for (class, line) in &provider.inventories {
             match self.classes.get_mut(class) {
-                Some(column) => column.set(slot, Room::of(line)),
-                None => self.classes.entry(class.clone()).or_default().set(slot, Room::of(line)),
+                Some(column) => column.set(slot, ProviderCapacity::of(line)),
+                None => self.classes.entry(class.clone()).or_default().set(slot, ProviderCapacity::of(line)),
             }
         }
         for name in &provider.traits {
@@ -333,7 +333,7 @@ impl Index {
             self.rows.push(None);
             Slot::try_from(self.rows.len() - 1).unwrap_or(Slot::MAX)
         });
-        self.rows[slot as usize] = Some(Row { id, provider: None, root: slot, tree: Vec::new() });
+        self.rows[slot as usize] = Some(ProviderRow { id, provider: None, root: slot, tree: Vec::new() });
         self.slots.insert(id, slot);
         self.all.insert(slot);
         slot
@@ -345,7 +345,7 @@ impl Index {
         self.tree(self.root_of(slot)).filter_map(|member| self.id(member)).collect()
     }
 
-    /// Finds the roots of these providers anew, and writes down the trees that they left and that they are in.
+    /// Finds the roots of these providers again, and records the trees that they left and joined.
     fn root(&mut self, ledger: &Ledger, ids: impl IntoIterator<Item = ProviderId>) {
         let mut trees: BTreeMap<Slot, BTreeSet<ProviderId>> = BTreeMap::new();
         let mut note = |index: &Self, root: Slot| {
@@ -380,7 +380,7 @@ impl Index {
 }
 
 /// The index says the same, whatever the numbers that the providers have.
-impl PartialEq for Index {
+impl PartialEq for ProviderIndex {
     fn eq(&self, other: &Self) -> bool {
         let same = |mine: &Slots, theirs: &Slots| self.ids(mine) == other.ids(theirs);
         same(&self.all, &other.all)
@@ -393,7 +393,7 @@ impl PartialEq for Index {
     }
 }
 
-impl Index {
+impl ProviderIndex {
     fn ids(&self, slots: &Slots) -> BTreeSet<ProviderId> {
         slots.iter().filter_map(|slot| self.id(slot)).collect()
     }
@@ -402,7 +402,7 @@ impl Index {
         sets.iter().map(|(name, slots)| (name.to_string(), self.ids(slots))).collect()
     }
 
-    fn rooms(&self) -> BTreeMap<(String, ProviderId), Room> {
+    fn rooms(&self) -> BTreeMap<(String, ProviderId), ProviderCapacity> {
         let mut rooms = BTreeMap::new();
         for (class, column) in &self.classes {
             for slot in column.members().iter() {

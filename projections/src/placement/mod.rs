@@ -1,5 +1,5 @@
-//! The placement view: providers, inventories and allocations as the ledger recorded them, an [`index`] of them, and the
-//! search for providers that could take a request ([`candidates`]).
+//! The placement view: providers, inventories and allocations of the ledger, and an [`index`] of them. [`candidates`]
+//! searches for providers that could serve a request.
 
 pub mod candidates;
 pub mod column;
@@ -18,37 +18,37 @@ use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
-use index::Index;
+use index::ProviderIndex;
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-#[serde(from = "Kept")]
+#[serde(from = "StoredPlacement")]
 pub struct Placement {
     pub ledger: Ledger,
-    /// Follows the ledger; made anew from it when the view is read from a checkpoint.
+    /// Follows the ledger; built from it again when the view is read from a checkpoint.
     #[serde(skip_serializing)]
-    pub index: Index,
+    pub index: ProviderIndex,
 }
 
-/// What a checkpoint keeps.
+/// The part that a checkpoint keeps.
 #[derive(Deserialize)]
-struct Kept {
+struct StoredPlacement {
     ledger: Ledger,
 }
 
-/// What a checkpoint of version 1 kept.
+/// The content of a checkpoint of version 1.
 #[derive(Deserialize)]
-struct KeptFirst {
-    ledger: FirstLedger,
+struct StoredPlacementV1 {
+    ledger: LedgerV1,
 }
 
-/// What a checkpoint of version 2 kept.
+/// The content of a checkpoint of version 2.
 #[derive(Deserialize)]
-struct KeptSecond {
-    ledger: SecondLedger,
+struct StoredPlacementV2 {
+    ledger: LedgerV2,
 }
 
 #[derive(Deserialize)]
-struct SecondLedger {
+struct LedgerV2 {
     providers: BTreeMap<ProviderId, Arc<Provider>>,
     consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
     classes: BTreeSet<String>,
@@ -58,16 +58,16 @@ struct SecondLedger {
 }
 
 #[derive(Deserialize)]
-struct FirstLedger {
+struct LedgerV1 {
     providers: BTreeMap<ProviderId, Arc<Provider>>,
     consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
     classes: BTreeSet<String>,
     traits: BTreeSet<String>,
 }
 
-impl From<Kept> for Placement {
-    fn from(Kept { ledger }: Kept) -> Self {
-        Self { index: Index::of(&ledger), ledger }
+impl From<StoredPlacement> for Placement {
+    fn from(StoredPlacement { ledger }: StoredPlacement) -> Self {
+        Self { index: ProviderIndex::of(&ledger), ledger }
     }
 }
 
@@ -87,13 +87,13 @@ impl Projection for Placement {
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
         let ledger = match version {
             1 => {
-                let KeptFirst { ledger } = codec::decode_snapshot(bytes).ok()?;
-                let FirstLedger { providers, consumers, classes, traits } = ledger;
+                let StoredPlacementV1 { ledger } = codec::decode_snapshot(bytes).ok()?;
+                let LedgerV1 { providers, consumers, classes, traits } = ledger;
                 Ledger::of_first(providers, consumers, classes, traits)
             }
             2 => {
-                let KeptSecond { ledger } = codec::decode_snapshot(bytes).ok()?;
-                let SecondLedger { providers, consumers, classes, traits, groups, member_of } = ledger;
+                let StoredPlacementV2 { ledger } = codec::decode_snapshot(bytes).ok()?;
+                let LedgerV2 { providers, consumers, classes, traits, groups, member_of } = ledger;
                 Ledger::of_second(providers, consumers, classes, traits, groups, member_of)
             }
             _ => return None,
@@ -109,7 +109,7 @@ impl Projection for Placement {
 impl Placement {
     /// The view of a ledger.
     pub fn of(ledger: Ledger) -> Self {
-        Kept { ledger }.into()
+        StoredPlacement { ledger }.into()
     }
 
     /// Takes in one event that was recorded at `at`.

@@ -1,4 +1,4 @@
-//! What is asked for: groups of resources, traits and aggregates.
+//! A request for allocation candidates: groups of resources, traits and aggregates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ impl AggregateFilter {
 
 /// One group of what is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct RequestGroup {
     /// Empty for the group that several providers may serve together.
     pub suffix: String,
     pub resources: BTreeMap<String, u64>,
@@ -52,10 +52,10 @@ pub struct Group {
     pub in_tree: Option<ProviderId>,
 }
 
-/// What is asked for.
+/// A request for allocation candidates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Request {
-    pub groups: Vec<Group>,
+pub struct CandidatesRequest {
+    pub groups: Vec<RequestGroup>,
     pub limit: Option<usize>,
     /// Groups with suffixes each get a provider of their own.
     pub isolate: bool,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 use crate::checkpoint::{CheckpointOptions, Checkpoints, differences, relabel};
-use crate::lifelike::Lifelike;
+use crate::lifelike::SyntheticEvents;
 use crate::runner::{catch_up, follow};
 use chronova_events::envelope::{Meta, NewEvent, Timestamp};
 use chronova_events::sealed::keys::KeyRing;
@@ -15,7 +15,7 @@ fn keys() -> Arc<KeyRing> {
     KeyRing::in_memory().unwrap()
 }
 
-async fn live_on(store: &MemoryStore, life: &mut Lifelike, events: usize) {
+async fn live_on(store: &MemoryStore, life: &mut SyntheticEvents, events: usize) {
     for (stream, event) in life.take(events) {
         let new = NewEvent::new(event, Timestamp(1), &Meta::system("test"));
         store.append(&stream, Expected::Any, vec![new]).await.unwrap();
@@ -26,7 +26,7 @@ async fn live_on(store: &MemoryStore, life: &mut Lifelike, events: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn nobody_sees_a_read_model_being_exchanged() {
     let store = MemoryStore::new();
-    let mut life = Lifelike::new(20, 1);
+    let mut life = SyntheticEvents::new(20, 1);
     live_on(&store, &mut life, 2_000).await;
     let live = Arc::new(Views::new());
     catch_up(&*store, &live).await.unwrap();
@@ -55,7 +55,7 @@ async fn nobody_sees_a_read_model_being_exchanged() {
             }
         })
     };
-    let works = Arc::new(Works::default());
+    let works = Arc::new(WorkRegistry::default());
     let all: BTreeSet<&'static str> = Views::NAMES.iter().copied().collect();
     for _ in 0..10 {
         let before = looks.load(Ordering::SeqCst);
@@ -80,7 +80,7 @@ async fn nobody_sees_a_read_model_being_exchanged() {
 #[tokio::test]
 async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
     let store = MemoryStore::new();
-    live_on(&store, &mut Lifelike::new(5, 0), 500).await;
+    live_on(&store, &mut SyntheticEvents::new(5, 0), 500).await;
     let live = Arc::new(Views::new());
     let all = store.read_all(Position::START, 1_000).await.unwrap();
     let but_some: Vec<_> = all.into_iter().filter(|event| &*event.kind != "instance.placed").collect();
@@ -98,7 +98,7 @@ async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
 #[tokio::test]
 async fn what_can_be_shown_meanwhile_is_shown_meanwhile() {
     let store = MemoryStore::new();
-    live_on(&store, &mut Lifelike::new(5, 1), 700).await;
+    live_on(&store, &mut SyntheticEvents::new(5, 1), 700).await;
     let alone = Views::new();
     catch_up(&*store, &alone).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ async fn what_can_be_shown_meanwhile_is_shown_meanwhile() {
 #[tokio::test]
 async fn what_has_another_version_is_filled_from_the_log() {
     let store = MemoryStore::new();
-    live_on(&store, &mut Lifelike::new(5, 1), 700).await;
+    live_on(&store, &mut SyntheticEvents::new(5, 1), 700).await;
     let alone = Views::new();
     catch_up(&*store, &alone).await.unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Texts and other bytes, changed.
+//! Mutations of texts and other bytes.
 
 use super::Random;
 
@@ -21,7 +21,7 @@ const NUMBERS: [&str; 14] = [
     "NaN",
 ];
 
-/// One of `from`, with a few changes; `words` mean something to whoever reads it.
+/// One of `from`, with a few changes; `words` are meaningful to the parser under test.
 pub fn changed(random: &mut Random, from: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
     let mut bytes = match from.is_empty() {
         true => Vec::new(),
@@ -45,7 +45,7 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, from: &[Vec<u8>], words: &[&
             let piece = bytes[at..end].to_vec();
             insert(bytes, at, &piece);
         }
-        // The same again and again: depth and length.
+        // Repetitions: depth and length.
         4 => {
             let piece = match random.chance(50) && !words.is_empty() {
                 true => random.pick(words).as_bytes().to_vec(),

@@ -1,10 +1,10 @@
-//! Random input for whatever reads what others write, without a special compiler.
+//! Random input for parsers of outside data, without a special compiler.
 //!
 //! A target is a function that takes anything and must not panic; the API's target is a whole control plane that must not
 //! answer 500. Each test first judges what was found earlier (`tests/golden/fuzz/TARGET/*`), then a fixed number of new
 //! inputs from a fixed seed. With `CHRONOVA_SOAK` every target has `CHRONOVA_FUZZ_SECONDS` (120) and another seed each time,
-//! which is printed; `CHRONOVA_FUZZ_SEED` repeats one. What is found is written beside the earlier ones and stays there as
-//! a case for ever. What ends the process (a stack that is too small) is found in the file that is named at the start.
+//! which is printed; `CHRONOVA_FUZZ_SEED` repeats one. Each finding is written beside the earlier ones and stays there
+//! as a test case. If an input ends the process (a stack overflow), it is in the file that is named at the start.
 
 pub mod bytes;
 pub mod requests;
@@ -89,7 +89,7 @@ impl Run {
         eprintln!("{}: {} inputs, seed {}, nothing found", self.target, self.tried - 1, self.seed);
     }
 
-    /// What was found earlier.
+    /// Earlier findings.
     pub fn kept(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let Ok(entries) = std::fs::read_dir(folder(self.target)) else { return Vec::new() };
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -97,7 +97,7 @@ impl Run {
         paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
     }
 
-    /// Keeps an input that something is wrong with, and ends the test.
+    /// Stores a failing input, and ends the test.
     pub fn found(&self, input: &[u8], what: &str) -> ! {
         let folder = folder(self.target);
         std::fs::create_dir_all(&folder).unwrap();

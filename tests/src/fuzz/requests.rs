@@ -15,9 +15,9 @@ use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_web::App;
 use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;
-use chronova_web::identity::catalogue::Catalogue;
+use chronova_web::identity::catalogue::ServiceCatalogue;
 use chronova_web::identity::{IdentityOptions, IdentityService};
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::microversion::{Microversion, span};
 use chronova_web::openapi::document;
 use chronova_web::policy::{Enforcer, Overrides};
@@ -84,7 +84,7 @@ impl Case {
 /// Method, path, the schemas of its query, and that of its body.
 type Operation = (String, String, Vec<(String, Value)>, Option<Value>);
 
-/// What can be asked of one service in one version.
+/// The operations of one service in one version.
 pub struct Asked {
     service: Service,
     version: Option<Microversion>,
@@ -233,7 +233,7 @@ impl Requests {
         Self { api, words, asked, statuses, ask: Box::new(ask), _folder: folder }
     }
 
-    /// What is wrong with its answer.
+    /// The problem with its answer, if any.
     pub async fn judge(&self, case: &Case) -> Result<(), String> {
         if !case.uri.starts_with('/')
             || case.uri.parse::<actix_web::http::Uri>().is_err()
@@ -270,8 +270,8 @@ thread_local! {
     static CONTROL_PLANE: OnceCell<ManuallyDrop<(actix_rt::SystemRunner, Requests)>> = const { OnceCell::new() };
 }
 
-/// The same as a function of bytes, for whoever has no runtime of their own: one control plane for all of a thread's
-/// inputs. Panics if something is wrong with the answer.
+/// The same as a function of bytes, for callers without a runtime: one control plane for all inputs of a thread. Panics
+/// if something is wrong with the answer.
 pub fn judge_kept(input: &[u8]) {
     let Some(case) = Case::from_kept(input) else { return };
     CONTROL_PLANE.with(|kept| {
@@ -307,13 +307,13 @@ async fn known(api: &Api) -> Vec<String> {
 /// The control plane of `api` with the embedded identity and images in front of it as well.
 fn all_services(api: &Api, folder: &std::path::Path) -> Arc<App> {
     let (life, config) = (&api.life, WebConfig::default());
-    let options = IdentityOptions::new(Catalogue::on_one_port("http://cloud:1", "RegionOne"));
+    let options = IdentityOptions::new(ServiceCatalogue::on_one_port("http://cloud:1", "RegionOne"));
     let clock = Arc::new(chronova_events::clock::SystemClock);
     let identity = IdentityService::open(folder, options, Arc::clone(&life.context().views), clock).unwrap();
     let files = ImageFiles::open(folder, 1 << 20).unwrap();
     let images = EmbeddedImages::new(files, Arc::clone(&life.context().views), Arc::clone(&life.context().gateway));
     let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
-    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
     let app = App::new(config, policy, Authentication::NoAuth, metrics).with_operations(Arc::clone(life.operations()));
     let app = app.with_volumes(Arc::clone(&api.life.volumes)).with_identity(identity).with_images(images);
     Arc::new(app.with_history(Arc::clone(api.app.history().unwrap())))

@@ -3,14 +3,14 @@
 
 use std::cell::OnceCell;
 
-use chronova_actors::metadata::{About, MetadataOptions};
+use chronova_actors::metadata::{GuestMetadata, MetadataOptions};
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold as _;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{Alive, Instance, InstanceEvent};
 use chronova_web::auth::Caller;
 use chronova_web::config::PolicyConfig;
-use chronova_web::policy::{Enforcer, Overrides, Target as PolicyTarget, check};
+use chronova_web::policy::{Enforcer, Overrides, PolicyTarget, check};
 use chronova_web::query::Query;
 use chronova_web::service::Service;
 use serde_json::Value;
@@ -130,7 +130,7 @@ fn judge_query(input: &[u8]) {
     let Ok(query) = Query::parse(text) else { return };
     let (lists, single) = (query.as_lists(), query.as_single());
     assert_eq!(lists.as_object().unwrap().len(), single.as_object().unwrap().len());
-    // What is written again says the same.
+    // Writing the parsed value gives an equivalent text.
     let pairs = query.pairs().iter().map(|(key, value)| (key.as_str(), value.as_str()));
     assert_eq!(Query::parse(&Query::encode(pairs)).unwrap(), query);
 }
@@ -172,7 +172,7 @@ fn judge_user_data(input: &[u8]) {
     server.request.metadata = [(server.request.name.clone(), text.chars().rev().take(255).collect())].into();
     // Its files are there with the very bytes, or it is refused.
     let options = MetadataOptions::default();
-    let about = About {
+    let about = GuestMetadata {
         server: &server,
         password: Some(&text),
         options: &options,

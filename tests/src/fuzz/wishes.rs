@@ -1,13 +1,13 @@
-//! JSON that a schema describes, more or less.
+//! Random JSON from a schema, sometimes invalid.
 
 use serde_json::{Map, Value, json};
 
 use super::Random;
 
-/// Deeper is not gone into.
+/// The depth limit.
 const DEPTH: usize = 8;
 
-/// Texts that mean something: ids of what is there, and what programs stumble over.
+/// Meaningful texts: ids of existing resources, and typical problem strings.
 #[derive(Debug, Default)]
 pub struct Words(pub Vec<String>);
 
@@ -65,7 +65,7 @@ pub fn anything(random: &mut Random, words: &Words, depth: usize) -> Value {
     }
 }
 
-/// What the schema asks for, as far as it is understood, and now and then something else.
+/// A value that the schema accepts, as far as it is understood, and sometimes another one.
 pub fn of(schema: &Value, random: &mut Random, words: &Words, depth: usize) -> Value {
     let Some(schema) = schema.as_object().filter(|schema| !schema.is_empty() && depth < DEPTH) else {
         return anything(random, words, depth);
@@ -147,7 +147,7 @@ fn text(schema: &Map<String, Value>, random: &mut Random, words: &Words) -> Valu
     json!(word)
 }
 
-/// With something else in one place.
+/// The same value with a change in one place.
 pub fn spoil(value: &mut Value, random: &mut Random, words: &Words) {
     let inner = match value {
         Value::Object(map) if !map.is_empty() && random.chance(80) => {

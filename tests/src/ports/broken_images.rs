@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::ports::{ImageDraft, Images, PortError};
+use chronova_actors::ports::{ImageDraft, ImageService, PortError};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::ImageSnapshot;
@@ -31,14 +31,14 @@ pub enum ImageFault {
 }
 
 pub struct BrokenImages {
-    pub images: Arc<dyn Images>,
+    pub images: Arc<dyn ImageService>,
     pub fault: ImageFault,
     /// An image that another owner calls a backup, once one was made.
     pub foreign: std::sync::Mutex<Vec<ImageId>>,
 }
 
 impl BrokenImages {
-    pub fn new(images: Arc<dyn Images>, fault: ImageFault) -> Self {
+    pub fn new(images: Arc<dyn ImageService>, fault: ImageFault) -> Self {
         Self { images, fault, foreign: std::sync::Mutex::default() }
     }
 
@@ -60,7 +60,7 @@ impl ImageSource for BrokenImages {
 }
 
 #[async_trait]
-impl Images for BrokenImages {
+impl ImageService for BrokenImages {
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError> {
         let found = self.images.find(image, project, is_admin || self.has(ImageFault::ShowsAll)).await;
         match found {

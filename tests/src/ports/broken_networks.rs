@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::ports::{
-    FloatingAddress, Networks, NicWanted, NicsWanted, PortError, PortInfo, Realisation, SecurityGroupInfo,
-    ServiceCaller,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortError, PortInfo,
+    SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -41,7 +41,7 @@ pub enum NetworkFault {
 }
 
 pub struct BrokenNetworks {
-    pub networks: Arc<dyn Networks>,
+    pub networks: Arc<dyn NetworkService>,
     pub fault: NetworkFault,
 }
 
@@ -52,7 +52,7 @@ impl BrokenNetworks {
 }
 
 #[async_trait]
-impl Networks for BrokenNetworks {
+impl NetworkService for BrokenNetworks {
     async fn check(
         &self,
         project: &ProjectId,
@@ -69,9 +69,9 @@ impl Networks for BrokenNetworks {
         self.networks.check_auto(project).await
     }
 
-    async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+    async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
         if self.has(NetworkFault::AllocatesAgain) {
-            let wanted = NicsWanted { instance: InstanceId::random(), ..wanted };
+            let wanted = InterfacesRequest { instance: InstanceId::random(), ..wanted };
             return self.networks.allocate(wanted, meta).await;
         }
         self.networks.allocate(wanted, meta).await
@@ -84,9 +84,9 @@ impl Networks for BrokenNetworks {
         self.networks.check_attach(project, nic).await
     }
 
-    async fn attach(&self, wanted: NicWanted, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
+    async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
         if self.has(NetworkFault::AttachesAgain) {
-            let wanted = NicWanted { process: ProcessId::random(), ..wanted };
+            let wanted = InterfaceRequest { process: ProcessId::random(), ..wanted };
             return self.networks.attach(wanted, meta).await;
         }
         self.networks.attach(wanted, meta).await
@@ -224,7 +224,7 @@ impl Networks for BrokenNetworks {
         self.networks.rebind(instance, project, host, availability_zone, meta).await
     }
 
-    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+    async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
         self.networks.realise(nics).await
     }
 }

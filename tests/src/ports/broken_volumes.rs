@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::ports::{Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, Volumes};
+use chronova_actors::ports::{Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 
@@ -33,7 +33,7 @@ pub enum VolumeFault {
 }
 
 pub struct BrokenVolumes {
-    pub volumes: Arc<dyn Volumes>,
+    pub volumes: Arc<dyn VolumeService>,
     pub fault: VolumeFault,
 }
 
@@ -44,7 +44,7 @@ impl BrokenVolumes {
 }
 
 #[async_trait]
-impl Volumes for BrokenVolumes {
+impl VolumeService for BrokenVolumes {
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError> {
         self.volumes.find(volume, project, is_admin || self.has(VolumeFault::ShowsAll)).await
     }

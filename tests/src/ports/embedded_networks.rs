@@ -8,17 +8,17 @@ use async_trait::async_trait;
 use chronova_actors::gateway::Reachable;
 use chronova_actors::runtime::Core;
 use chronova_actors::runtime::member::FollowingMember;
-use chronova_actors::services::embedded::network::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+use chronova_actors::services::embedded::network::security_group::{SecurityGroupCommand, SecurityGroupRoot};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::network::{
-    FloatingIpWanted, Gateway, NetworkAggregate, NetworkCommand, PortWanted, SubnetWanted,
+    FloatingIpRequest, NetworkCommand, NetworkRoot, PortRequest, SubnetGateway, SubnetRequest,
 };
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use chronova_events::instance::NicInfo;
 use chronova_events::network::{
-    Association, FloatingIpSettings, NetworkCreated, NetworkSettings, Pool, PortBinding, PortSettings,
+    AllocationPool, Association, FloatingIpSettings, NetworkCreated, NetworkSettings, PortBinding, PortSettings,
     ProviderAttributes,
 };
 use chronova_events::security_group::{GroupCreated, GroupSettings};
@@ -67,16 +67,16 @@ impl EmbeddedNetworkStage {
             },
             availability_zone_hints: vec![],
         };
-        self.send::<NetworkAggregate>(&network, NetworkCommand::Create(created)).await;
+        self.send::<NetworkRoot>(&network, NetworkCommand::Create(created)).await;
         let address = |last: u8| IpAddr::V4(Ipv4Addr::new(10, 7, 0, last));
-        let subnet = SubnetWanted {
+        let subnet = SubnetRequest {
             subnet: SubnetId::random(),
             project: project.clone(),
             name: String::new(),
             description: String::new(),
             cidr: "10.7.0.0/24".parse().unwrap(),
-            gateway: Gateway::Default,
-            pools: Some(vec![Pool { start: address(10), end: address(9 + addresses) }]),
+            gateway: SubnetGateway::Default,
+            pools: Some(vec![AllocationPool { start: address(10), end: address(9 + addresses) }]),
             dhcp: true,
             dns: vec![],
             host_routes: vec![],
@@ -84,7 +84,7 @@ impl EmbeddedNetworkStage {
             ipv6_ra_mode: None,
             tags: vec![],
         };
-        self.send::<NetworkAggregate>(&network, NetworkCommand::AddSubnet(subnet)).await;
+        self.send::<NetworkRoot>(&network, NetworkCommand::AddSubnet(subnet)).await;
         network
     }
 
@@ -102,13 +102,13 @@ impl NetworkStage for EmbeddedNetworkStage {
             GroupSettings { name: GROUP.to_owned(), description: String::new(), stateful: true, tags: vec![] };
         let created = GroupCreated { group, project: project.clone(), settings };
         let command = SecurityGroupCommand::Create { created, limit: -1 };
-        self.send::<SecurityGroupAggregate>(&project, command).await;
+        self.send::<SecurityGroupRoot>(&project, command).await;
         NetworkTenant { project, network, group }
     }
 
     async fn own_port(&self, tenant: &NetworkTenant) -> PortId {
         let port = PortId::random();
-        let wanted = PortWanted {
+        let wanted = PortRequest {
             port,
             project: tenant.project.clone(),
             mac: None,
@@ -119,12 +119,12 @@ impl NetworkStage for EmbeddedNetworkStage {
             binding: PortBinding::default(),
             made_for: None,
         };
-        self.send::<NetworkAggregate>(&tenant.network, NetworkCommand::CreatePort(wanted)).await;
+        self.send::<NetworkRoot>(&tenant.network, NetworkCommand::CreatePort(wanted)).await;
         port
     }
 
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId) {
-        self.send::<NetworkAggregate>(&tenant.network, NetworkCommand::DeletePort { port }).await;
+        self.send::<NetworkRoot>(&tenant.network, NetworkCommand::DeletePort { port }).await;
     }
 
     async fn float(&self, tenant: &NetworkTenant, nic: &NicInfo) -> IpAddr {
@@ -132,7 +132,7 @@ impl NetworkStage for EmbeddedNetworkStage {
         let port = self.core.views.networks.read(|view| view.port(nic.port).cloned()).unwrap();
         let fixed = port.addresses()[0];
         let floating_ip = FloatingIpId::random();
-        let wanted = FloatingIpWanted {
+        let wanted = FloatingIpRequest {
             floating_ip,
             port: PortId::random(),
             project: tenant.project.clone(),
@@ -148,7 +148,7 @@ impl NetworkStage for EmbeddedNetworkStage {
             limit: -1,
             elsewhere: 0,
         };
-        self.send::<NetworkAggregate>(&outside, NetworkCommand::AllocateFloatingIp(wanted)).await;
+        self.send::<NetworkRoot>(&outside, NetworkCommand::AllocateFloatingIp(wanted)).await;
         self.core.views.networks.read(|view| view.floating_ip(floating_ip).unwrap().address())
     }
 }

@@ -1,10 +1,10 @@
-//! The promises that every implementation of [`Images`] keeps.
+//! The promises that every implementation of [`ImageService`] keeps.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_actors::ports::{ImageDraft, Images, PortError};
+use chronova_actors::ports::{ImageDraft, ImageService, PortError};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::ImageSnapshot;
@@ -22,7 +22,7 @@ pub trait ImageStage: Send + Sync {
     async fn project(&self) -> ProjectId;
 }
 
-pub type ImageCase = for<'a> fn(&'a dyn Images, &'a dyn ImageStage) -> BoxFuture<'a, anyhow::Result<()>>;
+pub type ImageCase = for<'a> fn(&'a dyn ImageService, &'a dyn ImageStage) -> BoxFuture<'a, anyhow::Result<()>>;
 
 /// The suite.
 pub const CASES: &[(&str, ImageCase)] = &[
@@ -72,14 +72,14 @@ fn broken() -> ByteStream {
     Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"half")), Err(gone)]))
 }
 
-async fn made(port: &dyn Images, draft: ImageDraft) -> anyhow::Result<ImageId> {
+async fn made(port: &dyn ImageService, draft: ImageDraft) -> anyhow::Result<ImageId> {
     let image = draft.image;
     port.create(draft, meta()).await?;
     port.upload(image, bytes("content"), meta()).await?;
     Ok(image)
 }
 
-async fn read(port: &dyn Images, found: &ImageSnapshot) -> anyhow::Result<Vec<u8>> {
+async fn read(port: &dyn ImageService, found: &ImageSnapshot) -> anyhow::Result<Vec<u8>> {
     let wanted = ImageRef {
         id: found.id,
         checksum: found.checksum.clone(),
@@ -95,7 +95,7 @@ async fn read(port: &dyn Images, found: &ImageSnapshot) -> anyhow::Result<Vec<u8
     Ok(all)
 }
 
-async fn shows(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> {
+async fn shows(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let (own, other) = (stage.project().await, stage.project().await);
     let wanted = draft(&own);
     let image = made(port, wanted.clone()).await?;
@@ -112,7 +112,7 @@ async fn shows(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> 
     Ok(())
 }
 
-async fn withholds(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> {
+async fn withholds(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let own = stage.project().await;
     let wanted = draft(&own);
     let image = wanted.image;
@@ -122,7 +122,7 @@ async fn withholds(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<
     Ok(())
 }
 
-async fn keeps_bytes(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> {
+async fn keeps_bytes(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let own = stage.project().await;
     let image = made(port, draft(&own)).await?;
     let found = port.find(image, &own, false).await?;
@@ -134,7 +134,7 @@ async fn keeps_bytes(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Resul
     Ok(())
 }
 
-async fn uploads_once(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> {
+async fn uploads_once(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let own = stage.project().await;
     let image = made(port, draft(&own)).await?;
     let again = port.upload(image, broken(), meta()).await;
@@ -144,7 +144,7 @@ async fn uploads_once(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Resu
     Ok(())
 }
 
-async fn uploads_again(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> {
+async fn uploads_again(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let own = stage.project().await;
     let wanted = draft(&own);
     let image = wanted.image;
@@ -159,7 +159,7 @@ async fn uploads_again(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Res
     Ok(())
 }
 
-async fn deletes(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> {
+async fn deletes(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let own = stage.project().await;
     let empty = draft(&own);
     let queued = empty.image;
@@ -177,7 +177,7 @@ async fn deletes(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()
     Ok(())
 }
 
-async fn tells_backups(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> {
+async fn tells_backups(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let (own, server) = (stage.project().await, InstanceId::random());
     let first = made(port, backup(&own, server, "daily")).await?;
     let second = made(port, backup(&own, server, "daily")).await?;
@@ -195,7 +195,7 @@ async fn tells_backups(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Res
     Ok(())
 }
 
-async fn believes_owners(port: &dyn Images, stage: &dyn ImageStage) -> anyhow::Result<()> {
+async fn believes_owners(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let (own, other, server) = (stage.project().await, stage.project().await, InstanceId::random());
     let mine = made(port, backup(&own, server, "daily")).await?;
     let theirs = made(port, backup(&other, server, "daily")).await?;

@@ -1,10 +1,10 @@
-//! The promises that every implementation of [`Networks`] keeps.
+//! The promises that every implementation of [`NetworkService`] keeps.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::ports::{Networks, NicWanted, NicsWanted, PortError, PortInfo, ServiceCaller};
+use chronova_actors::ports::{InterfaceRequest, InterfacesRequest, NetworkService, PortError, PortInfo, ServiceCaller};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId, SecurityGroupId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
@@ -42,7 +42,7 @@ pub trait NetworkStage: Send + Sync {
     async fn float(&self, tenant: &NetworkTenant, nic: &NicInfo) -> IpAddr;
 }
 
-pub type NetworkCase = for<'a> fn(&'a dyn Networks, &'a dyn NetworkStage) -> BoxFuture<'a, anyhow::Result<()>>;
+pub type NetworkCase = for<'a> fn(&'a dyn NetworkService, &'a dyn NetworkStage) -> BoxFuture<'a, anyhow::Result<()>>;
 
 /// The suite.
 pub const CASES: &[(&str, NetworkCase)] = &[
@@ -80,8 +80,8 @@ fn given(port: PortId) -> RequestedNic {
     RequestedNic { network: None, port: Some(port), fixed_ip: None, tag: None }
 }
 
-fn server(tenant: &NetworkTenant, nics: Vec<RequestedNic>) -> NicsWanted {
-    NicsWanted {
+fn server(tenant: &NetworkTenant, nics: Vec<RequestedNic>) -> InterfacesRequest {
+    InterfacesRequest {
         instance: InstanceId::random(),
         project: tenant.project.clone(),
         hostname: "web-1".to_owned(),
@@ -92,8 +92,8 @@ fn server(tenant: &NetworkTenant, nics: Vec<RequestedNic>) -> NicsWanted {
     }
 }
 
-fn one_more(of: &NicsWanted, nic: RequestedNic) -> NicWanted {
-    NicWanted {
+fn one_more(of: &InterfacesRequest, nic: RequestedNic) -> InterfaceRequest {
+    InterfaceRequest {
         process: ProcessId::random(),
         instance: of.instance,
         project: of.project.clone(),
@@ -108,11 +108,11 @@ fn addresses(nic: &NicInfo) -> Vec<IpAddr> {
     nic.fixed_ips.iter().filter_map(|ip| ip.address.parse().ok()).collect()
 }
 
-async fn one(port: &dyn Networks, tenant: &NetworkTenant, id: PortId) -> anyhow::Result<Option<PortInfo>> {
+async fn one(port: &dyn NetworkService, tenant: &NetworkTenant, id: PortId) -> anyhow::Result<Option<PortInfo>> {
     Ok(port.find_ports(&[id], &caller(tenant)).await?.pop())
 }
 
-async fn checks(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn checks(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let (own, other) = (stage.tenant(5).await, stage.tenant(5).await);
     let default = ["default".to_owned()];
     let check = async |nic: RequestedNic, groups: &[String]| {
@@ -132,7 +132,7 @@ async fn checks(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result
     Ok(())
 }
 
-async fn allocates_once(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn allocates_once(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let first = port.allocate(wanted.clone(), meta()).await?;
@@ -150,7 +150,7 @@ async fn allocates_once(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow
     Ok(())
 }
 
-async fn allocates_in_order(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn allocates_in_order(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let own = stage.own_port(&tenant).await;
     let nics = port.allocate(server(&tenant, vec![on(tenant.network), given(own), on(tenant.network)]), meta()).await?;
@@ -160,7 +160,7 @@ async fn allocates_in_order(port: &dyn Networks, stage: &dyn NetworkStage) -> an
     Ok(())
 }
 
-async fn leaves_nothing(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn leaves_nothing(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(1).await;
     let refused = port.allocate(server(&tenant, vec![on(tenant.network), on(tenant.network)]), meta()).await;
     promise!(matches!(refused, Err(PortError::Conflict(_))), "two ports on a network with one address: {refused:?}");
@@ -169,7 +169,7 @@ async fn leaves_nothing(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow
     Ok(())
 }
 
-async fn releases(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn releases(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let own = stage.own_port(&tenant).await;
     let wanted = server(&tenant, vec![on(tenant.network), given(own)]);
@@ -183,7 +183,7 @@ async fn releases(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Resu
     Ok(())
 }
 
-async fn attaches_once(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn attaches_once(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let first = port.allocate(wanted.clone(), meta()).await?;
@@ -196,7 +196,7 @@ async fn attaches_once(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow:
     Ok(())
 }
 
-async fn undoes_attach(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn undoes_attach(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let first = port.allocate(wanted.clone(), meta()).await?;
@@ -211,7 +211,7 @@ async fn undoes_attach(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow:
     Ok(())
 }
 
-async fn detaches(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn detaches(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let own = stage.own_port(&tenant).await;
     let (mine, others) = (server(&tenant, vec![given(own)]), server(&tenant, vec![on(tenant.network)]));
@@ -227,13 +227,17 @@ async fn detaches(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Resu
     Ok(())
 }
 
-async fn names(port: &dyn Networks, tenant: &NetworkTenant, server: InstanceId) -> anyhow::Result<Option<Vec<String>>> {
+async fn names(
+    port: &dyn NetworkService,
+    tenant: &NetworkTenant,
+    server: InstanceId,
+) -> anyhow::Result<Option<Vec<String>>> {
     let told = port.group_names(&[(server, tenant.project.clone())], &caller(tenant)).await?;
     promise!(told.len() == 1, "one server was asked about: {told:?}");
     Ok(told.into_iter().next().flatten())
 }
 
-async fn applies_groups(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn applies_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let (tenant, by) = (stage.tenant(5).await, ServiceCaller::system("conformance"));
     let wanted = server(&tenant, vec![on(tenant.network), on(tenant.network)]);
     let id = wanted.instance;
@@ -253,7 +257,7 @@ async fn applies_groups(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow
     Ok(())
 }
 
-async fn refuses_groups(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn refuses_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let (tenant, by) = (stage.tenant(5).await, ServiceCaller::system("conformance"));
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let id = wanted.instance;
@@ -272,7 +276,7 @@ async fn refuses_groups(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow
     Ok(())
 }
 
-async fn finds_groups(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn finds_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let named = [GROUP.to_owned(), "nonsense".to_owned(), tenant.group.to_string()];
     let found = port.find_security_groups(&tenant.project, &named, &caller(&tenant)).await?;
@@ -283,7 +287,7 @@ async fn finds_groups(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::
     Ok(())
 }
 
-async fn changes_addresses(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn changes_addresses(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(2).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let (id, project) = (wanted.instance, &tenant.project);
@@ -305,7 +309,7 @@ async fn changes_addresses(port: &dyn Networks, stage: &dyn NetworkStage) -> any
     Ok(())
 }
 
-async fn finds_by_address(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn finds_by_address(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let nics = port.allocate(wanted.clone(), meta()).await?;
@@ -316,7 +320,7 @@ async fn finds_by_address(port: &dyn Networks, stage: &dyn NetworkStage) -> anyh
     Ok(())
 }
 
-async fn tells_floating(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn tells_floating(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let nics = port.allocate(server(&tenant, vec![on(tenant.network), on(tenant.network)]), meta()).await?;
     let ports: Vec<PortId> = nics.iter().map(|nic| nic.port).collect();
@@ -329,7 +333,7 @@ async fn tells_floating(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow
     Ok(())
 }
 
-async fn refreshes(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn refreshes(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network), on(tenant.network)]);
     let nics = port.allocate(wanted.clone(), meta()).await?;
@@ -340,7 +344,7 @@ async fn refreshes(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Res
     Ok(())
 }
 
-async fn rebinds(port: &dyn Networks, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn rebinds(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let nics = port.allocate(wanted.clone(), meta()).await?;

@@ -1,11 +1,11 @@
-//! The promises that every implementation of [`Volumes`] keeps.
+//! The promises that every implementation of [`VolumeService`] keeps.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_actors::ports::{
-    AttachmentInfo, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, Volumes,
+    AttachmentInfo, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, InstanceId, ProjectId, SnapshotId, UserId, VolumeId};
@@ -28,7 +28,7 @@ pub trait VolumeStage: Send + Sync {
     fn host(&self) -> String;
 }
 
-pub type VolumeCase = for<'a> fn(&'a dyn Volumes, &'a dyn VolumeStage) -> BoxFuture<'a, anyhow::Result<()>>;
+pub type VolumeCase = for<'a> fn(&'a dyn VolumeService, &'a dyn VolumeStage) -> BoxFuture<'a, anyhow::Result<()>>;
 
 /// The suite.
 pub const CASES: &[(&str, VolumeCase)] = &[
@@ -97,7 +97,7 @@ where
 }
 
 /// A volume that is made and free.
-async fn made(port: &dyn Volumes, wanted: NewVolume) -> anyhow::Result<VolumeInfo> {
+async fn made(port: &dyn VolumeService, wanted: NewVolume) -> anyhow::Result<VolumeInfo> {
     let (volume, project) = (wanted.volume, wanted.project.clone());
     port.create(wanted, false, meta()).await?;
     let project = &project;
@@ -110,7 +110,7 @@ async fn made(port: &dyn Volumes, wanted: NewVolume) -> anyhow::Result<VolumeInf
     Ok(made)
 }
 
-async fn copied(port: &dyn Volumes, wanted: NewSnapshot) -> anyhow::Result<SnapshotInfo> {
+async fn copied(port: &dyn VolumeService, wanted: NewSnapshot) -> anyhow::Result<SnapshotInfo> {
     let (snapshot, project) = (wanted.snapshot, wanted.project.clone());
     port.create_snapshot(wanted, false, meta()).await?;
     let project = &project;
@@ -123,7 +123,7 @@ async fn copied(port: &dyn Volumes, wanted: NewSnapshot) -> anyhow::Result<Snaps
     Ok(made)
 }
 
-async fn gone(port: &dyn Volumes, volume: VolumeId, project: &ProjectId) -> anyhow::Result<()> {
+async fn gone(port: &dyn VolumeService, volume: VolumeId, project: &ProjectId) -> anyhow::Result<()> {
     until("the end of a volume", || async move {
         match port.find(volume, project, false).await {
             Err(PortError::NotFound(_)) => Ok(Some(())),
@@ -135,7 +135,7 @@ async fn gone(port: &dyn Volumes, volume: VolumeId, project: &ProjectId) -> anyh
 }
 
 /// The project lists these volumes; a list may be a moment behind.
-async fn lists(port: &dyn Volumes, project: &ProjectId, wanted: &[VolumeId]) -> anyhow::Result<()> {
+async fn lists(port: &dyn VolumeService, project: &ProjectId, wanted: &[VolumeId]) -> anyhow::Result<()> {
     until("a list of the project's volumes", || async move {
         let listed: Vec<VolumeId> = port.list(project, false).await?.iter().map(|volume| volume.id).collect();
         Ok((listed == wanted).then_some(()))
@@ -143,11 +143,11 @@ async fn lists(port: &dyn Volumes, project: &ProjectId, wanted: &[VolumeId]) -> 
     .await
 }
 
-async fn status(port: &dyn Volumes, of: &VolumeInfo) -> anyhow::Result<String> {
+async fn status(port: &dyn VolumeService, of: &VolumeInfo) -> anyhow::Result<String> {
     Ok(port.find(of.id, &of.project, false).await?.status)
 }
 
-async fn makes_once(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn makes_once(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let project = stage.project().await;
     let wanted = blank(&project);
     let made = made(port, wanted.clone()).await?;
@@ -159,7 +159,7 @@ async fn makes_once(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Resu
     lists(port, &project, &[made.id]).await
 }
 
-async fn shows(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn shows(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let (own, other) = (stage.project().await, stage.project().await);
     let made = made(port, blank(&own)).await?;
     let foreign = port.find(made.id, &other, false).await;
@@ -176,7 +176,7 @@ async fn shows(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()
     Ok(())
 }
 
-async fn deletes(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn deletes(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let project = stage.project().await;
     let made = made(port, blank(&project)).await?;
     port.delete(made.id, meta()).await?;
@@ -185,7 +185,7 @@ async fn deletes(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<
     lists(port, &project, &[]).await
 }
 
-async fn attaches(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn attaches(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let volume = made(port, blank(&stage.project().await)).await?;
     let (attachment, server) = (AttachmentId::random(), InstanceId::random());
     port.reserve(attachment, volume.id, server, meta()).await?;
@@ -214,7 +214,7 @@ async fn attaches(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result
     Ok(())
 }
 
-async fn repeats(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn repeats(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let volume = made(port, blank(&stage.project().await)).await?;
     let (attachment, server, host) = (AttachmentId::random(), InstanceId::random(), stage.host());
     for _ in 0..2 {
@@ -235,7 +235,7 @@ async fn repeats(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<
     Ok(())
 }
 
-async fn reserves_alone(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn reserves_alone(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let volume = made(port, blank(&stage.project().await)).await?;
     let first = AttachmentId::random();
     port.reserve(first, volume.id, InstanceId::random(), meta()).await?;
@@ -246,7 +246,7 @@ async fn reserves_alone(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::
     Ok(())
 }
 
-async fn releases_early(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn releases_early(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let volume = made(port, blank(&stage.project().await)).await?;
     for connects in [false, true] {
         let attachment = AttachmentId::random();
@@ -261,7 +261,7 @@ async fn releases_early(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::
     Ok(())
 }
 
-async fn keeps_used(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn keeps_used(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let volume = made(port, blank(&stage.project().await)).await?;
     let free = port.begin_detaching(volume.id, meta()).await;
     promise!(matches!(free, Err(PortError::Invalid(_))), "a free volume is being detached: {free:?}");
@@ -275,7 +275,7 @@ async fn keeps_used(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Resu
     Ok(())
 }
 
-async fn copies(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn copies(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let (project, other) = (stage.project().await, stage.project().await);
     let volume = made(port, blank(&project)).await?;
     let before = port.snapshots_left(&project).await?;
@@ -306,7 +306,7 @@ async fn copies(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<(
     Ok(())
 }
 
-async fn makes_of_snapshot(port: &dyn Volumes, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+async fn makes_of_snapshot(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let (project, other) = (stage.project().await, stage.project().await);
     let volume = made(port, blank(&project)).await?;
     let copy = copied(port, snapshot(volume.id, &project)).await?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chronova_actors::process::definition::Definition;
-use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 use chronova_events::store::faulty::FuseStore;
 
 /// When a judge acted in the life whose log it watches, and which append from then on is the last of that life.
@@ -53,13 +53,18 @@ impl Moment {
 pub(super) struct Once {
     process: &'static str,
     step: &'static str,
-    verdict: Verdict,
+    verdict: InterferenceVerdict,
     moment: Moment,
 }
 
 impl Once {
     /// `fuse`: the append, counted from the verdict, at which the control plane dies.
-    pub(super) fn new(definition: &Definition, step: &'static str, verdict: Verdict, fuse: Option<u64>) -> Arc<Self> {
+    pub(super) fn new(
+        definition: &Definition,
+        step: &'static str,
+        verdict: InterferenceVerdict,
+        fuse: Option<u64>,
+    ) -> Arc<Self> {
         Arc::new(Self { process: definition.name, step, verdict, moment: Moment::with_fuse(fuse) })
     }
 
@@ -78,9 +83,9 @@ impl Once {
 }
 
 impl Interference for Once {
-    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
-        let here = (process, step, way) == (self.process, self.step, Way::Run);
-        if here && self.moment.comes() { self.verdict } else { Verdict::Pass }
+    fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
+        let here = (process, step, way) == (self.process, self.step, StepDirection::Run);
+        if here && self.moment.comes() { self.verdict } else { InterferenceVerdict::Pass }
     }
 }
 
@@ -99,11 +104,13 @@ impl Clumsy {
 }
 
 impl Interference for Clumsy {
-    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+    fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
         match (process == self.process, way) {
-            (true, Way::Undo) => Verdict::Repeat,
-            (true, Way::Run) if step == self.last && !self.failed.swap(true, Ordering::SeqCst) => Verdict::FailAfter,
-            _ => Verdict::Pass,
+            (true, StepDirection::Undo) => InterferenceVerdict::Repeat,
+            (true, StepDirection::Run) if step == self.last && !self.failed.swap(true, Ordering::SeqCst) => {
+                InterferenceVerdict::FailAfter
+            }
+            _ => InterferenceVerdict::Pass,
         }
     }
 }
@@ -114,21 +121,21 @@ pub(super) struct Meeting {
     process: &'static str,
     last: &'static str,
     step: &'static str,
-    way: Way,
+    way: StepDirection,
     failed: AtomicBool,
     over: AtomicBool,
     moment: Moment,
 }
 
 impl Meeting {
-    pub(super) fn new(definition: &Definition, step: &'static str, way: Way, fuse: Option<u64>) -> Arc<Self> {
+    pub(super) fn new(definition: &Definition, step: &'static str, way: StepDirection, fuse: Option<u64>) -> Arc<Self> {
         let last = definition.steps.last().unwrap().name;
         Arc::new(Self {
             process: definition.name,
             last,
             step,
             way,
-            failed: AtomicBool::new(way == Way::Run),
+            failed: AtomicBool::new(way == StepDirection::Run),
             over: AtomicBool::new(false),
             moment: Moment::with_fuse(fuse),
         })
@@ -154,17 +161,21 @@ impl Meeting {
 }
 
 impl Interference for Meeting {
-    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+    fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
         if process != self.process {
-            return Verdict::Pass;
+            return InterferenceVerdict::Pass;
         }
         if (step, way) == (self.step, self.way) {
             self.moment.comes();
-            return if self.over.load(Ordering::SeqCst) { Verdict::Pass } else { Verdict::Hold };
+            return if self.over.load(Ordering::SeqCst) {
+                InterferenceVerdict::Pass
+            } else {
+                InterferenceVerdict::Hold
+            };
         }
-        match way == Way::Run && step == self.last && !self.failed.swap(true, Ordering::SeqCst) {
-            true => Verdict::FailAfter,
-            false => Verdict::Pass,
+        match way == StepDirection::Run && step == self.last && !self.failed.swap(true, Ordering::SeqCst) {
+            true => InterferenceVerdict::FailAfter,
+            false => InterferenceVerdict::Pass,
         }
     }
 }

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use chronova_actors::process::context::StepContext;
-use chronova_actors::process::interference::Way;
+use chronova_actors::process::interference::StepDirection;
 use chronova_events::ids::{InstanceId, VolumeId};
 use chronova_events::process::Process;
 use chronova_events::store::EventStore as _;
-use chronova_hypervisor::sim::{Call, SimGuest};
+use chronova_hypervisor::sim::{DriverCall, SimGuest};
 
 use super::judges::Meeting;
 use super::sample::Sample;
@@ -33,7 +33,7 @@ enum Incident {
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     step: &'static str,
-    way: Way,
+    way: StepDirection,
     incident: Incident,
 }
 
@@ -61,7 +61,8 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
 fn trials(case: &Case, incidents: &[Incident]) -> Vec<Trial> {
     let steps = case.definition.steps.iter();
     let undone = steps.clone().filter(|step| case.definition.undoes && step.undo.is_some());
-    let moments = steps.map(|step| (step.name, Way::Run)).chain(undone.map(|step| (step.name, Way::Undo)));
+    let moments =
+        steps.map(|step| (step.name, StepDirection::Run)).chain(undone.map(|step| (step.name, StepDirection::Undo)));
     moments
         .flat_map(|(step, way)| incidents.iter().map(move |incident| Trial { step, way, incident: *incident }))
         .collect()
@@ -203,7 +204,7 @@ async fn idle(life: &Life) {
 /// Waits until every host was compared with the log again, twice over: what a lost host has too much is removed then.
 async fn compared(world: &World, life: &Life) {
     let rounds = 3 * HOSTS as u64;
-    for call in [Call::Guests, Call::Leftovers] {
+    for call in [DriverCall::Guests, DriverCall::Leftovers] {
         let wanted = world.fleet.calls(call) + rounds;
         life.until(|_| world.fleet.calls(call) >= wanted).await;
     }

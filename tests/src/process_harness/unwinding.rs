@@ -1,6 +1,6 @@
 //! A step fails, and the control plane dies at some append while it takes back what was done.
 
-use chronova_actors::process::interference::Verdict;
+use chronova_actors::process::interference::InterferenceVerdict;
 use chronova_events::envelope::Position;
 use chronova_events::process::ProcessEvent;
 use chronova_events::registry::{Event, NounEvent as _};
@@ -17,7 +17,7 @@ const FEW: usize = 3;
 /// How a step fails, and how many appends there were from then to the end.
 pub(super) struct Unwinding {
     pub(super) step: &'static str,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: InterferenceVerdict,
     pub(super) appends: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn crash_in(case: &Case, unwindings: Vec<Unwinding>, sample: &m
     }
 }
 
-async fn crashes(case: &Case, step: &'static str, verdict: Verdict, fuse: u64) {
+async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, fuse: u64) {
     let world = prepared(case).await;
     let once = Once::new(case.definition, step, verdict, Some(fuse));
     let life = world.live(None, Some(once.clone())).await;
@@ -54,7 +54,7 @@ async fn crashes(case: &Case, step: &'static str, verdict: Verdict, fuse: u64) {
     let failed = case.definition.undoes && failed;
     let expected = if failed { case.failed } else { case.to };
     let possible = now == expected
-        || (failed && verdict == Verdict::FailAfter && case.failed_after.contains(&now))
+        || (failed && verdict == InterferenceVerdict::FailAfter && case.failed_after.contains(&now))
         || (!acknowledged && (now == case.from || case.half_asked.contains(&now)));
     let name = case.definition.name;
     assert!(possible, "{name}: {step} {verdict:?}, crashed at append {fuse} after it: {now}\n{}", world.trail().await);

@@ -10,13 +10,13 @@ use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_tests::world::World;
 use chronova_web::app::App;
 use chronova_web::auth::Authentication;
-use chronova_web::compute::{Compute, ComputeConfig};
+use chronova_web::compute::{ComputeConfig, ComputeState};
 use chronova_web::config::WebConfig;
 use chronova_web::console::ConsoleConfig;
-use chronova_web::door::Door;
-use chronova_web::metrics::Metrics;
+use chronova_web::door::StartupGate;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
-use chronova_web::server::{Listener, Serving, serve};
+use chronova_web::server::{HttpOptions, Listener, serve};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -63,7 +63,7 @@ async fn a_vnc_console_is_opened_and_its_token_is_known_to_the_proxy() {
     assert_eq!(api.call("GET", &format!("{path}?a=b"), "2.98", ADMIN, None).await.status, 200);
     is(&api.call("GET", "/os-console-auth-tokens/nonsense", "2.31", ADMIN, None).await, 404, "Token not found");
 
-    // What is kept is no token.
+    // The stored value is not the token.
     let log: Arc<dyn EventStore> = Arc::clone(&api.world.log) as Arc<dyn EventStore>;
     let events = log.read_all(Position::START, usize::MAX).await.unwrap();
     assert!(events.iter().any(|event| event.kind.as_ref() == "console.authorized"));
@@ -140,11 +140,11 @@ async fn consoles_are_refused_in_novas_words() {
 fn with_all_kinds(api: Api) -> Api {
     let (config, operations) = (WebConfig::default(), Arc::clone(api.life.operations()));
     let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
-    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
     let mut app = App::new(config, policy, Authentication::NoAuth, metrics).with_operations(operations);
     let serial_url = "ws://cloud:8774/console".to_owned();
     let consoles = ConsoleConfig { spice: true, serial: true, serial_url, ..ConsoleConfig::default() };
-    app.compute = Compute::new(ComputeConfig { consoles, ..ComputeConfig::default() });
+    app.compute = ComputeState::new(ComputeConfig { consoles, ..ComputeConfig::default() });
     Api { app: Arc::new(app), ..api }
 }
 
@@ -246,8 +246,8 @@ impl Viewer {
 /// The cloud, where clients can connect to it.
 fn listening(api: &Api) -> (SocketAddr, ServerHandle) {
     let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: false };
-    let serving = Serving { workers: 1, ..Serving::default() };
-    let (address, running) = serve(&Door::open(Arc::clone(&api.app)), &[listener], &serving).unwrap().remove(0);
+    let serving = HttpOptions { workers: 1, ..HttpOptions::default() };
+    let (address, running) = serve(&StartupGate::open(Arc::clone(&api.app)), &[listener], &serving).unwrap().remove(0);
     let handle = running.handle();
     actix_rt::spawn(running);
     (address, handle)

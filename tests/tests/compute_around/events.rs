@@ -1,4 +1,4 @@
-//! What other services tell about servers, event by event.
+//! External events: notifications of other services about servers.
 
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::interfaces::{Cloud, USER, is};
 
-/// A cloud whose network is reached from an external network of six addresses.
+/// A cloud with a network behind an external network of six addresses.
 pub(super) struct Town {
     pub(super) cloud: Cloud,
     public: String,
@@ -114,7 +114,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
         assert_eq!(found.body["servers"].as_array().unwrap().len(), count, "{wanted}");
     }
 
-    // It moves to another server without a word to the first.
+    // It moves to another server without a request to the first.
     let wrong = town.remove(&other, address).await;
     is(&wrong, 409, &format!("Floating IP {} is not associated with instance {other}.", address.as_str().unwrap()));
     assert_eq!(town.add(&other, json!({"address": address})).await.status, 202);
@@ -127,7 +127,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
     is(&town.remove(&other, address).await, 409, "is not associated with instance");
     assert_eq!(cloud.addresses(&other, "private").await.len(), 1);
 
-    // With the server goes what it stands for; a rescued server has what it had.
+    // A deleted server's floating address is disassociated; a rescued server keeps its own.
     let given = town.add(&server, json!({"address": second["ip"], "fixed_address": fixed})).await;
     assert_eq!(given.status, 202, "{:?}", given.body);
     assert_eq!(cloud.act(&server, "2.43", json!({"rescue": null})).await.status, 200);
@@ -197,7 +197,7 @@ async fn what_floats_not_is_said_in_novas_words() {
     }
     is(&town.remove(&server, &json!("192.0.2.1")).await, 404, "Floating IP not found for address 192.0.2.1.");
     is(&town.remove(&server, &floating["ip"]).await, 409, "is not associated with instance");
-    // No router, no way in.
+    // Without a router there is no association.
     let path = format!("/routers/{}/remove_router_interface", town.router);
     let subnets = cloud.neutron("GET", &format!("/subnets?network_id={}", cloud.network), None).await;
     let subnet = json!({"subnet_id": subnets.body["subnets"][0]["id"]});
@@ -213,7 +213,7 @@ async fn what_floats_not_is_said_in_novas_words() {
     }
     let gone = cloud.act(&server, "2.44", json!({"removeFloatingIp": {"address": floating["ip"]}})).await;
     assert_eq!(gone.status, 404);
-    // Others' addresses are not there.
+    // Other projects' addresses are not found.
     let eve = |method: &'static str, path: String| {
         let api = &cloud.api;
         async move { api.call(method, &path, "2.35", "eve:red", None).await }

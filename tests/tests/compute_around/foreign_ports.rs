@@ -1,4 +1,4 @@
-//! Ports of one project that pretend to be, or stand beside, those of another project's servers.
+//! Ports of one project that impersonate, or conflict with, those of another project's servers.
 
 use chronova_tests::compute_api::{ADMIN, Answer, IMAGE};
 use chronova_web::metadata::MetadataConfig;

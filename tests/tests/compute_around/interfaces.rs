@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use chronova_events::store::EventStore;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_projections::history::{History, HistoryOptions};
 use chronova_tests::compute_api::{Answer, Api, IMAGE};
 use chronova_tests::world::{Setting, World};
@@ -144,7 +144,7 @@ async fn interfaces_come_and_go() {
     let names: Vec<_> = actions["instanceActions"].as_array().unwrap().iter().map(|a| a["action"].clone()).collect();
     let [detach, attach] = [json!("detach_interface"), json!("attach_interface")];
     assert_eq!(names, [detach.clone(), detach, attach.clone(), attach, json!("create")]);
-    // What is attached goes with the server.
+    // Attached interfaces are deleted with the server.
     assert_eq!(cloud.attach(&server, "2.1", json!({"net_id": other})).await.status, 200);
     assert_eq!(cloud.api.call("DELETE", &format!("/servers/{server}"), "2.1", USER, None).await.status, 204);
     cloud.api.life.settled().await;
@@ -220,7 +220,11 @@ async fn what_the_host_or_the_guest_refuses_is_undone() {
     let server = cloud.server().await;
     let ports = async || cloud.neutron("GET", "/ports", None).await.body["ports"].as_array().unwrap().len();
     let before = ports().await;
-    cloud.api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::AttachNic, When::Always, Effect::Refuse));
+    cloud.api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::AttachNic,
+        FaultTrigger::Always,
+        Effect::Refuse,
+    ));
     let refused = cloud.attach(&server, "2.1", json!({"net_id": cloud.network})).await;
     is(&refused, 500, &format!("Failed to attach network adapter device to {server}"));
     assert_eq!(ports().await, before, "its port is gone again");

@@ -25,7 +25,7 @@ async fn certificates_are_made_and_imported() {
     let private = base64::engine::general_purpose::STANDARD.decode(pair["private_key"].as_str().unwrap()).unwrap();
     assert_eq!(private[0], 0x30, "a PKCS#12 file");
 
-    // What was made elsewhere is the same when it is brought here.
+    // An imported key pair keeps its fingerprint.
     let imported = make(&api, "2.2", json!({"name": "d", "type": "x509", "public_key": certificate})).await;
     assert_eq!((imported.status, &imported.body["keypair"]["fingerprint"]), (201, &pair["fingerprint"]));
     assert!(imported.body["keypair"].get("private_key").is_none());

@@ -1,4 +1,4 @@
-//! What is around servers: interfaces, consoles, what other services tell, and the smaller resources; through the API.
+//! Resources around servers, through the API: interfaces, consoles, external events, and the smaller resources.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

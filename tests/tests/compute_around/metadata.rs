@@ -1,4 +1,4 @@
-//! The metadata service: who may ask for what, both trees at each version, and what a guest tells its owner.
+//! The metadata service: access, both trees at each version, and the password that a guest posts.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use chronova_web::app::App;
 use chronova_web::auth::{Authentication, Secret};
 use chronova_web::config::WebConfig;
 use chronova_web::metadata::MetadataConfig;
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::server::configure;
 use chronova_web::service::Service;
@@ -19,7 +19,7 @@ use super::interfaces::{Cloud, USER};
 
 const SECRET: &str = "between the proxy and us";
 
-/// The service as a guest, or the proxy before it, meets it.
+/// The service as a guest, or its proxy, calls it.
 pub(super) struct Service8775 {
     pub(super) cloud: Cloud,
     app: Arc<App>,
@@ -55,7 +55,7 @@ impl Service8775 {
         let trusted_proxies = vec!["192.0.2.7/32".parse().unwrap()];
         let config = WebConfig { metadata, trusted_proxies, ..WebConfig::default() };
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
-        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, metrics);
         let app = Arc::new(app.with_operations(Arc::clone(cloud.api.life.operations())));
         Self { cloud, app }
@@ -88,7 +88,7 @@ impl Service8775 {
         self.ask("GET", path, from, &[], "").await
     }
 
-    /// A server with this and what it takes at least, and its address.
+    /// A server with these properties and the required ones, and its address.
     pub(super) async fn server(&self, version: &str, more: Value) -> (String, String) {
         let mut wish =
             json!({"name": "web", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": self.cloud.network}]});
@@ -174,16 +174,16 @@ async fn the_metadata_proxy_says_which_guest_asks() {
             answer.text()
         );
     }
-    // A provider that proves who it is, and that no subnet has.
+    // A provider with a valid signature, but without a subnet.
     let provider = sign(SECRET, "p");
     let known =
         [("X-Metadata-Provider", "p"), ("X-Forwarded-For", &*address), ("X-Metadata-Provider-Signature", &*provider)];
     let refused = ask(&known).await;
     assert!(refused.status == 400 && refused.text().contains("Could not find any subnets for provider p"));
-    // Its own address says nothing here; which versions there are is told to anybody.
+    // Its own address does not count here; the list of versions is public.
     assert_eq!(service.get(&address, META).await.status, 400);
     assert_eq!(service.get("192.0.2.1", "/").await.lines().len(), 10);
-    // Refusals are written as their readers want them.
+    // Refusals have the format that the client accepts.
     let page = ask(&[("Accept", "*/*")]).await;
     assert!(page.media.starts_with("text/html") && page.text().contains("<h1>400 Bad Request</h1>"), "{}", page.text());
     assert_eq!(ask(&[("Accept", "application/json")]).await.json()["title"], "Bad Request");
@@ -210,7 +210,7 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     assert_eq!(uuid("10.1.0.1", &[]).await, None, "no server's");
     assert_eq!(uuid("10.1.0.250", &[("X-Instance-ID", server.as_deref().unwrap())]).await, None);
 
-    // Of a trusted proxy, one address is believed; of anybody else, none.
+    // A trusted proxy may forward one address; any other client, none.
     let forwarded = |address: &str| [("X-Forwarded-For", address.to_owned())];
     let by = async |from: &str, told: &str| {
         let headers = forwarded(told);
@@ -224,7 +224,7 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     let twice = [("X-Forwarded-For", address.as_str()), ("X-Forwarded-For", neighbour.as_str())];
     assert_eq!(uuid("192.0.2.7", &twice).await, None, "the first may be the guest's own");
 
-    // Two networks with the same addresses: nobody is told about somebody else.
+    // Two networks with the same addresses: no guest gets another's metadata.
     let twin = service.cloud.network("twin", "10.1.0.0/24").await;
     let fixed = json!([{"uuid": twin, "fixed_ip": address}]);
     let wish = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": fixed});
@@ -232,7 +232,7 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     assert_eq!(uuid(&address, &[]).await, None);
     assert_eq!(service.call("DELETE", &format!("/servers/{twin}"), "2.1", None).await, 204);
     assert_eq!(uuid(&address, &[]).await, server);
-    // An address that was given back means nobody, until it is given out again.
+    // A released address belongs to no guest, until it is allocated again.
     assert_eq!(service.call("DELETE", &format!("/servers/{}", server.unwrap()), "2.1", None).await, 204);
     assert_eq!(uuid(&address, &[]).await, None);
     service.cloud.api.stop().await;
@@ -304,7 +304,7 @@ async fn openstacks_tree_has_at_each_version_what_came_with_it() {
     let head = service.ask("HEAD", META, &address, &[], "").await;
     assert_eq!((head.status, head.body.len()), (200, 0));
 
-    // What is changed is told at once.
+    // Changes show at once.
     let path = format!("/servers/{server}");
     assert_eq!(
         service.call("PUT", &path, "2.90", Some(json!({"server": {"name": "new", "hostname": "new"}}))).await,
@@ -388,7 +388,7 @@ async fn ec2s_tree_is_listed_as_there() {
     assert_eq!(told("meta-data/local-ipv4").await, address);
     assert_eq!(told("meta-data/hostname").await, "web.novalocal");
     assert_eq!(told("meta-data/public-ipv4").await, "");
-    // What an image starts from, where it says so.
+    // The kernel of an image, if it names one.
     let kernel = service.cloud.api.image(&[("kernel_id", "155d900f-4e14-4e4c-a73d-069cbf4541e6")]).await;
     let (_, started) = service.server("2.100", json!({"imageRef": kernel.to_string()})).await;
     let kernel = service.get(&started, "/latest/meta-data/kernel-id").await;
@@ -401,7 +401,7 @@ async fn ec2s_tree_is_listed_as_there() {
         ("GET", "/latest/meta-data/x"),
         ("GET", "/latest/meta-data/hostname/x"),
         ("GET", "/latest/meta-data/public-keys/1"),
-        // Who finds this is on EC2 itself.
+        // Only EC2 itself has this path.
         ("PUT", "/latest/api/token"),
     ] {
         assert_eq!(service.ask(method, path, &address, &[], "").await.status, 404, "{method} {path}");
@@ -483,7 +483,7 @@ async fn devices_are_told_apart_by_their_tags() {
     assert_eq!(devices("2016-06-30").await[0].get("vf_trusted"), None, "of a later version");
     assert_eq!(devices("2015-10-15").await, Value::Null);
 
-    // What comes later is told, too; what has no tag is not.
+    // Later devices are included; devices without a tag are not.
     assert_eq!(cloud.attach(&server, "2.49", json!({"net_id": cloud.network, "tag": "back"})).await.status, 200);
     assert_eq!(cloud.attach(&server, "2.49", json!({"net_id": cloud.network})).await.status, 200);
     let volume = cloud.api.life.data_volume(("web", "alice"), Some(&server), 1).await;
@@ -539,7 +539,7 @@ async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
         let now = service.cloud.api.life.instance_now(server.parse().unwrap());
         let options = chronova_actors::metadata::MetadataOptions::default();
         let server = now.alive().unwrap();
-        let about = chronova_actors::metadata::About {
+        let about = chronova_actors::metadata::GuestMetadata {
             server,
             password: None,
             options: &options,
@@ -554,7 +554,7 @@ async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
     let meta = files.iter().find(|(path, _)| path == &META[1..]).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&meta.1).unwrap()["files"], expected);
 
-    // A rebuild gives others, or none.
+    // After a rebuild the guest has other files, or none.
     let rebuild = async |personality: Value| {
         let mut wish = json!({"imageRef": IMAGE});
         if !personality.is_null() {
@@ -569,7 +569,7 @@ async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
     rebuild(Value::Null).await;
     assert_eq!(get(META).await.json().get("files"), None);
     assert!(drive().await.iter().all(|(path, _)| !path.starts_with("openstack/content")));
-    // Their limits are those of the quota.
+    // The quota limits them.
     let limits = json!({"quota_set": {"injected_files": 1}});
     assert_eq!(service.cloud.api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(limits)).await.status, 200);
     let two = json!([{"path": "/a", "contents": ""}, {"path": "/b", "contents": ""}]);

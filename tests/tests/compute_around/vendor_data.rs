@@ -1,9 +1,9 @@
-//! What other services tell guests of their servers.
+//! Dynamic vendor data: data of other services for guests.
 
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use chronova_actors::metadata::dynamic::{Dynamic, VendorServices};
+use chronova_actors::metadata::dynamic::{DynamicVendorData, VendorServices};
 use chronova_tests::world::World;
 use chronova_web::metadata::MetadataConfig;
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ impl VendorServices for Inventory {
 async fn other_services_say_their_part_of_a_server() {
     let inventory = Arc::new(Inventory::default());
     let mut world = World::new(2);
-    world.options.servers.metadata.dynamic = Some(Dynamic(Arc::clone(&inventory) as _));
+    world.options.servers.metadata.dynamic = Some(DynamicVendorData(Arc::clone(&inventory) as _));
     let service = Service8775::around(Cloud::start_in(world).await, MetadataConfig::default());
     let told = |inventory: &Inventory| inventory.told.lock().unwrap().clone();
     let (plain, address) = service

@@ -103,7 +103,7 @@ async fn servers_leave_as_they_are() {
     assert_eq!(site.service().await["status"], "disabled");
     let next = site.api.server(USER, Api::wish("next")).await;
     assert_eq!(site.place(&next).await.1, site.other);
-    // What was done is told as moves of the servers, on behalf of whoever asked.
+    // The servers' action lists show the moves, on behalf of the requester.
     let log = site.api.get(&format!("/servers/{}/os-instance-actions", servers[2]), "2.58").await;
     let names: Vec<&str> =
         log["instanceActions"].as_array().unwrap().iter().map(|it| it["action"].as_str().unwrap()).take(2).collect();
@@ -179,7 +179,7 @@ async fn few_at_a_time_joined_and_called_off() {
     assert_eq!((&shown["drain"]["status"], &shown["servers"]), (&json!("cancelled"), &json!(2)));
     assert_eq!(shown["drain"]["left"].as_array().unwrap().len(), 1, "what was on its way arrived");
     assert_eq!(site.ask("DELETE", "/drain", None).await.status, 409);
-    // Begun anew, it goes on.
+    // A new drain continues where the cancelled one stopped.
     site.drain(json!({})).await;
     site.api.life.settled().await;
     assert_eq!(site.shown().await["servers"], 0);
@@ -204,7 +204,7 @@ async fn maintenance_empties_a_host_and_gives_it_back() {
     assert_eq!((ended.status, &ended.body["host"]["maintenance"]), (202, &Value::Null));
     assert_eq!(site.service().await["status"], "enabled");
     assert_eq!(site.ask("DELETE", "/maintenance", None).await.status, 409);
-    // Whoever enables the service gives the host back, too.
+    // Enabling the service ends the maintenance, too.
     site.ask("PUT", "/maintenance", None).await;
     let id = site.service().await["id"].as_str().unwrap().to_owned();
     let enable = Some(json!({"status": "enabled"}));

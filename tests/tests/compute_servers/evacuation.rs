@@ -1,4 +1,4 @@
-//! Servers that leave a host that is down: what is refused, where they come to, what becomes of what they left.
+//! Evacuation: refusals, destinations, and the leftovers on the old host.
 
 use std::collections::BTreeMap;
 
@@ -198,7 +198,7 @@ async fn where_evacuated_servers_come_to_and_what_they_have_there() {
     scene.ends_well().await;
 }
 
-/// What a server was shelved to is gone as soon as it is back: a disk made anew is made of the server's own image.
+/// After an unshelve the shelve image is deleted: an evacuation recreates the disk from the server's own image.
 #[actix_rt::test]
 async fn a_server_that_was_shelved_before_leaves_a_dead_host() {
     let scene = Scene::new(2).await;

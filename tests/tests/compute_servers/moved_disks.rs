@@ -1,4 +1,4 @@
-//! What becomes of disks and volumes when a server is moved: on one host, to another, and back.
+//! Disks and volumes of a moved server: on one host, to another, and back.
 
 use chronova_events::ids::{InstanceId, VolumeId};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};

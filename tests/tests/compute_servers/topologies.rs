@@ -1,4 +1,4 @@
-//! NUMA topologies and pinned CPUs through the API: what is refused and in which words, what is shown to whom.
+//! NUMA topologies and pinned CPUs through the API: refusals with their messages, and the fields that each user sees.
 
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
@@ -107,7 +107,8 @@ async fn two_nodes_of_a_guest_are_two_cells_of_its_host() {
     api.stop().await;
 }
 
-/// Before anything is made, as Nova: the reason is told with the request, not found in a server's fault.
+/// As in Nova, the request is refused with the reason before anything is created; the reason is not in a server's
+/// fault.
 #[actix_rt::test]
 async fn what_flavor_and_image_cannot_ask_for_together_is_refused_with_the_request() {
     let api = start().await;
@@ -126,7 +127,7 @@ async fn what_flavor_and_image_cannot_ask_for_together_is_refused_with_the_reque
     refused(&create(&api, "a", "realtime", None).await, "Realtime CPUs are not supported");
     refused(&create(&api, "a", "odd", None).await, "evenly distributed");
     refused(&create(&api, "a", "threads", None).await, "non dedicated cpu pinning");
-    // The image's word counts where the flavor has none.
+    // The image's value counts if the flavor has none.
     let id = create(&api, "b", "1", Some(&wants_pins)).await.body["server"]["id"].as_str().unwrap().to_owned();
     assert_eq!(topology(&api, &id, ADMIN).await["nodes"][0]["cpu_pinning"].as_object().unwrap().len(), 1);
     refused(&act(&api, &id, json!({"resize": {"flavorRef": "shared"}})).await, "override CPU pinning policy");

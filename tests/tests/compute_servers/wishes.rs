@@ -1,5 +1,5 @@
-//! What operators and images say of servers, and servers get: passwords, config drives, certificates, time to power off,
-//! how they travel; and what stays with a server whatever is done to it.
+//! Settings of operators and images that servers get: passwords, config drives, certificates, shutdown timeouts, ways
+//! to move. And the properties that a server keeps through all operations.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use chronova_hypervisor::capability::live_migration::MigrationPlan;
 use chronova_hypervisor::driver::StopMode;
 use chronova_tests::compute_api::{ADMIN, Answer, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
-use chronova_web::compute::{Compute, ComputeConfig};
+use chronova_web::compute::{ComputeConfig, ComputeState};
 use serde_json::{Value, json};
 
 const OWNER: &str = "u:p";
@@ -45,7 +45,7 @@ fn id_of(made: &Answer) -> String {
 }
 
 fn configure(api: &mut Api, config: ComputeConfig) {
-    Arc::get_mut(&mut api.app).unwrap().compute = Compute::new(config);
+    Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
 }
 
 async fn ends_well(api: Api) {
@@ -55,7 +55,7 @@ async fn ends_well(api: Api) {
     world.check().await;
 }
 
-/// What the answers to all requests that make a password say of it: creation, rebuild, rescue, evacuation.
+/// The `adminPass` in the answers to all requests that generate one: create, rebuild, rescue, evacuate.
 async fn told(api: &Api, asked: Option<&str>) -> Vec<Value> {
     let with = |mut body: Value| {
         if let Some(password) = asked {
@@ -494,7 +494,7 @@ async fn servers_keep_key_and_flavor_that_are_gone() {
     };
     let whole = (true, json!("mine"), json!(256), json!("ACTIVE"));
     assert_eq!(told().await, whole);
-    // Made anew on its host, on another, and after it was nowhere.
+    // After a rebuild, a cold migration, and an unshelve.
     for bodies in [
         vec![json!({"rebuild": {"imageRef": IMAGE}})],
         vec![json!({"migrate": null}), json!({"confirmResize": null})],
@@ -508,7 +508,7 @@ async fn servers_keep_key_and_flavor_that_are_gone() {
     ends_well(api).await;
 }
 
-/// What no host can run ends in an error that says so.
+/// A server that no host can run ends in an error that says so.
 #[actix_rt::test]
 async fn an_image_of_another_architecture_is_told_apart() {
     let api = Api::start().await;

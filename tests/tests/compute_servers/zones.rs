@@ -2,7 +2,7 @@
 
 use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_tests::world::World;
-use chronova_web::compute::{Compute, ComputeConfig};
+use chronova_web::compute::{ComputeConfig, ComputeState};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -193,7 +193,7 @@ async fn a_server_of_no_zone_moves_from_zone_to_zone() {
 async fn servers_that_ask_for_no_zone_are_in_the_default_one() {
     let (mut api, hosts) = two_zones().await;
     let config = ComputeConfig { default_schedule_zone: Some("south".to_owned()), ..ComputeConfig::default() };
-    Arc::get_mut(&mut api.app).unwrap().compute = Compute::new(config);
+    Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
     let id = api.server(OWNER, wish("by default", None)).await;
     assert_eq!(host(&api, &id).await, hosts[2]);
     let asked = api.server(OWNER, wish("asked", Some("north"))).await;
@@ -234,7 +234,7 @@ async fn hosts_with_fast_disks_get_the_servers_that_ask_for_them() {
     ends_well(api).await;
 }
 
-/// What a server was asked to be near to, or away from, holds when it moves, too.
+/// Scheduler hints (near to, or away from, other servers) also hold for moves.
 #[actix_rt::test]
 async fn hints_hold_when_a_server_moves() {
     let mut world = World::new(3);

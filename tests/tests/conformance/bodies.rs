@@ -1,8 +1,8 @@
-//! What no schema accepts is refused with 400 and Nova's fault, before anything happens; at each version at which a schema
+//! Bodies that the schema rejects get 400 and Nova's fault, without any effect; at each version at which a schema
 //! changes.
 //!
-//! The bodies are the contract's samples, broken in every place: a value of another type, a key too few, a key too many,
-//! a text too long, a number out of range. Another validator than the server's says which of them are wrong.
+//! The bodies are the contract's samples, broken in every place: a value of another type, a missing key, an unknown
+//! key, a text too long, a number out of range. Another validator than the server's says which of them are wrong.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Cloud, Operation, minor, operations};
 
-/// Operations whose bodies are read by somebody else than the schema first, and why.
+/// Operations with another check before the schema, and why.
 const APART: &[(&str, &str)] = &[];
 
 fn uncovered() -> BTreeSet<&'static str> {
@@ -53,7 +53,7 @@ fn broken(value: &Value) -> Vec<Value> {
     all
 }
 
-/// Without what another validator knows otherwise: Nova's formats, and numbers written as texts.
+/// Without the rules that differ in another validator: Nova's formats, and numbers written as texts.
 fn plain(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => Value::Object(
@@ -97,7 +97,7 @@ async fn what_no_schema_accepts_is_refused() {
             if let Some(action) = operation.action() {
                 bodies.retain(|body| body.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(action)));
             }
-            // Every so many, so that all places have a turn; a long run tries them all.
+            // Every nth, so that all places have a turn; a long run tries them all.
             let step = if soak { 1 } else { bodies.len() / 24 + 1 };
             for body in bodies.into_iter().step_by(step) {
                 let answer =
@@ -122,7 +122,7 @@ async fn what_no_schema_accepts_is_refused() {
     assert!(sent > 1000, "only {sent} bodies");
 }
 
-/// Query strings: an unknown key counts from the version on at which the schema says so, and a known key of the wrong form
+/// Query strings: an unknown key is refused from the schema's version on, and a known key with a wrong value
 /// always.
 #[actix_rt::test]
 async fn query_strings_are_held_to_their_schemas() {
@@ -152,7 +152,7 @@ async fn query_strings_are_held_to_their_schemas() {
             }
             for (key, value) in queries {
                 let asked = json!({key.as_str(): [value]});
-                // Only what is wrong whatever the formats say; numbers in texts are numbers to Nova.
+                // Only values that are invalid in any format; Nova accepts numbers in texts.
                 let number = schema["properties"][&key]["items"]["type"].is_array();
                 if judge.is_valid(&asked) || number {
                     continue;

@@ -1,4 +1,4 @@
-//! What Nova's code says of lists of servers, beside its schemas: filters, orders, and who is told what.
+//! Rules of Nova's code for lists of servers, beside its schemas: filters, orders, and the fields that each user sees.
 
 use chronova_tests::compute_api::{ADMIN, Api};
 use serde_json::json;
@@ -98,7 +98,7 @@ async fn filters() {
     assert!(message.starts_with("Invalid input received: Unrecognized value 'perhaps', acceptable values are: '0'"));
     assert_eq!(listed.refused(ADMIN, "locked=perhaps").await.0, 400);
 
-    // What changed includes what is gone, from either side.
+    // `changes-since` and `changes-before` include deleted servers.
     let gone = format!("/servers/{}", listed.second);
     assert_eq!(listed.api.call("DELETE", &gone, "2.1", USER, None).await.status, 204);
     listed.api.life.settled().await;
@@ -112,7 +112,7 @@ async fn filters() {
     listed.api.stop().await;
 }
 
-/// What is neither in a schema nor in a sample.
+/// Fields that are neither in a schema nor in a sample.
 #[actix_rt::test]
 async fn spellings() {
     let api = Api::start().await;

@@ -1,5 +1,6 @@
-//! Who may do what by default: each operation asked by everybody. What came out is kept in `tests/golden/policy-matrix.txt`
-//! (`EXPECTORATE=overwrite` writes it anew), and compared with what the contract's rules say.
+//! The default policy: each operation, requested by every kind of user. The results are in
+//! `tests/golden/policy-matrix.txt` (`EXPECTORATE=overwrite` writes the file), and are compared with the contract's
+//! rules.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,7 +19,7 @@ const APART: &[(&str, &str)] = &[
     ("volume_attachments.update", "the rule lets services in; whoever is no administrator has no servers of others"),
 ];
 
-/// Whose things the path names: something of the owner's, or the caller's own.
+/// The owner of the resources in the path: the owner user, or the caller.
 fn target(operation: &Operation<'_>, person: &Person) -> (String, String) {
     let (user, project) = person.token.split_once(':').unwrap_or_default();
     let of_owner = [

@@ -1,10 +1,11 @@
-//! A second reading of the contract's policy rules: who is let through by the defaults, told from the check strings alone.
+//! A second implementation of the contract's policy rules: the users that pass the defaults, from the check strings
+//! alone.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Somebody who asks.
+/// A caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Person {
     pub(crate) name: &'static str,

@@ -1,10 +1,10 @@
-//! What tempest must show: every test that passes on Nova (Zed, with its fake driver) is on one of our lists of what passes,
-//! or excused with a reason.
+//! Required tempest results: every test that passes on Nova (Zed, with its fake driver) is on one of our lists of
+//! passing tests, or excused with a reason.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What a list says, line by line.
+/// The lines of a list.
 fn lines(name: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tempest").join(name);
     let text = std::fs::read_to_string(path).unwrap();

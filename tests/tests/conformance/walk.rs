@@ -1,6 +1,6 @@
 //! All operations of the contract in one table: where each is seen to succeed, or why that cannot be seen.
 //!
-//! What is asked of every operation is asked elsewhere (its versions by `compute_operations`, policy and codes by
+//! Other tests check every operation (its versions by `compute_operations`, policy and codes by
 //! [`crate::policy_matrix`], broken bodies by [`crate::bodies`], schemas by `chronova-web`, samples by `compute_samples`).
 //! This counts that none is left out.
 
@@ -13,8 +13,8 @@ use chronova_tests::compute_api::{contract, read};
 /// As many as the contract has, those that only say that they are gone included.
 const OPERATIONS: usize = 265;
 
-/// Where an operation succeeds that cannot succeed in the policy matrix, where everybody asks for the same thing at once
-/// and most of what is asked for is in another state: the test that sees it.
+/// Operations that cannot succeed in the policy matrix, where all users use the same resources and most of these are in
+/// another state; with the test that sees each succeed.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("aggregates.add_host", "aggregates_and_disabled_hosts_show_in_placement"),
     ("aggregates.remove_host", "aggregates_are_made_changed_and_removed"),
@@ -73,7 +73,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("volumes_boot.update", "actions_of_servers_under_their_old_name"),
 ];
 
-/// What succeeds nowhere, and why; it is refused as Nova refuses it where it cannot do it either.
+/// Operations that never succeed, and why; they are refused as in a Nova that cannot do them.
 const NOWHERE: &[(&str, &str)] = &[
     (
         "assisted_volume_snapshots.create",
@@ -118,7 +118,7 @@ fn tests() -> BTreeSet<String> {
     names
 }
 
-/// What the policy matrix saw each operation answer.
+/// The answers to each operation in the policy matrix.
 fn seen() -> BTreeMap<String, Vec<u16>> {
     let matrix = include_str!("../../golden/policy-matrix.txt");
     let rows = matrix.lines().filter(|line| !line.starts_with('#'));
@@ -147,7 +147,7 @@ fn every_operation_of_the_contract_is_walked() {
             ranges.iter().any(|range| range["codes"].as_array().unwrap().iter().any(|code| code == *status))
         };
         let here = seen.get(id).is_some_and(|statuses| statuses.iter().any(succeeds));
-        // What succeeds here needs no other proof.
+        // An operation that succeeds here needs no other test.
         let how = match (operation["removed"] == true, here, elsewhere.get(id), nowhere.get(id)) {
             (true, _, None, None) if seen.contains_key(id) => "say that they are gone",
             (false, true, ..) => "succeed in the walk",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
 
-/// Who owns what the paths name.
+/// The owner of the resources that the paths name.
 pub(crate) const OWNER: &str = "owner:web";
 
 pub(crate) struct Cloud {

@@ -1,4 +1,4 @@
-//! What the operator decides about hosts and their guests.
+//! Options for hosts and their guests.
 
 use chronova_actors::hosts::options::DeletedGuests;
 use chronova_hypervisor::driver::StopMode;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::ports::Images;
+use chronova_actors::ports::ImageService;
 use chronova_tests::ports::broken_images::{BrokenImages, ImageFault};
 use chronova_tests::ports::embedded_images::EmbeddedImageStage;
 use chronova_tests::ports::images::{CASES, ImageCase};
@@ -36,7 +36,7 @@ async fn an_image_service_that_breaks_a_promise_fails_its_case() {
     ];
     for (fault, named) in faults {
         let stage = EmbeddedImageStage::new().await;
-        let broken = BrokenImages::new(Arc::clone(&stage.images) as Arc<dyn Images>, fault);
+        let broken = BrokenImages::new(Arc::clone(&stage.images) as Arc<dyn ImageService>, fault);
         let judged = case(named)(&broken, &stage).await;
         assert!(judged.is_err(), "{fault:?} passes {named}");
         stage.stop();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::ports::Networks;
+use chronova_actors::ports::NetworkService;
 use chronova_tests::ports::broken_networks::{BrokenNetworks, NetworkFault};
 use chronova_tests::ports::embedded_networks::EmbeddedNetworkStage;
 use chronova_tests::ports::networks::{CASES, NetworkCase};
@@ -42,7 +42,7 @@ async fn a_network_service_that_breaks_a_promise_fails_its_case() {
     ];
     for (fault, named) in faults {
         let stage = EmbeddedNetworkStage::new().await;
-        let networks = Arc::clone(&stage.networks) as Arc<dyn Networks>;
+        let networks = Arc::clone(&stage.networks) as Arc<dyn NetworkService>;
         let broken = BrokenNetworks { networks, fault };
         let judged = case(named)(&broken, &stage).await;
         assert!(judged.is_err(), "{fault:?} passes {named}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::ports::Volumes;
+use chronova_actors::ports::VolumeService;
 use chronova_tests::ports::broken_volumes::{BrokenVolumes, VolumeFault};
 use chronova_tests::ports::embedded_volumes::EmbeddedVolumeStage;
 use chronova_tests::ports::volumes::{CASES, VolumeCase};
@@ -38,7 +38,7 @@ async fn a_volume_service_that_breaks_a_promise_fails_its_case() {
     ];
     for (fault, named) in faults {
         let stage = EmbeddedVolumeStage::new().await;
-        let volumes = Arc::clone(&stage.volumes) as Arc<dyn Volumes>;
+        let volumes = Arc::clone(&stage.volumes) as Arc<dyn VolumeService>;
         let judged = case(named)(&BrokenVolumes { volumes, fault }, &stage).await;
         assert!(judged.is_err(), "{fault:?} passes {named}");
         stage.stop().await;

@@ -4,7 +4,7 @@
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{BuildRequested, PowerAction, RequestedNetworks};
 use chronova_hypervisor::capability::{Capability, offered_by};
-use chronova_hypervisor::sim::Call;
+use chronova_hypervisor::sim::DriverCall;
 use chronova_tests::core_only::CoreOnly;
 use chronova_tests::world::{Life, Setting, World, build_request};
 
@@ -56,7 +56,7 @@ async fn what_the_host_cannot_do_is_refused_before_anything_is_done() {
     life.power(id, PowerAction::Pause).await.unwrap();
     life.settled().await;
     assert_eq!(life.fault(id), "Host sim-0001 cannot pause or suspend guests.");
-    assert_eq!((life.status(id), world.fleet.calls(Call::Pause)), ("ACTIVE", 0), "the server goes on");
+    assert_eq!((life.status(id), world.fleet.calls(DriverCall::Pause)), ("ACTIVE", 0), "the server goes on");
 
     life.rescue(id).await.unwrap();
     life.settled().await;

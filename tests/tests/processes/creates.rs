@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use chronova_actors::instance::creation::{CreateReject, CreateServersRequest, GroupWanted};
+use chronova_actors::instance::creation::{CreateReject, CreateServersRequest, GroupToJoin};
 use chronova_actors::process::create_servers;
-use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 use chronova_actors::quota::{DefaultLimits, QuotaReject};
-use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand, ServerGroupReject};
+use chronova_actors::server_group::{ServerGroupCommand, ServerGroupReject, ServerGroupRoot};
 use chronova_events::envelope::{Cause, Meta, Position};
 use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId, UserId};
-use chronova_events::server_group::{Policy, ServerGroupCreated};
+use chronova_events::server_group::{ServerGroupCreated, ServerGroupPolicy};
 use chronova_events::store::EventStore;
 use chronova_tests::creation::create_request;
 use chronova_tests::process_harness::{Case, prove};
@@ -37,17 +37,17 @@ fn grouped(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
             project: project.clone(),
             user: UserId::new("u"),
             name: "g".to_owned(),
-            policy: Policy::SoftAffinity,
+            policy: ServerGroupPolicy::SoftAffinity,
             max_server_per_host: None,
         };
         let create = ServerGroupCommand::Create { group, limit: -1 };
-        life.context().gateway.send::<ServerGroupAggregate>(&project, create, Meta::system("test")).await.unwrap();
+        life.context().gateway.send::<ServerGroupRoot>(&project, create, Meta::system("test")).await.unwrap();
     }
     .boxed_local()
 }
 
 fn in_group(count: u32, limit: i64) -> CreateServersRequest {
-    let group = Some(GroupWanted { project: ProjectId::new("p"), group: GROUP, limit });
+    let group = Some(GroupToJoin { project: ProjectId::new("p"), group: GROUP, limit });
     CreateServersRequest { group, ..create_request(count) }
 }
 
@@ -116,10 +116,10 @@ async fn count_of(world: &World, kind: &str) -> usize {
 struct NoBuilds;
 
 impl Interference for NoBuilds {
-    fn judge(&self, process: &'static str, _: &'static str, way: Way) -> Verdict {
+    fn judge(&self, process: &'static str, _: &'static str, way: StepDirection) -> InterferenceVerdict {
         match (process, way) {
-            ("build_instance", Way::Run) => Verdict::Hold,
-            _ => Verdict::Pass,
+            ("build_instance", StepDirection::Run) => InterferenceVerdict::Hold,
+            _ => InterferenceVerdict::Pass,
         }
     }
 }
@@ -225,10 +225,10 @@ async fn quota_bounds_a_request_before_anything_is_made() {
 struct HeldCreation(AtomicBool);
 
 impl Interference for HeldCreation {
-    fn judge(&self, process: &'static str, step: &'static str, _: Way) -> Verdict {
+    fn judge(&self, process: &'static str, step: &'static str, _: StepDirection) -> InterferenceVerdict {
         match (process, step) == ("create_servers", "record_servers") && self.0.load(Ordering::SeqCst) {
-            true => Verdict::Hold,
-            false => Verdict::Pass,
+            true => InterferenceVerdict::Hold,
+            false => InterferenceVerdict::Pass,
         }
     }
 }
@@ -252,11 +252,11 @@ async fn a_client_that_goes_away_changes_nothing() {
 struct Forgetful;
 
 impl Interference for Forgetful {
-    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+    fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
         match (process, step, way) {
-            ("create_servers", "record_servers", Way::Run) => Verdict::FailBefore,
-            ("create_servers", "hold_quota", Way::Undo) => Verdict::Skip,
-            _ => Verdict::Pass,
+            ("create_servers", "record_servers", StepDirection::Run) => InterferenceVerdict::FailBefore,
+            ("create_servers", "hold_quota", StepDirection::Undo) => InterferenceVerdict::Skip,
+            _ => InterferenceVerdict::Pass,
         }
     }
 }

@@ -14,7 +14,7 @@ use chronova_hypervisor::conformance::pretended_image;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::{GuestSpec, ImageRef, RootDisk};
 use chronova_hypervisor::pinning::Pinning;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::process_harness::{Case, prove, swept};
 use chronova_tests::services::{OneImage, Plain};
 use chronova_tests::world::{Life, World};
@@ -41,8 +41,8 @@ async fn living(world: &World) -> Life {
 
 /// Waits until every cache was looked through `times` more times.
 async fn rounds(world: &World, life: &Life, times: u64) {
-    let wanted = world.fleet.calls(Call::CachedImages) + (times + 1) * world.fleet.len() as u64;
-    life.until(|_| world.fleet.calls(Call::CachedImages) >= wanted).await;
+    let wanted = world.fleet.calls(DriverCall::CachedImages) + (times + 1) * world.fleet.len() as u64;
+    life.until(|_| world.fleet.calls(DriverCall::CachedImages) >= wanted).await;
 }
 
 /// Puts an image that no server was ever asked for of into a host's cache.
@@ -99,7 +99,7 @@ async fn an_image_goes_when_it_is_unused_and_old() {
     driver.image_cache().unwrap().note_idle(sum, Some(ago(23))).await.unwrap();
     rounds(&world, &life, 3).await;
     assert!(has(&world, 0, sum));
-    // Somebody asked for it: the time begins anew.
+    // The image was used: its idle time starts again.
     driver.image_cache().unwrap().note_idle(sum, Some(ago(25))).await.unwrap();
     life.until(|_| !has(&world, 0, sum)).await;
     assert!(world.fleet.idle_images(0).is_empty());
@@ -132,15 +132,15 @@ async fn what_is_not_to_be_removed_is_not_looked_for() {
         let driver = world.fleet.drivers().remove(0);
         let image = put_image(driver.as_ref()).await;
         driver.image_cache().unwrap().note_idle(&image.checksum, Some(ago(1000))).await.unwrap();
-        let compared = world.fleet.calls(Call::Leftovers) + 2;
-        life.until(|_| world.fleet.calls(Call::Leftovers) >= compared).await;
+        let compared = world.fleet.calls(DriverCall::Leftovers) + 2;
+        life.until(|_| world.fleet.calls(DriverCall::Leftovers) >= compared).await;
         assert!(has(&world, 0, &image.checksum));
-        assert_eq!(world.fleet.calls(Call::CachedImages), 0);
+        assert_eq!(world.fleet.calls(DriverCall::CachedImages), 0);
         life.stop().await;
     }
 }
 
-/// Whatever becomes of a server on its host, as long as it is there.
+/// Through every operation on a server, as long as it is on its host.
 #[actix_rt::test]
 async fn the_image_of_a_server_stays() {
     let world = world(2, Duration::ZERO);
@@ -175,7 +175,7 @@ async fn the_image_of_a_server_stays() {
     world.check().await;
 }
 
-/// Of which nothing but the host itself tells: another control plane's, or one that nobody knows.
+/// For a disk that only the host itself reports: another control plane's, or an unknown one.
 #[actix_rt::test]
 async fn the_image_below_a_disk_that_is_not_in_the_log_stays() {
     let world = world(1, Duration::ZERO);
@@ -214,8 +214,8 @@ async fn on_one_storage_the_image_of_any_hosts_disk_stays() {
     // A host that is down has its disks there still.
     world.fleet.kill_host(1);
     life.hosts_up_of(1, 2).await;
-    let looked = world.fleet.calls(Call::CachedImages) + 4;
-    life.until(|_| world.fleet.calls(Call::CachedImages) >= looked).await;
+    let looked = world.fleet.calls(DriverCall::CachedImages) + 4;
+    life.until(|_| world.fleet.calls(DriverCall::CachedImages) >= looked).await;
     assert!(has(&world, 0, &image.checksum) && has(&world, 1, &image.checksum));
     world.fleet.revive_host(1, true).unwrap();
     life.hosts_up(2).await;
@@ -288,7 +288,7 @@ async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
         world.brakes.reached("remove_image").await;
         life.build(STRANGER).await.unwrap();
         // It waits: nothing asks the host for the image meanwhile.
-        let asked = world.fleet.calls(Call::EnsureImage);
+        let asked = world.fleet.calls(DriverCall::EnsureImage);
         life.until(|context| {
             context
                 .views
@@ -297,7 +297,7 @@ async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
         })
         .await;
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(world.fleet.calls(Call::EnsureImage), asked);
+        assert_eq!(world.fleet.calls(DriverCall::EnsureImage), asked);
         world.brakes.release("remove_image");
         life.settled().await;
         assert_eq!(life.status(STRANGER), "ACTIVE");
@@ -309,14 +309,14 @@ async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
 /// Wherever the host dies or the answer is lost on the way, the next round ends it.
 #[actix_rt::test]
 async fn a_removal_that_was_cut_off_is_finished() {
-    for call in [Call::CachedImages, Call::NoteIdle, Call::RemoveImage] {
+    for call in [DriverCall::CachedImages, DriverCall::NoteIdle, DriverCall::RemoveImage] {
         for effect in [Effect::Refuse, Effect::LoseReply, Effect::DieBefore, Effect::DieAfter] {
             let world = world(1, Duration::ZERO);
             // The first look comes when all is prepared.
             world.brakes.hold("cached_images");
             let life = living(&world).await;
             let image = put_image(world.fleet.drivers()[0].as_ref()).await;
-            world.fleet.set_faults(0, FaultPlan::default().with(call, When::Always, effect));
+            world.fleet.set_faults(0, FaultPlan::default().with(call, FaultTrigger::Always, effect));
             world.brakes.release("cached_images");
             life.until(|_| world.fleet.struck().contains_key(&effect)).await;
             world.fleet.set_faults(0, FaultPlan::default());
@@ -357,7 +357,7 @@ async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
     }
 }
 
-/// What the only host offers of its disk, and what of it is not to be had.
+/// The DISK_GB of the only host: total and reserved.
 fn reserved(life: &Life) -> (u64, u64) {
     life.context().views.placement.read(|view| {
         let line = &view.ledger.providers.values().next().unwrap().inventories["DISK_GB"].inventory;
@@ -383,7 +383,7 @@ async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
             life.stop().await;
             continue;
         }
-        // Of a MiB that is begun all is counted, as of a GiB.
+        // A partial MiB counts as a whole one, and so does a partial GiB.
         life.until(|_| reserved(&life) == (100, 2)).await;
         // The next control plane, and the host that comes back, offer as much.
         life.stop().await;

@@ -1,11 +1,11 @@
-//! What a host has left when it died in the middle of something, and what is never taken for left.
+//! Leftovers of a host that failed during an operation, and disks that must never count as leftovers.
 
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Rotation;
 use chronova_hypervisor::capability::disk_transfer::DiskFile;
 use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::driver::Driver;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use uuid::Uuid;
@@ -28,8 +28,8 @@ async fn with_a_server() -> (World, Life, usize) {
 
 /// Waits until every host was compared with the log `times` more times.
 async fn compared(world: &World, life: &Life, times: u64) {
-    let wanted = world.fleet.calls(Call::Leftovers) + (times + 1) * world.fleet.len() as u64;
-    life.until(|_| world.fleet.calls(Call::Leftovers) >= wanted).await;
+    let wanted = world.fleet.calls(DriverCall::Leftovers) + (times + 1) * world.fleet.len() as u64;
+    life.until(|_| world.fleet.calls(DriverCall::Leftovers) >= wanted).await;
 }
 
 const COPYING: [Ask; 3] = [
@@ -41,13 +41,15 @@ const COPYING: [Ask; 3] = [
     |life, id| async move { life.shelve(id).await.map(drop) }.boxed_local(),
 ];
 
-/// The host dies with a copy of the disk on it, and nobody can remove that before the work is given up.
+/// The host fails with a copy of the disk on it, which nothing can remove before the process unwinds.
 #[actix_rt::test]
 async fn a_copy_on_a_host_that_died_goes_when_the_host_is_back() {
     for ask in COPYING {
-        for (call, survived) in [(Call::CopyRoot, true), (Call::CopyRoot, false), (Call::ReadCopy, true)] {
+        for (call, survived) in
+            [(DriverCall::CopyRoot, true), (DriverCall::CopyRoot, false), (DriverCall::ReadCopy, true)]
+        {
             let (world, life, host) = with_a_server().await;
-            world.fleet.set_faults(host, FaultPlan::default().with(call, When::Always, Effect::DieAfter));
+            world.fleet.set_faults(host, FaultPlan::default().with(call, FaultTrigger::Always, Effect::DieAfter));
             ask(&life, subject()).await.unwrap();
             life.settled().await;
             assert!(!world.fleet.is_alive(host));
@@ -63,13 +65,15 @@ async fn a_copy_on_a_host_that_died_goes_when_the_host_is_back() {
     }
 }
 
-/// Wherever the control plane dies on the way: while the copy is made, given up, or removed.
+/// The control plane crashes at every point: while the copy is made, abandoned, or removed.
 #[actix_rt::test]
 async fn a_copy_on_a_host_that_died_goes_wherever_the_control_plane_dies() {
     for fuse in 1..=14 {
         let (world, life, host) = with_a_server().await;
         life.stop().await;
-        world.fleet.set_faults(host, FaultPlan::default().with(Call::CopyRoot, When::Always, Effect::DieAfter));
+        world
+            .fleet
+            .set_faults(host, FaultPlan::default().with(DriverCall::CopyRoot, FaultTrigger::Always, Effect::DieAfter));
         let life = world.live(Some(fuse), None).await;
         life.hosts_up(2).await;
         let _ = life.snapshot(subject(), None).await;
@@ -147,7 +151,7 @@ async fn a_disk_set_aside_that_no_move_comes_back_to_goes() {
     let driver = world.fleet.drivers().remove(host);
     put(driver.as_ref(), subject()).await;
     life.until(|_| world.fleet.kept().is_empty()).await;
-    // Of a server that this log has never heard of: another control plane's.
+    // A disk of a server that is not in this log: another control plane's.
     let stranger = InstanceId(Uuid::from_u128(0xBEEF));
     put(driver.as_ref(), stranger).await;
     compared(&world, &life, 2).await;
@@ -183,7 +187,8 @@ async fn a_disk_set_aside_for_a_revert_stays() {
     }
 }
 
-/// The host dies with the interface attached or detached, and nobody can ask whether it did it: the server goes on as if not.
+/// The host fails with the interface attached or detached, and cannot be asked about it: the server continues as if
+/// nothing was done.
 #[actix_rt::test]
 async fn a_guest_has_the_interfaces_of_its_server_when_its_host_is_back() {
     for (detaches, survived) in [(false, true), (false, false), (true, true), (true, false)] {
@@ -195,8 +200,8 @@ async fn a_guest_has_the_interfaces_of_its_server_when_its_host_is_back() {
         }
         let nics = || world.fleet.guests(host)[&id].nics.len();
         let before = nics();
-        let call = if detaches { Call::DetachNic } else { Call::AttachNic };
-        world.fleet.set_faults(host, FaultPlan::default().with(call, When::Always, Effect::DieAfter));
+        let call = if detaches { DriverCall::DetachNic } else { DriverCall::AttachNic };
+        world.fleet.set_faults(host, FaultPlan::default().with(call, FaultTrigger::Always, Effect::DieAfter));
         match detaches {
             true => life.detach_nic(id).await.unwrap(),
             false => life.attach_nic(id).await.unwrap(),
@@ -224,12 +229,12 @@ async fn a_guest_has_the_volumes_of_its_server_when_its_host_is_back() {
             true => {
                 life.attach(id, 1).await.unwrap();
                 life.settled().await;
-                Call::DetachDisk
+                DriverCall::DetachDisk
             }
-            false => Call::AttachDisk,
+            false => DriverCall::AttachDisk,
         };
         let volumes = || world.fleet.guests(host)[&id].volumes.len();
-        world.fleet.set_faults(host, FaultPlan::default().with(call, When::Always, Effect::DieAfter));
+        world.fleet.set_faults(host, FaultPlan::default().with(call, FaultTrigger::Always, Effect::DieAfter));
         match detaches {
             true => life.detach(id, 1).await.unwrap(),
             false => life.attach(id, 1).await.unwrap(),

@@ -1,4 +1,4 @@
-//! Live migration, of a guest that runs and of one that stands still, and one that a delete overtakes.
+//! Live migration of a running and of a paused guest, and one with a delete during it.
 
 use chronova_actors::process::live_migrate;
 use chronova_tests::process_harness::{Case, prove};

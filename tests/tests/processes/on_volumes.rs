@@ -1,4 +1,4 @@
-//! What is done with servers whose disks are volumes: images, rebuilds, rescues, and leaving their hosts.
+//! Operations on servers with volumes as disks: images, rebuilds, rescues, and leaving their hosts.
 
 use chronova_actors::process::{
     attach_volume, delete_instance, detach_volume, offload, rebuild, rescue, snapshot, unshelve,

@@ -1,10 +1,10 @@
-//! Moves between hosts that have one storage for the guests' disks: the disk stays in its place, neither end of a move takes
-//! it from the other, and no two guests are ever started over it.
+//! Moves between hosts with shared storage: the disk stays in its place, neither host of a move removes it from the
+//! other, and two guests are never started on it.
 
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, SimGuest, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger, SimGuest};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
@@ -67,7 +67,9 @@ async fn lost_at_its_destination() -> (World, Life, InstanceId, usize, usize) {
     built(&life, id).await;
     let source = world.fleet.whereabouts()[&id][0];
     let target = 1 - source;
-    world.fleet.set_faults(target, FaultPlan::default().with(Call::Install, When::Always, Effect::DieAfter));
+    world
+        .fleet
+        .set_faults(target, FaultPlan::default().with(DriverCall::Install, FaultTrigger::Always, Effect::DieAfter));
     life.resize(id).await.unwrap();
     let stuck = |context: &StepContext| context.views.processes.read(|view| view.stuck().next().is_some());
     assert!(life.until(stuck).await);
@@ -102,8 +104,8 @@ async fn an_operator_says_that_a_host_is_down_and_the_guest_is_started_where_it_
     world.check().await;
 }
 
-/// The old host had lost its network only, and has it again when the control plane, killed in the middle of an evacuation,
-/// begins anew: two guests never write to one disk.
+/// The old host lost only its network, and has it back when the control plane, killed during an evacuation, restarts:
+/// two guests never write to one disk.
 #[actix_rt::test]
 async fn an_evacuation_that_goes_on_after_a_crash_has_the_old_guest_off_first() {
     let world = World::new(2);
@@ -120,7 +122,7 @@ async fn an_evacuation_that_goes_on_after_a_crash_has_the_old_guest_off_first() 
     world.brakes.reached("install").await;
     life.stop().await;
     world.fleet.revive_host(source, true).unwrap();
-    // Whoever keeps the guest off there because of the evacuation does not get to see it yet.
+    // The check that keeps the guest off there because of the evacuation does not see it yet.
     world.brakes.hold("guests");
     world.brakes.release("install");
     let life = world.live(None, None).await;

@@ -1,4 +1,4 @@
-//! Guests with processors of their own: built, moved and brought back, with a crash after every append. The world's check holds
+//! Guests with dedicated CPUs: built, moved and reverted, with a crash after every append. The world's check holds
 //! at each end that no processor has two guests, and that every guest has the ones that the ledger gave it.
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
-/// On hosts that have processors for guests that want their own.
+/// On hosts with dedicated processors.
 async fn prove_pinned(case: Case) {
     prove(&Case { dedicated: true, ..case }).await;
 }
@@ -187,7 +187,7 @@ async fn guests_that_come_at_once_never_share_a_processor_and_the_last_finds_no_
     world.check().await;
 }
 
-/// With nobody to share with, guests that float are kept off the processors of the others.
+/// Without shared processors, guests with floating CPUs are kept off the dedicated ones.
 #[actix_rt::test]
 async fn a_guest_that_floats_is_kept_to_the_shared_processors_wherever_it_goes() {
     let world = World::new(2).with_dedicated_processors();

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::reconcile::tally::TallyReading;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProjectId};
 use chronova_events::store::EventStore as _;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::process_harness::swept;
 use chronova_tests::world::{Life, World};
 use uuid::Uuid;
@@ -20,7 +20,7 @@ async fn reserve(life: &Life) {
     let defaults = DefaultLimits { instances: -1, cores: -1, memory_mib: -1 };
     let instances = vec![NEVER_BUILT];
     let reserve = QuotaCommand::Reserve { project: project.clone(), instances, cores: 1, memory_mib: 512, defaults };
-    life.context().gateway.send::<QuotaAggregate>(&project, reserve, Meta::system("test")).await.unwrap();
+    life.context().gateway.send::<QuotaRoot>(&project, reserve, Meta::system("test")).await.unwrap();
 }
 
 async fn until_nothing_is_reserved(life: &Life) {
@@ -73,7 +73,9 @@ async fn what_cannot_be_mended_is_counted_as_a_failure() {
     let seen = tally(&life, "image-cache").runs;
     life.until(|_| tally(&life, "image-cache").runs > seen + 1).await;
     assert_eq!(tally(&life, "image-cache").failures, 0);
-    world.fleet.set_faults(0, FaultPlan::default().with(Call::CachedImages, When::Always, Effect::Refuse));
+    world
+        .fleet
+        .set_faults(0, FaultPlan::default().with(DriverCall::CachedImages, FaultTrigger::Always, Effect::Refuse));
     life.until(|_| tally(&life, "image-cache").failures > 1).await;
     life.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Live migrations, and what can come between: aborts, deletes, hosts and control planes that die, guests that go off.
+//! Live migrations with interference: aborts, deletes, failures of hosts and control planes, guests that stop.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, LiveStage};
 use chronova_events::store::EventStore as _;
 use chronova_hypervisor::guest::PowerState;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_projections::migrations::MigrationStatus;
 use chronova_tests::world::{Life, World};
 
@@ -17,7 +17,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The guest is across, and nobody has heard of it yet when these hosts die.
+    /// The guest has moved, but no read of it was recorded yet when these hosts fail.
     async fn lose_after_the_switch_over(&self, hosts: &[usize]) {
         self.world.brakes.hold("migration_state");
         self.world.brakes.reached("migration_state").await;
@@ -240,7 +240,7 @@ async fn a_destination_that_dies_costs_nothing() {
     scene.end().await;
 }
 
-/// What is left on a host that came back is removed when it is compared with the log.
+/// Remains on a host that came back are removed when the host is compared with the log.
 async fn cleared(scene: &Scene) {
     let clear = async {
         while !scene.world.fleet.leaks().is_empty() || !scene.world.fleet.doubles().is_empty() {
@@ -270,7 +270,7 @@ async fn a_source_that_dies_keeps_its_server() {
     scene.end().await;
 }
 
-/// The guest is across when the source dies, and nobody has heard of it yet.
+/// The guest has moved when the source fails, but the log does not have it yet.
 #[actix_rt::test]
 async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
     let scene = Scene::on_the_way().await;
@@ -287,7 +287,7 @@ async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
     scene.end().await;
 }
 
-/// The guest went across and its new host died: the server is where its guest is, not where it was.
+/// The guest has moved and its new host failed: the server is on its guest's host, not on the source.
 #[actix_rt::test]
 async fn a_destination_that_dies_after_the_switch_over_has_the_server() {
     let scene = Scene::on_the_way().await;
@@ -318,7 +318,7 @@ async fn nobody_is_believed_who_does_not_answer() {
     scene.end().await;
 }
 
-/// A server can be deleted whoever is down; what is left of it goes when its hosts are back.
+/// A server can be deleted with any host down; its remains are removed when its hosts are back.
 #[actix_rt::test]
 async fn a_delete_waits_for_nobody() {
     let scene = Scene::on_the_way().await;
@@ -342,7 +342,7 @@ async fn a_delete_waits_for_nobody() {
     scene.end().await;
 }
 
-/// The guest is across, and its old host does not say so: a delete does not wait until it does.
+/// The guest has moved, and its old host does not answer: a delete does not wait for it.
 #[actix_rt::test]
 async fn a_delete_finds_the_guest_wherever_it_is() {
     for shared in [false, true] {
@@ -354,7 +354,7 @@ async fn a_delete_finds_the_guest_wherever_it_is() {
         scene.world.brakes.reached("migration_state").await;
         scene.world.fleet.hold_travellers(false);
         assert!(scene.world.fleet.travellers().is_empty());
-        let silent = FaultPlan::default().with(Call::MigrationState, When::Always, Effect::Refuse);
+        let silent = FaultPlan::default().with(DriverCall::MigrationState, FaultTrigger::Always, Effect::Refuse);
         scene.world.fleet.set_faults(source, silent);
         scene.world.brakes.release("migration_state");
         scene.life.delete(scene.id).await.unwrap();
@@ -383,7 +383,7 @@ async fn a_guest_that_goes_off_on_the_way_is_off() {
     scene.end().await;
 }
 
-/// The hosts go on without the control plane, whichever way it ends.
+/// The hosts continue without the control plane, with any outcome.
 #[actix_rt::test]
 async fn the_control_plane_may_be_away_meanwhile() {
     for arrives in [true, false] {
@@ -411,7 +411,11 @@ async fn the_control_plane_may_be_away_meanwhile() {
 async fn an_answer_that_is_lost_changes_nothing() {
     let scene = Scene::of(World::new(2)).await;
     let home = scene.home();
-    scene.world.fleet.set_all_faults(&FaultPlan::default().with(Call::StartMigration, When::Always, Effect::LoseReply));
+    scene.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::StartMigration,
+        FaultTrigger::Always,
+        Effect::LoseReply,
+    ));
     scene.life.live_migrate(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_ne!(scene.home(), home);

@@ -1,5 +1,5 @@
-//! What one project must not be able to do to another, to the operator or to itself: each way that was open once, walked
-//! again. `docs/security.md` names the test of each.
+//! Attacks of one project on another, on the operator or on itself: regression tests for each fixed vulnerability.
+//! `docs/security.md` names the test of each.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -10,9 +10,9 @@ mod volumes;
 use chronova_tests::compute_api::Answer;
 use serde_json::{Value, json};
 
-/// Who is robbed.
+/// The victim.
 const OWNER: &str = "owner:web";
-/// Who tries.
+/// The attacker.
 const STRANGER: &str = "eve:elsewhere";
 
 #[track_caller]

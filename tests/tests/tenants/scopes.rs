@@ -1,4 +1,4 @@
-//! What tokens without a project see.
+//! The resources that tokens without a project see.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_web::app::App;
 use chronova_web::auth::{AuthError, Authentication, Caller, Secret, TokenVerifier};
 use chronova_web::config::{PolicyConfig, WebConfig};
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::server::configure;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ const LISTS: &[(&str, &str)] = &[
     ("/network/v2.0/security-group-rules", "get_security_group_rule"),
 ];
 
-/// The cloud for people whose tokens have no scope, under a policy that lets everybody do it.
+/// The cloud for users with unscoped tokens, under a policy that allows everything.
 fn open_to_all(api: &Api, enforce_scope: bool) -> Arc<App> {
     let rules: BTreeSet<&str> = LISTS.iter().map(|(_, rule)| *rule).collect();
     let yaml: Vec<String> = rules.into_iter().map(|rule| format!("\"{rule}\": \"@\"")).collect();
@@ -60,7 +60,7 @@ fn open_to_all(api: &Api, enforce_scope: bool) -> Arc<App> {
     let policy = PolicyConfig { enforce_scope, ..PolicyConfig::default() };
     let config = WebConfig { policy, ..WebConfig::default() };
     let policy = Enforcer::new(&config.policy, &Overrides::parse(&yaml, "policy.yaml").unwrap()).unwrap();
-    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
     let app = App::new(config, policy, Authentication::Tokens(Arc::new(Unscoped)), metrics);
     Arc::new(app.with_operations(Arc::clone(api.life.operations())).with_volumes(Arc::clone(&api.life.volumes)))
 }

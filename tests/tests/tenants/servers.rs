@@ -1,4 +1,4 @@
-//! Servers: how many are asked for, how they are searched, what their images say, whose backups go.
+//! Servers: number per request, filter patterns, image properties, and the rotation of backups.
 
 use chronova_actors::ports::ImageDraft;
 use chronova_events::envelope::Meta;
@@ -75,7 +75,7 @@ async fn patterns_that_cost_more_than_they_are_worth_are_refused() {
             assert_eq!(status, 400, "{key} {}", &pattern[..pattern.len().min(20)]);
         }
     }
-    // What MySQL's REGEXP understands is understood.
+    // Patterns of MySQL's REGEXP work.
     for (pattern, found) in [
         ("web", &["WEB-2", "web-1"][..]),
         ("^w.*[0-9]$", &["WEB-2", "web-1"]),
@@ -157,7 +157,7 @@ async fn a_strangers_images_push_no_backups_out() {
     let strange = [false_backup(&api, &server).await, false_backup(&api, &server).await];
     let second = backup(OWNER).await;
     let kept = api.world.images.made();
-    assert!(kept.contains_key(&first) && kept.contains_key(&second), "both of the two that are to be kept");
+    assert!(kept.contains_key(&first) && kept.contains_key(&second), "the two backups to keep");
     assert!(strange.iter().all(|image| kept.contains_key(image)), "what is the stranger's stays the stranger's");
     // An administrator's backups of the same server are the administrator's.
     let theirs = [backup(ADMIN).await, backup(ADMIN).await, backup(ADMIN).await];

@@ -1,4 +1,4 @@
-//! Volumes: whose are copied, who takes them from a server, which types they may have.
+//! Volumes: copies of other projects' volumes, detaching from servers, and private types.
 
 use chronova_tests::compute_api::{ADMIN, Api};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ async fn nobody_copies_another_projects_volume() {
     }
     let wish = json!({"snapshot": {"volume_id": id, "display_name": "own"}});
     assert_eq!(api.call("POST", "/os-snapshots", "2.1", OWNER, Some(wish)).await.status, 200);
-    // What an administrator makes of a volume is its owner's.
+    // A snapshot that an administrator makes of a volume belongs to the volume's owner.
     let wish = json!({"snapshot": {"volume_id": id, "display_name": "theirs"}});
     api.life.settled().await;
     let made = api.call("POST", "/os-snapshots", "2.1", ADMIN, Some(wish)).await;

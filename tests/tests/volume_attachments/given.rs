@@ -20,7 +20,7 @@ async fn delete(api: &Api, server: &str) {
     api.life.settled().await;
 }
 
-/// Of whatever zone the volume is, where nobody forbids it (`[cinder] cross_az_attach`, Nova's default).
+/// The volume's zone does not matter by default (`[cinder] cross_az_attach`, as in Nova).
 #[actix_rt::test]
 async fn a_volume_that_is_there_comes_along_with_a_new_server() {
     let mut world = World::new(2);
@@ -251,7 +251,7 @@ fn blank(more: &Value) -> Value {
 async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
     let mut api = Api::start().await;
     let config = chronova_web::compute::ComputeConfig { max_local_block_devices: 4, ..Default::default() };
-    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::Compute::new(config);
+    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::ComputeState::new(config);
     let flavor = json!({"flavor": {"id": "scratch", "name": "scratch", "ram": 512, "vcpus": 1, "disk": 1,
         "OS-FLV-EXT-DATA:ephemeral": 4, "swap": 512}});
     assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
@@ -286,7 +286,7 @@ async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
         // Nothing of them is left.
         api.world.check().await;
     }
-    // What exists elsewhere cannot be a local disk.
+    // An existing volume or snapshot cannot be a local disk.
     for kind in ["volume", "snapshot"] {
         let mut wish = Api::wish("x");
         wish["block_device_mapping_v2"] = json!([root, {"source_type": kind, "uuid": IMAGE,
@@ -298,7 +298,7 @@ async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
     api.stop().await;
 }
 
-/// What is said of a volume's bus and kind reaches the guest; the name is the next one of the bus, whatever was asked for.
+/// A volume's bus and device type reach the guest; its name is the next one of the bus, whatever the request says.
 #[actix_rt::test]
 async fn guests_see_volumes_on_the_bus_and_as_the_kind_that_was_asked_for() {
     let mut world = World::new(1);
@@ -349,7 +349,7 @@ async fn servers_have_so_many_disks_and_no_more() {
     world.options.servers.max_disk_devices = Some(2);
     let mut api = Api::start_of(world, "", None).await;
     let config = chronova_web::compute::ComputeConfig { max_disk_devices: Some(2), ..Default::default() };
-    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::Compute::new(config);
+    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::ComputeState::new(config);
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
     let data = || {
         json!({"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": -1,
@@ -383,7 +383,7 @@ async fn servers_have_so_many_disks_and_no_more() {
 async fn local_disks_can_be_forbidden() {
     let mut api = Api::start().await;
     let config = chronova_web::compute::ComputeConfig { max_local_block_devices: 0, ..Default::default() };
-    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::Compute::new(config);
+    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::ComputeState::new(config);
     let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": Api::wish("x")}))).await;
     let words = "Block Device Mapping is Invalid: You specified more local devices than the limit allows";
     assert_eq!((status, message.as_str()), (400, words));
@@ -470,7 +470,7 @@ async fn the_older_syntax_boots_from_what_is_named_as_the_root() {
         delete(&api, &server).await;
     }
     api.world.check().await;
-    // Who names one of the image's devices asks for another one in its place.
+    // A mapping with the name of one of the image's devices replaces that device.
     let both = json!([
         {"source_type": "snapshot", "uuid": snapshot, "destination_type": "volume", "boot_index": 0,
             "device_name": "/dev/vda", "delete_on_termination": true},

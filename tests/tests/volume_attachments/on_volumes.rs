@@ -1,13 +1,13 @@
-//! Servers whose root disk is a volume: their images, backups, rebuilds, rescues and shelving, and volumes of servers on no
-//! host. The words are Nova's.
+//! Servers on root volumes: images, backups, rebuilds, rescues and shelving, and volumes of servers on no host. The
+//! words are Nova's.
 
 use std::sync::Arc;
 
 use chronova_events::ids::{ImageId, InstanceId, VolumeId};
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
-use chronova_web::compute::{Compute, ComputeConfig};
+use chronova_web::compute::{ComputeConfig, ComputeState};
 use serde_json::{Value, json};
 
 use super::super::{OWNER, attachment, call, volume};
@@ -28,7 +28,7 @@ async fn act(api: &Api, server: &str, version: &str, body: Value) -> (u16, Value
     answer
 }
 
-/// What of each attached volume is shown by the volume service, in the order of the server's devices.
+/// The attached volumes as the volume service shows them, in the order of the server's devices.
 async fn volumes(api: &Api, server: &str) -> Vec<Value> {
     let (_, body, _) = call(api, "GET", &format!("/servers/{server}/os-volume_attachments"), "2.1", None).await;
     let mut all = Vec::new();
@@ -139,7 +139,11 @@ async fn a_guest_is_held_still_while_its_volumes_are_copied() {
     assert_eq!(api.world.fleet.frozen(), []);
 
     // It is let go when a copy fails, too.
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::CreateVolume, When::Always, Effect::Refuse));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::CreateVolume,
+        FaultTrigger::Always,
+        Effect::Refuse,
+    ));
     let (status, body, _) = act(&api, &server, "2.45", wish()).await;
     assert_eq!(status, 202);
     assert!(!complete(&body["image_id"]));
@@ -241,13 +245,17 @@ async fn a_rebuild_writes_the_root_volume_anew() {
     api.stop().await;
 }
 
-/// What was in the volume is gone then, and what it holds is not known.
+/// The volume's former content is gone then, and its present content is unknown.
 #[actix_rt::test]
 async fn a_rebuild_that_could_not_write_the_root_volume_can_be_done_again() {
     let api = Api::start().await;
     let server = on_volumes(&api).await;
     let root = words(&volumes(&api, &server).await, "id")[0].to_owned();
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::CreateVolume, When::Always, Effect::NoRoom));
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::CreateVolume,
+        FaultTrigger::Always,
+        Effect::NoRoom,
+    ));
     let rebuild = || json!({"rebuild": {"imageRef": IMAGE}});
     assert_eq!(act(&api, &server, "2.93", rebuild()).await.0, 202);
     assert_eq!(status(&api, &server), "ERROR");
@@ -299,7 +307,7 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     assert_eq!((code, message), in_no_state("attach_volume"));
     let (code, _, message) = call(&api, "DELETE", &format!("{all}/{free}"), "2.19", None).await;
     assert_eq!((code, message), in_no_state("detach_volume"));
-    // What nobody could be asked about is refused; another volume becomes its own.
+    // A tagged attachment is refused, because no host can be asked; an untagged one is accepted.
     let tagged = json!({"volumeAttachment": {"volumeId": free, "tag": "t"}});
     let (code, _, message) = call(&api, "POST", &all, "2.60", Some(tagged)).await;
     let words_of = "Tagged volume attachment is not supported for shelved-offloaded instances.";
@@ -373,7 +381,7 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
     world.options.volume.availability_zone = "az2".to_owned();
     let mut api = Api::start_of(world, "", None).await;
     let config = ComputeConfig { cross_az_attach: false, ..ComputeConfig::default() };
-    Arc::get_mut(&mut api.app).unwrap().compute = Compute::new(config);
+    Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
     let server = api.server(OWNER, Api::wish("web")).await;
     let far = volume(&api, Some(&server), 1).await;
     let all = format!("/servers/{server}/os-volume_attachments");
@@ -399,7 +407,7 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
         "{mismatch}Server and volumes are not in the same availability zone. Server is in: nova. Volumes are in: az2."
     );
     assert_eq!((code, message), (400, words));
-    // Without a zone of its own it is to be where its volumes are; no host is.
+    // Without a requested zone it must be in the zone of its volumes; no host is.
     let (code, body, _) = call(&api, "POST", "/servers", "2.1", with(None)).await;
     assert_eq!(code, 202);
     api.life.settled().await;

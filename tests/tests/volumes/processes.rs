@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use chronova_actors::ports::{NewContent, Volumes as _};
+use chronova_actors::ports::{NewContent, VolumeService as _};
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::volume::{create, delete, extend, reimage, snapshot, upload};
 use chronova_events::ids::{ImageId, InstanceId, VolumeId};
 use chronova_events::volume::SnapshotStatus;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::volumes::{snapshot_of, word};
 use chronova_tests::world::{Life, World};
@@ -139,7 +139,7 @@ async fn reimage_volume_is_proven() {
     prove(&case(&reimage::DEFINITION, made, ask, ["available", "available", "error"])).await;
 }
 
-/// A volume is deleted although its host is down; when the host is back, what it still has is removed.
+/// A volume is deleted although its host is down; when the host is back, its data there is removed.
 #[actix_rt::test]
 async fn what_a_dead_host_keeps_is_removed_when_it_is_back() {
     let world = World::new(1);
@@ -183,7 +183,7 @@ async fn snapshots_that_a_dead_host_keeps_are_removed_when_it_is_back() {
     }
 }
 
-/// A host dies with what it has just made, and so nobody ever says that it was made.
+/// A host fails right after it made a volume, so its reply is lost.
 #[actix_rt::test]
 async fn what_a_host_made_in_vain_is_removed_when_it_is_back() {
     for of_snapshot in [false, true] {
@@ -195,8 +195,8 @@ async fn what_a_host_made_in_vain_is_removed_when_it_is_back() {
             made(&life, InstanceId(id.0)).await;
         }
         let kept = world.fleet.volumes(0).len();
-        let next = When::Nth(if of_snapshot { 2 } else { 1 });
-        world.fleet.set_all_faults(&FaultPlan::default().with(Call::CreateVolume, next, Effect::DieAfter));
+        let next = FaultTrigger::Nth(if of_snapshot { 2 } else { 1 });
+        world.fleet.set_all_faults(&FaultPlan::default().with(DriverCall::CreateVolume, next, Effect::DieAfter));
         match of_snapshot {
             false => life.volume(id, NewContent::Blank).await.map(drop).unwrap(),
             true => life.snapshot_volume(id, false).await.unwrap(),
@@ -214,7 +214,7 @@ async fn what_a_host_made_in_vain_is_removed_when_it_is_back() {
     }
 }
 
-/// A snapshot whose status somebody sets to `error` keeps its bytes.
+/// A snapshot keeps its data when an administrator sets its status to `error`.
 #[actix_rt::test]
 async fn what_was_made_is_kept_whatever_its_status_says() {
     let world = World::new(1);
@@ -232,7 +232,7 @@ async fn what_was_made_is_kept_whatever_its_status_says() {
     assert_eq!(world.fleet.volumes(0).len(), 2);
 }
 
-/// Under the same id, as a step that is done again asks for it after somebody deleted what it had made.
+/// Under the same id, as a repeated step requests it after a delete of its first result.
 #[actix_rt::test]
 async fn a_snapshot_that_was_deleted_can_be_made_again() {
     let world = World::new(1);
@@ -249,7 +249,7 @@ async fn a_snapshot_that_was_deleted_can_be_made_again() {
     world.check().await;
 }
 
-/// A host without room is given up for another.
+/// A host without space is abandoned for another.
 #[actix_rt::test]
 async fn another_host_is_tried_where_one_fails() {
     let world = World::new(2);
@@ -257,7 +257,7 @@ async fn another_host_is_tried_where_one_fails() {
     life.hosts_up(2).await;
     let id = VolumeId::random();
     // Both pools are empty and alike, so the first in order is chosen.
-    let full = FaultPlan::default().with(Call::CreateVolume, When::Nth(1), Effect::NoRoom);
+    let full = FaultPlan::default().with(DriverCall::CreateVolume, FaultTrigger::Nth(1), Effect::NoRoom);
     world.fleet.set_all_faults(&full);
     life.volume(id, NewContent::Blank).await.unwrap();
     assert!(life.settled().await);
@@ -272,8 +272,8 @@ async fn another_host_is_tried_where_one_fails() {
     world.check().await;
 }
 
-/// After a start nothing is known of the hosts, and on a busy machine it takes long until they answer: a volume that was asked
-/// for meanwhile waits for them, and does not end in error.
+/// After a start the state of the hosts is unknown, and on a busy machine they answer late. A volume requested
+/// meanwhile waits for them, and does not end in error.
 #[actix_rt::test]
 async fn a_volume_waits_until_the_hosts_were_heard_of() {
     let world = World::new(1);
@@ -285,7 +285,7 @@ async fn a_volume_waits_until_the_hosts_were_heard_of() {
     world.brakes.reached("capabilities").await;
     let id = VolumeId::random();
     life.volume(id, NewContent::Blank).await.unwrap();
-    // Long enough for all tries of a step and all attempts of a process, with the pauses of this world.
+    // Long enough for all retries of a step and all attempts of a process, with this world's pauses.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(life.volumes.look(id).await.unwrap().status.as_str(), "creating");
     world.brakes.release("capabilities");
@@ -295,7 +295,7 @@ async fn a_volume_waits_until_the_hosts_were_heard_of() {
     world.check().await;
 }
 
-/// What the compute side does, and does again after it lost the answer.
+/// The calls of the compute side, repeated after a lost answer.
 #[actix_rt::test]
 async fn attachments_may_be_repeated_at_every_step() {
     let world = World::new(1);

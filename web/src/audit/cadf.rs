@@ -1,63 +1,63 @@
-//! Who did what to what, with what outcome: the vocabulary of the Cloud Auditing Data Federation (DMTF DSP0262), as
-//! OpenStack's own services use it.
+//! Renders events in the vocabulary of the Cloud Auditing Data Federation (DMTF DSP0262), as OpenStack's own services
+//! use it: initiator, action, target, outcome.
 //!
 //! The taxonomies are prefixes: `compute/machine` is DSP0262's, and what it lacks is put below the nearest word that it has.
 
 use chronova_events::envelope::{Cause, Recorded};
 use chronova_events::instance::{InstanceEvent, PowerAction};
-use chronova_events::process::{Outcome as ProcessOutcome, ProcessEvent};
+use chronova_events::process::{ProcessEvent, ProcessOutcome};
 use chronova_events::registry::Event;
 use serde_json::{Value, json};
 
 /// The five questions of an audit, answered for one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cadf {
-    pub initiator: Initiator,
+pub struct CadfEvent {
+    pub initiator: CadfInitiator,
     /// `create`, `update`, `delete`, `start`...
     pub action: &'static str,
-    pub target: Resource,
+    pub target: CadfResource,
     /// `success`, `failure`, `pending`.
     pub outcome: &'static str,
     /// Why it failed.
-    pub reason: Option<Reason>,
+    pub reason: Option<CadfReason>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resource {
+pub struct CadfResource {
     pub type_uri: &'static str,
     pub id: String,
 }
 
-/// Whoever caused it, and for a user in which project.
+/// The cause, and for a user the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Initiator {
-    pub resource: Resource,
+pub struct CadfInitiator {
+    pub resource: CadfResource,
     pub project: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason {
+pub struct CadfReason {
     /// An HTTP status, where there is one.
     pub code: Option<u64>,
     pub text: String,
 }
 
-impl Cadf {
+impl CadfEvent {
     /// `payload` is the event as JSON, from which failures tell their reason.
     pub fn of(recorded: &Recorded, event: &Event, payload: &Value) -> Self {
         let (verb, outcome) = verb(&recorded.kind, event);
         Self {
-            initiator: Initiator::of(&recorded.meta.cause),
+            initiator: CadfInitiator::of(&recorded.meta.cause),
             action: verb,
             target: target(recorded, payload),
             outcome,
-            reason: (outcome == "failure").then(|| Reason::of(payload)).flatten(),
+            reason: (outcome == "failure").then(|| CadfReason::of(payload)).flatten(),
         }
     }
 
     /// `initiator`, `action`, `target`, `outcome` and, after a failure, `reason`.
     pub fn fields(&self) -> [(&'static str, Value); 5] {
-        let Resource { type_uri, id } = &self.initiator.resource;
+        let CadfResource { type_uri, id } = &self.initiator.resource;
         let mut initiator = json!({"typeURI": type_uri, "id": id});
         if let Some(project) = &self.initiator.project {
             initiator["project_id"] = json!(project);
@@ -78,7 +78,7 @@ impl Cadf {
     }
 }
 
-impl Initiator {
+impl CadfInitiator {
     fn of(cause: &Cause) -> Self {
         let (type_uri, id, project) = match cause {
             Cause::User { user, project, .. } => {
@@ -87,11 +87,11 @@ impl Initiator {
             Cause::Process { process } => ("data/workload/task", process.to_string(), None),
             Cause::System { part } => ("service/compute", part.clone(), None),
         };
-        Self { resource: Resource { type_uri, id }, project }
+        Self { resource: CadfResource { type_uri, id }, project }
     }
 }
 
-impl Reason {
+impl CadfReason {
     fn of(payload: &Value) -> Option<Self> {
         let fault = &payload["fault"];
         let text = fault["message"].as_str().or_else(|| payload["reason"].as_str())?;
@@ -120,7 +120,7 @@ const VERBS: &[(&str, &str)] = &[
     ("erased", "delete"),
 ];
 
-/// What was done, and whether it worked.
+/// The action, and its outcome.
 fn verb(kind: &str, event: &Event) -> (&'static str, &'static str) {
     let last = kind.split_once('.').map_or(kind, |(_, last)| last);
     let outcome = match event {
@@ -173,7 +173,7 @@ fn by_ending(last: &str) -> &'static str {
     }
 }
 
-/// What a noun is in the taxonomy of resources.
+/// The noun's type in the taxonomy of resources.
 const TYPES: &[(&str, &str)] = &[
     ("console", "service/compute/console"),
     ("erasure", "data/security/erasure"),
@@ -198,7 +198,7 @@ const TYPES: &[(&str, &str)] = &[
     ("volume_type", "storage/volume/type"),
 ];
 
-/// What an identity event is about: the first of these that its payload names.
+/// The target of an identity event: the first of these that its payload names.
 const PEOPLE: &[(&str, &str)] = &[
     ("user", "data/security/account/user"),
     ("project", "data/security/project"),
@@ -207,13 +207,13 @@ const PEOPLE: &[(&str, &str)] = &[
     ("prior", "data/security/role"),
 ];
 
-fn target(recorded: &Recorded, payload: &Value) -> Resource {
+fn target(recorded: &Recorded, payload: &Value) -> CadfResource {
     let noun = recorded.kind.split_once('.').map_or(&*recorded.kind, |(noun, _)| noun);
     if noun == "identity" {
         // `project_created` names its domain, too; the kind's own first word comes first.
         let own = recorded.kind.split_once('.').and_then(|(_, last)| last.split_once('_')).map(|(word, _)| word);
         let named = |(key, type_uri): &(&'static str, &'static str)| {
-            Some(Resource { type_uri, id: payload[*key].as_str()?.to_owned() })
+            Some(CadfResource { type_uri, id: payload[*key].as_str()?.to_owned() })
         };
         let first = PEOPLE.iter().filter(|(key, _)| own == Some(*key)).find_map(named);
         if let Some(resource) = first.or_else(|| PEOPLE.iter().find_map(named)) {
@@ -221,7 +221,7 @@ fn target(recorded: &Recorded, payload: &Value) -> Resource {
         }
     }
     let type_uri = TYPES.iter().find(|(known, _)| *known == noun).map_or("service/compute", |(_, uri)| uri);
-    Resource { type_uri, id: recorded.stream.key().to_owned() }
+    CadfResource { type_uri, id: recorded.stream.key().to_owned() }
 }
 
 #[cfg(test)]

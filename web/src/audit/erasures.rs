@@ -3,8 +3,8 @@
 //! `POST {"erasure": {"user": "...", "reason": "..."}}` (or `server`, or `project`) looks only, unless `"dry_run": false`;
 //! what is alive is refused, unless `"even_alive": true`.
 
-use chronova_actors::erasure::work::{Eraser, ErasureError, Plan};
-use chronova_events::erasure::{Erasure, Whose};
+use chronova_actors::erasure::work::{Eraser, ErasureError, ErasurePlan};
+use chronova_events::erasure::{Erasure, ErasureTarget};
 use chronova_events::ids::{ProjectId, UserId};
 use chronova_events::store::StoreError;
 use serde::Deserialize;
@@ -26,13 +26,13 @@ const LONGEST_REASON: usize = 1_024;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Body {
-    erasure: Request,
+struct ErasureBody {
+    erasure: ErasureRequest,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
+struct ErasureRequest {
     user: Option<String>,
     server: Option<String>,
     project: Option<String>,
@@ -47,27 +47,27 @@ fn yes() -> bool {
     true
 }
 
-impl Request {
-    fn whose(&self) -> Result<Whose, Fault> {
+impl ErasureRequest {
+    fn whose(&self) -> Result<ErasureTarget, Fault> {
         if self.reason.trim().is_empty() || self.reason.len() > LONGEST_REASON {
             return Err(Fault::bad_request(format!("reason must say why, in at most {LONGEST_REASON} bytes.")));
         }
         match (&self.user, &self.server, &self.project) {
-            (Some(user), None, None) => Ok(Whose::User(UserId::new(user))),
+            (Some(user), None, None) => Ok(ErasureTarget::User(UserId::new(user))),
             (None, Some(server), None) => {
-                server.parse().map(Whose::Server).map_err(|_| Fault::bad_request("server is no UUID."))
+                server.parse().map(ErasureTarget::Server).map_err(|_| Fault::bad_request("server is no UUID."))
             }
-            (None, None, Some(project)) => Ok(Whose::Project(ProjectId::new(project))),
+            (None, None, Some(project)) => Ok(ErasureTarget::Project(ProjectId::new(project))),
             _ => Err(Fault::bad_request("Exactly one of user, server and project has to be named.")),
         }
     }
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let Body { erasure: request } = serde_json::from_value(ctx.body.clone())
+    let ErasureBody { erasure: request } = serde_json::from_value(ctx.body.clone())
         .map_err(|error| Fault::bad_request(format!("The body is no request for an erasure: {error}.")))?;
     let (eraser, permit) = (eraser(&ctx)?, ctx.permit()?);
-    let plan = Plan::of(&ctx.queries()?.views, request.whose()?);
+    let plan = ErasurePlan::of(&ctx.queries()?.views, request.whose()?);
     if plan.is_empty() {
         return Err(Fault::not_found("There is nothing to erase: no server is concerned."));
     }
@@ -111,15 +111,15 @@ fn eraser(ctx: &Ctx) -> Result<Eraser, Fault> {
     Ok(dispatch::eraser(ctx.dispatch()?, &ctx.permit()?, ctx.app.log()?, ctx.app.history()))
 }
 
-fn whose(whose: &Whose) -> Value {
+fn whose(whose: &ErasureTarget) -> Value {
     match whose {
-        Whose::User(user) => json!({"user": user.as_str()}),
-        Whose::Server(server) => json!({"server": server.to_string()}),
-        Whose::Project(project) => json!({"project": project.as_str()}),
+        ErasureTarget::User(user) => json!({"user": user.as_str()}),
+        ErasureTarget::Server(server) => json!({"server": server.to_string()}),
+        ErasureTarget::Project(project) => json!({"project": project.as_str()}),
     }
 }
 
-fn show_plan(plan: &Plan) -> Value {
+fn show_plan(plan: &ErasurePlan) -> Value {
     json!({
         "whose": whose(&plan.whose),
         "user": plan.user.as_ref().map(ToString::to_string),

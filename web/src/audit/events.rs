@@ -4,8 +4,8 @@ use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
 use serde_json::json;
 
-use super::feed::{self, Right};
-use super::filters::{Asked, limit};
+use super::feed::{self, FeedRight};
+use super::filters::{AuditQuery, limit};
 use super::line::{Format, cloud_event, json_line};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -23,7 +23,7 @@ const SSE: &str = "text/event-stream";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    let mut asked = Asked::parse(&ctx.query)?;
+    let mut asked = AuditQuery::parse(&ctx.query)?;
     let accept = ctx.header("Accept").unwrap_or_default();
     let format = format(&ctx, accept)?;
     let store = ctx.app.log()?;
@@ -35,13 +35,13 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// A feed that goes on behind the last event that the client has seen.
-fn follow(ctx: &Ctx, mut asked: Asked, format: Format) -> Result<Reply, Fault> {
+fn follow(ctx: &Ctx, mut asked: AuditQuery, format: Format) -> Result<Reply, Fault> {
     if let Some(last) = ctx.header("Last-Event-ID") {
         let position = last.trim().parse().map_err(|_| Fault::bad_request("Last-Event-ID is no position."))?;
         asked.after = chronova_events::envelope::Position(position);
     }
     let personal = ctx.allows(PERSONAL, &ctx.own_target());
-    let right = Right { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal };
+    let right = FeedRight { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal };
     let stream = feed::start(right, std::sync::Arc::clone(ctx.app.log()?), asked, format)?;
     // Proxies are asked not to collect what is meant to arrive at once.
     let reply = Reply::stream(SSE, None, stream).header("Cache-Control", "no-store");
@@ -59,7 +59,7 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
 }
 
 /// One page; `next` is what `after` has to be for the next one, and absent at the end of the log.
-async fn page(ctx: &Ctx, asked: Asked, format: Format) -> Result<Reply, Fault> {
+async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fault> {
     let limit = limit(&ctx.query, ctx.app.config.max_limit)?;
     let (store, personal) = (ctx.app.log()?, ctx.allows(PERSONAL, &ctx.own_target()));
     let (mut at, mut events, mut ended) = (asked.after, Vec::new(), false);

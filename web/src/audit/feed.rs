@@ -1,9 +1,9 @@
 //! The live feed: server-sent events, resumed by `Last-Event-ID`.
 //!
-//! The id of an event is its position, so a client that comes back with the last id it saw misses nothing and sees nothing
-//! twice. Catching up is a search of the log; then the feed follows the log's own subscription. Memory is bounded: at most
-//! [`WAITING`] chunks wait for a client, and one that does not take them for [`SLOW`] is let go; it comes back where it was.
-//! The right to see is asked again every [`RECHECK`], so a feed does not outlive its token.
+//! The id of an event is its position. So a client that resumes with its last id misses nothing and sees nothing twice.
+//! Catching up is a search of the log; then the feed follows the log's own subscription. Memory is bounded: at most
+//! [`WAITING`] chunks wait for a client. A client that takes none for [`SLOW`] is disconnected, and can resume where it
+//! was. The caller's right is checked again every [`RECHECK`], so a feed does not outlive its token.
 
 use std::io;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::events::{PERSONAL, without};
-use super::filters::Asked;
+use super::filters::AuditQuery;
 use super::line::Format;
 use crate::app::App;
 use crate::fault::Fault;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::service::Service;
 
 /// Chunks that may wait for one client.
@@ -38,8 +38,8 @@ const SLOW: Duration = Duration::from_secs(15);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const RECHECK: Duration = Duration::from_mins(1);
 
-/// Who may see the feed: asked again and again.
-pub(super) struct Right {
+/// The right to the feed: checked again and again.
+pub(super) struct FeedRight {
     pub app: Arc<App>,
     pub headers: HeaderMap,
     pub rule: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct Right {
     pub personal: bool,
 }
 
-impl Right {
+impl FeedRight {
     async fn holds(&self) -> bool {
         // An identity service that is away for a moment takes nobody's rights away.
         let caller = match self.app.authentication.caller(&self.headers).await {
@@ -55,23 +55,28 @@ impl Right {
             Ok(None) | Err(crate::auth::AuthError::Invalid) => return false,
             Err(crate::auth::AuthError::Unavailable(_)) => return true,
         };
-        let allows = |rule| self.app.policy.allows(Service::Chronova, rule, &caller, &Target::of(&caller));
+        let allows = |rule| self.app.policy.allows(Service::Chronova, rule, &caller, &PolicyTarget::of(&caller));
         allows(self.rule) && (!self.personal || allows(PERSONAL))
     }
 }
 
 /// Starts a feed; what it gives is the body of the answer.
 pub(super) fn start(
-    right: Right,
+    right: FeedRight,
     store: Arc<dyn EventStore>,
-    asked: Asked,
+    asked: AuditQuery,
     format: Format,
 ) -> Result<LocalBoxStream<'static, io::Result<Bytes>>, Fault> {
     let feeds = &right.app.feeds;
     let (place, closing) = (feeds.enter()?, feeds.closing.subscribe());
     let (sender, receiver) = mpsc::channel(WAITING);
-    let feed =
-        Feed { right, store, asked, format, client: Client { sender, chunk: String::new(), told: Position::START } };
+    let feed = AuditFeed {
+        right,
+        store,
+        asked,
+        format,
+        client: FeedClient { sender, chunk: String::new(), told: Position::START },
+    };
     actix_web::rt::spawn(async move {
         let _place = place;
         let why = feed.run(closing).await;
@@ -86,7 +91,7 @@ pub(super) fn start(
 
 /// Why a feed ended.
 #[derive(Debug, thiserror::Error)]
-enum End {
+enum FeedEnd {
     #[error("the client has gone")]
     Gone,
     #[error("the client is too slow")]
@@ -103,25 +108,25 @@ enum End {
     Decode(#[from] chronova_events::registry::DecodeError),
 }
 
-struct Feed {
-    right: Right,
+struct AuditFeed {
+    right: FeedRight,
     store: Arc<dyn EventStore>,
-    asked: Asked,
+    asked: AuditQuery,
     format: Format,
-    client: Client,
+    client: FeedClient,
 }
 
-impl Feed {
-    async fn run(mut self, mut closing: watch::Receiver<bool>) -> End {
+impl AuditFeed {
+    async fn run(mut self, mut closing: watch::Receiver<bool>) -> FeedEnd {
         let work = self.follow();
         let ended = closing.wait_for(|closing| *closing);
         tokio::select! {
-            end = work => end.err().unwrap_or(End::Done),
-            _ = ended => End::Closing,
+            end = work => end.err().unwrap_or(FeedEnd::Done),
+            _ = ended => FeedEnd::Closing,
         }
     }
 
-    async fn follow(&mut self) -> Result<(), End> {
+    async fn follow(&mut self) -> Result<(), FeedEnd> {
         self.client.chunk.push_str("retry: 2000\n\n");
         self.client.flush().await?;
         let mut recheck = Instant::now() + RECHECK;
@@ -148,8 +153,8 @@ impl Feed {
         Ok(())
     }
 
-    /// What is in the log already.
-    async fn catch_up(&mut self, recheck: &mut Instant) -> Result<Position, End> {
+    /// The events that are in the log already.
+    async fn catch_up(&mut self, recheck: &mut Instant) -> Result<Position, FeedEnd> {
         let mut at = self.asked.after;
         while at < self.asked.up_to {
             let found = self.store.search(at, PAGE, &self.asked.criteria).await?;
@@ -168,7 +173,7 @@ impl Feed {
         Ok(at)
     }
 
-    async fn offer(&mut self, recorded: &Recorded) -> Result<(), End> {
+    async fn offer(&mut self, recorded: &Recorded) -> Result<(), FeedEnd> {
         if recorded.position > self.asked.up_to || !self.asked.criteria.admits(recorded) {
             return Ok(());
         }
@@ -177,22 +182,22 @@ impl Feed {
         self.client.put(recorded.position, line.trim_end()).await
     }
 
-    async fn check(&self, recheck: &mut Instant) -> Result<(), End> {
+    async fn check(&self, recheck: &mut Instant) -> Result<(), FeedEnd> {
         *recheck = Instant::now() + RECHECK;
-        if self.right.holds().await { Ok(()) } else { Err(End::NoRight) }
+        if self.right.holds().await { Ok(()) } else { Err(FeedEnd::NoRight) }
     }
 }
 
 /// The other end, with the chunk that is being filled for it.
-struct Client {
+struct FeedClient {
     sender: mpsc::Sender<Bytes>,
     chunk: String,
     /// The last position it was told of.
     told: Position,
 }
 
-impl Client {
-    async fn put(&mut self, position: Position, data: &str) -> Result<(), End> {
+impl FeedClient {
+    async fn put(&mut self, position: Position, data: &str) -> Result<(), FeedEnd> {
         self.chunk.push_str("id: ");
         self.chunk.push_str(&position.to_string());
         self.chunk.push_str("\ndata: ");
@@ -203,7 +208,7 @@ impl Client {
     }
 
     /// An event without data: the client takes the id, so that it need not search again what was not for it.
-    async fn beat(&mut self, at: Position) -> Result<(), End> {
+    async fn beat(&mut self, at: Position) -> Result<(), FeedEnd> {
         self.chunk.push_str(": alive\n");
         if at > self.told {
             self.chunk.push_str("id: ");
@@ -215,15 +220,15 @@ impl Client {
         self.flush().await
     }
 
-    async fn flush(&mut self) -> Result<(), End> {
+    async fn flush(&mut self) -> Result<(), FeedEnd> {
         if self.chunk.is_empty() {
             return Ok(());
         }
         let chunk = Bytes::from(std::mem::take(&mut self.chunk));
         match timeout(SLOW, self.sender.send(chunk)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(End::Gone),
-            Err(_) => Err(End::Slow),
+            Ok(Err(_)) => Err(FeedEnd::Gone),
+            Err(_) => Err(FeedEnd::Slow),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked for, as query parameters. Each may be given several times; what several take, either may take.
+//! The query parameters of the audit API. Each may be given several times; what several take, either may take.
 
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};
@@ -30,7 +30,7 @@ const MOST: usize = 64;
 
 /// The question, apart from the form of the answer.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct AuditQuery {
     pub criteria: Criteria,
     /// Only what follows this position.
     pub after: Position,
@@ -38,7 +38,7 @@ pub(super) struct Asked {
     pub up_to: Position,
 }
 
-impl Asked {
+impl AuditQuery {
     pub(super) fn parse(query: &Query) -> Result<Self, Fault> {
         for (key, _) in query.pairs() {
             if !KNOWN.contains(&key.as_str()) {
@@ -101,15 +101,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn parse(text: &str) -> Result<Asked, String> {
-        Asked::parse(&Query::parse(text).unwrap()).map_err(|fault| fault.message.clone())
+    fn parse(text: &str) -> Result<AuditQuery, String> {
+        AuditQuery::parse(&Query::parse(text).unwrap()).map_err(|fault| fault.message.clone())
     }
 
     #[test]
     fn filters() {
         let server = Uuid::from_u128(7);
         let asked = parse(&format!("kind=instance&kind=*_failed&server={server}&since=2026-01-31T12:00:00Z&after=9"));
-        let Asked { criteria, after, up_to } = asked.unwrap();
+        let AuditQuery { criteria, after, up_to } = asked.unwrap();
         assert_eq!(criteria.kinds, ["instance", "*_failed"]);
         assert_eq!((criteria.things, after, up_to), (vec![server], Position(9), Position(u64::MAX)));
         assert_eq!(criteria.since, Some(Timestamp(1_769_860_800_000_000)));

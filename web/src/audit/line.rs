@@ -1,7 +1,7 @@
-//! One event in each of the forms in which people and programs read it.
+//! Renders one event in each form for people and programs.
 //!
-//! What a field says is shown as it was recorded, except secrets (hashes of passwords, keys), which an auditor has no use
-//! for, and personal fields that were erased.
+//! Fields are shown as they were recorded, except secrets (hashes of passwords, keys), which no auditor needs, and
+//! erased personal fields.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use chronova_events::registry::{DecodeError, Event};
 use chronova_events::sealed::Personal;
 use serde_json::{Map, Value, json};
 
-use super::cadf::Cadf;
+use super::cadf::CadfEvent;
 
 /// A form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ pub fn json_line(recorded: &Recorded) -> Result<Value, DecodeError> {
     let event = recorded.event()?;
     let payload = shown(event);
     let meta = &recorded.meta;
-    let cadf = Cadf::of(recorded, event, &payload);
+    let cadf = CadfEvent::of(recorded, event, &payload);
     let mut line = Map::new();
     let mut put = |key: &str, value: Value| {
         line.insert(key.to_owned(), value);
@@ -124,10 +124,10 @@ fn cause(cause: &Cause) -> Value {
 }
 
 /// A cell of a line: a path into the JSON form.
-type Column = (&'static str, &'static str);
+type AuditColumn = (&'static str, &'static str);
 
 /// The columns of the CSV form and where in the JSON form they come from.
-const CSV: &[Column] = &[
+const CSV: &[AuditColumn] = &[
     ("position", "/position"),
     ("recorded_at", "/recorded_at"),
     ("stream", "/stream"),
@@ -169,7 +169,7 @@ fn cell(value: Option<&Value>) -> String {
 
 fn table(recorded: &Recorded) -> Result<String, DecodeError> {
     let event = recorded.event()?;
-    let cadf = Cadf::of(recorded, event, &shown(event));
+    let cadf = CadfEvent::of(recorded, event, &shown(event));
     let position = recorded.position.to_string();
     let time = recorded.recorded_at.iso_micros();
     let kind = recorded.kind.split_once('.').map_or("", |(noun, _)| noun);
@@ -179,7 +179,7 @@ fn table(recorded: &Recorded) -> Result<String, DecodeError> {
     Ok(columns([&position, &time, &who, cadf.action, &target, cadf.outcome, &recorded.kind, &printable(&request)]))
 }
 
-/// What comes from outside must not move the cursor of the terminal.
+/// Text from outside must not move the cursor of the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -1,7 +1,7 @@
-//! The log for people and programs from outside: forms ([`line`], [`cadf`]), a live feed, erasures of personal data.
+//! The audit API: events in several forms ([`line`], [`cadf`]), a live feed, erasures of personal data.
 //!
-//! Served under `/chronova/v1`: a namespace of our own, which no client of OpenStack looks at. Everything here needs rights
-//! that the policy gives to administrators only, because the log tells of everybody.
+//! It is served under `/chronova/v1`, a namespace of our own that no client of OpenStack uses. The policy gives all
+//! rights here to administrators only, because the log has everybody's data.
 
 pub mod cadf;
 mod erasures;

@@ -1,4 +1,4 @@
-//! How many live feeds are open, and the word that ends them all.
+//! The number of open live feeds, and the signal that ends them all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,13 +9,13 @@ use crate::fault::Fault;
 
 /// The feeds of this process.
 #[derive(Debug)]
-pub struct Feeds {
+pub struct OpenFeeds {
     open: Arc<AtomicUsize>,
     most: usize,
     pub(super) closing: watch::Sender<bool>,
 }
 
-impl Feeds {
+impl OpenFeeds {
     /// At most so many at the same time.
     pub fn new(most: usize) -> Self {
         Self { open: Arc::default(), most, closing: watch::Sender::new(false) }
@@ -30,14 +30,14 @@ impl Feeds {
         self.open.load(Ordering::SeqCst)
     }
 
-    pub(super) fn enter(&self) -> Result<Place, Fault> {
+    pub(super) fn enter(&self) -> Result<FeedPermit, Fault> {
         if *self.closing.borrow() {
             return Err(Fault::unavailable("The server is about to end."));
         }
         let taken =
             self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| (open < self.most).then_some(open + 1));
         match taken {
-            Ok(_) => Ok(Place(Arc::clone(&self.open))),
+            Ok(_) => Ok(FeedPermit(Arc::clone(&self.open))),
             Err(_) => {
                 let text = format!("{} feeds are open already, which is as many as may be.", self.most);
                 Err(Fault::unavailable(text).header("Retry-After", "30".to_owned()))
@@ -47,9 +47,9 @@ impl Feeds {
 }
 
 /// One of the places for feeds, given back when dropped.
-pub(super) struct Place(Arc<AtomicUsize>);
+pub(super) struct FeedPermit(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for FeedPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

@@ -1,10 +1,10 @@
-//! Host aggregates: groups of hosts with metadata, some of which are availability zones.
+//! Host aggregates: groups of hosts with metadata. An aggregate may define an availability zone.
 //!
 //! `POST .../images` (2.81) is asynchronous as in Nova: 202 says that the hosts were told to fetch the images.
 
 use std::sync::Arc;
 
-use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate, Occupants};
+use chronova_actors::host_aggregate::{HostAggregateCommand, HostAggregatesId, HostAggregatesRoot, ServersPerHost};
 use chronova_actors::ports::PortError;
 use chronova_events::host_aggregate::{HostAggregate, ZONE_KEY};
 use chronova_events::ids::{HostAggregateId, HostId, ImageId};
@@ -50,7 +50,7 @@ pub(super) const ROUTES: &[Route] = &[
         .body(bodies::images_body),
 ];
 
-/// The number in the path: whatever Python reads as one.
+/// The number in the path, in any form that Python reads.
 fn number(ctx: &Ctx) -> Result<u64, Fault> {
     let number: i64 = ctx
         .param("id")
@@ -67,7 +67,7 @@ fn find(ctx: &Ctx, number: u64) -> Result<Arc<HostAggregate>, Fault> {
 
 async fn send(ctx: &Ctx, action: AggregateAction<'_>, command: HostAggregateCommand) -> Result<(), Fault> {
     let (dispatch, permit) = (ctx.dispatch()?, ctx.permit()?);
-    dispatch::send::<HostAggregatesAggregate>(dispatch, &permit, &AllHostAggregates, command)
+    dispatch::send::<HostAggregatesRoot>(dispatch, &permit, &HostAggregatesId, command)
         .await
         .map_err(|error| reject::aggregate(action, error))?;
     dispatch.mirror_placement().await;
@@ -78,8 +78,8 @@ fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"aggregate": AGGREGATE.render(&find(ctx, number)?, ctx.version)})))
 }
 
-/// How many servers these hosts have.
-fn occupants(ctx: &Ctx, hosts: impl IntoIterator<Item = HostId>) -> Result<Occupants, Fault> {
+/// The numbers of servers on these hosts.
+fn occupants(ctx: &Ctx, hosts: impl IntoIterator<Item = HostId>) -> Result<ServersPerHost, Fault> {
     Ok(ctx
         .queries()?
         .views
@@ -164,7 +164,7 @@ async fn remove_host(ctx: Ctx) -> Result<Reply, Fault> {
     shown(&ctx, number)
 }
 
-/// The images to be cached, each once. One that is not there is refused, as Nova does before it asks any host.
+/// The images to cache, each once. As in Nova, a missing image is refused before any host is called.
 async fn images_asked(ctx: &Ctx) -> Result<Vec<ImageSnapshot>, Fault> {
     let bodies::CacheImagesBody { cache } = ctx.parse()?;
     let mut ids: Vec<ImageId> = cache.iter().filter_map(|image| image.id.parse().ok()).collect();

@@ -1,9 +1,10 @@
-//! `/os-assisted-volume-snapshots`: how a volume service of files has a running guest's disk put on top of a new file.
+//! `/os-assisted-volume-snapshots`: a volume service that keeps volumes as files has a running guest switch to a new
+//! overlay file.
 //!
 //! Source: nova `api/openstack/compute/assisted_volume_snapshots.py`, `compute/api.py` (`volume_snapshot_create`). Only
-//! drivers whose volumes are files on a shared file system ask for it (NFS and the like). The volumes here are in libvirt
-//! pools and snapshotted by the volume service itself, so after all checks what is left to say is that these are not such
-//! volumes.
+//! drivers with volumes as files on a shared file system use it (NFS and the like). The volumes here are in libvirt
+//! pools, and the volume service itself makes their snapshots. So after all checks the answer is that the volume is not
+//! of that kind.
 
 use chronova_events::ids::VolumeId;
 use chronova_events::instance::{Alive, status};
@@ -38,7 +39,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Err(refusal(&ctx, volume, &["active", "paused", "stopped"], "volume_snapshot_delete")?)
 }
 
-/// Why it is not done; whatever the reason, Nova answers 400.
+/// The refusal; for any reason, Nova answers 400.
 fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fault, Fault> {
     let unknown = || Fault::bad_request(format!("No volume Block Device Mapping with id {volume}."));
     let Ok(id) = volume.parse::<VolumeId>() else { return Ok(unknown()) };
@@ -60,7 +61,7 @@ fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fa
     })
 }
 
-/// What of the server's state is in the way.
+/// The part of the server's state that forbids it.
 fn state(server: &Alive, allowed: &[&str]) -> Option<(&'static str, &'static str)> {
     let shown = status::of_alive(server);
     match shown.task_state {

@@ -1,4 +1,4 @@
-//! The options that the Compute API heeds. Names and defaults are those of `nova.conf`.
+//! The options of the Compute API. Names and defaults are those of `nova.conf`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub struct ComputeConfig {
     pub quota: BTreeMap<&'static str, i64>,
     /// `[DEFAULT] internal_service_availability_zone`
     pub internal_availability_zone: String,
-    /// `[DEFAULT] default_schedule_zone`: the zone of servers that ask for none.
+    /// `[DEFAULT] default_schedule_zone`: the zone of servers without a requested one.
     pub default_schedule_zone: Option<String>,
     /// `[DEFAULT] password_length`
     pub password_length: usize,
@@ -19,7 +19,7 @@ pub struct ComputeConfig {
     pub enable_instance_password: bool,
     /// `[DEFAULT] force_config_drive`
     pub force_config_drive: bool,
-    /// Which consoles there are, and where.
+    /// The enabled consoles, and their addresses.
     pub consoles: ConsoleConfig,
     /// `[DEFAULT] max_local_block_devices`; below zero there is no bound.
     pub max_local_block_devices: i32,
@@ -35,7 +35,7 @@ pub struct ComputeConfig {
     pub host: Option<String>,
 }
 
-/// `[quota]` of Nova. Networks are somebody else's business: -1.
+/// `[quota]` of Nova. Neutron limits networks: -1.
 const QUOTA: [(&str, i64); 14] = [
     ("cores", 20),
     ("fixed_ips", -1),

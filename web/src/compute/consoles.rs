@@ -1,16 +1,16 @@
-//! Remote consoles: where a user's browser is sent, and what the proxy that it meets there asks about the token.
+//! Remote consoles: the URL for a user's browser, and the lookup of the token for the proxy at that URL.
 //!
-//! Tokens are kept as hashes and are good for `[consoleauth] token_ttl` seconds. Which kinds there are is said by `[vnc]`,
-//! `[spice]` and `[serial_console]`; what becomes of a token is [`crate::console`]'s business. libvirt guests have no MKS.
+//! Tokens are kept as hashes and are good for `[consoleauth] token_ttl` seconds. `[vnc]`, `[spice]` and
+//! `[serial_console]` enable the types; [`crate::console`] accepts the tokens. libvirt guests have no MKS.
 //!
 //! Source of the words: nova `api/openstack/compute/remote_consoles.py`, `console_auth_tokens.py`, `compute/manager.py`.
 
-use chronova_actors::console::{ConsoleAggregate, ConsoleCommand};
+use chronova_actors::console::{ConsoleCommand, ConsoleRoot};
 use chronova_actors::hosts::readings::HostReadings;
 use chronova_actors::instance::InstanceReject;
 use chronova_events::console::ConsoleAuthorized;
 use chronova_events::envelope::Timestamp;
-use chronova_events::instance::{Ongoing, Phase};
+use chronova_events::instance::{OngoingTask, Phase};
 use chronova_hypervisor::capability::consoles::{ConsoleAddress, Screen};
 use chronova_hypervisor::driver::{DriverError, DriverResult};
 use chronova_hypervisor::guest::PowerState;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::bodies::{server_actions as actions, server_parts as bodies};
-use super::servers::found::{Found, find};
+use super::servers::found::{PermittedServer, find};
 use super::servers::host_of;
 use super::{reject, versions};
 use crate::console::{ConsoleConfig, token_hash};
@@ -54,8 +54,8 @@ pub(super) const ROUTES: &[Route] = &[
         .query(bodies::console_auth_tokens_show_query),
 ];
 
-/// Nova's `get_vnc_console` and its like: what a refusal calls them.
-fn deed(protocol: &str) -> &'static str {
+/// Nova's `get_vnc_console` and its like: the names of actions in refusals.
+fn action_name(protocol: &str) -> &'static str {
     match protocol {
         "vnc" => "get_vnc_console",
         "spice" => "get_spice_console",
@@ -90,12 +90,13 @@ fn unavailable(kind: &str) -> Fault {
     Fault::bad_request(format!("Unavailable console type {kind}."))
 }
 
-/// Writes down who may reach the console, and says where.
-async fn open(ctx: &Ctx, found: &Found, protocol: &str, kind: &str) -> Result<String, Fault> {
+/// Authorizes a token for the console, and answers with the URL.
+async fn open(ctx: &Ctx, found: &PermittedServer, protocol: &str, kind: &str) -> Result<String, Fault> {
     let server = found.server()?;
     let host = host_of(ctx, found)?;
-    if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
-        let refused = InstanceReject::NotInState { action: deed(protocol), attribute: "task_state", value: "deleting" };
+    if matches!(server.ongoing, Some(OngoingTask::Delete { .. })) {
+        let refused =
+            InstanceReject::NotInState { action: action_name(protocol), attribute: "task_state", value: "deleting" };
         return Err(reject::instance_reject(found.id, refused));
     }
     let config = &ctx.app.compute.config.consoles;
@@ -119,13 +120,13 @@ async fn open(ctx: &Ctx, found: &Found, protocol: &str, kind: &str) -> Result<St
         expires_at: Timestamp(now.0.saturating_add(i64::from(config.token_ttl) * 1_000_000)),
     };
     let command = ConsoleCommand::Authorize(authorized);
-    dispatch::send::<ConsoleAggregate>(ctx.dispatch()?, &found.permit, &found.id, command)
+    dispatch::send::<ConsoleRoot>(ctx.dispatch()?, &found.permit, &found.id, command)
         .await
         .map_err(|error| reject::refused(error, Fault::internal))?;
     Ok(access_url(config.url(kind), kind, &token))
 }
 
-/// The kind that is meant, if there is such a console here. Nova asks nobody what kind of serial console is meant.
+/// The requested type, if such a console is enabled. Nova does not check the type of serial consoles.
 fn known_kind<'a>(config: &ConsoleConfig, protocol: &str, kind: &'a str) -> Result<&'a str, Fault> {
     let (enabled, kinds): (bool, &[&str]) = match protocol {
         "vnc" => (config.vnc, &["novnc"]),
@@ -140,8 +141,8 @@ fn known_kind<'a>(config: &ConsoleConfig, protocol: &str, kind: &'a str) -> Resu
     }
 }
 
-/// Where the console is now. A serial line has no port of its own.
-async fn address(host: &HostReadings, found: &Found, protocol: &str) -> DriverResult<ConsoleAddress> {
+/// The console's current address. A serial line has no port of its own.
+async fn address(host: &HostReadings, found: &PermittedServer, protocol: &str) -> DriverResult<ConsoleAddress> {
     let screen = match protocol {
         "vnc" => Screen::Vnc,
         "spice" => Screen::Spice,
@@ -158,7 +159,7 @@ async fn address(host: &HostReadings, found: &Found, protocol: &str) -> DriverRe
     host.screen(found.id, screen).await
 }
 
-fn not_ready(found: &Found) -> Fault {
+fn not_ready(found: &PermittedServer) -> Fault {
     Fault::conflict(format!("Instance {} is not ready", found.id))
 }
 
@@ -176,7 +177,7 @@ fn access_url(base: &str, kind: &str, token: &str) -> String {
     format!("{page}?{}", Query::encode(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))))
 }
 
-/// What a proxy asks. Until 2.30 this was about a kind of console that exists no more.
+/// The lookup of a console proxy. Until 2.30 this looked up a type of console that does not exist any more.
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     if !versions::console_tokens_are_shown(ctx.version) {
         return Err(Fault::malformed());
@@ -184,7 +185,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let queries = ctx.queries()?;
     let now = queries.clock.now();
     let found = queries.views.console_tokens.read(|tokens| tokens.valid(&token_hash(ctx.param("id")), now).cloned());
-    // A server that is gone has taken its consoles along.
+    // The consoles of a deleted server are gone, too.
     let lives = |of: &ConsoleAuthorized| {
         queries.views.servers.read(|servers| servers.get(of.instance).is_some_and(|row| row.instance.alive().is_some()))
     };

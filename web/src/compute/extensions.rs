@@ -1,5 +1,5 @@
-//! `GET /extensions`: what v2 of the API once could be extended with. All of it has long been part of the API; the list
-//! never changes, and old clients still look for names in it.
+//! `GET /extensions`: the extensions of v2 of the API. All of them have long been part of the API. The list never
+//! changes, and old clients still look for names in it.
 
 use serde_json::{Value, json};
 

@@ -1,18 +1,20 @@
-//! `POST /os-server-external-events`: what the network, volume, accelerator and bare-metal services tell about servers.
+//! `POST /os-server-external-events`: events about servers from the network, volume, accelerator and bare-metal
+//! services.
 //!
-//! Each event has its own code in the answer: 200 taken, 400 without the tag that its kind needs, 404 no such server, 422 a
-//! server that is on no host; 207 is the code of an answer with any of the latter. What a kind does:
+//! Each event has its own code in the answer: 200 accepted, 400 without the tag that its kind needs, 404 no such
+//! server, 422 a server without a host. The answer has 207 if any event has one of the latter. The kinds and their
+//! effects:
 //!
 //! | kind | does |
 //! |---|---|
-//! | `network-changed` | the server shows its addresses anew |
+//! | `network-changed` | the server's addresses are refreshed |
 //! | `network-vif-deleted` | the guest loses the interface |
 //! | `power-update` | records and does a start or a stop, where the server is in the state for it |
 //! | others | nothing here waits for them; they are taken, as Nova takes those that nobody waits for |
 //!
 //! Source: nova `api/openstack/compute/server_external_events.py`, `compute/manager.py`.
 
-use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
+use chronova_actors::instance::{CallerRights, InstanceCommand, InstanceRoot};
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{Alive, Phase, Power, PowerAction};
 use serde_json::{Value, json};
@@ -86,20 +88,21 @@ async fn act(ctx: &Ctx, event: &ExternalEvent) -> Result<(), Fault> {
             Err(_) => Ok(()),
         },
         "power-update" => match power(tag, &server) {
-            // Whoever tells this is not bound by the owner's lock.
+            // The owner's lock does not bind the service that sends this.
             Some(action) => {
-                send(ctx, id, InstanceCommand::Power { process, action, asker: Asker { overrides_lock: true } }).await
+                send(ctx, id, InstanceCommand::Power { process, action, asker: CallerRights { overrides_lock: true } })
+                    .await
             }
             None => Ok(()),
         },
         kind => {
-            tracing::debug!(server = %id, kind, tag, "an external event that nobody waits for");
+            tracing::debug!(server = %id, kind, tag, "ignoring an external event");
             Ok(())
         }
     }
 }
 
-/// What is to be done; nothing, where the server is not in the state for it or the tag is none of the two.
+/// The power action. `None`, if the server is not in the state for it, or if the tag is neither of the two.
 fn power(tag: &str, server: &Alive) -> Option<PowerAction> {
     let rests = server.ongoing.is_none();
     match (tag, server.phase) {
@@ -109,9 +112,9 @@ fn power(tag: &str, server: &Alive) -> Option<PowerAction> {
     }
 }
 
-/// A server that is in another state meanwhile is not to be told: the event was taken, and means nothing any more.
+/// The server may be in another state by now. Then the event was accepted, but has no effect.
 async fn send(ctx: &Ctx, id: InstanceId, command: InstanceCommand) -> Result<(), Fault> {
-    match dispatch::send::<InstanceAggregate>(ctx.dispatch()?, &ctx.permit()?, &id, command).await {
+    match dispatch::send::<InstanceRoot>(ctx.dispatch()?, &ctx.permit()?, &id, command).await {
         Err(error) if error.rejection().is_none() => Err(super::reject::instance(id, error)),
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::flavor::{Catalogue, FlavorAggregate, FlavorCommand};
+use chronova_actors::flavor::{FlavorCatalogueId, FlavorCommand, FlavorRoot};
 use chronova_events::flavor::{Flavor, FlavorCreated};
 use chronova_events::ids::{FlavorId, ProjectId};
 use serde_json::{Map, Value, json};
@@ -85,7 +85,7 @@ fn views(ctx: &Ctx, flavors: Vec<Arc<Flavor>>) -> Vec<FlavorView> {
     flavors.into_iter().map(|flavor| FlavorView { flavor, links: Arc::clone(&links), extra_specs }).collect()
 }
 
-/// Public ones and those that the project was given access to; administrators may ask for private ones, or all.
+/// Public ones and those that the project has access to; administrators may request private ones, or all.
 fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Flavor>>, Fault> {
     let admin = ctx.caller().is_admin;
     let public = if admin { parse_public(ctx.query.first("is_public"))? } else { Some(true) };
@@ -151,7 +151,7 @@ fn sort(ctx: &Ctx, flavors: &mut [Arc<Flavor>]) {
     });
 }
 
-/// A flavor that the caller may know of.
+/// A flavor that the caller may see.
 fn find(ctx: &Ctx, name: &str) -> Result<Arc<Flavor>, Fault> {
     let id = FlavorId::new(ctx.param(name));
     let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
@@ -175,7 +175,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn send(ctx: &Ctx, command: FlavorCommand) -> Result<(), Fault> {
     let permit = ctx.permit()?;
-    dispatch::send::<FlavorAggregate>(ctx.dispatch()?, &permit, &Catalogue, command)
+    dispatch::send::<FlavorRoot>(ctx.dispatch()?, &permit, &FlavorCatalogueId, command)
         .await
         .map(|_| ())
         .map_err(reject::flavor)
@@ -262,13 +262,13 @@ async fn spec(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// Keys and values as texts; numbers become what they print as.
+/// Keys and values as texts; numbers become their printed form.
 fn pairs(specs: &Map<String, Value>) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     specs.iter().map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
-/// Until 2.85 anything goes.
+/// Until 2.85 any extra spec is accepted.
 fn check_specs(ctx: &Ctx, specs: &Map<String, Value>) -> Result<(), Fault> {
     match versions::extra_specs_are_validated(ctx.version) {
         true => pairs(specs).iter().try_for_each(|(name, value)| super::extra_specs::check(name, value)),

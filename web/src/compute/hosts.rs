@@ -1,5 +1,5 @@
-//! `os-hosts`, until 2.42: the services by host, and what of a host each project uses. Hosts are not switched on, off
-//! or into maintenance through this API: no driver of Nova's for libvirt did that either, and the answer is the same.
+//! `os-hosts`, until 2.42: the services by host, and each project's usage of a host. This API switches no host on, off
+//! or into maintenance. Nova's libvirt driver does not either, and the answer is the same.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! The hypervisors: hosts with what they have and what is taken of it.
+//! The hypervisors: hosts with their resources and usage.
 //!
-//! What is taken comes from the placement ledger, where it is claimed; what runs comes from the servers.
+//! The used amounts come from the claims in the placement ledger, the running servers from the read model of servers.
 
 use chronova_actors::operations::Queries;
 use chronova_events::host::KnownHost;
@@ -11,7 +11,7 @@ use chronova_projections::views::Views;
 use serde_json::{Map, Value, json};
 
 use super::bodies::hosts as bodies;
-use super::views::hypervisor::{BRIEF, HYPERVISOR, HypervisorView, Load};
+use super::views::hypervisor::{BRIEF, HYPERVISOR, HostLoad, HypervisorView};
 use super::{paging, reject, services, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -48,13 +48,13 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("os_compute_api:os-hypervisors:servers"),
 ];
 
-/// What the host tells by its heartbeats, which are no events: the past does not know it.
+/// Measurements from the host's heartbeats. They are no events, so answers about the past lack them.
 pub(super) fn measured(ctx: &Ctx, host: HostId) -> Result<Option<HostUsage>, Fault> {
     let told = ctx.queries()?.usage(host).filter(|_| !ctx.is_past());
     Ok(told.map(|(usage, _)| usage))
 }
 
-pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) -> Load {
+pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) -> HostLoad {
     let has = &host.capabilities;
     let used = |class: &str| {
         views.placement.read(|view| {
@@ -70,7 +70,7 @@ pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) ->
         })
     });
     let disk_used = sum("DISK_GB");
-    Load {
+    HostLoad {
         vcpus: u64::from(has.vcpus),
         vcpus_used: sum("VCPU"),
         memory_mib: has.memory_mib,
@@ -83,7 +83,7 @@ pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) ->
     }
 }
 
-/// As `uptime(1)` says it, as far as the host tells.
+/// In the form of `uptime(1)`, if the host reports it.
 fn uptime_of(told: Option<&HostUsage>) -> Option<String> {
     let seconds = told?.uptime_seconds?;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
@@ -214,9 +214,9 @@ async fn servers(ctx: Ctx) -> Result<Reply, Fault> {
     brief(&ctx, true)
 }
 
-/// Over the hosts that servers may be placed on, as Nova adds up those whose service is not disabled.
+/// The sums over hosts that may get servers: like Nova, over those with an enabled service.
 async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
-    let loads: Vec<Load> = all(&ctx)?
+    let loads: Vec<HostLoad> = all(&ctx)?
         .iter()
         .filter(|host| host.enabled)
         .map(|host| Ok(load(ctx.views()?, host, measured(&ctx, host.id)?.as_ref())))
@@ -224,8 +224,8 @@ async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"hypervisor_statistics": total(&loads)})))
 }
 
-fn total(loads: &[Load]) -> Value {
-    let sum = |of: fn(&Load) -> u64| loads.iter().map(of).sum::<u64>();
+fn total(loads: &[HostLoad]) -> Value {
+    let sum = |of: fn(&HostLoad) -> u64| loads.iter().map(of).sum::<u64>();
     json!({
         "count": loads.len(),
         "vcpus": sum(|l| l.vcpus),

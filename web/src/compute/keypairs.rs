@@ -3,20 +3,20 @@
 //! Generated pairs (until 2.91) are Ed25519, certificates (`x509`, from 2.2 on) of P-256; the private half goes into the
 //! answer and nowhere else.
 
-use chronova_actors::keypair::{KeypairAggregate, KeypairCommand};
+use chronova_actors::keypair::{KeypairCommand, KeypairRoot};
 use chronova_events::ids::UserId;
 use chronova_events::keypair::{Keypair, KeypairCreated};
 use serde_json::{Map, Value, json};
 
 use super::bodies::keypairs as bodies;
-use super::keys::{self, Generated, x509};
+use super::keys::{self, GeneratedKeyPair, x509};
 use super::views::keypair::{CREATED, LISTED, SHOWN};
 use super::{paging, quotas, reject, versions};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post};
 
@@ -35,11 +35,11 @@ pub(super) const ROUTES: &[Route] = &[
         .query(bodies::show_query),
 ];
 
-/// The user that the request is about, and the right to ask.
+/// The user of the request, and the permit.
 fn user(ctx: &Ctx, named: Option<&str>) -> Result<(UserId, Permit), Fault> {
     let named = named.filter(|_| versions::keypairs_of_others(ctx.version));
     let user = named.map_or_else(|| ctx.caller().user.clone(), UserId::new);
-    let permit = ctx.authorize(&Target::default().user(&user))?;
+    let permit = ctx.authorize(&PolicyTarget::default().user(&user))?;
     Ok((user, permit))
 }
 
@@ -80,7 +80,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (user, permit) = user(&ctx, body.user_id.as_deref())?;
     let (keypair, private) = pair(&ctx, &body, &user)?;
     let (name, limit) = (keypair.name.clone(), limit(&ctx)?);
-    dispatch::send::<KeypairAggregate>(ctx.dispatch()?, &permit, &user, KeypairCommand::Create { keypair, limit })
+    dispatch::send::<KeypairRoot>(ctx.dispatch()?, &permit, &user, KeypairCommand::Create { keypair, limit })
         .await
         .map_err(reject::keypair)?;
     let mut shown = CREATED.render_map(&find(&ctx, &user, &name)?, ctx.version);
@@ -91,7 +91,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::json(status, json!({"keypair": shown})))
 }
 
-/// The pair to keep, and the private half where it was made here.
+/// The pair to store, and the private half if it was generated here.
 fn pair(ctx: &Ctx, body: &bodies::KeypairBody, user: &UserId) -> Result<(KeypairCreated, Option<String>), Fault> {
     let kind = body.kind.as_deref().unwrap_or("ssh");
     let (public, private) = match (kind, body.public_key.as_deref()) {
@@ -100,7 +100,7 @@ fn pair(ctx: &Ctx, body: &bodies::KeypairBody, user: &UserId) -> Result<(Keypair
         (kind, None) => {
             let now = ctx.queries()?.clock.now().to_utc();
             let made = if kind == "x509" { x509::generated(user.as_str(), now)? } else { keys::generated()? };
-            let Generated { public, private } = made;
+            let GeneratedKeyPair { public, private } = made;
             (public, Some(private))
         }
     };
@@ -114,7 +114,7 @@ fn pair(ctx: &Ctx, body: &bodies::KeypairBody, user: &UserId) -> Result<(Keypair
     Ok((keypair, private))
 }
 
-/// How many key pairs a user may have: the limit of the project in which one is made, as in Nova.
+/// The limit of a user's key pairs: as in Nova, that of the project in which one is created.
 fn limit(ctx: &Ctx) -> Result<i64, Fault> {
     match &ctx.caller().project {
         Some(project) => quotas::limit(ctx, project, "key_pairs"),
@@ -125,6 +125,6 @@ fn limit(ctx: &Ctx) -> Result<i64, Fault> {
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (user, permit) = user(&ctx, ctx.query.first("user_id"))?;
     let command = KeypairCommand::Delete { user: user.clone(), name: ctx.param("id").to_owned() };
-    dispatch::send::<KeypairAggregate>(ctx.dispatch()?, &permit, &user, command).await.map_err(reject::keypair)?;
+    dispatch::send::<KeypairRoot>(ctx.dispatch()?, &permit, &user, command).await.map_err(reject::keypair)?;
     Ok(Reply::empty(if versions::keypairs_use_fitting_codes(ctx.version) { 204 } else { 202 }))
 }

@@ -38,7 +38,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(Value::Object(reply)))
 }
 
-/// Newest first: what was asked for and the caller may know of.
+/// The requested migrations that the caller may see, newest first.
 fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Migration>>, Fault> {
     let query = |name: &str| ctx.query.first(name).map(str::to_owned);
     let since = ctx.query.first("changes-since").map(filters::time).transpose()?;

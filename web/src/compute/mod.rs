@@ -2,9 +2,9 @@
 //!
 //! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
 //!
-//! Where things are: `bodies` says what may be sent, `views` what is shown (both per microversion), [`reject`] how a
-//! refusal sounds, [`versions`] what else differs between microversions. Operations of Nova that are not served are listed
-//! too and say so.
+//! `bodies` holds the schemas of requests, `views` the fields of answers (both per microversion). [`reject`] words the
+//! refusals. [`versions`] holds the other differences between microversions. Operations of Nova that are not served are
+//! listed too and say so.
 
 mod aggregates;
 mod assisted_snapshots;
@@ -37,7 +37,7 @@ pub mod views;
 mod zones;
 
 pub use config::ComputeConfig;
-pub use state::Compute;
+pub use state::ComputeState;
 
 use crate::route::Route;
 

@@ -7,13 +7,13 @@ use crate::fault::Fault;
 
 /// One page of something.
 #[derive(Debug)]
-pub(super) struct Page<T> {
+pub(super) struct ResultPage<T> {
     pub items: Vec<T>,
     /// Whether a link to a next page belongs to it.
     pub more: bool,
 }
 
-/// How many items a page has: what was asked for, at most `[api] max_limit`.
+/// The size of a page: the requested one, at most `[api] max_limit`.
 pub(super) fn limit(ctx: &Ctx) -> Result<usize, Fault> {
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
     let Some(text) = ctx.query.first("limit") else { return Ok(most) };
@@ -21,9 +21,8 @@ pub(super) fn limit(ctx: &Ctx) -> Result<usize, Fault> {
     Ok(asked.min(most))
 }
 
-/// Cuts the page out of `all`. A full page has a link to a next one, as Nova's views have it: whether something follows
-/// is not looked up.
-pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, is: impl Fn(&T, &str) -> bool) -> Result<Page<T>, Fault> {
+/// Cuts the page out of `all`. As in Nova's views, a full page has a link to a next one, even if nothing follows.
+pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, is: impl Fn(&T, &str) -> bool) -> Result<ResultPage<T>, Fault> {
     let limit = limit(ctx)?;
     let after = match ctx.query.first("marker") {
         Some(marker) => {
@@ -33,7 +32,7 @@ pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, is: impl Fn(&T, &str) -> bool) -> R
     };
     let items: Vec<T> = all.into_iter().skip(after).take(limit).collect();
     let more = limit > 0 && items.len() == limit;
-    Ok(Page { items, more })
+    Ok(ResultPage { items, more })
 }
 
 /// Adds `{name}: [{"rel": "next"}]` to a reply.

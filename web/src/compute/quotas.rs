@@ -1,10 +1,10 @@
 //! Quotas, limits and quota classes.
 //!
-//! Limits are kept per project; `user_id` is taken and ignored, as clouds with unified limits do. What has no counterpart
-//! here (fixed addresses, security groups, injected files) shows its configured limit and no use.
+//! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources without a
+//! counterpart here (fixed addresses, security groups, injected files) show their configured limit and no use.
 
-use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
-use chronova_actors::quota_class::{AllClasses, QuotaClassAggregate, QuotaClassCommand};
+use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
+use chronova_actors::quota_class::{QuotaClassCommand, QuotaClassRoot, QuotaClassesId};
 use chronova_events::ids::ProjectId;
 use chronova_events::quota::Quota;
 use chronova_events::quota_class;
@@ -16,7 +16,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, put};
 use crate::schema::to_integer;
@@ -61,7 +61,7 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
     own.map_or_else(|| default(ctx, resource), Ok)
 }
 
-/// The limit of projects that have none of their own: what the class `default` says, or else the configuration.
+/// The limit of projects that have none of their own: that of the class `default`, or else the configured one.
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     let of_class =
         ctx.queries()?.views.quotas.read(|view| {
@@ -79,13 +79,13 @@ pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
     })
 }
 
-/// A project's limits, and what it has.
-struct State {
+/// A project's limits and usage.
+struct ProjectQuotaState {
     quota: Quota,
     server_groups: usize,
 }
 
-impl std::ops::Deref for State {
+impl std::ops::Deref for ProjectQuotaState {
     type Target = Quota;
 
     fn deref(&self) -> &Quota {
@@ -93,14 +93,14 @@ impl std::ops::Deref for State {
     }
 }
 
-fn state(ctx: &Ctx, project: &ProjectId) -> Result<State, Fault> {
+fn state(ctx: &Ctx, project: &ProjectId) -> Result<ProjectQuotaState, Fault> {
     let views = &ctx.queries()?.views;
     let quota = views.quotas.read(|view| view.by_project.get(project).cloned()).unwrap_or_default();
-    Ok(State { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
+    Ok(ProjectQuotaState { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
 }
 
 /// Members of groups are counted per group and per user: there is no number for a project.
-fn used(state: &State, resource: &str) -> u64 {
+fn used(state: &ProjectQuotaState, resource: &str) -> u64 {
     match resource {
         "instances" => state.held.len() as u64,
         "cores" => state.cores,
@@ -120,7 +120,7 @@ fn resources(ctx: &Ctx) -> Result<Vec<(&'static str, i64)>, Fault> {
 
 fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     let project = ProjectId::new(ctx.param("id"));
-    let permit = ctx.authorize(&Target::default().project(&project))?;
+    let permit = ctx.authorize(&PolicyTarget::default().project(&project))?;
     Ok((project, permit))
 }
 
@@ -166,16 +166,14 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let limits = asked(&ctx.parse_at("quota_set")?, &state(&ctx, &project)?)?;
     if !limits.is_empty() {
         let command = QuotaCommand::SetLimits { project: project.clone(), limits };
-        dispatch::send::<QuotaAggregate>(ctx.dispatch()?, &permit, &project, command)
-            .await
-            .map_err(super::reject::quota)?;
+        dispatch::send::<QuotaRoot>(ctx.dispatch()?, &permit, &project, command).await.map_err(super::reject::quota)?;
     }
     let quota = state(&ctx, &project)?;
     Ok(Reply::ok(json!({"quota_set": set(&ctx, &quota)?})))
 }
 
 /// The limits asked for, sorted by resource. One below what is in use needs `force`.
-fn asked(body: &bodies::QuotaSetBody, now: &State) -> Result<Vec<(String, i64)>, Fault> {
+fn asked(body: &bodies::QuotaSetBody, now: &ProjectQuotaState) -> Result<Vec<(String, i64)>, Fault> {
     let mut limits: Vec<(String, i64)> = Vec::new();
     for (name, value) in &body.limits {
         let limit = to_integer(value).ok_or_else(Fault::malformed)?;
@@ -194,23 +192,21 @@ fn asked(body: &bodies::QuotaSetBody, now: &State) -> Result<Vec<(String, i64)>,
 async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, permit) = project(&ctx)?;
     let command = QuotaCommand::ResetLimits { project: project.clone() };
-    dispatch::send::<QuotaAggregate>(ctx.dispatch()?, &permit, &project, command)
-        .await
-        .map_err(super::reject::quota)?;
+    dispatch::send::<QuotaRoot>(ctx.dispatch()?, &permit, &project, command).await.map_err(super::reject::quota)?;
     Ok(Reply::empty(202))
 }
 
 async fn class(ctx: Ctx) -> Result<Reply, Fault> {
     let id = ctx.param("id").to_owned();
-    ctx.authorize(&Target::default().with("quota_class", id.as_str()))?;
+    ctx.authorize(&PolicyTarget::default().with("quota_class", id.as_str()))?;
     Ok(Reply::ok(json!({"quota_class_set": with_id(&id, class_limits(&ctx, &id)?)})))
 }
 
-/// Limits of the class `default` are those of every project that has none of its own; the other classes are kept for who
-/// reads them, as in Nova.
+/// The class `default` limits every project that has no limits of its own. As in Nova, other classes are only stored
+/// and shown.
 async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
     let class = ctx.param("id").to_owned();
-    let permit = ctx.authorize(&Target::default().with("quota_class", class.as_str()))?;
+    let permit = ctx.authorize(&PolicyTarget::default().with("quota_class", class.as_str()))?;
     if class.chars().count() > LONGEST_CLASS {
         return Err(Fault::bad_request(format!(
             "quota_class_name has {} characters, more than 255.",
@@ -220,7 +216,7 @@ async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
     let body: bodies::QuotaClassBody = ctx.parse_at("quota_class_set")?;
     let limits = body.limits.into_iter().map(|(name, limit)| (name, limit.0)).collect();
     let command = QuotaClassCommand::SetLimits { class: class.clone(), limits };
-    dispatch::send::<QuotaClassAggregate>(ctx.dispatch()?, &permit, &AllClasses, command)
+    dispatch::send::<QuotaClassRoot>(ctx.dispatch()?, &permit, &QuotaClassesId, command)
         .await
         .map_err(|error| super::reject::refused(error, |reject| Fault::forbidden(reject.to_string())))?;
     Ok(Reply::ok(json!({"quota_class_set": class_limits(&ctx, &class)?})))
@@ -228,7 +224,7 @@ async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
 
 const LONGEST_CLASS: usize = 255;
 
-/// What a class says, over what is configured. Server groups belong to it from 2.50 on.
+/// The limits of a class, over the configured ones. Server groups belong to it from 2.50 on.
 fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     let said = ctx.queries()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned()).unwrap_or_default();
     let limit = |name: &str| json!(said.get(name).copied().unwrap_or_else(|| ctx.app.compute.config.limit(name)));
@@ -237,7 +233,7 @@ fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     if versions::quota_classes_follow_quota_sets(ctx.version) {
         limits.retain(|name, _| !NETWORK.contains(&name.as_str()));
     } else {
-        // These two were forgotten before, and the network's stayed longer than in the quota sets.
+        // Earlier versions lack these two, and keep the network's limits longer than quota sets do.
         limits.retain(|name, _| !GROUPS.contains(&name.as_str()));
         for name in NETWORK {
             limits.insert((*name).to_owned(), limit(name));
@@ -247,13 +243,13 @@ fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
 }
 
 /// The API's name of a limit, the quota it shows, and whether the version has it.
-type Line = (&'static str, &'static str, fn(crate::microversion::Microversion) -> bool);
+type QuotaLine = (&'static str, &'static str, fn(crate::microversion::Microversion) -> bool);
 
 const fn always(_: crate::microversion::Microversion) -> bool {
     true
 }
 
-const LIMITS: &[Line] = &[
+const LIMITS: &[QuotaLine] = &[
     ("maxTotalInstances", "instances", always),
     ("maxTotalCores", "cores", always),
     ("maxTotalRAMSize", "ram", always),
@@ -269,7 +265,7 @@ const LIMITS: &[Line] = &[
     ("maxServerGroupMembers", "server_group_members", always),
 ];
 
-const USED: &[Line] = &[
+const USED: &[QuotaLine] = &[
     ("totalRAMUsed", "ram", always),
     ("totalCoresUsed", "cores", always),
     ("totalInstancesUsed", "instances", always),
@@ -282,7 +278,7 @@ async fn limits(ctx: Ctx) -> Result<Reply, Fault> {
     let own = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
     let project = match ctx.query.last("tenant_id").map(ProjectId::new) {
         Some(other) if other != own => {
-            ctx.authorize_rule("os_compute_api:limits:other_project", &Target::default().project(&other))?;
+            ctx.authorize_rule("os_compute_api:limits:other_project", &PolicyTarget::default().project(&other))?;
             other
         }
         _ => own,
@@ -291,8 +287,8 @@ async fn limits(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"limits": {"rate": [], "absolute": absolute}})))
 }
 
-/// The limits of a project and what it uses of them.
-fn absolute(ctx: &Ctx, quota: &State) -> Result<Map<String, Value>, Fault> {
+/// The limits and the usage of a project.
+fn absolute(ctx: &Ctx, quota: &ProjectQuotaState) -> Result<Map<String, Value>, Fault> {
     let mut absolute = Map::new();
     for (name, resource, _) in LIMITS.iter().filter(|(_, _, has)| has(ctx.version)) {
         let limit = quota.limits.get(*resource).copied().map_or_else(|| default(ctx, resource), Ok)?;

@@ -10,11 +10,11 @@ use chronova_actors::host::HostReject;
 use chronova_actors::host_aggregate::HostAggregateReject;
 use chronova_actors::instance::InstanceReject;
 use chronova_actors::instance::creation::CreateReject;
-use chronova_actors::instance::unsupported::Hardware;
+use chronova_actors::instance::unsupported::HostBoundHardware;
 use chronova_actors::keypair::KeypairReject;
 use chronova_actors::operations::interfaces::{AttachInterfaceReject, InterfaceReject};
 use chronova_actors::ports::PortError;
-use chronova_actors::quota::{Overdrawn, QuotaReject};
+use chronova_actors::quota::{InsufficientQuota, QuotaReject};
 use chronova_actors::server_group::ServerGroupReject;
 use chronova_events::ids::{HostId, InstanceId, VolumeId};
 use serde_json::json;
@@ -70,7 +70,7 @@ pub(super) fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("Marker {marker} could not be found."))
 }
 
-/// `action` is the API's name for what was asked (`stop`, `reboot`, `delete`).
+/// `action` is the API's name of the action (`stop`, `reboot`, `delete`).
 pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
     refused(error, |reject| instance_reject(id, reject))
 }
@@ -121,18 +121,18 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
 }
 
 /// 400, whatever the feature: Nova's convention since Xena.
-fn not_supported(id: InstanceId, operation: &str, hardware: Hardware) -> Fault {
+fn not_supported(id: InstanceId, operation: &str, hardware: HostBoundHardware) -> Fault {
     let what = match hardware {
-        Hardware::Vtpm => "vTPM-enabled",
-        Hardware::Sev => "SEV-enabled",
-        Hardware::Accelerators => {
+        HostBoundHardware::Vtpm => "vTPM-enabled",
+        HostBoundHardware::Sev => "SEV-enabled",
+        HostBoundHardware::Accelerators => {
             return Fault::bad_request("Feature not supported with instances that have accelerators.");
         }
     };
     Fault::bad_request(format!("Operation '{operation}' not supported for {what} instance ({id})."))
 }
 
-/// What the volume service says of a volume that no guest lets go of.
+/// The volume service's refusal of a volume that a guest still uses.
 pub(super) const NOT_DETACHABLE: &str = "Invalid input received: Invalid volume: Unable to detach volume. Volume status \
                                          must be 'in-use' and attach_status must be 'attached' to detach.";
 
@@ -161,7 +161,7 @@ pub(super) fn not_reservable(volume: VolumeId, status: &str) -> String {
     )
 }
 
-/// What the volume service has against a look at a volume.
+/// The volume service's refusal of a read.
 pub(super) fn volume(id: impl Display, error: PortError) -> Fault {
     match error {
         PortError::NotFound(_) | PortError::Forbidden(_) => no_volume(id),
@@ -169,7 +169,7 @@ pub(super) fn volume(id: impl Display, error: PortError) -> Fault {
     }
 }
 
-/// What the volume service has against a change. Its own words follow Nova's.
+/// The volume service's refusal of a change. Its own words follow Nova's.
 pub(super) fn volume_service(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),
@@ -193,7 +193,7 @@ fn over_limit(reject: QuotaReject) -> Fault {
     }
 }
 
-/// Why a request for new servers created none. A server group that was deleted meanwhile is one that never was.
+/// The refusal of a request for new servers. A server group that was deleted meanwhile counts as missing.
 pub(super) fn create(reject: CreateReject) -> Fault {
     match reject {
         CreateReject::Quota(reject) => over_limit(reject),
@@ -207,9 +207,9 @@ pub(super) fn create(reject: CreateReject) -> Fault {
 }
 
 /// Nova lists the resources by name: `Quota exceeded for cores, ram: Requested 2, 512, but already used ...`.
-pub(super) fn over_quota(mut over: Vec<Overdrawn>) -> Fault {
+pub(super) fn over_quota(mut over: Vec<InsufficientQuota>) -> Fault {
     over.sort_by_key(|one| one.resource);
-    let list = |of: fn(&Overdrawn) -> String| over.iter().map(of).collect::<Vec<_>>().join(", ");
+    let list = |of: fn(&InsufficientQuota) -> String| over.iter().map(of).collect::<Vec<_>>().join(", ");
     let names = list(|one| one.resource.to_owned());
     Fault::forbidden(format!(
         "Quota exceeded for {names}: Requested {}, but already used {} of {} {names}",
@@ -248,14 +248,14 @@ pub(super) fn keypair(error: CommandError<KeypairReject>) -> Fault {
 pub(super) fn host(id: HostId, error: CommandError<HostReject>) -> Fault {
     refused(error, |reject| match reject {
         HostReject::NotFound => no_host(id),
-        // What the Compute API asks of hosts has nothing to do with drains.
+        // The Compute API's commands on hosts have nothing to do with drains.
         HostReject::NotDraining | HostReject::DrainEnding | HostReject::NotInMaintenance => {
             Fault::conflict(format!("Compute host {id}: {reject}."))
         }
     })
 }
 
-/// What was asked of a host aggregate: Nova's refusals begin with it.
+/// The action on a host aggregate: Nova's refusals begin with it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AggregateAction<'a> {
     Create,
@@ -267,7 +267,7 @@ pub(super) enum AggregateAction<'a> {
 }
 
 impl AggregateAction<'_> {
-    /// Nova answers 409 where hosts come and go, and 400 elsewhere.
+    /// Nova answers 409 when hosts are added and removed, and 400 elsewhere.
     fn refused(self, number: u64, reason: impl Display) -> Fault {
         let (status, action) = match self {
             Self::AddHost => (409, "add host to"),
@@ -325,7 +325,7 @@ pub(super) fn server_group(error: CommandError<ServerGroupReject>) -> Fault {
     })
 }
 
-/// What the network service has against a request for a server.
+/// The network service's refusal of a request for a server.
 pub(super) fn network(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) | PortError::Invalid(message) => Fault::bad_request(message),
@@ -337,7 +337,7 @@ pub(super) fn network(error: PortError) -> Fault {
     }
 }
 
-/// What the network service has against one more interface.
+/// The network service's refusal of one more interface.
 pub(super) fn attachment(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),
@@ -366,7 +366,7 @@ pub(super) fn interface(id: InstanceId, error: InterfaceReject) -> Fault {
     }
 }
 
-/// What the network service has against one more address, or one less.
+/// The network service's refusal to add or remove an address.
 pub(super) fn address(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),
@@ -375,7 +375,7 @@ pub(super) fn address(error: PortError) -> Fault {
     }
 }
 
-/// What the image service has against a request for a server.
+/// The image service's refusal of a request for a server.
 pub(super) fn image(error: PortError) -> Fault {
     match error {
         // Nova does not tell a missing image from one that the project may not see.

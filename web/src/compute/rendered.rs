@@ -1,9 +1,8 @@
-//! Servers as they were written last: a list of a thousand servers is mostly a thousand copies of text.
+//! A cache of rendered servers: most of the work for a list of a thousand servers is copying text.
 //!
-//! What is kept is found by server, table and version, and counts only as long as everything that it was made of is the
-//! same: the very row (a read model never changes a row that somebody points to, it puts another one in its place), what
-//! the caller sees, and what other read models say of the server ([`Beside`]). It is a cache: bounded, and nobody misses
-//! what it drops.
+//! An entry is found by server, table and version. It is valid only while all its inputs are the same: the row itself
+//! (a read model replaces a shared row and never changes it), the caller's visibility, and the parts from other read
+//! models ([`ServerViewExtras`]). It is bounded, and dropped entries cost only time.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -13,54 +12,54 @@ use chronova_events::ids::InstanceId;
 use chronova_projections::servers::ServerRow;
 use foldhash::fast::RandomState;
 
-use super::views::server::{Beside, Sees, ServerView};
+use super::views::server::{ServerView, ServerViewExtras, ServerVisibility};
 use crate::fields::FieldTable;
 use crate::microversion::Microversion;
 
-/// Text that is kept at the most, in bytes. A thousand servers in full take less than two million.
+/// The limit of kept text, in bytes. A thousand servers in full take less than two million.
 const ROOM: usize = 16 << 20;
 const SHARDS: usize = 16;
-/// What an entry takes besides its text.
+/// The size of an entry besides its text.
 const ENTRY: usize = 256;
 
 #[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
-struct Key {
+struct RenderKey {
     server: InstanceId,
-    /// Which table: their addresses differ.
+    /// The table, by its address.
     table: usize,
     version: Microversion,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RenderedServer {
     /// Weak, so that the read model need not copy a row that only the cache knows.
     row: Weak<ServerRow>,
-    sees: Arc<Sees>,
-    beside: Beside,
+    sees: Arc<ServerVisibility>,
+    beside: ServerViewExtras,
     text: Box<[u8]>,
 }
 
 #[derive(Debug, Default)]
-struct Shard {
-    new: HashMap<Key, Entry, RandomState>,
-    /// Those before; when the new ones take half of the room, these go.
-    old: HashMap<Key, Entry, RandomState>,
+struct RenderShard {
+    new: HashMap<RenderKey, RenderedServer, RandomState>,
+    /// The older half; it is dropped when the new entries fill half of the limit.
+    old: HashMap<RenderKey, RenderedServer, RandomState>,
     taken: usize,
 }
 
 /// One per process.
 #[derive(Debug)]
-pub(super) struct Rendered {
-    shards: Vec<RwLock<Shard>>,
+pub(super) struct RenderedServers {
+    shards: Vec<RwLock<RenderShard>>,
     hasher: RandomState,
-    /// What callers saw last: most see the same, and what is the same one need not be compared.
-    sees: RwLock<Vec<Arc<Sees>>>,
+    /// The latest visibilities of callers: most are equal, and a shared one need not be compared.
+    sees: RwLock<Vec<Arc<ServerVisibility>>>,
 }
 
-/// Ways to see servers that are remembered.
+/// The number of remembered visibilities.
 const SIGHTS: usize = 64;
 
-impl Default for Rendered {
+impl Default for RenderedServers {
     fn default() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
@@ -70,10 +69,10 @@ impl Default for Rendered {
     }
 }
 
-impl Rendered {
+impl RenderedServers {
     /// The same as `sees`, and the same one as before if there was one.
-    pub(super) fn same(&self, sees: Sees) -> Arc<Sees> {
-        let known = |all: &[Arc<Sees>]| all.iter().find(|known| ***known == sees).cloned();
+    pub(super) fn same(&self, sees: ServerVisibility) -> Arc<ServerVisibility> {
+        let known = |all: &[Arc<ServerVisibility>]| all.iter().find(|known| ***known == sees).cloned();
         if let Some(known) = known(&self.sees.read().unwrap_or_else(PoisonError::into_inner)) {
             return known;
         }
@@ -94,30 +93,30 @@ impl Rendered {
         version: Microversion,
         out: &mut Vec<u8>,
     ) {
-        let key = Key { server: view.row.id, table: std::ptr::from_ref(table).addr(), version };
+        let key = RenderKey { server: view.row.id, table: std::ptr::from_ref(table).addr(), version };
         let at = usize::try_from(self.hasher.hash_one(key)).unwrap_or(0) % SHARDS;
         if self.shards[at].read().unwrap_or_else(PoisonError::into_inner).copy(&key, view, out) {
             return;
         }
         let from = out.len();
         table.write(view, version, out);
-        let entry = Entry {
+        let entry = RenderedServer {
             row: Arc::downgrade(&view.row),
             sees: Arc::clone(&view.sees),
-            beside: Beside::of(view),
+            beside: ServerViewExtras::of(view),
             text: out[from..].into(),
         };
         self.shards[at].write().unwrap_or_else(PoisonError::into_inner).keep(key, entry);
     }
 }
 
-impl Shard {
-    fn copy(&self, key: &Key, view: &ServerView, out: &mut Vec<u8>) -> bool {
+impl RenderShard {
+    fn copy(&self, key: &RenderKey, view: &ServerView, out: &mut Vec<u8>) -> bool {
         let found = self.new.get(key).or_else(|| self.old.get(key)).filter(|entry| entry.is_of(view));
         found.map(|entry| out.extend_from_slice(&entry.text)).is_some()
     }
 
-    fn keep(&mut self, key: Key, entry: Entry) {
+    fn keep(&mut self, key: RenderKey, entry: RenderedServer) {
         let size = entry.text.len() + ENTRY;
         if self.taken + size > ROOM / SHARDS / 2 {
             self.old = std::mem::take(&mut self.new);
@@ -130,8 +129,8 @@ impl Shard {
     }
 }
 
-impl Entry {
-    /// An address that is held, be it weakly, belongs to nobody else.
+impl RenderedServer {
+    /// A row that is held, even weakly, is not reallocated, so its address identifies it.
     fn is_of(&self, view: &ServerView) -> bool {
         std::ptr::eq(self.row.as_ptr(), Arc::as_ptr(&view.row))
             && (Arc::ptr_eq(&self.sees, &view.sees) || self.sees == view.sees)
@@ -152,9 +151,9 @@ mod tests {
     use crate::links::Links;
     use crate::microversion::v;
 
-    fn sees(extended: bool) -> Arc<Sees> {
+    fn sees(extended: bool) -> Arc<ServerVisibility> {
         let text = || "http://h:1".to_owned();
-        Arc::new(Sees {
+        Arc::new(ServerVisibility {
             links: Links { host: text(), root: text(), api: text(), project: None, path: String::new() },
             extended,
             host_status: false,
@@ -174,13 +173,13 @@ mod tests {
         Some(Arc::new(ServerRow { id, instance, actions: Vec::new() }))
     }
 
-    fn view(row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Option<ServerView> {
+    fn view(row: &Arc<ServerRow>, sees: &Arc<ServerVisibility>) -> Option<ServerView> {
         ServerView::new(Arc::clone(row), None, sees)
     }
 
     #[test]
     fn whatever_changes_is_written_anew() -> Result<(), &'static str> {
-        let cache = Rendered::default();
+        let cache = RenderedServers::default();
         let (own, all) = (sees(false), sees(true));
         let id = InstanceId::random();
         let mut row = row(id).ok_or("no sample")?;
@@ -214,7 +213,7 @@ mod tests {
 
     #[test]
     fn it_is_bounded() -> Result<(), &'static str> {
-        let (cache, sees) = (Rendered::default(), sees(false));
+        let (cache, sees) = (RenderedServers::default(), sees(false));
         let mut text = Vec::new();
         for _ in 0..20_000 {
             let row = row(InstanceId::random()).ok_or("no sample")?;

@@ -1,11 +1,11 @@
-//! Server groups: servers that are to be near each other, or apart. Servers join when they are made, by the scheduler
-//! hint `group`, and leave when they are deleted.
+//! Server groups: affinity and anti-affinity of servers. Servers join when they are created, by the scheduler hint
+//! `group`, and leave when they are deleted.
 
 use std::sync::Arc;
 
-use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand};
+use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
 use chronova_events::ids::{ProjectId, ServerGroupId};
-use chronova_events::server_group::{Policy, ServerGroup, ServerGroupCreated};
+use chronova_events::server_group::{ServerGroup, ServerGroupCreated, ServerGroupPolicy};
 use chronova_projections::server_groups::ServerGroupsView;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post};
 use crate::schema::to_integer;
@@ -39,16 +39,16 @@ fn view(groups: &ServerGroupsView, group: &Arc<ServerGroup>) -> ServerGroupView 
     ServerGroupView { group: Arc::clone(group), members: groups.servers(group.definition.group).collect() }
 }
 
-/// The group that the path names, and the right to deal with it.
+/// The group of the path, and the permit for it.
 fn find(ctx: &Ctx) -> Result<(ServerGroupView, Permit), Fault> {
     let id: ServerGroupId = ctx.id("id", |text| reject::no_server_group(text).message)?;
     let found = ctx.queries()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
     let found = found.ok_or_else(|| reject::no_server_group(id))?;
-    let permit = ctx.authorize(&Target::default().project(&found.group.definition.project))?;
+    let permit = ctx.authorize(&PolicyTarget::default().project(&found.group.definition.project))?;
     Ok((found, permit))
 }
 
-/// `limit` and `offset`; no limit and one of 0 are the most that a list may have.
+/// `limit` and `offset`; no limit, or 0, means the largest allowed page.
 fn cut<T>(ctx: &Ctx, all: impl IntoIterator<Item = T>) -> Vec<T> {
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
     let number = |key: &str| ctx.query.last(key).map_or(0, |text| text.parse().unwrap_or(usize::MAX));
@@ -57,7 +57,7 @@ fn cut<T>(ctx: &Ctx, all: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    // Who may not see those of all projects gets the own ones, without a word.
+    // A caller who may not see the groups of all projects silently gets the own ones.
     let everything = ctx.query.has("all_projects") && ctx.caller().is_admin;
     if everything {
         ctx.authorize_rule("os_compute_api:os-server-groups:index:all_projects", &ctx.own_target())?;
@@ -80,7 +80,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let group = definition(&ctx)?;
     let (project, id) = (group.project.clone(), group.group);
     let command = ServerGroupCommand::Create { group, limit: quotas::limit(&ctx, &project, "server_groups")? };
-    dispatch::send::<ServerGroupAggregate>(ctx.dispatch()?, &permit, &project, command)
+    dispatch::send::<ServerGroupRoot>(ctx.dispatch()?, &permit, &project, command)
         .await
         .map_err(reject::server_group)?;
     let made = ctx.queries()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
@@ -90,9 +90,9 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 
 fn definition(ctx: &Ctx) -> Result<ServerGroupCreated, Fault> {
     let body: bodies::ServerGroupBody = ctx.parse_at("server_group")?;
-    let policy = body.policy().and_then(Policy::parse).ok_or_else(Fault::malformed)?;
+    let policy = body.policy().and_then(ServerGroupPolicy::parse).ok_or_else(Fault::malformed)?;
     let most = body.rules.max_server_per_host;
-    if most.is_some() && policy != Policy::AntiAffinity {
+    if most.is_some() && policy != ServerGroupPolicy::AntiAffinity {
         return Err(Fault::bad_request("Only anti-affinity policy supports rules."));
     }
     let number =
@@ -114,7 +114,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (found, permit) = find(&ctx)?;
     let definition = &found.group.definition;
     let command = ServerGroupCommand::Delete { group: definition.group };
-    dispatch::send::<ServerGroupAggregate>(ctx.dispatch()?, &permit, &definition.project, command)
+    dispatch::send::<ServerGroupRoot>(ctx.dispatch()?, &permit, &definition.project, command)
         .await
         .map_err(reject::server_group)?;
     Ok(Reply::empty(204))

@@ -1,9 +1,9 @@
 //! Services.
 //!
-//! Each host has a `nova-compute`, whatever drives it: clients know hosts by it. The control plane shows itself as the
-//! two services that clients expect of one, `nova-scheduler` and `nova-conductor`.
+//! Each host has a `nova-compute`, whatever its driver, because clients know hosts by it. The control plane appears as
+//! the services `nova-scheduler` and `nova-conductor`, which clients expect.
 
-use chronova_actors::host::{HostAggregate, HostCommand};
+use chronova_actors::host::{HostCommand, HostRoot};
 use chronova_actors::operations::Queries;
 use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
@@ -42,7 +42,7 @@ pub(super) fn number_of(host: u64) -> u64 {
 }
 
 /// When a host was last heard of: its last heartbeat, or what the log says of a host not met since start-up.
-fn heard_of(queries: &Queries, host: &KnownHost) -> Timestamp {
+fn last_heartbeat(queries: &Queries, host: &KnownHost) -> Timestamp {
     let beat = queries.usage(host.id).map_or(0, |(_, at)| at);
     Timestamp(beat).max(host.updated_at)
 }
@@ -58,7 +58,7 @@ fn of_host(queries: &Queries, host: &KnownHost) -> ServiceView {
         disabled_reason: host.disabled_reason.clone(),
         up: host.answers(),
         forced_down: host.forced_down,
-        updated_at: heard_of(queries, host),
+        updated_at: last_heartbeat(queries, host),
     }
 }
 
@@ -107,9 +107,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn send(ctx: &Ctx, host: HostId, command: HostCommand) -> Result<(), Fault> {
     let (dispatch, permit) = (ctx.dispatch()?, ctx.permit()?);
-    dispatch::send::<HostAggregate>(dispatch, &permit, &host, command)
-        .await
-        .map_err(|error| reject::host(host, error))?;
+    dispatch::send::<HostRoot>(dispatch, &permit, &host, command).await.map_err(|error| reject::host(host, error))?;
     dispatch.mirror_placement().await;
     Ok(())
 }

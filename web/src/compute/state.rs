@@ -1,16 +1,16 @@
-//! What the Compute API has of its own: its options, and servers as written last.
+//! The state of the Compute API: its options, and the cache of rendered servers.
 
 use super::config::ComputeConfig;
-use super::rendered::Rendered;
+use super::rendered::RenderedServers;
 
 /// Shared by all requests.
 #[derive(Debug, Default)]
-pub struct Compute {
+pub struct ComputeState {
     pub config: ComputeConfig,
-    pub(super) rendered: Rendered,
+    pub(super) rendered: RenderedServers,
 }
 
-impl Compute {
+impl ComputeState {
     pub fn new(config: ComputeConfig) -> Self {
         Self { config, ..Self::default() }
     }

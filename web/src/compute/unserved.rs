@@ -1,8 +1,8 @@
-//! Operations of the API that are not served: those that do not exist any more (they answer as Nova does, 410), and those
-//! that this release does not implement yet (501, in so many words).
+//! Operations of the API that are not served. Removed ones answer 410, as in Nova. Operations that this release does
+//! not implement yet answer 501 and say so.
 //!
-//! Both are tables, so that a client learns the truth from the first answer and so that adding an operation means taking
-//! its line away here. The second table may only shrink: a test compares it with a list. It is empty today.
+//! Both are tables: a client learns the truth from the first answer, and a new operation removes its line here. The
+//! second table may only shrink: a test compares it with a list. It is empty today.
 
 use crate::route::{Method, Route, gone, gone_action};
 

@@ -1,4 +1,4 @@
-//! `os-simple-tenant-usage`: how long servers of which size were there, from the times of the servers.
+//! `os-simple-tenant-usage`: the running hours and sizes of servers, from the times in their rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{paging, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, get};
 
@@ -30,13 +30,13 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// From when to when.
 #[derive(Debug, Clone, Copy)]
-struct Period {
+struct UsagePeriod {
     start: Timestamp,
     stop: Timestamp,
     now: Timestamp,
 }
 
-impl Period {
+impl UsagePeriod {
     fn read(ctx: &Ctx) -> Result<Self, Fault> {
         let now = ctx.queries()?.clock.now();
         let (start, stop) = (instant(ctx.query.last("start"), now)?, instant(ctx.query.last("end"), now)?);
@@ -68,7 +68,7 @@ fn instant(text: Option<&str>, now: Timestamp) -> Result<Timestamp, Fault> {
         .ok_or_else(|| Fault::bad_request(format!("Datetime is in invalid format: {text}")))
 }
 
-fn server_usage(row: &ServerRow, server: &Alive, period: &Period) -> Value {
+fn server_usage(row: &ServerRow, server: &Alive, period: &UsagePeriod) -> Value {
     let flavor = &server.request.flavor;
     let ended = server.terminated_at;
     let uptime = server.launched_at.map_or(0, |began| (ended.unwrap_or(period.now).0 - began.0).max(0) / 1_000_000);
@@ -94,7 +94,7 @@ fn server_usage(row: &ServerRow, server: &Alive, period: &Period) -> Value {
 }
 
 /// The line of one project; `None` where it had nothing.
-fn project_usage(project: &ProjectId, rows: &[Arc<ServerRow>], period: &Period, detailed: bool) -> Value {
+fn project_usage(project: &ProjectId, rows: &[Arc<ServerRow>], period: &UsagePeriod, detailed: bool) -> Value {
     let (mut hours, mut cores, mut memory, mut disk) = (0.0, 0.0, 0.0, 0.0);
     let mut servers = Vec::new();
     for (row, server) in rows.iter().filter_map(|row| row.server().map(|server| (row, server))) {
@@ -123,7 +123,7 @@ fn project_usage(project: &ProjectId, rows: &[Arc<ServerRow>], period: &Period, 
 }
 
 /// The servers of the period, in the order of their ids, which is the order of the pages.
-fn rows(ctx: &Ctx, period: &Period, of: Option<&ProjectId>) -> Result<paging::Page<Arc<ServerRow>>, Fault> {
+fn rows(ctx: &Ctx, period: &UsagePeriod, of: Option<&ProjectId>) -> Result<paging::ResultPage<Arc<ServerRow>>, Fault> {
     let keep = |row: &&Arc<ServerRow>| {
         row.server()
             .is_some_and(|server| period.touches(server) && of.is_none_or(|project| *project == server.request.project))
@@ -134,17 +134,23 @@ fn rows(ctx: &Ctx, period: &Period, of: Option<&ProjectId>) -> Result<paging::Pa
     }
     // Since there are pages, the versions before them are cut off where the first page would end.
     rows.truncate(usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX));
-    Ok(paging::Page { items: rows, more: false })
+    Ok(paging::ResultPage { items: rows, more: false })
 }
 
-fn link(ctx: &Ctx, reply: &mut Map<String, Value>, name: &str, collection: &str, page: &paging::Page<Arc<ServerRow>>) {
+fn link(
+    ctx: &Ctx,
+    reply: &mut Map<String, Value>,
+    name: &str,
+    collection: &str,
+    page: &paging::ResultPage<Arc<ServerRow>>,
+) {
     if let (true, Some(last)) = (page.more, page.items.last()) {
         paging::link(ctx, reply, name, collection, &last.id.to_string());
     }
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let period = Period::read(&ctx)?;
+    let period = UsagePeriod::read(&ctx)?;
     let detailed = ctx.query.last("detailed") == Some("1");
     let page = rows(&ctx, &period, None)?;
     let mut by_project: BTreeMap<ProjectId, Vec<Arc<ServerRow>>> = BTreeMap::new();
@@ -163,8 +169,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let project = ProjectId::new(ctx.param("id"));
-    ctx.authorize(&Target::default().project(&project))?;
-    let period = Period::read(&ctx)?;
+    ctx.authorize(&PolicyTarget::default().project(&project))?;
+    let period = UsagePeriod::read(&ctx)?;
     let page = rows(&ctx, &period, Some(&project))?;
     let usage = if page.items.is_empty() { json!({}) } else { project_usage(&project, &page.items, &period, true) };
     let mut reply = Map::new();

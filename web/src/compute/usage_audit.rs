@@ -1,8 +1,8 @@
-//! `/os-instance_usage_audit_log`: how far the hosts have come with reporting what their servers used in the last month.
+//! `/os-instance_usage_audit_log`: the progress of the hosts' usage reports for the last month.
 //!
 //! Nova's compute hosts write such reports where `[DEFAULT] instance_usage_audit` is on, for a meter that listens. Here
-//! usage is read from the log (`os-simple-tenant-usage`) and no host reports anything: the answer is that of a Nova with the
-//! reports off, which is its default.
+//! usage is read from the log (`os-simple-tenant-usage`), and no host sends reports. The answer is that of Nova with
+//! its default: reports off.
 //!
 //! Source: nova `api/openstack/compute/instance_usage_audit_log.py`, `utils.last_completed_audit_period`.
 

@@ -1,4 +1,4 @@
-//! What differs between microversions in behaviour, not in form.
+//! The differences in behaviour between microversions, not in form.
 
 use crate::microversion::{Microversion, v};
 
@@ -27,7 +27,7 @@ pub(super) const fn rebuild_changes_user_data(version: Microversion) -> bool {
     version.at_least(v(2, 57))
 }
 
-/// Where a shelved server is to go can be said.
+/// An unshelve may name a destination.
 pub(super) const fn unshelving_has_a_destination(version: Microversion) -> bool {
     version.at_least(v(2, 77))
 }
@@ -52,7 +52,7 @@ pub(super) const fn unknown_status_is_refused(version: Microversion) -> bool {
     version.at_least(v(2, 38))
 }
 
-/// Servers can be sorted by whether they are locked; before, the wish is accepted and ignored.
+/// Servers can be sorted by `locked`; before, the sort key is accepted and ignored.
 pub(super) const fn sorts_by_locked(version: Microversion) -> bool {
     version.at_least(v(2, 73))
 }

@@ -1,6 +1,6 @@
 //! Availability zones: where the services are. A compute host is in the zone of its host aggregates, or else in
-//! `[DEFAULT] default_availability_zone`; the control plane's own services are in the internal one, which lists for
-//! everybody leave out.
+//! `[DEFAULT] default_availability_zone`. The control plane's own services are in the internal zone, which lists for
+//! ordinary users omit.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Which consoles there are, and under which addresses clients reach them.
+//! The enabled consoles, and the addresses under which clients reach them.
 
 /// Nova's `[vnc]`, `[spice]`, `[serial_console]`, `[console]` and `[consoleauth]`, as far as the API needs them.
 #[derive(Debug, Clone)]

@@ -1,10 +1,10 @@
-//! The frames of a WebSocket (RFC 6455), as far as a stream of bytes needs them: where a message begins and ends means
-//! nothing to a console.
+//! The frames of a WebSocket (RFC 6455), as far as a stream of bytes needs them. A console ignores the bounds of
+//! messages.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use thiserror::Error;
 
-/// What is sent to a client in one frame, and what may come in one, at most.
+/// The largest frame to a client, and the largest one from it.
 pub(super) const LARGEST: usize = 1 << 20;
 
 const CONTINUATION: u8 = 0;
@@ -21,13 +21,13 @@ const SHORT: usize = 125;
 
 /// Why a WebSocket ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closing {
+pub(super) enum CloseReason {
     Done,
     GoingAway,
     Protocol,
 }
 
-impl Closing {
+impl CloseReason {
     fn code(self) -> u16 {
         match self {
             Self::Done => 1000,
@@ -38,7 +38,7 @@ impl Closing {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum WebSocketFrame {
     Data(Bytes),
     Ping(Bytes),
     Pong,
@@ -59,19 +59,19 @@ pub(super) enum FrameError {
     Kind(u8),
 }
 
-/// What came of a client's frames and is not read yet.
+/// The received part of a client's frames that is not read yet.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(super) struct PendingFrames {
     buffer: BytesMut,
 }
 
-impl Frames {
+impl PendingFrames {
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next frame, as soon as it is whole.
-    pub(super) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub(super) fn next(&mut self) -> Result<Option<WebSocketFrame>, FrameError> {
         let mut head = &self.buffer[..];
         if head.len() < 2 {
             return Ok(None);
@@ -106,10 +106,10 @@ impl Frames {
             *byte ^= mask;
         }
         Ok(Some(match kind {
-            CONTINUATION | TEXT | BINARY => Frame::Data(payload.freeze()),
-            CLOSE => Frame::Close,
-            PING => Frame::Ping(payload.freeze()),
-            PONG => Frame::Pong,
+            CONTINUATION | TEXT | BINARY => WebSocketFrame::Data(payload.freeze()),
+            CLOSE => WebSocketFrame::Close,
+            PING => WebSocketFrame::Ping(payload.freeze()),
+            PONG => WebSocketFrame::Pong,
             other => return Err(FrameError::Kind(other)),
         }))
     }
@@ -146,6 +146,6 @@ pub(super) fn pong(payload: &[u8]) -> Bytes {
     frame(PONG, payload)
 }
 
-pub(super) fn close(why: Closing) -> Bytes {
+pub(super) fn close(why: CloseReason) -> Bytes {
     frame(CLOSE, &why.code().to_be_bytes())
 }

@@ -1,12 +1,13 @@
-//! The console gateway: what `nova-novncproxy`, `nova-spicehtml5proxy` and `nova-serialproxy` do beside Nova.
+//! The console gateway, which replaces `nova-novncproxy`, `nova-spicehtml5proxy` and `nova-serialproxy`.
 //!
-//! `GET /console?token=...` becomes a WebSocket, and what is said on it goes to the console that the token was given out for
-//! and back. A screen is a TCP connection to the guest's host; a serial line comes over the hypervisor's own connection, so
-//! that no host needs a port for it. `/console/FILE` gives the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5).
+//! `GET /console?token=...` becomes a WebSocket, which relays to and from the token's console. A screen is a TCP
+//! connection to the guest's host. A serial line uses the hypervisor's own connection, so that no host needs a port for
+//! it. `/console/FILE` gives the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5).
 //!
-//! What is checked, in Nova's order: the token (known, not over, its server alive); a browser's `Origin` (this host or one of
-//! `[console] allowed_origins`, and no less secure than the address that was given out); that the guest still has its console
-//! there. A refusal has no body: it would be taken for the console's first words. Its reason is in the server's log.
+//! The checks, in Nova's order. The token is known and not expired, and its server is alive. A browser's `Origin` is
+//! this host or one of `[console] allowed_origins`, and no less secure than the console's URL. The guest still has its
+//! console there. A refusal has no body: it would be taken for the console's first words. Its reason is in the server's
+//! log.
 //!
 //! Bounds: `[chronova] max_consoles` connections, of which [`places`] gives a few to each token and server; [`relay`]'s on what
 //! waits for whom. All end with the server.
@@ -34,14 +35,14 @@ use tokio::time::timeout;
 
 pub use self::config::ConsoleConfig;
 pub use self::open_consoles::OpenConsoles;
-use self::places::{ConsolePlace, NoPlace};
+use self::places::{ConsoleSlot, NoConsoleSlot};
 use crate::address;
 use crate::app::App;
 use crate::fault::Fault;
 use crate::query::Query;
 use crate::secret::Secret;
 
-/// Where the gateway is, beside the services.
+/// The gateway's path, beside the services.
 pub const PATH: &str = "/console";
 
 /// How long a guest's host may take to accept a connection.
@@ -55,7 +56,7 @@ pub(crate) fn token_hash(token: &str) -> String {
 
 /// Why there is no console.
 #[derive(Debug, Error)]
-enum Refusal {
+enum ConsoleRefusal {
     #[error("it is no request for a WebSocket")]
     NoWebSocket,
     #[error("the token is unknown or over")]
@@ -65,7 +66,7 @@ enum Refusal {
     #[error("the guest's console is elsewhere by now")]
     Moved,
     #[error("{0}")]
-    Place(#[from] NoPlace),
+    Place(#[from] NoConsoleSlot),
     #[error("the guest's console cannot be reached: {0}")]
     Driver(#[from] DriverError),
     #[error("the guest's console cannot be reached: {0}")]
@@ -74,19 +75,19 @@ enum Refusal {
     Internal(String),
 }
 
-impl Refusal {
+impl ConsoleRefusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::Token | Self::Origin(_) | Self::Moved => StatusCode::FORBIDDEN,
-            Self::Place(NoPlace::TooMany) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Place(NoPlace::Full) | Self::Internal(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Place(NoConsoleSlot::TooMany) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Place(NoConsoleSlot::Full) | Self::Internal(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Driver(_) | Self::Dial(_) => StatusCode::BAD_GATEWAY,
         }
     }
 }
 
-impl From<Fault> for Refusal {
+impl From<Fault> for ConsoleRefusal {
     fn from(fault: Fault) -> Self {
         Self::Internal(fault.message)
     }
@@ -114,9 +115,9 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::
             response.streaming(relay::start(payload, line, place, app.consoles.closing.subscribe()))
         }
         Err(refusal) => {
-            tracing::info!(remote = ?request.peer_addr(), reason = %refusal, "a console was refused");
+            tracing::info!(remote = ?request.peer_addr(), reason = %refusal, "refused a console");
             let mut response = HttpResponse::build(refusal.status());
-            if matches!(refusal, Refusal::NoWebSocket) {
+            if matches!(refusal, ConsoleRefusal::NoWebSocket) {
                 response.insert_header(("Upgrade", "websocket")).insert_header(("Sec-WebSocket-Version", "13"));
             }
             response.finish()
@@ -125,25 +126,27 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::
 }
 
 /// The handshake's answer, the place taken, and the console.
-async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsolePlace, SerialLine), Refusal> {
-    let accept = handshake(request).ok_or(Refusal::NoWebSocket)?;
+async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleSlot, SerialLine), ConsoleRefusal> {
+    let accept = handshake(request).ok_or(ConsoleRefusal::NoWebSocket)?;
     let (queries, config) = (app.queries()?, &app.compute.config.consoles);
-    let hash = token(request).map(|token| token_hash(&token)).ok_or(Refusal::Token)?;
+    let hash = token(request).map(|token| token_hash(&token)).ok_or(ConsoleRefusal::Token)?;
     let now = queries.clock.now();
-    let known = queries.views.console_tokens.read(|tokens| tokens.valid(&hash, now).cloned()).ok_or(Refusal::Token)?;
-    let row = queries.views.servers.read(|servers| servers.get(known.instance).cloned()).ok_or(Refusal::Token)?;
-    let server = row.instance.alive().ok_or(Refusal::Token)?;
+    let known =
+        queries.views.console_tokens.read(|tokens| tokens.valid(&hash, now).cloned()).ok_or(ConsoleRefusal::Token)?;
+    let row =
+        queries.views.servers.read(|servers| servers.get(known.instance).cloned()).ok_or(ConsoleRefusal::Token)?;
+    let server = row.instance.alive().ok_or(ConsoleRefusal::Token)?;
     let forwarded = address::forwarded_scheme(request, &app.config);
     check_origin(config, &known.kind, request.headers(), forwarded)?;
     let place = app.consoles.places.take(&hash, known.instance)?;
-    let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(Refusal::Moved)?;
+    let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(ConsoleRefusal::Moved)?;
     let line = reach(&host, &known).await?;
-    tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "a console is open");
+    tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "console opened");
     Ok((accept, place, line))
 }
 
 /// The console itself, if it is still where the token says.
-async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialLine, Refusal> {
+async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialLine, ConsoleRefusal> {
     let screen = match known.kind.as_str() {
         "serial" => return Ok(host.serial_line(known.instance).await?),
         "novnc" => Screen::Vnc,
@@ -151,12 +154,12 @@ async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialL
     };
     let address = host.screen(known.instance, screen).await?;
     if (address.host.as_str(), address.port) != (known.host.as_str(), known.port) {
-        return Err(Refusal::Moved);
+        return Err(ConsoleRefusal::Moved);
     }
     dial(&address).await
 }
 
-async fn dial(address: &ConsoleAddress) -> Result<SerialLine, Refusal> {
+async fn dial(address: &ConsoleAddress) -> Result<SerialLine, ConsoleRefusal> {
     let dialled = timeout(DIAL, TcpStream::connect((address.host.as_str(), address.port))).await;
     let socket = dialled.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
     // Every move of the mouse is a packet of its own.
@@ -181,7 +184,7 @@ fn names<'a>(headers: &'a HeaderMap, name: &'static str) -> impl Iterator<Item =
     texts.flat_map(|text| text.split(',')).map(|item| item.trim().to_ascii_lowercase())
 }
 
-/// What the client expects as `Sec-WebSocket-Accept` (RFC 6455, 4.2.2); `None` if it does not ask for a WebSocket.
+/// The value of `Sec-WebSocket-Accept` (RFC 6455, 4.2.2); `None` if the client does not ask for a WebSocket.
 fn handshake(request: &HttpRequest) -> Option<String> {
     const SALT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let headers = request.headers();
@@ -201,11 +204,11 @@ fn check_origin(
     kind: &str,
     headers: &HeaderMap,
     forwarded: Option<&str>,
-) -> Result<(), Refusal> {
+) -> Result<(), ConsoleRefusal> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(origin) = headers.get("Origin") else { return Ok(()) };
     let shown = String::from_utf8_lossy(origin.as_bytes()).into_owned();
-    let refused = || Refusal::Origin(shown.clone());
+    let refused = || ConsoleRefusal::Origin(shown.clone());
     let (scheme, rest) = shown.split_once("://").ok_or_else(refused)?;
     let host = host_name(rest);
     let own = text("Host").map(host_name);

@@ -1,20 +1,20 @@
-//! How many consoles are open, and the word that ends them all.
+//! The number of open consoles, and the signal that ends them all.
 
 use tokio::sync::watch;
 
-use super::places::ConsolePlaces;
+use super::places::ConsoleSlots;
 
 /// The consoles that are open through this process.
 #[derive(Debug)]
 pub struct OpenConsoles {
-    pub(super) places: ConsolePlaces,
+    pub(super) places: ConsoleSlots,
     pub(super) closing: watch::Sender<bool>,
 }
 
 impl OpenConsoles {
     /// At most so many at the same time.
     pub fn new(most: usize) -> Self {
-        Self { places: ConsolePlaces::new(most), closing: watch::Sender::new(false) }
+        Self { places: ConsoleSlots::new(most), closing: watch::Sender::new(false) }
     }
 
     /// Ends every console, now and from now on: a server that is told to end does not wait for its clients.

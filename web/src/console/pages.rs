@@ -37,7 +37,7 @@ async fn read(folder: &Path, file: &str) -> Option<(&'static str, Vec<u8>)> {
     Some((kind, tokio::fs::read(&path).await.ok()?))
 }
 
-/// What viewers are made of; nothing else is given out.
+/// The types of the viewers' files; others are not served.
 fn kind(file: &Path) -> Option<&'static str> {
     Some(match file.extension()?.to_str()?.to_ascii_lowercase().as_str() {
         "html" | "htm" => "text/html; charset=utf-8",

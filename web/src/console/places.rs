@@ -1,5 +1,5 @@
-//! The places for consoles: so many in all, and of these a few with each token and a few of each server, so that whoever
-//! has one token, or one server and any number of tokens, leaves places to the others.
+//! Limits on open consoles: in all, for each token and for each server. So a client with one token, or with many tokens
+//! of one server, cannot take all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,37 +15,37 @@ pub(super) const OF_SERVER: usize = 8;
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(super) enum NoPlace {
+pub(super) enum NoConsoleSlot {
     #[error("as many consoles are open as may be")]
     Full,
     #[error("as many consoles are open with this token, or of this server, as may be")]
     TooMany,
 }
 
-/// What places are counted by.
+/// The keys that open consoles are counted by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum CountedBy {
+enum SlotCountedBy {
     Token(String),
     Server(InstanceId),
 }
 
-type Counts = HashMap<CountedBy, usize>;
+type Counts = HashMap<SlotCountedBy, usize>;
 
 #[derive(Debug)]
-pub(super) struct ConsolePlaces {
+pub(super) struct ConsoleSlots {
     all: Arc<Semaphore>,
     counts: Arc<Mutex<Counts>>,
 }
 
 /// One of the places, given back when dropped.
 #[derive(Debug)]
-pub(super) struct ConsolePlace {
+pub(super) struct ConsoleSlot {
     _of_all: OwnedSemaphorePermit,
-    by: [CountedBy; 2],
+    by: [SlotCountedBy; 2],
     counts: Arc<Mutex<Counts>>,
 }
 
-impl ConsolePlaces {
+impl ConsoleSlots {
     pub(super) fn new(most: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), counts: Arc::default() }
     }
@@ -56,23 +56,23 @@ impl ConsolePlaces {
     }
 
     /// A place for a console of `server` with the token of this hash.
-    pub(super) fn take(&self, token_hash: &str, server: InstanceId) -> Result<ConsolePlace, NoPlace> {
-        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| NoPlace::Full)?;
-        let by = [CountedBy::Token(token_hash.to_owned()), CountedBy::Server(server)];
+    pub(super) fn take(&self, token_hash: &str, server: InstanceId) -> Result<ConsoleSlot, NoConsoleSlot> {
+        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| NoConsoleSlot::Full)?;
+        let by = [SlotCountedBy::Token(token_hash.to_owned()), SlotCountedBy::Server(server)];
         let mut counts = lock(&self.counts);
         for (by, most) in by.iter().zip([OF_TOKEN, OF_SERVER]) {
             if counts.get(by).is_some_and(|count| *count >= most) {
-                return Err(NoPlace::TooMany);
+                return Err(NoConsoleSlot::TooMany);
             }
         }
         for by in &by {
             *counts.entry(by.clone()).or_default() += 1;
         }
-        Ok(ConsolePlace { _of_all: of_all, by, counts: Arc::clone(&self.counts) })
+        Ok(ConsoleSlot { _of_all: of_all, by, counts: Arc::clone(&self.counts) })
     }
 }
 
-impl Drop for ConsolePlace {
+impl Drop for ConsoleSlot {
     fn drop(&mut self) {
         let mut counts = lock(&self.counts);
         for by in &self.by {
@@ -98,21 +98,21 @@ mod tests {
 
     #[test]
     fn each_token_and_each_server_has_a_few_places_and_gives_them_back() {
-        let places = ConsolePlaces::new(20);
+        let places = ConsoleSlots::new(20);
         let (one, two) = (InstanceId::random(), InstanceId::random());
         let mut held: Vec<_> = (0..OF_TOKEN).map(|_| places.take("a", one).unwrap()).collect();
-        assert!(matches!(places.take("a", one), Err(NoPlace::TooMany)));
+        assert!(matches!(places.take("a", one), Err(NoConsoleSlot::TooMany)));
         held.extend((OF_TOKEN..OF_SERVER).map(|_| places.take("b", one).unwrap()));
-        assert!(matches!(places.take("c", one), Err(NoPlace::TooMany)), "another token of the same server");
+        assert!(matches!(places.take("c", one), Err(NoConsoleSlot::TooMany)), "another token of the same server");
         let other = places.take("d", two).unwrap();
         held.pop();
         drop(places.take("c", one).unwrap());
         drop((held, other));
         assert!(lock(&places.counts).is_empty());
         let full: Vec<_> = (0..20).map(|n| places.take(&n.to_string(), InstanceId::random()).unwrap()).collect();
-        assert!(matches!(places.take("e", one), Err(NoPlace::Full)));
+        assert!(matches!(places.take("e", one), Err(NoConsoleSlot::Full)));
         drop(full);
         places.close();
-        assert!(matches!(places.take("e", one), Err(NoPlace::Full)));
+        assert!(matches!(places.take("e", one), Err(NoConsoleSlot::Full)));
     }
 }

@@ -1,7 +1,7 @@
-//! Between a WebSocket and a console, until one of them ends.
+//! Relays between a WebSocket and a console, until one of them ends.
 //!
-//! Little waits for anybody: a client that takes nothing keeps the console's words with the console, and after [`SLOW`] it is
-//! let go. One that says nothing is asked every [`ASK`] whether it is there.
+//! Buffers are small: while a client takes nothing, nothing is read from the console, and after [`SLOW`] it is
+//! disconnected. A silent client gets a ping every [`ASK`].
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use super::frames::{self, Closing, Frame, Frames};
-use super::places::ConsolePlace;
+use super::frames::{self, CloseReason, PendingFrames, WebSocketFrame};
+use super::places::ConsoleSlot;
 
 /// A piece of a stream, in either direction.
-type Piece = std::io::Result<Bytes>;
+type RelayChunk = std::io::Result<Bytes>;
 
 /// Frames that may wait for a client, and pieces that may wait for a console.
 const DEPTH: usize = 16;
-/// What is read from a console at once.
+/// Bytes that are read from a console at once.
 const CHUNK: usize = 32 << 10;
 const SLOW: Duration = Duration::from_mins(1);
 const ASK: Duration = Duration::from_secs(30);
@@ -57,13 +57,13 @@ pub(super) fn over_tcp(socket: TcpStream) -> SerialLine {
 pub(super) fn start(
     payload: web::Payload,
     line: SerialLine,
-    place: ConsolePlace,
+    place: ConsoleSlot,
     closing: watch::Receiver<bool>,
-) -> LocalBoxStream<'static, Piece> {
+) -> LocalBoxStream<'static, RelayChunk> {
     let (client, sent) = mpsc::channel(DEPTH);
     actix_web::rt::spawn(async move {
         let _place = place;
-        let client = Client(client);
+        let client = RelayClient(client);
         // A client that is gone hears no farewell.
         if let Some(why) = carry(payload, line, &client, closing).await {
             client.send(frames::close(why)).await;
@@ -74,9 +74,9 @@ pub(super) fn start(
 }
 
 /// The way to the client.
-struct Client(mpsc::Sender<Bytes>);
+struct RelayClient(mpsc::Sender<Bytes>);
 
-impl Client {
+impl RelayClient {
     /// Whether it took it.
     async fn send(&self, frame: Bytes) -> bool {
         matches!(timeout(SLOW, self.0.send(frame)).await, Ok(Ok(())))
@@ -87,20 +87,20 @@ impl Client {
 async fn carry(
     mut payload: web::Payload,
     mut line: SerialLine,
-    client: &Client,
+    client: &RelayClient,
     mut closing: watch::Receiver<bool>,
-) -> Option<Closing> {
-    let mut frames = Frames::default();
+) -> Option<CloseReason> {
+    let mut frames = PendingFrames::default();
     let mut ask = interval_at(Instant::now() + ASK, ASK);
     ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = closing.wait_for(|closing| *closing) => return Some(Closing::GoingAway),
+            _ = closing.wait_for(|closing| *closing) => return Some(CloseReason::GoingAway),
             () = client.0.closed() => return None,
             _ = ask.tick() => client.send(frames::ping()).await.then_some(())?,
             said = line.output.next() => match said {
                 Some(Ok(piece)) => client.send(frames::data(&piece)).await.then_some(())?,
-                Some(Err(_)) | None => return Some(Closing::Done),
+                Some(Err(_)) | None => return Some(CloseReason::Done),
             },
             heard = payload.next() => {
                 frames.feed(&heard?.ok()?);
@@ -113,20 +113,20 @@ async fn carry(
 }
 
 /// Passes on what the client said; inside, why that was the last. `None`: it is gone.
-async fn hear(frames: &mut Frames, line: &SerialLine, client: &Client) -> Option<Option<Closing>> {
+async fn hear(frames: &mut PendingFrames, line: &SerialLine, client: &RelayClient) -> Option<Option<CloseReason>> {
     loop {
         match frames.next() {
             Ok(None) => return Some(None),
-            Ok(Some(Frame::Data(piece))) => match timeout(SLOW, line.input.send(piece)).await {
+            Ok(Some(WebSocketFrame::Data(piece))) => match timeout(SLOW, line.input.send(piece)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) | Err(_) => return Some(Some(Closing::Done)),
+                Ok(Err(_)) | Err(_) => return Some(Some(CloseReason::Done)),
             },
-            Ok(Some(Frame::Ping(payload))) => client.send(frames::pong(&payload)).await.then_some(())?,
-            Ok(Some(Frame::Pong)) => {}
-            Ok(Some(Frame::Close)) => return Some(Some(Closing::Done)),
+            Ok(Some(WebSocketFrame::Ping(payload))) => client.send(frames::pong(&payload)).await.then_some(())?,
+            Ok(Some(WebSocketFrame::Pong)) => {}
+            Ok(Some(WebSocketFrame::Close)) => return Some(Some(CloseReason::Done)),
             Err(error) => {
-                tracing::debug!(%error, "a console's client speaks otherwise");
-                return Some(Some(Closing::Protocol));
+                tracing::debug!(%error, "a console's client broke the protocol");
+                return Some(Some(CloseReason::Protocol));
             }
         }
     }

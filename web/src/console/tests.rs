@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::frames::{Frame, FrameError, Frames, LARGEST, close, data};
+use super::frames::{FrameError, LARGEST, PendingFrames, WebSocketFrame, close, data};
 use super::*;
 
 /// A frame as a client sends it.
@@ -23,7 +23,7 @@ fn masked(head: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn read_all(frames: &mut Frames) -> Vec<Frame> {
+fn read_all(frames: &mut PendingFrames) -> Vec<WebSocketFrame> {
     std::iter::from_fn(|| frames.next().unwrap()).collect()
 }
 
@@ -41,16 +41,16 @@ fn frames_come_in_any_pieces() {
     ]
     .concat();
     let expected = [
-        Frame::Data(Bytes::from_static(b"root\r")),
-        Frame::Data(Bytes::from_static(b"be")),
-        Frame::Ping(Bytes::from_static(b"there?")),
-        Frame::Data(Bytes::from_static(b"gun")),
-        Frame::Data(Bytes::from(long)),
-        Frame::Pong,
-        Frame::Close,
+        WebSocketFrame::Data(Bytes::from_static(b"root\r")),
+        WebSocketFrame::Data(Bytes::from_static(b"be")),
+        WebSocketFrame::Ping(Bytes::from_static(b"there?")),
+        WebSocketFrame::Data(Bytes::from_static(b"gun")),
+        WebSocketFrame::Data(Bytes::from(long)),
+        WebSocketFrame::Pong,
+        WebSocketFrame::Close,
     ];
     for size in [1, 2, 3, 7, 1_000, sent.len()] {
-        let mut frames = Frames::default();
+        let mut frames = PendingFrames::default();
         let mut seen = Vec::new();
         for piece in sent.chunks(size) {
             frames.feed(piece);
@@ -72,18 +72,18 @@ fn what_is_no_frame_of_a_client_ends_it() {
         (&[0x83, 0x80, 0, 0, 0, 0], FrameError::Kind(3)),
     ];
     for (bytes, error) in cases {
-        let mut frames = Frames::default();
+        let mut frames = PendingFrames::default();
         frames.feed(bytes);
         assert_eq!(frames.next(), Err(error), "{bytes:02x?}");
     }
 }
 
-/// Whatever comes is frames or an error, and is not kept for ever.
+/// Any input becomes frames or an error, and is not kept for ever.
 #[test]
 fn anything_may_come() {
     let mut random = chronova_events::entropy::SplitMix::new(1);
     for _ in 0..2_000 {
-        let mut frames = Frames::default();
+        let mut frames = PendingFrames::default();
         let start = [0x81, 0x82, 0x80, 0x88, 0x89][usize::try_from(random.draw() % 5).unwrap()];
         let length = usize::try_from(random.draw() % 300).unwrap();
         let mut bytes = vec![start, 0x80 | u8::try_from(random.draw() % 128).unwrap()];
@@ -92,8 +92,8 @@ fn anything_may_come() {
         let mut seen = 0;
         while let Ok(Some(frame)) = frames.next() {
             seen += match frame {
-                Frame::Data(payload) | Frame::Ping(payload) => payload.len(),
-                Frame::Pong | Frame::Close => 0,
+                WebSocketFrame::Data(payload) | WebSocketFrame::Ping(payload) => payload.len(),
+                WebSocketFrame::Pong | WebSocketFrame::Close => 0,
             };
         }
         assert!(seen <= bytes.len());
@@ -105,7 +105,7 @@ fn frames_of_the_server_have_the_shortest_length() {
     assert_eq!(data(b"ab").as_ref(), [0x82, 2, b'a', b'b']);
     assert_eq!(data(&[0; 126])[..4], [0x82, 126, 0, 126]);
     assert_eq!(data(&vec![0; 65_536])[..10], [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
-    assert_eq!(close(super::frames::Closing::GoingAway).as_ref(), [0x88, 2, 0x03, 0xe9]);
+    assert_eq!(close(super::frames::CloseReason::GoingAway).as_ref(), [0x88, 2, 0x03, 0xe9]);
 }
 
 #[test]
@@ -183,13 +183,13 @@ async fn a_connection_is_a_console() {
     let mut said = [0; 12];
     guest.read_exact(&mut said).await.unwrap();
     assert_eq!(&said, b"RFB 003.008\n");
-    // Whoever lets go of the console ends the connection, and the other way round.
+    // The end of the console ends the connection, and the other way round.
     drop(line.input);
     assert_eq!(guest.read(&mut said).await.unwrap(), 0);
     drop(guest);
     assert!(line.output.next().await.is_none());
     drop(listener);
-    assert!(matches!(dial(&address).await, Err(Refusal::Dial(_))));
+    assert!(matches!(dial(&address).await, Err(ConsoleRefusal::Dial(_))));
 }
 
 #[actix_web::test]

@@ -1,4 +1,4 @@
-//! Who may speak to the log, and what each may do.
+//! The users of the log, and their rights.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,9 +6,9 @@ use thiserror::Error;
 
 use crate::secret::{Secret, SecretHash};
 
-/// What a credential is good for; each right includes those before it.
+/// The right of a credential; each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Right {
+pub enum LogRight {
     /// Reads everything; our payloads come as JSON.
     Read,
     /// Also appends events of its own, to streams that are not ours.
@@ -17,7 +17,7 @@ pub enum Right {
     Peer,
 }
 
-impl Right {
+impl LogRight {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "read" => Some(Self::Read),
@@ -28,9 +28,9 @@ impl Right {
     }
 }
 
-/// What is wrong with a line of the list of users. Passwords are not repeated.
+/// The error in a line of the list of users. Passwords are not repeated.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum UserError {
+pub enum LogUserError {
     #[error("user {0}: a user is NAME:RIGHT:PASSWORD, and RIGHT is read, write or peer")]
     Form(usize),
     #[error("user {0}: the password is shorter than {MIN_PASSWORD} characters")]
@@ -44,44 +44,44 @@ pub enum UserError {
 const MIN_PASSWORD: usize = 8;
 
 #[derive(Debug, Clone)]
-pub(super) struct User {
+pub(super) struct LogUser {
     pub(super) name: String,
-    pub(super) right: Right,
+    pub(super) right: LogRight,
     password: SecretHash,
 }
 
 /// Everybody who may connect.
 #[derive(Debug, Clone)]
-pub struct Users(Vec<User>);
+pub struct LogUsers(Vec<LogUser>);
 
-impl Users {
+impl LogUsers {
     /// From lines `NAME:RIGHT:PASSWORD`.
-    pub fn parse(lines: &[String]) -> Result<Self, UserError> {
-        let mut users: Vec<User> = Vec::with_capacity(lines.len());
+    pub fn parse(lines: &[String]) -> Result<Self, LogUserError> {
+        let mut users: Vec<LogUser> = Vec::with_capacity(lines.len());
         for (index, line) in lines.iter().enumerate() {
             let number = index + 1;
             let mut parts = line.splitn(3, ':');
             let (Some(name), Some(right), Some(password)) = (parts.next(), parts.next(), parts.next()) else {
-                return Err(UserError::Form(number));
+                return Err(LogUserError::Form(number));
             };
-            let right = Right::parse(right.trim()).ok_or(UserError::Form(number))?;
+            let right = LogRight::parse(right.trim()).ok_or(LogUserError::Form(number))?;
             if name.is_empty() {
-                return Err(UserError::Form(number));
+                return Err(LogUserError::Form(number));
             }
             if password.chars().count() < MIN_PASSWORD {
-                return Err(UserError::Short(number));
+                return Err(LogUserError::Short(number));
             }
             if users.iter().any(|user| user.name == name) {
-                return Err(UserError::Twice(number, name.to_owned()));
+                return Err(LogUserError::Twice(number, name.to_owned()));
             }
-            users.push(User { name: name.to_owned(), right, password: Secret::new(password).hash() });
+            users.push(LogUser { name: name.to_owned(), right, password: Secret::new(password).hash() });
         }
-        if users.is_empty() { Err(UserError::Nobody) } else { Ok(Self(users)) }
+        if users.is_empty() { Err(LogUserError::Nobody) } else { Ok(Self(users)) }
     }
 
     /// The user whose credential this `Authorization` header carries: `Basic` with name and password, or `Bearer` with the
     /// password alone. Every user is compared with, so that the time taken tells nobody who exists.
-    pub(super) fn admit(&self, header: &str) -> Option<&User> {
+    pub(super) fn admit(&self, header: &str) -> Option<&LogUser> {
         let (scheme, credential) = header.split_once(' ')?;
         let decoded;
         let (name, password) = if scheme.eq_ignore_ascii_case("basic") {
@@ -112,8 +112,8 @@ mod tests {
 
     use super::*;
 
-    fn users(lines: &[&str]) -> Result<Users, UserError> {
-        Users::parse(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>())
+    fn users(lines: &[&str]) -> Result<LogUsers, LogUserError> {
+        LogUsers::parse(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -121,9 +121,9 @@ mod tests {
         let users = users(&["auditor:read:long enough", "shop:write:pass:with:colons"]).unwrap();
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
         let admitted = |header: &str| users.admit(header).map(|user| (user.name.as_str(), user.right));
-        assert_eq!(admitted(&basic("auditor:long enough")), Some(("auditor", Right::Read)));
-        assert_eq!(admitted(&basic("shop:pass:with:colons")), Some(("shop", Right::Write)));
-        assert_eq!(admitted("bearer pass:with:colons"), Some(("shop", Right::Write)));
+        assert_eq!(admitted(&basic("auditor:long enough")), Some(("auditor", LogRight::Read)));
+        assert_eq!(admitted(&basic("shop:pass:with:colons")), Some(("shop", LogRight::Write)));
+        assert_eq!(admitted("bearer pass:with:colons"), Some(("shop", LogRight::Write)));
         for wrong in ["auditor:wrong", "nobody:long enough", "auditor:", "auditor", "shop:long enough"] {
             assert_eq!(admitted(&basic(wrong)), None, "{wrong}");
         }
@@ -134,10 +134,10 @@ mod tests {
 
     #[test]
     fn a_list_with_mistakes_is_refused_without_repeating_passwords() {
-        assert_eq!(users(&["a:read"]).unwrap_err(), UserError::Form(1));
-        assert_eq!(users(&["a:read:12345678", "b:admin:12345678"]).unwrap_err(), UserError::Form(2));
-        assert_eq!(users(&["a:read:short"]).unwrap_err(), UserError::Short(1));
-        assert_eq!(users(&["a:read:12345678", "a:peer:87654321"]).unwrap_err(), UserError::Twice(2, "a".to_owned()));
-        assert_eq!(users(&[]).unwrap_err(), UserError::Nobody);
+        assert_eq!(users(&["a:read"]).unwrap_err(), LogUserError::Form(1));
+        assert_eq!(users(&["a:read:12345678", "b:admin:12345678"]).unwrap_err(), LogUserError::Form(2));
+        assert_eq!(users(&["a:read:short"]).unwrap_err(), LogUserError::Short(1));
+        assert_eq!(users(&["a:read:12345678", "a:peer:87654321"]).unwrap_err(), LogUserError::Twice(2, "a".to_owned()));
+        assert_eq!(users(&[]).unwrap_err(), LogUserError::Nobody);
     }
 }

@@ -1,22 +1,22 @@
-//! Taking events in: from other programs into streams of their own, from processes of ours into ours.
+//! Appends events: of other programs to their own streams, of our programs to ours.
 
 use std::sync::Arc;
 
 use chronova_events::envelope::{Cause, Meta, NewEvent, Revision, StreamId};
 use chronova_events::external::is_ours;
 use chronova_events::ids::EventId;
-use chronova_events::store::eventstoredb::form::{Form, MAX_NAME};
+use chronova_events::store::eventstoredb::form::{EventStoreDbEvent, MAX_NAME};
 use chronova_events::store::{AppendError, Appended, Expected};
 use serde::Deserialize;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::access::{Right, User};
-use super::service::Log;
+use super::access::{LogRight, LogUser};
+use super::service::ServedLog;
 use super::status;
 use super::wire::{self, ExpectedRevision, ProposedMessage};
 
-/// The most events of one append; their bytes have the bound of [`Log::max_append_bytes`].
+/// The most events of one append; their bytes have the bound of [`ServedLog::max_append_bytes`].
 pub(super) const MAX_EVENTS: usize = 4_096;
 
 /// How far back a repeated append with the expectation "any" is looked for.
@@ -24,14 +24,14 @@ const REPEATED: u16 = 256;
 
 /// Why an append was not carried out.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum AppendRefusal {
     /// The stream is elsewhere than the client believes.
     WrongVersion(Revision),
     TooLarge(usize),
     Status(Status),
 }
 
-impl From<Status> for Refusal {
+impl From<Status> for AppendRefusal {
     fn from(status: Status) -> Self {
         Self::Status(status)
     }
@@ -47,15 +47,15 @@ pub(super) fn stream_name(identifier: Option<wire::StreamIdentifier>) -> Result<
 }
 
 /// Checks that `user` may append to the stream of that name.
-fn permitted(user: &User, name: &str) -> Result<StreamId, Status> {
-    if user.right < Right::Write {
+fn permitted(user: &LogUser, name: &str) -> Result<StreamId, Status> {
+    if user.right < LogRight::Write {
         return Err(Status::permission_denied("this credential may only read"));
     }
     if name.starts_with('$') {
         return Err(Status::permission_denied("streams whose names begin with $ are not kept here"));
     }
     let stream = StreamId::from_stored(name);
-    if is_ours(stream.category()) && user.right < Right::Peer {
+    if is_ours(stream.category()) && user.right < LogRight::Peer {
         return Err(Status::permission_denied(format!(
             "streams of the category {} hold events of Chronova; other programs use other categories",
             stream.category()
@@ -66,16 +66,16 @@ fn permitted(user: &User, name: &str) -> Result<StreamId, Status> {
 
 /// Carries one append out.
 pub(super) async fn append(
-    log: &Log,
-    user: &User,
+    log: &ServedLog,
+    user: &LogUser,
     name: String,
     expected: &ExpectedRevision,
     proposed: Vec<ProposedMessage>,
-) -> Result<Appended, Refusal> {
+) -> Result<Appended, AppendRefusal> {
     let stream = permitted(user, &name)?;
     let size: usize = proposed.iter().map(|message| message.data.len() + message.custom_metadata.len()).sum();
     if size > log.max_append_bytes {
-        return Err(Refusal::TooLarge(log.max_append_bytes));
+        return Err(AppendRefusal::TooLarge(log.max_append_bytes));
     }
     if proposed.len() > MAX_EVENTS {
         return Err(Status::invalid_argument(format!("one append has at most {MAX_EVENTS} events")).into());
@@ -89,7 +89,7 @@ pub(super) async fn append(
         ExpectedRevision::StreamExists(_) => {
             let there = log.store.read_stream(&stream, Revision::NONE, 1).await.map_err(|e| status::of_store(&e))?;
             if there.is_empty() {
-                return Err(Refusal::WrongVersion(Revision::NONE));
+                return Err(AppendRefusal::WrongVersion(Revision::NONE));
             }
             Expected::Any
         }
@@ -104,18 +104,18 @@ pub(super) async fn append(
         Ok(appended) => Ok(appended),
         Err(AppendError::Conflict { expected, actual, .. }) => match done_at(log, &stream, expected, &ids).await? {
             Some(done) => Ok(done),
-            None => Err(Refusal::WrongVersion(actual)),
+            None => Err(AppendRefusal::WrongVersion(actual)),
         },
-        Err(AppendError::TooLarge { limit, .. }) => Err(Refusal::TooLarge(limit)),
+        Err(AppendError::TooLarge { limit, .. }) => Err(AppendRefusal::TooLarge(limit)),
         Err(AppendError::Encode(reason)) => Err(Status::invalid_argument(reason).into()),
         Err(AppendError::Store(error)) => Err(status::of_store(&error).into()),
     }
 }
 
 /// One proposed event, checked.
-fn take(log: &Log, user: &User, stream: &StreamId, mut message: ProposedMessage) -> Result<NewEvent, Status> {
+fn take(log: &ServedLog, user: &LogUser, stream: &StreamId, mut message: ProposedMessage) -> Result<NewEvent, Status> {
     let id = EventId(uuid_of(message.id).ok_or_else(|| Status::invalid_argument("an event has a UUID"))?);
-    let form = Form {
+    let form = EventStoreDbEvent {
         event_type: message.metadata.remove("type").unwrap_or_default(),
         content_type: message.metadata.remove("content-type").unwrap_or_default(),
         metadata: message.custom_metadata,
@@ -137,7 +137,7 @@ struct Correlation {
     correlation: Option<Uuid>,
 }
 
-fn meta_of(user: &User, form: &Form) -> Arc<Meta> {
+fn meta_of(user: &LogUser, form: &EventStoreDbEvent) -> Arc<Meta> {
     let known = serde_json::from_slice::<Correlation>(&form.metadata).unwrap_or_default().correlation;
     Arc::new(Meta {
         request_id: None,
@@ -160,18 +160,22 @@ pub(super) fn uuid_of(id: Option<wire::Uuid>) -> Option<Uuid> {
 /// Whether exactly these events stand after `expected`: the client repeats an append whose answer it has not seen. As in
 /// EventStoreDB, it gets that answer now.
 async fn done_at(
-    log: &Log,
+    log: &ServedLog,
     stream: &StreamId,
     expected: Revision,
     ids: &[EventId],
-) -> Result<Option<Appended>, Refusal> {
+) -> Result<Option<Appended>, AppendRefusal> {
     let there = log.store.read_stream(stream, expected, ids.len()).await.map_err(|e| status::of_store(&e))?;
     let same = !ids.is_empty() && there.iter().map(|event| event.id).eq(ids.iter().copied());
     Ok(there.last().filter(|_| same).map(|last| Appended { revision: last.revision, position: last.position }))
 }
 
 /// The same where any revision was expected: among the stream's newest events.
-async fn done_recently(log: &Log, stream: &StreamId, events: &[NewEvent]) -> Result<Option<Appended>, Refusal> {
+async fn done_recently(
+    log: &ServedLog,
+    stream: &StreamId,
+    events: &[NewEvent],
+) -> Result<Option<Appended>, AppendRefusal> {
     let Some(first) = events.first() else { return Ok(None) };
     let last = log.last_revision(stream).await?;
     let after = Revision(last.0.saturating_sub(REPEATED.into()));

@@ -1,4 +1,4 @@
-//! A function as a gRPC call.
+//! Serves a function as a gRPC call.
 
 use std::task::{Context, Poll};
 
@@ -18,9 +18,9 @@ where
 }
 
 /// A function of a message (or of a stream of messages) to a future.
-pub(super) struct Call<F>(pub(super) F);
+pub(super) struct GrpcHandler<F>(pub(super) F);
 
-impl<F, Doing, Question, Answer> Service<Request<Question>> for Call<F>
+impl<F, Doing, Question, Answer> Service<Request<Question>> for GrpcHandler<F>
 where
     F: FnMut(Question) -> Doing,
     Doing: Future<Output = Result<Response<Answer>, Status>>,

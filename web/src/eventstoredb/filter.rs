@@ -1,4 +1,4 @@
-//! Which events of the whole log a client wants to see.
+//! The filter of a client's read of the whole log.
 
 use chronova_events::envelope::Recorded;
 use chronova_events::store::eventstoredb::form::event_type;
@@ -15,8 +15,8 @@ const MAX_STEPS: usize = 20_000;
 /// A checkpoint is due after this many events if the client does not say.
 const DEFAULT_WINDOW: u32 = 32;
 
-/// What is asked of each event.
-pub(super) struct Filter {
+/// The filter on each event.
+pub(super) struct EventMatchFilter {
     of_stream: bool,
     matcher: Matcher,
     /// After how many events without a match the client is told how far the search has come.
@@ -28,7 +28,7 @@ enum Matcher {
     Pattern(Box<Regex>),
 }
 
-impl Filter {
+impl EventMatchFilter {
     pub(super) fn parse(options: FilterOptions) -> Result<Self, Status> {
         let (of_stream, expression) = match options.subject {
             Some(FilterSubject::Stream(expression)) => (true, expression),

@@ -1,4 +1,4 @@
-//! The sockets: who may connect from where, how many at once, and the orderly end.
+//! The sockets: allowed addresses, the limit of connections, and the orderly shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,8 +17,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::access::Users;
-use super::service::{self, Log};
+use super::access::LogUsers;
+use super::service::{self, ServedLog};
 use crate::tls::{TlsError, TlsFiles};
 
 /// Calls that one connection may have under way; subscriptions have a bound of their own.
@@ -32,9 +32,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How the log is served.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct LogServerOptions {
     pub listen: Vec<SocketAddr>,
-    pub users: Users,
+    pub users: LogUsers,
     pub tls: Option<TlsFiles>,
     pub max_connections: usize,
     pub max_subscriptions: usize,
@@ -42,7 +42,7 @@ pub struct Options {
 }
 
 #[derive(Debug, Error)]
-pub enum StartError {
+pub enum LogServerError {
     #[error("{0} can be reached from elsewhere, and without TLS credentials would travel in the clear")]
     Exposed(SocketAddr),
     #[error("cannot listen on {address}")]
@@ -57,14 +57,14 @@ pub enum StartError {
 
 /// A served log. It ends when told to; dropped, it ends at once.
 #[derive(Debug)]
-pub struct Server {
+pub struct LogServer {
     addresses: Vec<SocketAddr>,
     ends: watch::Sender<bool>,
     listeners: JoinSet<()>,
 }
 
-impl Server {
-    /// Where it listens, with the ports that were chosen.
+impl LogServer {
+    /// The addresses that it listens on, with the chosen ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -77,15 +77,19 @@ impl Server {
 }
 
 /// Serves `store` until the server is stopped.
-pub async fn serve(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, options: Options) -> Result<Server, StartError> {
+pub async fn serve(
+    store: Arc<dyn EventStore>,
+    clock: Arc<dyn Clock>,
+    options: LogServerOptions,
+) -> Result<LogServer, LogServerError> {
     if options.tls.is_none()
         && let Some(exposed) = options.listen.iter().find(|address| !address.ip().is_loopback())
     {
-        return Err(StartError::Exposed(*exposed));
+        return Err(LogServerError::Exposed(*exposed));
     }
     let tls = options.tls.as_ref().map(acceptor).transpose()?;
     let (ends, ended) = watch::channel(false);
-    let log = Arc::new(Log {
+    let log = Arc::new(ServedLog {
         store,
         clock,
         users: options.users,
@@ -96,12 +100,12 @@ pub async fn serve(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, options: O
     let places = Arc::new(Semaphore::new(options.max_connections));
     let (mut addresses, mut listeners) = (Vec::new(), JoinSet::new());
     for address in options.listen {
-        let failed = |source| StartError::Listen { address, source };
+        let failed = |source| LogServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         addresses.push(listener.local_addr().map_err(failed)?);
         listeners.spawn(accept(listener, tls.clone(), Arc::clone(&log), Arc::clone(&places)));
     }
-    Ok(Server { addresses, ends, listeners })
+    Ok(LogServer { addresses, ends, listeners })
 }
 
 fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
@@ -111,7 +115,7 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
 }
 
 /// Takes connections until the server ends, then waits for those that are left.
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Log>, places: Arc<Semaphore>) {
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<ServedLog>, places: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     let mut ending = log.ending();
     loop {
@@ -124,19 +128,19 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Log>, 
             Ok(accepted) => accepted,
             Err(error) => {
                 // No more files, for example: that passes, and asking at once again would not help it.
-                tracing::warn!(%error, "a client of the log cannot be accepted");
+                tracing::warn!(%error, "accepting a client of the log failed");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tracing::warn!(%peer, "a client of the log is turned away: there are as many connections as are allowed");
+            tracing::warn!(%peer, "refused a client of the log: the limit of connections is reached");
             continue;
         };
         let (tls, log) = (tls.clone(), Arc::clone(&log));
         connections.spawn(async move {
             if let Err(error) = connection(stream, tls, log).await {
-                tracing::debug!(%peer, error, "a client of the log has gone");
+                tracing::debug!(%peer, error, "a client of the log has disconnected");
             }
             drop(place);
         });
@@ -144,7 +148,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Log>, 
     let _ = tokio::time::timeout(FAREWELL, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, log: Arc<Log>) -> Result<(), String> {
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, log: Arc<ServedLog>) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let local = stream.local_addr().map_err(|error| error.to_string())?;
     match tls {
@@ -159,7 +163,7 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, log: Arc<Log>) 
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     local: SocketAddr,
-    log: Arc<Log>,
+    log: Arc<ServedLog>,
 ) -> Result<(), String> {
     let mut ending = log.ending();
     let service = service_fn(move |request| {

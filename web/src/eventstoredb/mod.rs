@@ -1,13 +1,13 @@
-//! The event log, spoken to in EventStoreDB's protocol (gRPC), so that auditors follow it with the clients that
-//! EventStoreDB and KurrentDB offer for their language, and other programs may keep events of their own in it.
+//! Serves the event log in EventStoreDB's protocol (gRPC). Auditors follow it with the clients of EventStoreDB and
+//! KurrentDB for their language. Other programs may keep events of their own in it.
 //!
 //! * [`wire`]: the messages. [`service`]: which call is which. [`listener`]: sockets, TLS, bounds.
 //! * [`access`]: who may do what. [`read`] with [`filter`]: reads and subscriptions. [`append`]: what is taken in.
 //!
-//! Invariants: nobody reads or appends without a credential; what stands in a stream of ours was decoded before it was
-//! accepted, and came from a process of ours; nothing is ever deleted; whatever a client may make large (messages,
-//! appends, patterns, connections, subscriptions) has a bound. What is refused, and why, is told in
-//! `docs/eventstoredb.md`.
+//! Invariants: nobody reads or appends without a credential. An event in one of our streams came from one of our
+//! programs, and was decoded before it was accepted. Nothing is ever deleted. Everything that a client can make large
+//! (messages, appends, patterns, connections, subscriptions) has a bound. `docs/eventstoredb.md` lists the refusals and
+//! their reasons.
 
 #![allow(
     clippy::result_large_err,
@@ -28,5 +28,5 @@ mod status;
 mod tests;
 mod wire;
 
-pub use access::{Right, UserError, Users};
-pub use listener::{Options, Server, StartError, serve};
+pub use access::{LogRight, LogUserError, LogUsers};
+pub use listener::{LogServer, LogServerError, LogServerOptions, serve};

@@ -1,8 +1,8 @@
 //! Reads and subscriptions: of one stream, or of the whole log.
 //!
-//! EventStoreDB's rules about where a read begins, which clients rely on: a read forwards includes the place it is given; a
-//! subscription does not; a read backwards includes the revision, but not the position. Everything is read in pages, when
-//! the client takes it, so that a slow client costs one page and a lost one nothing.
+//! Clients rely on EventStoreDB's rules about the start of a read. A read forwards includes its start, a subscription
+//! does not. A read backwards includes the revision, but not the position. Events are read in pages, when the client
+//! takes them. So a slow client costs one page, and a lost one nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
-use super::access::{Right, User};
+use super::access::{LogRight, LogUser};
 use super::append::stream_name;
-use super::filter::Filter;
-use super::service::{Ending, Log};
-use super::show::{self, Shown};
+use super::filter::EventMatchFilter;
+use super::service::{ServedLog, ShutdownSignal};
+use super::show::{self, ReadFormat};
 use super::status;
 use super::wire::{
     AllOption, BACKWARDS, Checkpoint, ReadContent, ReadCount, ReadFilter, ReadFrom, ReadOptions, ReadResp,
@@ -27,16 +27,20 @@ use super::wire::{
 /// Events read at once.
 const PAGE: usize = 256;
 
-pub(super) type Answers = BoxStream<'static, Result<ReadResp, Status>>;
+pub(super) type ReadResponses = BoxStream<'static, Result<ReadResp, Status>>;
 
 /// Begins what a client asks for.
-pub(super) async fn read(log: Arc<Log>, user: &User, options: Option<ReadOptions>) -> Result<Answers, Status> {
+pub(super) async fn read(
+    log: Arc<ServedLog>,
+    user: &LogUser,
+    options: Option<ReadOptions>,
+) -> Result<ReadResponses, Status> {
     let options = options.ok_or_else(|| Status::invalid_argument("a read has options"))?;
     let structured = matches!(options.uuid_option.and_then(|option| option.form), Some(UuidForm::Structured(_)));
-    let shown = Shown { exact: user.right == Right::Peer, structured };
+    let shown = ReadFormat { exact: user.right == LogRight::Peer, structured };
     let backwards = options.read_direction == BACKWARDS;
     let filter = match options.filter {
-        Some(ReadFilter::Filter(filter)) => Some(Filter::parse(filter)?),
+        Some(ReadFilter::Filter(filter)) => Some(EventMatchFilter::parse(filter)?),
         Some(ReadFilter::None(_)) | None => None,
     };
     match (options.from, options.count) {
@@ -54,12 +58,17 @@ pub(super) async fn read(log: Arc<Log>, user: &User, options: Option<ReadOptions
             match count {
                 ReadCount::Count(count) => {
                     let reader = StreamReader::new(&log, stream, &at, backwards, count).await?;
-                    Ok(answers(Reading { log, shown, source: Source::Stream(reader), _place: None }))
+                    Ok(answers(EventRead { log, shown, source: EventSource::Stream(reader), _place: None }))
                 }
                 ReadCount::Subscription(_) => {
                     let place = Some(log.subscription()?);
                     let follower = StreamFollower::new(&log, stream, &at).await?;
-                    Ok(answers(Reading { log, shown, source: Source::StreamLive(Box::new(follower)), _place: place }))
+                    Ok(answers(EventRead {
+                        log,
+                        shown,
+                        source: EventSource::StreamLive(Box::new(follower)),
+                        _place: place,
+                    }))
                 }
             }
         }
@@ -68,47 +77,52 @@ pub(super) async fn read(log: Arc<Log>, user: &User, options: Option<ReadOptions
             match count {
                 ReadCount::Count(count) => {
                     let reader = AllReader::new(&log, &at, backwards, count, filter);
-                    Ok(answers(Reading { log, shown, source: Source::All(reader), _place: None }))
+                    Ok(answers(EventRead { log, shown, source: EventSource::All(reader), _place: None }))
                 }
                 ReadCount::Subscription(_) => {
                     let place = Some(log.subscription()?);
                     let follower = AllFollower::new(&log, &at, filter);
-                    Ok(answers(Reading { log, shown, source: Source::AllLive(Box::new(follower)), _place: place }))
+                    Ok(answers(EventRead {
+                        log,
+                        shown,
+                        source: EventSource::AllLive(Box::new(follower)),
+                        _place: place,
+                    }))
                 }
             }
         }
     }
 }
 
-/// What a page may hold.
-enum Item {
+/// The limits of a page.
+enum ReadItem {
     Event(Arc<Recorded>),
     Other(ReadContent),
 }
 
-struct Reading {
-    log: Arc<Log>,
-    shown: Shown,
-    source: Source,
+struct EventRead {
+    log: Arc<ServedLog>,
+    shown: ReadFormat,
+    source: EventSource,
     /// The place of a subscription; nothing for a read, which ends by itself.
     _place: Option<OwnedSemaphorePermit>,
 }
 
-enum Source {
+enum EventSource {
     Stream(StreamReader),
     All(AllReader),
     StreamLive(Box<StreamFollower>),
     AllLive(Box<AllFollower>),
 }
 
-fn answers(reading: Reading) -> Answers {
+fn answers(reading: EventRead) -> ReadResponses {
     let state = (reading, VecDeque::new());
     stream::try_unfold(state, |(mut reading, mut page)| async move {
         loop {
             if let Some(item) = page.pop_front() {
                 let answer = match item {
-                    Item::Event(event) => ReadContent::Event(show::event(&event, reading.shown)?),
-                    Item::Other(content) => content,
+                    ReadItem::Event(event) => ReadContent::Event(show::event(&event, reading.shown)?),
+                    ReadItem::Other(content) => content,
                 };
                 return Ok(Some((ReadResp { content: Some(answer) }, (reading, page))));
             }
@@ -121,9 +135,9 @@ fn answers(reading: Reading) -> Answers {
     .boxed()
 }
 
-impl Source {
+impl EventSource {
     /// The next items, possibly none yet; nothing at the end.
-    async fn next(&mut self, log: &Log) -> Result<Option<Vec<Item>>, Status> {
+    async fn next(&mut self, log: &ServedLog) -> Result<Option<Vec<ReadItem>>, Status> {
         match self {
             Self::Stream(reader) => reader.next(log).await,
             Self::All(reader) => reader.next(log).await,
@@ -134,7 +148,7 @@ impl Source {
 }
 
 async fn stream_page(
-    log: &Log,
+    log: &ServedLog,
     stream: &StreamId,
     after: Revision,
     limit: usize,
@@ -142,7 +156,7 @@ async fn stream_page(
     log.store.read_stream(stream, after, limit).await.map_err(|error| status::of_store(&error))
 }
 
-async fn all_page(log: &Log, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, Status> {
+async fn all_page(log: &ServedLog, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, Status> {
     log.store.read_all(after, limit).await.map_err(|error| status::of_store(&error))
 }
 
@@ -163,7 +177,13 @@ struct StreamReader {
 }
 
 impl StreamReader {
-    async fn new(log: &Log, stream: StreamId, at: &RevisionOption, backwards: bool, left: u64) -> Result<Self, Status> {
+    async fn new(
+        log: &ServedLog,
+        stream: StreamId,
+        at: &RevisionOption,
+        backwards: bool,
+        left: u64,
+    ) -> Result<Self, Status> {
         let found = !stream_page(log, &stream, Revision::NONE, 1).await?.is_empty();
         let last = if found && (backwards || matches!(at, RevisionOption::End(_))) {
             log.last_revision(&stream).await?
@@ -180,12 +200,12 @@ impl StreamReader {
         Ok(Self { stream, at, backwards, left, found })
     }
 
-    async fn next(&mut self, log: &Log) -> Result<Option<Vec<Item>>, Status> {
+    async fn next(&mut self, log: &ServedLog) -> Result<Option<Vec<ReadItem>>, Status> {
         if !self.found {
             self.found = true;
             self.left = 0;
             let stream_identifier = Some(show::stream(&self.stream));
-            return Ok(Some(vec![Item::Other(ReadContent::StreamNotFound(StreamNotFound { stream_identifier }))]));
+            return Ok(Some(vec![ReadItem::Other(ReadContent::StreamNotFound(StreamNotFound { stream_identifier }))]));
         }
         let limit = at_most(self.left);
         if limit == 0 || self.backwards && self.at == Revision::NONE {
@@ -204,7 +224,7 @@ impl StreamReader {
             page
         };
         self.left -= page.len() as u64;
-        Ok((!page.is_empty()).then(|| page.into_iter().map(Item::Event).collect()))
+        Ok((!page.is_empty()).then(|| page.into_iter().map(ReadItem::Event).collect()))
     }
 }
 
@@ -213,53 +233,53 @@ struct StreamFollower {
     after: Revision,
     /// From before the catching up, so that nothing is missed; what it repeats is told by its revision.
     live: Subscription,
-    phase: Phase,
-    ending: Ending,
+    phase: ReadPhase,
+    ending: ShutdownSignal,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ReadPhase {
     Confirm,
     CatchUp,
     Live,
 }
 
 impl StreamFollower {
-    async fn new(log: &Log, stream: StreamId, at: &RevisionOption) -> Result<Self, Status> {
+    async fn new(log: &ServedLog, stream: StreamId, at: &RevisionOption) -> Result<Self, Status> {
         let live = log.store.subscribe(log.store.head());
         let after = match at {
             RevisionOption::Revision(revision) => Revision(revision.saturating_add(1)),
             RevisionOption::Start(_) => Revision::NONE,
             RevisionOption::End(_) => log.last_revision(&stream).await?,
         };
-        Ok(Self { stream, after, live, phase: Phase::Confirm, ending: log.ending() })
+        Ok(Self { stream, after, live, phase: ReadPhase::Confirm, ending: log.ending() })
     }
 
-    async fn next(&mut self, log: &Log) -> Result<Vec<Item>, Status> {
+    async fn next(&mut self, log: &ServedLog) -> Result<Vec<ReadItem>, Status> {
         match self.phase {
-            Phase::Confirm => {
-                self.phase = Phase::CatchUp;
+            ReadPhase::Confirm => {
+                self.phase = ReadPhase::CatchUp;
                 Ok(vec![confirmation()])
             }
-            Phase::CatchUp => {
+            ReadPhase::CatchUp => {
                 let page = stream_page(log, &self.stream, self.after, PAGE).await?;
                 if let Some(last) = page.last() {
                     self.after = last.revision;
-                    return Ok(page.into_iter().map(Item::Event).collect());
+                    return Ok(page.into_iter().map(ReadItem::Event).collect());
                 }
-                self.phase = Phase::Live;
+                self.phase = ReadPhase::Live;
                 let stream_revision = self.after.0.checked_sub(1);
                 let standing = Standing { timestamp: Some(show::now(log)), stream_revision, position: None };
-                Ok(vec![Item::Other(ReadContent::CaughtUp(standing))])
+                Ok(vec![ReadItem::Other(ReadContent::CaughtUp(standing))])
             }
-            Phase::Live => {
+            ReadPhase::Live => {
                 let batch = newest(&mut self.live, &mut self.ending).await?;
                 let (stream, after) = (&self.stream, &mut self.after);
                 let mut items = Vec::new();
                 for event in batch {
                     if event.stream == *stream && event.revision > *after {
                         *after = event.revision;
-                        items.push(Item::Event(event));
+                        items.push(ReadItem::Event(event));
                     }
                 }
                 Ok(items)
@@ -268,14 +288,14 @@ impl StreamFollower {
     }
 }
 
-fn confirmation() -> Item {
+fn confirmation() -> ReadItem {
     let subscription_id = uuid::Uuid::new_v4().to_string();
-    Item::Other(ReadContent::Confirmation(SubscriptionConfirmation { subscription_id }))
+    ReadItem::Other(ReadContent::Confirmation(SubscriptionConfirmation { subscription_id }))
 }
 
 /// Waits for events, unless the server ends. It says so with a status: a client takes a subscription that merely stops for
 /// one that may go on.
-async fn newest(live: &mut Subscription, ending: &mut Ending) -> Result<Vec<Arc<Recorded>>, Status> {
+async fn newest(live: &mut Subscription, ending: &mut ShutdownSignal) -> Result<Vec<Arc<Recorded>>, Status> {
     tokio::select! {
         batch = live.next() => batch.map_err(|error| status::of_store(&error)),
         () = ending.wait() => Err(status::ending()),
@@ -289,11 +309,11 @@ struct AllReader {
     at: Position,
     backwards: bool,
     left: u64,
-    filter: Option<Filter>,
+    filter: Option<EventMatchFilter>,
 }
 
 impl AllReader {
-    fn new(log: &Log, at: &AllOption, backwards: bool, left: u64, filter: Option<Filter>) -> Self {
+    fn new(log: &ServedLog, at: &AllOption, backwards: bool, left: u64, filter: Option<EventMatchFilter>) -> Self {
         let head = log.store.head();
         let at = match (at, backwards) {
             (AllOption::Position(at), _) => Position(at.commit_position.saturating_sub(1)),
@@ -303,7 +323,7 @@ impl AllReader {
         Self { at: if backwards { at.min(head) } else { at }, backwards, left, filter }
     }
 
-    async fn next(&mut self, log: &Log) -> Result<Option<Vec<Item>>, Status> {
+    async fn next(&mut self, log: &ServedLog) -> Result<Option<Vec<ReadItem>>, Status> {
         if self.left == 0 || self.backwards && self.at == Position::START {
             return Ok(None);
         }
@@ -322,7 +342,7 @@ impl AllReader {
             page
         };
         let admitted = page.into_iter().filter(|event| self.filter.as_ref().is_none_or(|filter| filter.admits(event)));
-        let items: Vec<Item> = admitted.take(at_most(self.left)).map(Item::Event).collect();
+        let items: Vec<ReadItem> = admitted.take(at_most(self.left)).map(ReadItem::Event).collect();
         self.left -= items.len() as u64;
         // None of a page may be wanted; other clients get their turn before the next is looked at.
         tokio::task::yield_now().await;
@@ -333,46 +353,46 @@ impl AllReader {
 struct AllFollower {
     at: Position,
     live: Subscription,
-    phase: Phase,
-    filter: Option<Filter>,
+    phase: ReadPhase,
+    filter: Option<EventMatchFilter>,
     /// Events since the client was last told of a position.
     silent: u64,
-    ending: Ending,
+    ending: ShutdownSignal,
 }
 
 impl AllFollower {
-    fn new(log: &Log, at: &AllOption, filter: Option<Filter>) -> Self {
+    fn new(log: &ServedLog, at: &AllOption, filter: Option<EventMatchFilter>) -> Self {
         let at = match at {
             AllOption::Position(at) => Position(at.commit_position),
             AllOption::Start(_) => Position::START,
             AllOption::End(_) => log.store.head(),
         };
         let live = log.store.subscribe(at);
-        Self { at, live, phase: Phase::Confirm, filter, silent: 0, ending: log.ending() }
+        Self { at, live, phase: ReadPhase::Confirm, filter, silent: 0, ending: log.ending() }
     }
 
-    async fn next(&mut self, log: &Log) -> Result<Vec<Item>, Status> {
+    async fn next(&mut self, log: &ServedLog) -> Result<Vec<ReadItem>, Status> {
         match self.phase {
-            Phase::Confirm => {
-                self.phase = Phase::CatchUp;
+            ReadPhase::Confirm => {
+                self.phase = ReadPhase::CatchUp;
                 Ok(vec![confirmation()])
             }
-            Phase::CatchUp => {
+            ReadPhase::CatchUp => {
                 let page = all_page(log, self.at, PAGE).await?;
                 if !page.is_empty() {
                     return Ok(self.sift(page));
                 }
-                self.phase = Phase::Live;
+                self.phase = ReadPhase::Live;
                 self.live = log.store.subscribe(self.at);
                 let standing = self.standing(log);
-                Ok(vec![Item::Other(ReadContent::CaughtUp(standing))])
+                Ok(vec![ReadItem::Other(ReadContent::CaughtUp(standing))])
             }
-            Phase::Live => {
+            ReadPhase::Live => {
                 let batch = newest(&mut self.live, &mut self.ending).await?;
                 // More at once than a page: the client cannot keep up with the log.
                 if batch.len() > PAGE * 8 {
-                    self.phase = Phase::CatchUp;
-                    let mut items = vec![Item::Other(ReadContent::FellBehind(self.standing(log)))];
+                    self.phase = ReadPhase::CatchUp;
+                    let mut items = vec![ReadItem::Other(ReadContent::FellBehind(self.standing(log)))];
                     items.extend(self.sift(batch));
                     return Ok(items);
                 }
@@ -381,28 +401,28 @@ impl AllFollower {
         }
     }
 
-    fn standing(&self, log: &Log) -> Standing {
+    fn standing(&self, log: &ServedLog) -> Standing {
         let position = (self.at != Position::START).then(|| show::position(self.at));
         Standing { timestamp: Some(show::now(log)), stream_revision: None, position }
     }
 
     /// Lets through what the filter admits, and now and then says how far it has come.
-    fn sift(&mut self, batch: Vec<Arc<Recorded>>) -> Vec<Item> {
+    fn sift(&mut self, batch: Vec<Arc<Recorded>>) -> Vec<ReadItem> {
         let mut items = Vec::new();
         for event in batch {
             self.at = event.position;
             self.silent += 1;
             let Some(filter) = &self.filter else {
-                items.push(Item::Event(event));
+                items.push(ReadItem::Event(event));
                 continue;
             };
             if filter.admits(&event) {
-                items.push(Item::Event(event));
+                items.push(ReadItem::Event(event));
             }
             if self.silent >= filter.checkpoint_every {
                 self.silent = 0;
                 let super::wire::Position { commit_position, prepare_position } = show::position(self.at);
-                items.push(Item::Other(ReadContent::Checkpoint(Checkpoint { commit_position, prepare_position })));
+                items.push(ReadItem::Other(ReadContent::Checkpoint(Checkpoint { commit_position, prepare_position })));
             }
         }
         items

@@ -1,4 +1,4 @@
-//! Which call is which: from a path to what answers it.
+//! Routes a call from its path to its function.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use tonic::body::BoxBody;
 use tonic::codegen::{Body, StdError, http};
 use tonic::{Code, Response, Status, Streaming};
 
-use super::access::{User, Users};
-use super::append::{self, MAX_EVENTS, Refusal};
-use super::call::{Call, grpc};
-use super::read::{self, Answers};
+use super::access::{LogUser, LogUsers};
+use super::append::{self, AppendRefusal, MAX_EVENTS};
+use super::call::{GrpcHandler, grpc};
+use super::read::{self, ReadResponses};
 use super::wire::{
     self, AppendContent, AppendPosition, AppendReq, AppendResp, AppendResult, AppendSuccess, BatchAppendReq,
     BatchAppendResp, BatchExpected, BatchResult, CurrentRevision, Empty, ExpectedRevision, ProposedMessage, ReadReq,
@@ -29,32 +29,32 @@ use super::{show, status};
 /// The version of EventStoreDB whose protocol is spoken; clients ask for it before anything else.
 const SPOKEN_VERSION: &str = "23.10.0-chronova";
 
-/// What a wrong credential costs, so that guessing is slow.
+/// The delay after a wrong credential, so that guessing is slow.
 const GUESS: Duration = Duration::from_millis(250);
 
 /// The log, as the calls see it.
-pub(super) struct Log {
+pub(super) struct ServedLog {
     pub(super) store: Arc<dyn EventStore>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) users: Users,
+    pub(super) users: LogUsers,
     pub(super) max_append_bytes: usize,
     pub(super) subscriptions: Arc<Semaphore>,
     pub(super) ends: watch::Receiver<bool>,
 }
 
 /// Knows when the server ends.
-pub(super) struct Ending(watch::Receiver<bool>);
+pub(super) struct ShutdownSignal(watch::Receiver<bool>);
 
-impl Ending {
+impl ShutdownSignal {
     pub(super) async fn wait(&mut self) {
         // A server that is gone without a word has ended as well.
         let _ = self.0.wait_for(|ended| *ended).await;
     }
 }
 
-impl Log {
-    pub(super) fn ending(&self) -> Ending {
-        Ending(self.ends.clone())
+impl ServedLog {
+    pub(super) fn ending(&self) -> ShutdownSignal {
+        ShutdownSignal(self.ends.clone())
     }
 
     pub(super) fn subscription(&self) -> Result<OwnedSemaphorePermit, Status> {
@@ -91,7 +91,11 @@ impl Log {
 const STREAMS: &str = "/event_store.client.streams.Streams/";
 
 /// Answers one call that came in on `local`.
-pub(super) async fn answer<B>(log: Arc<Log>, local: SocketAddr, request: http::Request<B>) -> http::Response<BoxBody>
+pub(super) async fn answer<B>(
+    log: Arc<ServedLog>,
+    local: SocketAddr,
+    request: http::Request<B>,
+) -> http::Response<BoxBody>
 where
     B: Body + Send + 'static,
     B::Error: Into<StdError> + Send,
@@ -100,7 +104,7 @@ where
     let limit = log.max_append_bytes;
     // Clients ask for this before they show a credential. It tells nothing of the log.
     if path == "/event_store.client.server_features.ServerFeatures/GetSupportedMethods" {
-        return grpc(limit).unary(Call(|_: Empty| async { Ok(Response::new(supported())) }), request).await;
+        return grpc(limit).unary(GrpcHandler(|_: Empty| async { Ok(Response::new(supported())) }), request).await;
     }
     let Some(user) = user_of(&log, &request) else {
         tokio::time::sleep(GUESS).await;
@@ -109,18 +113,21 @@ where
     tracing::debug!(target: "chronova_web::access", path, user = user.name, "called");
     match path.strip_prefix(STREAMS) {
         Some("Read") => {
-            let call = Call(move |request: ReadReq| {
+            let call = GrpcHandler(move |request: ReadReq| {
                 let (log, user) = (Arc::clone(&log), user.clone());
-                async move { Ok::<Response<Answers>, Status>(Response::new(read::read(log, &user, request.options).await?)) }
+                async move {
+                    Ok::<Response<ReadResponses>, Status>(Response::new(read::read(log, &user, request.options).await?))
+                }
             });
             grpc(limit).server_streaming(call, request).await
         }
         Some("Append") => {
-            let call = Call(move |requests: Streaming<AppendReq>| append(Arc::clone(&log), user.clone(), requests));
+            let call =
+                GrpcHandler(move |requests: Streaming<AppendReq>| append(Arc::clone(&log), user.clone(), requests));
             grpc(limit).client_streaming(call, request).await
         }
         Some("BatchAppend") => {
-            let call = Call(move |requests: Streaming<BatchAppendReq>| {
+            let call = GrpcHandler(move |requests: Streaming<BatchAppendReq>| {
                 let answers = batches(Arc::clone(&log), user.clone(), requests);
                 async move { Ok::<_, Status>(Response::new(answers)) }
             });
@@ -130,7 +137,7 @@ where
             Status::failed_precondition("the log only grows: no stream of it is ever deleted").into_http()
         }
         _ if path == "/event_store.client.gossip.Gossip/Read" => {
-            let call = Call(move |_: Empty| {
+            let call = GrpcHandler(move |_: Empty| {
                 let members = cluster(&log, local);
                 async move { Ok(Response::new(members)) }
             });
@@ -140,12 +147,12 @@ where
     }
 }
 
-fn user_of<B>(log: &Log, request: &http::Request<B>) -> Option<User> {
+fn user_of<B>(log: &ServedLog, request: &http::Request<B>) -> Option<LogUser> {
     let header = request.headers().get(http::header::AUTHORIZATION)?.to_str().ok()?;
     log.users.admit(header).cloned()
 }
 
-/// What clients may ask for; in lower case, as EventStoreDB says it.
+/// The features that clients may query; in lower case, as in EventStoreDB.
 fn supported() -> wire::SupportedMethods {
     let streams = "event_store.client.streams.streams";
     let methods = [
@@ -166,7 +173,7 @@ fn supported() -> wire::SupportedMethods {
 }
 
 /// A cluster of one: the address that the client has reached already.
-fn cluster(log: &Log, local: SocketAddr) -> wire::ClusterInfo {
+fn cluster(log: &ServedLog, local: SocketAddr) -> wire::ClusterInfo {
     let member = wire::MemberInfo {
         instance_id: Some(show::uuid(uuid::Uuid::nil(), false)),
         time_stamp: log.clock.now().0.saturating_mul(10),
@@ -179,7 +186,11 @@ fn cluster(log: &Log, local: SocketAddr) -> wire::ClusterInfo {
 
 // ---------------------------------------------------------------------------------------------------------- appending
 
-async fn append(log: Arc<Log>, user: User, mut requests: Streaming<AppendReq>) -> Result<Response<AppendResp>, Status> {
+async fn append(
+    log: Arc<ServedLog>,
+    user: LogUser,
+    mut requests: Streaming<AppendReq>,
+) -> Result<Response<AppendResp>, Status> {
     let incomplete = || Status::invalid_argument("an append begins with its options");
     let Some(AppendContent::Options(options)) = requests.message().await?.and_then(|request| request.content) else {
         return Err(incomplete());
@@ -198,14 +209,16 @@ async fn append(log: Arc<Log>, user: User, mut requests: Streaming<AppendReq>) -
     }
     let result = match append::append(&log, &user, name, &expected, proposed).await {
         Ok(appended) => AppendResult::Success(success(appended)),
-        Err(Refusal::WrongVersion(actual)) => AppendResult::WrongExpectedVersion(wrong_version(&expected, actual)),
-        Err(Refusal::TooLarge(_)) => return Err(too_large(&log)),
-        Err(Refusal::Status(status)) => return Err(status),
+        Err(AppendRefusal::WrongVersion(actual)) => {
+            AppendResult::WrongExpectedVersion(wrong_version(&expected, actual))
+        }
+        Err(AppendRefusal::TooLarge(_)) => return Err(too_large(&log)),
+        Err(AppendRefusal::Status(status)) => return Err(status),
     };
     Ok(Response::new(AppendResp { result: Some(result) }))
 }
 
-fn too_large(log: &Log) -> Status {
+fn too_large(log: &ServedLog) -> Status {
     let mut status = Status::invalid_argument(format!(
         "an append has at most {} bytes and {MAX_EVENTS} events",
         log.max_append_bytes
@@ -248,7 +261,7 @@ type Unfinished = BTreeMap<uuid::Uuid, (wire::AppendOptions, Vec<ProposedMessage
 /// How many appends of one call may be incomplete at the same time.
 const MAX_UNFINISHED: usize = 16;
 
-fn batches(log: Arc<Log>, user: User, requests: Streaming<BatchAppendReq>) -> BatchAnswers {
+fn batches(log: Arc<ServedLog>, user: LogUser, requests: Streaming<BatchAppendReq>) -> BatchAnswers {
     let state = (log, user, requests, Unfinished::new());
     stream::try_unfold(state, |(log, user, mut requests, mut unfinished)| async move {
         let mut ending = log.ending();
@@ -268,8 +281,8 @@ fn batches(log: Arc<Log>, user: User, requests: Streaming<BatchAppendReq>) -> Ba
 
 /// Takes one part of an append in; answers when it is complete.
 async fn batch(
-    log: &Log,
-    user: &User,
+    log: &ServedLog,
+    user: &LogUser,
     request: BatchAppendReq,
     unfinished: &mut Unfinished,
 ) -> Result<Option<BatchAppendResp>, Status> {
@@ -293,7 +306,7 @@ async fn batch(
     let expected = options.expected.clone().unwrap_or(ExpectedRevision::Any(Empty {}));
     let done = match append::stream_name(options.stream_identifier.clone()) {
         Ok(name) => append::append(log, user, name, &expected, proposed).await,
-        Err(status) => Err(Refusal::Status(status)),
+        Err(status) => Err(AppendRefusal::Status(status)),
     };
     let result = match done {
         Ok(appended) => BatchResult::Success(success(appended)),
@@ -313,13 +326,13 @@ async fn batch(
 }
 
 /// A refusal with the detail by which clients know it.
-fn detailed(expected: &ExpectedRevision, refusal: &Refusal) -> wire::RpcStatus {
+fn detailed(expected: &ExpectedRevision, refusal: &AppendRefusal) -> wire::RpcStatus {
     let any = |name: &str, value: Vec<u8>| wire::Any {
         type_url: format!("type.googleapis.com/event_store.client.{name}"),
         value,
     };
     let (code, message, details) = match refusal {
-        Refusal::WrongVersion(actual) => {
+        AppendRefusal::WrongVersion(actual) => {
             let detail = wire::WrongVersionDetail {
                 current: Some(match actual.0.checked_sub(1) {
                     Some(revision) => wire::DetailCurrent::Revision(revision),
@@ -335,15 +348,15 @@ fn detailed(expected: &ExpectedRevision, refusal: &Refusal) -> wire::RpcStatus {
             let message = "wrong expected version".to_owned();
             (Code::FailedPrecondition, message, any("WrongExpectedVersion", detail.encode_to_vec()))
         }
-        Refusal::TooLarge(limit) => {
+        AppendRefusal::TooLarge(limit) => {
             let detail = wire::TooLargeDetail { max_append_size: u32::try_from(*limit).unwrap_or(u32::MAX) };
             let message = format!("an append has at most {limit} bytes");
             (Code::InvalidArgument, message, any("MaximumAppendSizeExceeded", detail.encode_to_vec()))
         }
-        Refusal::Status(status) if status.code() == Code::PermissionDenied => {
+        AppendRefusal::Status(status) if status.code() == Code::PermissionDenied => {
             (status.code(), status.message().to_owned(), any("AccessDenied", Vec::new()))
         }
-        Refusal::Status(status) => {
+        AppendRefusal::Status(status) => {
             let detail = wire::BadRequestDetail { message: status.message().to_owned() };
             (status.code(), status.message().to_owned(), any("BadRequest", detail.encode_to_vec()))
         }

@@ -1,16 +1,16 @@
-//! How an event, a place and a time look to clients.
+//! Renders events, positions and times for clients.
 
 use chronova_events::envelope::{Position, Recorded, StreamId};
-use chronova_events::store::eventstoredb::form::Form;
+use chronova_events::store::eventstoredb::form::EventStoreDbEvent;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::service::Log;
+use super::service::ServedLog;
 use super::wire;
 
 /// In which form a client wants things.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shown {
+pub(super) struct ReadFormat {
     /// Our payloads as they are kept, for processes of ours; JSON for everybody else.
     pub(super) exact: bool,
     /// UUIDs as two numbers instead of as text.
@@ -40,14 +40,15 @@ pub(super) fn position(at: Position) -> wire::Position {
     wire::Position { commit_position: at.0, prepare_position: at.0 }
 }
 
-pub(super) fn now(log: &Log) -> wire::Timestamp {
+pub(super) fn now(log: &ServedLog) -> wire::Timestamp {
     let now = log.clock.now();
     let nanos = i32::try_from(now.0.rem_euclid(1_000_000) * 1_000).unwrap_or_default();
     wire::Timestamp { seconds: now.seconds(), nanos }
 }
 
-pub(super) fn event(recorded: &Recorded, shown: Shown) -> Result<wire::ReadEvent, Status> {
-    let form = if shown.exact { Form::of_recorded(recorded) } else { Form::readable(recorded) };
+pub(super) fn event(recorded: &Recorded, shown: ReadFormat) -> Result<wire::ReadEvent, Status> {
+    let form =
+        if shown.exact { EventStoreDbEvent::of_recorded(recorded) } else { EventStoreDbEvent::readable(recorded) };
     let form = form.map_err(|error| {
         tracing::error!(position = recorded.position.0, %error, "an event of the log cannot be shown");
         Status::data_loss(format!("the event at position {} cannot be decoded", recorded.position))

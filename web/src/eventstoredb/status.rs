@@ -1,7 +1,7 @@
-//! What went wrong, as gRPC says it.
+//! Maps errors to gRPC statuses.
 
 use chronova_events::store::StoreError;
-use chronova_events::store::eventstoredb::form::FormError;
+use chronova_events::store::eventstoredb::form::EventStoreDbEventError;
 use tonic::Status;
 
 /// The log's own troubles.
@@ -19,13 +19,13 @@ pub(super) fn of_store(error: &StoreError) -> Status {
 }
 
 /// Why a proposed event is not taken.
-pub(super) fn of_form(error: &FormError) -> Status {
+pub(super) fn of_form(error: &EventStoreDbEventError) -> Status {
     let mut text = error.to_string();
     if let Some(cause) = std::error::Error::source(error) {
         text = format!("{text}: {cause}");
     }
     match error {
-        FormError::OtherVersion { .. } => Status::failed_precondition(text),
+        EventStoreDbEventError::OtherVersion { .. } => Status::failed_precondition(text),
         _ => Status::invalid_argument(text),
     }
 }

@@ -8,40 +8,40 @@ use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Revision, StreamId};
 use chronova_events::store::Expected;
 use chronova_events::store::conformance::event;
-use chronova_events::store::eventstoredb::form::Form;
+use chronova_events::store::eventstoredb::form::EventStoreDbEvent;
 use chronova_events::store::memory::MemoryStore;
 use futures::StreamExt as _;
 use tokio::sync::{Semaphore, watch};
 use tonic::Code;
 
-use super::access::{Right, User, Users};
-use super::append::{Refusal, append};
+use super::access::{LogRight, LogUser, LogUsers};
+use super::append::{AppendRefusal, append};
 use super::read::read;
-use super::service::Log;
+use super::service::ServedLog;
 use super::show;
 use super::wire::{
     AllOption, AllOptions, BACKWARDS, Empty, ExpectedRevision, FilterExpression, FilterOptions, FilterSubject,
     FilterWindow, Position, ProposedMessage, ReadContent, ReadCount, ReadFilter, ReadFrom, ReadOptions, RevisionOption,
     StreamIdentifier, StreamOptions,
 };
-use super::{Options, StartError, serve};
+use super::{LogServerError, LogServerOptions, serve};
 
-fn users() -> Users {
-    Users::parse(&["r:read:password-r".into(), "w:write:password-w".into(), "p:peer:password-p".into()]).unwrap()
+fn users() -> LogUsers {
+    LogUsers::parse(&["r:read:password-r".into(), "w:write:password-w".into(), "p:peer:password-p".into()]).unwrap()
 }
 
-fn user(right: Right) -> User {
+fn user(right: LogRight) -> LogUser {
     let password = match right {
-        Right::Read => "password-r",
-        Right::Write => "password-w",
-        Right::Peer => "password-p",
+        LogRight::Read => "password-r",
+        LogRight::Write => "password-w",
+        LogRight::Peer => "password-p",
     };
     users().admit(&format!("Bearer {password}")).unwrap().clone()
 }
 
-fn log(subscriptions: usize) -> (Arc<Log>, watch::Sender<bool>) {
+fn log(subscriptions: usize) -> (Arc<ServedLog>, watch::Sender<bool>) {
     let (ends, ended) = watch::channel(false);
-    let log = Log {
+    let log = ServedLog {
         store: MemoryStore::new(),
         clock: Arc::new(SystemClock),
         users: users(),
@@ -53,7 +53,7 @@ fn log(subscriptions: usize) -> (Arc<Log>, watch::Sender<bool>) {
 }
 
 /// A log of `count` events in `process-a`, with one of another stream after each.
-async fn filled(count: u64) -> (Arc<Log>, watch::Sender<bool>) {
+async fn filled(count: u64) -> (Arc<ServedLog>, watch::Sender<bool>) {
     let (log, ends) = log(2);
     for n in 0..count {
         for stream in ["a", "b"] {
@@ -87,9 +87,9 @@ fn options(from: ReadFrom, backwards: bool, count: ReadCount) -> ReadOptions {
 }
 
 /// The revisions (of a stream) or positions (of the log) that a read gives; `None` for a stream that is not found.
-async fn places(log: &Arc<Log>, options: ReadOptions) -> Option<Vec<u64>> {
+async fn places(log: &Arc<ServedLog>, options: ReadOptions) -> Option<Vec<u64>> {
     let whole = matches!(options.from, Some(ReadFrom::All(_)));
-    let mut answers = read(Arc::clone(log), &user(Right::Read), Some(options)).await.unwrap();
+    let mut answers = read(Arc::clone(log), &user(LogRight::Read), Some(options)).await.unwrap();
     let mut places = Vec::new();
     while let Some(answer) = answers.next().await {
         match answer.unwrap().content.unwrap() {
@@ -163,7 +163,7 @@ fn subscription(from: ReadFrom) -> ReadOptions {
 #[tokio::test]
 async fn subscriptions_have_a_bound_and_end_with_the_server() {
     let (log, ends) = filled(1).await;
-    let reader = user(Right::Read);
+    let reader = user(LogRight::Read);
     let begin = || read(Arc::clone(&log), &reader, Some(subscription(of_all(AllOption::End(Empty {})))));
     let mut first = begin().await.unwrap();
     let second = begin().await.unwrap();
@@ -190,7 +190,7 @@ async fn a_filtered_subscription_says_how_far_it_has_come() {
         checkpoint_interval_multiplier: 3,
     };
     let options = ReadOptions { filter: Some(ReadFilter::Filter(filter)), ..subscription(of_all(at(2))) };
-    let mut answers = read(Arc::clone(&log), &user(Right::Read), Some(options)).await.unwrap();
+    let mut answers = read(Arc::clone(&log), &user(LogRight::Read), Some(options)).await.unwrap();
     let (mut events, mut checkpoints) = (Vec::new(), Vec::new());
     loop {
         match answers.next().await.unwrap().unwrap().content.unwrap() {
@@ -204,7 +204,7 @@ async fn a_filtered_subscription_says_how_far_it_has_come() {
     assert_eq!(checkpoints, [8, 14]);
 }
 
-fn proposed(form: Form, id: uuid::Uuid) -> ProposedMessage {
+fn proposed(form: EventStoreDbEvent, id: uuid::Uuid) -> ProposedMessage {
     let metadata = [("type", form.event_type), ("content-type", form.content_type)];
     ProposedMessage {
         id: Some(show::uuid(id, true)),
@@ -218,35 +218,35 @@ fn proposed(form: Form, id: uuid::Uuid) -> ProposedMessage {
 async fn only_a_peer_appends_to_our_streams_and_only_what_belongs_there() {
     let (log, _ends) = log(1);
     let new = event("a step");
-    let message = proposed(Form::of_new(&new).unwrap(), new.id.0);
+    let message = proposed(EventStoreDbEvent::of_new(&new).unwrap(), new.id.0);
     let any = ExpectedRevision::Any(Empty {});
     let attempt = async |right, stream: &str, message: &ProposedMessage| {
         append(&log, &user(right), stream.to_owned(), &any, vec![message.clone()]).await
     };
     let code = |refusal| match refusal {
-        Err(Refusal::Status(status)) => status.code(),
+        Err(AppendRefusal::Status(status)) => status.code(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(code(attempt(Right::Read, "process-a", &message).await), Code::PermissionDenied);
-    assert_eq!(code(attempt(Right::Write, "process-a", &message).await), Code::PermissionDenied);
-    assert_eq!(code(attempt(Right::Peer, "instance-a", &message).await), Code::InvalidArgument);
+    assert_eq!(code(attempt(LogRight::Read, "process-a", &message).await), Code::PermissionDenied);
+    assert_eq!(code(attempt(LogRight::Write, "process-a", &message).await), Code::PermissionDenied);
+    assert_eq!(code(attempt(LogRight::Peer, "instance-a", &message).await), Code::InvalidArgument);
     let broken = ProposedMessage { data: bytes::Bytes::from_static(b"\xff"), ..message.clone() };
-    assert_eq!(code(attempt(Right::Peer, "process-a", &broken).await), Code::InvalidArgument);
+    assert_eq!(code(attempt(LogRight::Peer, "process-a", &broken).await), Code::InvalidArgument);
     let nameless = ProposedMessage { id: None, ..message.clone() };
-    assert_eq!(code(attempt(Right::Peer, "process-a", &nameless).await), Code::InvalidArgument);
+    assert_eq!(code(attempt(LogRight::Peer, "process-a", &nameless).await), Code::InvalidArgument);
     assert_eq!(log.store.head().0, 0);
-    let first = attempt(Right::Peer, "process-a", &message).await.unwrap();
-    assert_eq!(attempt(Right::Peer, "process-a", &message).await.unwrap(), first, "a repetition writes nothing");
+    let first = attempt(LogRight::Peer, "process-a", &message).await.unwrap();
+    assert_eq!(attempt(LogRight::Peer, "process-a", &message).await.unwrap(), first, "a repetition writes nothing");
     let read = log.store.read_stream(&StreamId::new("process", "a"), Revision::NONE, 9).await.unwrap();
     assert_eq!((read.len(), read[0].event().unwrap(), &read[0].meta), (1, &new.event, &new.meta));
-    attempt(Right::Write, "elsewhere-a", &message).await.expect("in another category it is opaque");
+    attempt(LogRight::Write, "elsewhere-a", &message).await.expect("in another category it is opaque");
     let read = log.store.read_stream(&StreamId::new("elsewhere", "a"), Revision::NONE, 9).await.unwrap();
     assert_eq!(&*read[0].kind, "external.recorded");
 }
 
 #[tokio::test]
 async fn without_tls_only_loopback_is_listened_on() {
-    let options = |listen: &str| Options {
+    let options = |listen: &str| LogServerOptions {
         listen: vec![listen.parse().unwrap()],
         users: users(),
         tls: None,
@@ -255,7 +255,7 @@ async fn without_tls_only_loopback_is_listened_on() {
         max_append_bytes: 1 << 20,
     };
     let refused = serve(MemoryStore::new(), Arc::new(SystemClock), options("0.0.0.0:0")).await.unwrap_err();
-    assert!(matches!(refused, StartError::Exposed(_)), "{refused}");
+    assert!(matches!(refused, LogServerError::Exposed(_)), "{refused}");
     let server = serve(MemoryStore::new(), Arc::new(SystemClock), options("127.0.0.1:0")).await.unwrap();
     assert_ne!(server.addresses()[0].port(), 0);
     server.stop().await;

@@ -1,8 +1,8 @@
 //! The messages of EventStoreDB's protocol, as far as they are spoken here.
 //!
-//! Written by hand from the protocol's published field numbers: a program that generates them from `.proto` files would be
-//! one more thing to install for the sake of these few. A field that clients send and nothing here reads is left out;
-//! protobuf skips it.
+//! Written by hand from the protocol's published field numbers. A generator for `.proto` files would be one more
+//! program to install for these few messages. A field that clients send and nothing here reads is left out; protobuf
+//! skips it.
 
 /// A message or a part of one. The names of fields are the protocol's.
 macro_rules! messages {

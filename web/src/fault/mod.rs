@@ -1,4 +1,4 @@
-//! What goes wrong, as callers see it: a status, a machine-readable key and a message; each service has its own form.
+//! Errors as callers see them: a status, a machine-readable key and a message. Each service has its own form.
 //!
 //! A handler returns `Err(Fault::not_found("..."))` and need not know the form: `render` writes Nova's, Placement's,
 //! Keystone's, Glance's or Neutron's. Internals never leak: [`Fault::internal`] keeps its cause for the log and tells the
@@ -156,8 +156,8 @@ impl Fault {
         Self::new(503, message)
     }
 
-    /// 503: the event log did not take what was to be recorded. A full disk is said, because whoever reads it can help.
-    /// 413 where the request would have to be smaller.
+    /// 503: the event log did not take the events. The message names a full disk, because its reader can help. 413 if
+    /// the request has to be smaller.
     pub fn of_log(cause: &StoreError) -> Self {
         let message = match cause {
             StoreError::TooLarge { .. } => {

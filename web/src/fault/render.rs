@@ -7,7 +7,7 @@ use crate::microversion::{self, Microversion};
 use crate::reply::Reply;
 use crate::service::Service;
 
-/// What the form depends on besides the fault.
+/// The inputs of the form besides the fault.
 #[derive(Debug, Clone, Copy)]
 pub struct RenderContext<'a> {
     pub service: Service,

@@ -1,8 +1,9 @@
-//! How many wrong passwords are tried from one address, and for one user, before more are held up.
+//! Limits attempts with wrong passwords, by source address and by user.
 //!
-//! A try takes a token of both buckets and gives it back where the password was right: whoever knows theirs is never held
-//! up by themselves, and tries that come at once are as few as those one after the other. What is held up costs no hashing.
-//! A bucket refills all the time, so nobody is locked out for long; that is what [`super::lockout`] is for.
+//! An attempt takes a token of both buckets, and gives it back if the password was right. So a user with the right
+//! password is never throttled by their own attempts. Parallel attempts count like those one after the other. A
+//! throttled attempt costs no hashing. A bucket refills all the time, so nobody is locked out for long; that is what
+//! [`super::lockout`] is for.
 
 use std::net::IpAddr;
 use std::time::Instant;

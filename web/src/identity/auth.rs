@@ -1,11 +1,11 @@
-//! `/v3/auth`: getting, checking and giving back tokens, and what a token is good for.
+//! `/v3/auth`: issuing, validating and revoking tokens, and their possible scopes.
 
 use chronova_actors::services::embedded::identity::IdentityCommand;
-use chronova_events::identity::{Identity, Scope};
+use chronova_events::identity::{Identity, IdentityScope};
 use chronova_events::ids::DomainId;
 use serde_json::{Map, Value, json};
 
-use super::catalogue::Catalogue;
+use super::catalogue::ServiceCatalogue;
 use super::realm::{command, read};
 use super::service::{open_project, roles};
 use super::tokens::Claims;
@@ -13,7 +13,7 @@ use super::{listing, login};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, head, post};
 use crate::secret::Secret;
@@ -38,7 +38,7 @@ async fn issue(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// `?nocatalog` leaves the catalogue out.
-fn catalogue_wanted<'a>(ctx: &Ctx, catalogue: &'a Catalogue) -> Option<&'a Catalogue> {
+fn catalogue_wanted<'a>(ctx: &Ctx, catalogue: &'a ServiceCatalogue) -> Option<&'a ServiceCatalogue> {
     (!ctx.query.has("nocatalog")).then_some(catalogue)
 }
 
@@ -49,15 +49,15 @@ fn subject(ctx: &Ctx) -> Result<Claims, Fault> {
     ctx.app.identity()?.claims(&token).ok_or_else(|| Fault::not_found("Failed to validate token"))
 }
 
-fn target(claims: &Claims) -> Target {
-    Target::default().with("target.token.user_id", claims.user.as_str())
+fn target(claims: &Claims) -> PolicyTarget {
+    PolicyTarget::default().with("target.token.user_id", claims.user.as_str())
 }
 
-/// Who may not look at a token learns nothing about it, not even whether it is one.
+/// A caller without the right to a token learns nothing about it, not even whether it is one.
 fn permitted_subject(ctx: &Ctx) -> Result<(Claims, crate::policy::Permit), Fault> {
     match subject(ctx) {
         Ok(claims) => ctx.authorize(&target(&claims)).map(|permit| (claims, permit)),
-        Err(fault) => ctx.authorize(&Target::default()).and(Err(fault)),
+        Err(fault) => ctx.authorize(&PolicyTarget::default()).and(Err(fault)),
     }
 }
 
@@ -79,7 +79,7 @@ async fn revoke(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// `{"token": {...}}`; `None` when the user or the scope went away meanwhile.
-fn document(identity: &Identity, claims: &Claims, catalogue: Option<&Catalogue>) -> Option<Value> {
+fn document(identity: &Identity, claims: &Claims, catalogue: Option<&ServiceCatalogue>) -> Option<Value> {
     let user = identity.users.get(&claims.user)?;
     let mut token = Map::new();
     let mut put = |key: &str, value: Value| token.insert(key.to_owned(), value);
@@ -98,16 +98,16 @@ fn document(identity: &Identity, claims: &Claims, catalogue: Option<&Catalogue>)
     put("issued_at", json!(format!("{}Z", claims.issued_at.iso_micros())));
     if let Some(scope) = &claims.scope {
         match scope {
-            Scope::Project(id) => {
+            IdentityScope::Project(id) => {
                 let project = identity.projects.get(id)?;
                 let place = domain(identity, &project.domain)?;
                 put("project", json!({"domain": place, "id": id, "name": project.attributes.name}));
                 put("is_domain", json!(false));
             }
-            Scope::Domain(id) => {
+            IdentityScope::Domain(id) => {
                 put("domain", domain(identity, id)?);
             }
-            Scope::System => {
+            IdentityScope::System => {
                 put("system", json!({"all": true}));
             }
         }
@@ -149,7 +149,7 @@ async fn projects(ctx: Ctx) -> Result<Reply, Fault> {
             .projects
             .values()
             .filter(|project| open_project(identity, project))
-            .filter(|project| !identity.roles_on(&claims.user, &Scope::Project(project.id.clone())).is_empty())
+            .filter(|project| !identity.roles_on(&claims.user, &IdentityScope::Project(project.id.clone())).is_empty())
             .map(|project| super::projects::show_one(&ctx, project))
             .collect()
     })?;
@@ -163,7 +163,7 @@ async fn domains(ctx: Ctx) -> Result<Reply, Fault> {
             .domains
             .values()
             .filter(|domain| domain.enabled)
-            .filter(|domain| !identity.roles_on(&claims.user, &Scope::Domain(domain.id.clone())).is_empty())
+            .filter(|domain| !identity.roles_on(&claims.user, &IdentityScope::Domain(domain.id.clone())).is_empty())
             .map(|domain| super::domains::show_one(&ctx, domain))
             .collect()
     })?;
@@ -172,7 +172,7 @@ async fn domains(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn system(ctx: Ctx) -> Result<Reply, Fault> {
     let claims = own(&ctx)?;
-    let any = read(&ctx, |identity| !identity.roles_on(&claims.user, &Scope::System).is_empty())?;
+    let any = read(&ctx, |identity| !identity.roles_on(&claims.user, &IdentityScope::System).is_empty())?;
     let items = if any { vec![json!({"all": true})] } else { vec![] };
     Ok(listing::reply(&ctx, "system", items, &[]))
 }

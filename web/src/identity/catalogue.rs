@@ -1,9 +1,9 @@
-//! The services of this cloud and where they are: what clients find everything by.
+//! The service catalogue: the services of this cloud and their endpoints.
 //!
 //! It follows from the configuration, so nothing of it is stored, and it can be read but not changed through the API. Ids
 //! are derived from names: the same configuration gives the same ids on every start.
 
-use chronova_events::identity::Scope;
+use chronova_events::identity::IdentityScope;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ pub struct ServiceEntry {
 
 /// All services, in one region.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Catalogue {
+pub struct ServiceCatalogue {
     pub region: String,
     pub services: Vec<ServiceEntry>,
 }
@@ -41,7 +41,7 @@ const ON_ONE_PORT: [(&str, &str, &str, &str); 7] = [
     ("volumev3", "cinderv3", "Block Storage", "/volume/v3/$(project_id)s"),
 ];
 
-impl Catalogue {
+impl ServiceCatalogue {
     /// Every service below one address: `http://host:port`.
     pub fn on_one_port(base: &str, region: &str) -> Self {
         let base = base.trim_end_matches('/');
@@ -72,7 +72,7 @@ impl Catalogue {
     }
 
     /// As tokens carry it. `%(project_id)s` and its older spelling stand for the project of the token.
-    pub(super) fn in_token(&self, scope: Option<&Scope>) -> Value {
+    pub(super) fn in_token(&self, scope: Option<&IdentityScope>) -> Value {
         let services = self.services.iter().filter_map(|service| {
             let url = substitute(&service.url, scope)?;
             let endpoints: Vec<Value> = INTERFACES
@@ -151,11 +151,11 @@ impl Catalogue {
 }
 
 /// Keystone leaves an endpoint out whose URL needs a project that the token does not have.
-fn substitute(url: &str, scope: Option<&Scope>) -> Option<String> {
+fn substitute(url: &str, scope: Option<&IdentityScope>) -> Option<String> {
     if !url.contains("%(") && !url.contains("$(") {
         return Some(url.to_owned());
     }
-    let Some(Scope::Project(project)) = scope else { return None };
+    let Some(IdentityScope::Project(project)) = scope else { return None };
     let mut url = url.to_owned();
     for name in ["%(project_id)s", "%(tenant_id)s", "$(project_id)s", "$(tenant_id)s"] {
         url = url.replace(name, project.as_str());
@@ -176,9 +176,9 @@ mod tests {
             description: String::new(),
             url: "http://h/volume/v3/$(project_id)s".into(),
         };
-        let catalogue = Catalogue::on_one_port("http://h:1/", "RegionOne").with(volume);
-        let scoped = catalogue.in_token(Some(&Scope::Project("p1".into())));
-        assert_eq!(scoped, catalogue.in_token(Some(&Scope::Project("p1".into()))));
+        let catalogue = ServiceCatalogue::on_one_port("http://h:1/", "RegionOne").with(volume);
+        let scoped = catalogue.in_token(Some(&IdentityScope::Project("p1".into())));
+        assert_eq!(scoped, catalogue.in_token(Some(&IdentityScope::Project("p1".into()))));
         assert_eq!(scoped[1]["endpoints"][2]["url"], "http://h:1/compute/v2.1");
         assert_eq!(scoped[6]["endpoints"][0]["url"], "http://h/volume/v3/p1");
         // `volumev3` names the project in its path, and there is none.

@@ -1,4 +1,4 @@
-//! `clouds.yaml`: what the `openstack` client reads to find this cloud.
+//! Writes `clouds.yaml`, from which the `openstack` client finds this cloud.
 
 use crate::secret::Secret;
 

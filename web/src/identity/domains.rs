@@ -1,6 +1,6 @@
 //! `/v3/domains`.
 
-use chronova_actors::services::embedded::identity::{DomainChange, IdentityCommand, Kind};
+use chronova_actors::services::embedded::identity::{DomainChange, IdentityCommand, IdentityResourceKind};
 use chronova_events::identity::{Domain, DomainCreated};
 use chronova_events::ids::DomainId;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use super::{fault, listing};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch, post};
 use crate::schema::{Schema, boolean, null_or, object, opt, req, string};
@@ -51,8 +51,8 @@ struct DomainBody {
     enabled: Option<bool>,
 }
 
-fn target(domain: &DomainId) -> Target {
-    Target::default().with("target.domain.id", domain.as_str())
+fn target(domain: &DomainId) -> PolicyTarget {
+    PolicyTarget::default().with("target.domain.id", domain.as_str())
 }
 
 pub(super) fn show_one(ctx: &Ctx, domain: &Domain) -> Value {
@@ -69,11 +69,11 @@ pub(super) fn show_one(ctx: &Ctx, domain: &Domain) -> Value {
 
 fn reply(ctx: &Ctx, status: u16, id: &DomainId) -> Result<Reply, Fault> {
     let found = read(ctx, |identity| identity.domains.get(id).map(|domain| show_one(ctx, domain)))?;
-    let found = found.ok_or_else(|| fault::not_found(Kind::Domain, id.as_str()))?;
+    let found = found.ok_or_else(|| fault::not_found(IdentityResourceKind::Domain, id.as_str()))?;
     Ok(Reply::json(status, json!({"domain": found})))
 }
 
-/// Who is no administrator sees the domain of the token, and no other.
+/// A caller who is no administrator sees only the domain of the token.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let all = read(&ctx, |identity| identity.domains.values().cloned().collect::<Vec<_>>())?;
     let visible: Vec<Value> = all
@@ -81,9 +81,9 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         .filter(|domain| ctx.allows("identity:list_domains", &target(&domain.id)))
         .map(|domain| show_one(&ctx, domain))
         .collect();
-    // Whoever sees none at all is refused.
+    // A caller who would see none at all is refused.
     let first = all.iter().find(|domain| ctx.allows("identity:list_domains", &target(&domain.id)));
-    ctx.authorize(&first.map_or_else(Target::default, |domain| target(&domain.id)))?;
+    ctx.authorize(&first.map_or_else(PolicyTarget::default, |domain| target(&domain.id)))?;
     Ok(listing::reply(&ctx, "domains", visible, &["name", "enabled"]))
 }
 

@@ -1,11 +1,11 @@
-//! Attributes that Keystone does not know and keeps all the same.
+//! Attributes that Keystone does not know, but keeps.
 
-use chronova_events::identity::Extra;
+use chronova_events::identity::ExtraAttributes;
 use serde_json::{Map, Value};
 
-/// What a body says beyond what is `known`, as JSON text, sorted by name.
-pub(super) fn extra(body: &Map<String, Value>, known: &[&str]) -> Extra {
-    let mut extra: Extra = body
+/// The attributes of a body that are not `known`, as JSON text, sorted by name.
+pub(super) fn extra(body: &Map<String, Value>, known: &[&str]) -> ExtraAttributes {
+    let mut extra: ExtraAttributes = body
         .iter()
         .filter(|(key, _)| !known.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.to_string()))

@@ -2,8 +2,8 @@
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::services::embedded::identity::passwords::PasswordError;
-use chronova_actors::services::embedded::identity::{IdentityReject, Kind};
-use chronova_events::identity::Scope;
+use chronova_actors::services::embedded::identity::{IdentityReject, IdentityResourceKind};
+use chronova_events::identity::IdentityScope;
 
 use crate::fault::Fault;
 
@@ -18,15 +18,15 @@ fn of(reject: &IdentityReject) -> Fault {
     match reject {
         IdentityReject::NotFound { kind, id } => not_found(*kind, id),
         IdentityReject::NameTaken { kind, name } => Fault::conflict(match kind {
-            Kind::Project => format!(
+            IdentityResourceKind::Project => format!(
                 "Conflict occurred attempting to store project - it is not permitted to have two projects with the same \
                  name in the same domain : {name}."
             ),
-            Kind::Domain => format!(
+            IdentityResourceKind::Domain => format!(
                 "Conflict occurred attempting to store domain - it is not permitted to have two domains with the same \
                  name: {name}."
             ),
-            Kind::User | Kind::Role => {
+            IdentityResourceKind::User | IdentityResourceKind::Role => {
                 format!("Conflict occurred attempting to store {kind} - Duplicate entry found with name {name}.")
             }
         }),
@@ -64,15 +64,15 @@ fn of(reject: &IdentityReject) -> Fault {
     }
 }
 
-pub(super) fn not_found(kind: Kind, id: &str) -> Fault {
+pub(super) fn not_found(kind: IdentityResourceKind, id: &str) -> Fault {
     Fault::not_found(format!("Could not find {kind}: {id}."))
 }
 
-pub(super) fn no_grant(role: impl std::fmt::Display, user: impl std::fmt::Display, scope: &Scope) -> Fault {
+pub(super) fn no_grant(role: impl std::fmt::Display, user: impl std::fmt::Display, scope: &IdentityScope) -> Fault {
     let place = match scope {
-        Scope::Project(project) => project.as_str(),
-        Scope::Domain(domain) => domain.as_str(),
-        Scope::System => "system",
+        IdentityScope::Project(project) => project.as_str(),
+        IdentityScope::Domain(domain) => domain.as_str(),
+        IdentityScope::System => "system",
     };
     Fault::not_found(format!(
         "Could not find role assignment with role: {role}, user or group: {user}, project, domain, or system: {place}."

@@ -1,7 +1,7 @@
 //! Role assignments: on projects, on domains and on the whole system, direct or inherited; and the list of all.
 
-use chronova_actors::services::embedded::identity::{IdentityCommand, Kind};
-use chronova_events::identity::{Grant, Identity, Role, Scope};
+use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityResourceKind};
+use chronova_events::identity::{Grant, Identity, IdentityScope, Role};
 use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{fault, listing};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::query::Query;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, head, put};
@@ -83,47 +83,51 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("identity:list_role_assignments"),
 ];
 
-/// What a path is about.
-struct Place {
+/// The grant that a path names.
+struct AssignmentPath {
     user: UserId,
     grant: Grant,
-    target: Target,
+    target: PolicyTarget,
 }
 
-fn place(ctx: &Ctx) -> Result<Place, Fault> {
+fn place(ctx: &Ctx) -> Result<AssignmentPath, Fault> {
     let (project, domain) = (ctx.param("project_id"), ctx.param("domain_id"));
     let scope = match (project, domain) {
-        ("", "") => Scope::System,
-        ("", domain) => Scope::Domain(domain.into()),
-        (project, _) => Scope::Project(project.into()),
+        ("", "") => IdentityScope::System,
+        ("", domain) => IdentityScope::Domain(domain.into()),
+        (project, _) => IdentityScope::Project(project.into()),
     };
     let target = match &scope {
-        Scope::System => Target::default(),
-        Scope::Domain(domain) => Target::default().with("target.domain.id", domain.as_str()),
-        Scope::Project(project) => {
+        IdentityScope::System => PolicyTarget::default(),
+        IdentityScope::Domain(domain) => PolicyTarget::default().with("target.domain.id", domain.as_str()),
+        IdentityScope::Project(project) => {
             let domain = read(ctx, |identity| identity.projects.get(project).map(|project| project.domain.clone()))?;
-            let target = Target::default().with("target.project.id", project.as_str());
+            let target = PolicyTarget::default().with("target.project.id", project.as_str());
             target.with("target.project.domain_id", domain.as_ref().map_or("", DomainId::as_str))
         }
     };
     let inherited = ctx.route.path.ends_with("/inherited_to_projects");
     let grant = Grant { scope, role: RoleId::new(ctx.param("role_id")), inherited };
-    Ok(Place { user: UserId::new(ctx.param("user_id")), grant, target })
+    Ok(AssignmentPath { user: UserId::new(ctx.param("user_id")), grant, target })
 }
 
 /// 404 for what is not there.
-fn exists(identity: &Identity, user: &UserId, scope: &Scope) -> Result<(), Fault> {
+fn exists(identity: &Identity, user: &UserId, scope: &IdentityScope) -> Result<(), Fault> {
     let place = match scope {
-        Scope::Project(id) if !identity.projects.contains_key(id) => Some((Kind::Project, id.as_str())),
-        Scope::Domain(id) if !identity.domains.contains_key(id) => Some((Kind::Domain, id.as_str())),
-        _ if !identity.users.contains_key(user) => Some((Kind::User, user.as_str())),
+        IdentityScope::Project(id) if !identity.projects.contains_key(id) => {
+            Some((IdentityResourceKind::Project, id.as_str()))
+        }
+        IdentityScope::Domain(id) if !identity.domains.contains_key(id) => {
+            Some((IdentityResourceKind::Domain, id.as_str()))
+        }
+        _ if !identity.users.contains_key(user) => Some((IdentityResourceKind::User, user.as_str())),
         _ => None,
     };
     place.map_or(Ok(()), |(kind, id)| Err(fault::not_found(kind, id)))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let Place { user, grant, target } = place(&ctx)?;
+    let AssignmentPath { user, grant, target } = place(&ctx)?;
     ctx.authorize(&target)?;
     let items = read(&ctx, |identity| {
         exists(identity, &user, &grant.scope)?;
@@ -136,7 +140,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn check(ctx: Ctx) -> Result<Reply, Fault> {
-    let Place { user, grant, target } = place(&ctx)?;
+    let AssignmentPath { user, grant, target } = place(&ctx)?;
     ctx.authorize(&target)?;
     let held = read(&ctx, |identity| {
         exists(identity, &user, &grant.scope)?;
@@ -146,21 +150,21 @@ async fn check(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let Place { user, grant, target } = place(&ctx)?;
+    let AssignmentPath { user, grant, target } = place(&ctx)?;
     let permit = ctx.authorize(&target)?;
     command(&ctx, &permit, IdentityCommand::Grant { user, grant }).await?;
     Ok(Reply::empty(204))
 }
 
 async fn revoke(ctx: Ctx) -> Result<Reply, Fault> {
-    let Place { user, grant, target } = place(&ctx)?;
+    let AssignmentPath { user, grant, target } = place(&ctx)?;
     let permit = ctx.authorize(&target)?;
     command(&ctx, &permit, IdentityCommand::Revoke { user, grant }).await?;
     Ok(Reply::empty(204))
 }
 
-/// What `GET /v3/role_assignments` asks for.
-struct Wanted<'a> {
+/// The query of `GET /v3/role_assignments`.
+struct RoleAssignmentQuery<'a> {
     query: &'a Query,
     effective: bool,
     names: bool,
@@ -168,8 +172,8 @@ struct Wanted<'a> {
 
 async fn assignments(ctx: Ctx) -> Result<Reply, Fault> {
     let domain = ctx.query.last("scope.domain.id").unwrap_or_default().to_owned();
-    ctx.authorize(&Target::default().with("target.domain_id", domain))?;
-    let wanted = Wanted {
+    ctx.authorize(&PolicyTarget::default().with("target.domain_id", domain))?;
+    let wanted = RoleAssignmentQuery {
         query: &ctx.query,
         effective: listing::flag(&ctx.query, "effective"),
         names: listing::flag(&ctx.query, "include_names"),
@@ -190,49 +194,50 @@ fn expand(identity: &Identity, user: &UserId, grant: &Grant, effective: bool) ->
     if !effective {
         return vec![(user.clone(), grant.clone())];
     }
-    let places: Vec<Scope> = match (&grant.scope, grant.inherited) {
+    let places: Vec<IdentityScope> = match (&grant.scope, grant.inherited) {
         (scope, false) => vec![scope.clone()],
-        (Scope::Domain(domain), true) => {
+        (IdentityScope::Domain(domain), true) => {
             let projects = identity.projects.values().filter(|project| project.domain == *domain);
-            projects.map(|project| Scope::Project(project.id.clone())).collect()
+            projects.map(|project| IdentityScope::Project(project.id.clone())).collect()
         }
-        (Scope::Project(above), true) => {
+        (IdentityScope::Project(above), true) => {
             let below = |id: &ProjectId| identity.lineage(id).skip(1).any(|project| project.id == *above);
-            identity.projects.keys().filter(|id| below(id)).map(|id| Scope::Project(id.clone())).collect()
+            identity.projects.keys().filter(|id| below(id)).map(|id| IdentityScope::Project(id.clone())).collect()
         }
-        (Scope::System, true) => vec![],
+        (IdentityScope::System, true) => vec![],
     };
     let mut roles = std::collections::BTreeSet::from([grant.role.clone()]);
     identity.add_implied(&mut roles);
-    let of = |scope: &Scope, role: &RoleId| Grant { scope: scope.clone(), role: role.clone(), inherited: false };
+    let of =
+        |scope: &IdentityScope, role: &RoleId| Grant { scope: scope.clone(), role: role.clone(), inherited: false };
     places.iter().flat_map(|scope| roles.iter().map(|role| (user.clone(), of(scope, role)))).collect()
 }
 
-fn matches(wanted: &Wanted<'_>, user: &UserId, grant: &Grant) -> bool {
+fn matches(wanted: &RoleAssignmentQuery<'_>, user: &UserId, grant: &Grant) -> bool {
     let is = |key: &str, value: Option<&str>| wanted.query.last(key).is_none_or(|wanted| value == Some(wanted));
     let (project, domain) = match &grant.scope {
-        Scope::Project(project) => (Some(project.as_str()), None),
-        Scope::Domain(domain) => (None, Some(domain.as_str())),
-        Scope::System => (None, None),
+        IdentityScope::Project(project) => (Some(project.as_str()), None),
+        IdentityScope::Domain(domain) => (None, Some(domain.as_str())),
+        IdentityScope::System => (None, None),
     };
     is("user.id", Some(user.as_str()))
         && is("role.id", Some(grant.role.as_str()))
         && is("scope.project.id", project)
         && is("scope.domain.id", domain)
         && !wanted.query.has("group.id")
-        && wanted.query.last("scope.system").is_none_or(|_| grant.scope == Scope::System)
+        && wanted.query.last("scope.system").is_none_or(|_| grant.scope == IdentityScope::System)
         && wanted.query.last("scope.OS-INHERIT:inherited_to").is_none_or(|_| grant.inherited)
 }
 
-fn assignment(ctx: &Ctx, identity: &Identity, wanted: &Wanted<'_>, user: &UserId, grant: &Grant) -> Value {
+fn assignment(ctx: &Ctx, identity: &Identity, wanted: &RoleAssignmentQuery<'_>, user: &UserId, grant: &Grant) -> Value {
     let domain = |id: &DomainId| {
         let name = identity.domains.get(id).map(|domain| domain.name.as_str());
         if wanted.names { json!({"id": id, "name": name}) } else { json!({"id": id}) }
     };
     let mut scope = match &grant.scope {
-        Scope::System => json!({"system": {"all": true}}),
-        Scope::Domain(id) => json!({"domain": domain(id)}),
-        Scope::Project(id) => match identity.projects.get(id).filter(|_| wanted.names) {
+        IdentityScope::System => json!({"system": {"all": true}}),
+        IdentityScope::Domain(id) => json!({"domain": domain(id)}),
+        IdentityScope::Project(id) => match identity.projects.get(id).filter(|_| wanted.names) {
             Some(project) => {
                 json!({"project": {"id": id, "name": project.attributes.name, "domain": domain(&project.domain)}})
             }
@@ -251,9 +256,9 @@ fn assignment(ctx: &Ctx, identity: &Identity, wanted: &Wanted<'_>, user: &UserId
         None => json!({"id": grant.role}),
     };
     let path = match &grant.scope {
-        Scope::Project(id) => format!("projects/{id}"),
-        Scope::Domain(id) => format!("domains/{id}"),
-        Scope::System => "system".to_owned(),
+        IdentityScope::Project(id) => format!("projects/{id}"),
+        IdentityScope::Domain(id) => format!("domains/{id}"),
+        IdentityScope::System => "system".to_owned(),
     };
     let address = format!("{}/{path}/users/{user}/roles/{}", ctx.links.api, grant.role);
     json!({"links": {"assignment": address}, "scope": scope, "user": who, "role": role})

@@ -4,7 +4,7 @@ use super::listing;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, get};
 
@@ -16,17 +16,17 @@ pub(super) const ROUTES: &[Route] = &[
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let domain = ctx.query.last("domain_id").unwrap_or_default().to_owned();
-    ctx.authorize(&Target::default().with("target.group.domain_id", domain))?;
+    ctx.authorize(&PolicyTarget::default().with("target.group.domain_id", domain))?;
     Ok(listing::reply(&ctx, "groups", vec![], &[]))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    ctx.authorize(&Target::default())?;
+    ctx.authorize(&PolicyTarget::default())?;
     Err(Fault::not_found(format!("Could not find group: {}.", ctx.param("id"))))
 }
 
 async fn of_user(ctx: Ctx) -> Result<Reply, Fault> {
     let user = ctx.param("user_id").to_owned();
-    ctx.authorize(&Target::default().with("user_id", user.clone()).with("target.user.id", user))?;
+    ctx.authorize(&PolicyTarget::default().with("user_id", user.clone()).with("target.user.id", user))?;
     Ok(listing::reply(&ctx, "groups", vec![], &[]))
 }

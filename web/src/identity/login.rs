@@ -1,10 +1,10 @@
-//! From credentials to the person, and from what the person wants to the scope of the token.
+//! Log-in: finds the user of the credentials, and the scope of the new token.
 //!
-//! Whatever is wrong with credentials, the answer is the same 401 after the same work: who exists is nobody's business.
+//! Every error in credentials gets the same 401 after the same work, so that the answer does not tell who exists.
 
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_events::envelope::Timestamp;
-use chronova_events::identity::{Domain, Identity, PasswordHash, Project, Scope, User};
+use chronova_events::identity::{Domain, Identity, IdentityScope, PasswordHash, Project, User};
 use chronova_events::ids::UserId;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use super::tokens::{Claims, audit_id};
 use crate::address;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
-use crate::schema::typed::Sent;
+use crate::schema::typed::SentField;
 use crate::schema::{Schema, any, any_of, array, boolean, null_or, object, opt, req, string};
 use crate::secret::Secret;
 
@@ -46,7 +46,7 @@ pub(super) fn body() -> Schema {
     object([req("auth", object([req("identity", identity), opt("scope", any_of([scope, string()]))]).open())]).open()
 }
 
-/// Who logs in, how, and for which scope.
+/// The body of a log-in: user, method and scope.
 #[derive(Deserialize)]
 struct LoginBody {
     identity: LoginIdentity,
@@ -106,8 +106,8 @@ struct LoginScopeParts {
     domain: Option<LoginDomain>,
     system: Option<LoginSystem>,
     #[serde(rename = "OS-TRUST:trust")]
-    trust: Sent<Value>,
-    unscoped: Sent<Value>,
+    trust: SentField<Value>,
+    unscoped: SentField<Value>,
 }
 
 #[derive(Deserialize)]
@@ -238,18 +238,18 @@ fn named_project<'a>(identity: &'a Identity, sent: &LoginProject) -> Option<&'a 
     }
 }
 
-/// The scope that was asked for, if the user has any role on it. Without a wish it is the default project, as long as the
-/// user has a role there.
-fn wanted_scope(identity: &Identity, user: &UserId, wish: Option<&LoginScope>) -> Result<Option<Scope>, Fault> {
+/// The scope that was asked for, if the user has any role on it. Without a requested scope it is the default project,
+/// as long as the user has a role there.
+fn wanted_scope(identity: &Identity, user: &UserId, wish: Option<&LoginScope>) -> Result<Option<IdentityScope>, Fault> {
     let nothing = LoginScopeParts::default();
     let wish: &LoginScopeParts = match wish {
         None => return Ok(default_scope(identity, user)),
         Some(LoginScope::Word(word)) if word == "unscoped" => return Ok(None),
-        Some(LoginScope::Named(wish)) if wish.unscoped != Sent::Nothing => return Ok(None),
+        Some(LoginScope::Named(wish)) if wish.unscoped != SentField::Nothing => return Ok(None),
         Some(LoginScope::Word(_)) => &nothing,
         Some(LoginScope::Named(wish)) => wish,
     };
-    let trust = wish.trust != Sent::Nothing;
+    let trust = wish.trust != SentField::Nothing;
     let wishes = [wish.project.is_some(), wish.domain.is_some(), wish.system.is_some(), trust];
     if wishes.into_iter().filter(|wished| *wished).count() != 1 {
         return Err(Fault::bad_request(
@@ -257,11 +257,11 @@ fn wanted_scope(identity: &Identity, user: &UserId, wish: Option<&LoginScope>) -
         ));
     }
     let scope = if let Some(project) = &wish.project {
-        named_project(identity, project).map(|project| Scope::Project(project.id.clone()))
+        named_project(identity, project).map(|project| IdentityScope::Project(project.id.clone()))
     } else if let Some(domain) = &wish.domain {
-        named_domain(identity, domain).map(|domain| Scope::Domain(domain.id.clone()))
+        named_domain(identity, domain).map(|domain| IdentityScope::Domain(domain.id.clone()))
     } else if wish.system.as_ref().is_some_and(|system| system.all == Some(true)) {
-        Some(Scope::System)
+        Some(IdentityScope::System)
     } else {
         None
     };
@@ -272,9 +272,9 @@ fn wanted_scope(identity: &Identity, user: &UserId, wish: Option<&LoginScope>) -
     Err(Fault::unauthorized())
 }
 
-fn default_scope(identity: &Identity, user: &UserId) -> Option<Scope> {
+fn default_scope(identity: &Identity, user: &UserId) -> Option<IdentityScope> {
     let id = identity.users.get(user)?.attributes.default_project.as_ref()?;
     let project = identity.projects.get(id).filter(|project| open_project(identity, project))?;
-    let scope = Scope::Project(project.id.clone());
+    let scope = IdentityScope::Project(project.id.clone());
     (!identity.roles_on(user, &scope).is_empty()).then_some(scope)
 }

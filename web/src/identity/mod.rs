@@ -5,8 +5,8 @@
 //! - [`tokens`]: how tokens are made and read; [`login`]: from credentials to the person and the scope;
 //! - [`catalogue`]: the services and endpoints, which follow from the configuration; [`clouds`]: the client's file.
 //!
-//! Invariants: roles and switches are looked up at every verification, so that what an administrator takes away is gone
-//! at once; no answer and no log line holds a password or a token that the client did not send or ask for.
+//! Invariants: every verification looks up roles and `enabled` flags, so that a revocation counts at once. No answer
+//! and no log line holds a password or a token that the client did not send or request.
 
 mod attempts;
 mod auth;

@@ -1,6 +1,6 @@
 //! `/v3/projects`.
 
-use chronova_actors::services::embedded::identity::{IdentityCommand, Kind, ProjectChange};
+use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityResourceKind, ProjectChange};
 use chronova_events::identity::{Identity, Project, ProjectAttributes, ProjectCreated};
 use chronova_events::ids::{DomainId, ProjectId};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use super::{fault, listing};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch, post};
 use crate::schema::{Property, Schema, array, boolean, null_or, object, opt, req, string};
@@ -106,12 +106,12 @@ pub(super) fn show_one(ctx: &Ctx, project: &Project) -> Value {
     Value::Object(shown)
 }
 
-fn target(id: &ProjectId, domain: &str) -> Target {
-    Target::default().with("target.project.id", id.as_str()).with("target.project.domain_id", domain)
+fn target(id: &ProjectId, domain: &str) -> PolicyTarget {
+    PolicyTarget::default().with("target.project.id", id.as_str()).with("target.project.domain_id", domain)
 }
 
 /// The target of an operation on a project that is there; 404 comes after the policy had its say.
-fn target_of(ctx: &Ctx, id: &ProjectId) -> Result<Target, Fault> {
+fn target_of(ctx: &Ctx, id: &ProjectId) -> Result<PolicyTarget, Fault> {
     let domain = read(ctx, |identity| identity.projects.get(id).map(|project| project.domain.clone()))?;
     Ok(target(id, domain.as_ref().map_or("", DomainId::as_str)))
 }
@@ -123,7 +123,7 @@ fn reply(ctx: &Ctx, status: u16, id: &ProjectId) -> Result<Reply, Fault> {
         hierarchy(ctx, identity, project, &mut shown);
         Some(shown)
     })?;
-    let found = found.ok_or_else(|| fault::not_found(Kind::Project, id.as_str()))?;
+    let found = found.ok_or_else(|| fault::not_found(IdentityResourceKind::Project, id.as_str()))?;
     Ok(Reply::json(status, json!({"project": found})))
 }
 
@@ -157,7 +157,7 @@ fn subtree(identity: &Identity, id: &ProjectId) -> Value {
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let domain = ctx.query.last("domain_id").unwrap_or_default().to_owned();
-    ctx.authorize(&Target::default().with("target.project.domain_id", domain))?;
+    ctx.authorize(&PolicyTarget::default().with("target.project.domain_id", domain))?;
     let domains_wanted = listing::flag(&ctx.query, "is_domain");
     // Our domains are no projects.
     let items = read(&ctx, |identity| {

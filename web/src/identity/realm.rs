@@ -1,7 +1,7 @@
-//! The one realm of users and projects: commands to it, and looks at it as it is now.
+//! Access to the one realm of users and projects: commands, and reads of its current state.
 
 use chronova_actors::aggregate::Committed;
-use chronova_actors::services::embedded::identity::{IdentityAggregate, IdentityCommand, Realm};
+use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityRealmId, IdentityRoot};
 use chronova_events::identity::Identity;
 
 use super::fault;
@@ -12,7 +12,9 @@ use crate::policy::Permit;
 
 /// Has something decided; refusals become Keystone's errors.
 pub(super) async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand) -> Result<Committed, Fault> {
-    dispatch::send::<IdentityAggregate>(ctx.app.dispatch()?, permit, &Realm, command).await.map_err(fault::of_command)
+    dispatch::send::<IdentityRoot>(ctx.app.dispatch()?, permit, &IdentityRealmId, command)
+        .await
+        .map_err(fault::of_command)
 }
 
 /// Looks at the users and projects as they are now.

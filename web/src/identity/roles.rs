@@ -1,6 +1,6 @@
 //! `/v3/roles`, and what roles imply.
 
-use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, Kind};
+use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityResourceKind};
 use chronova_events::identity::{Role, RoleCreated};
 use chronova_events::ids::{DomainId, RoleId};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch, post};
-use crate::schema::typed::Sent;
+use crate::schema::typed::SentField;
 use crate::schema::{Schema, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
@@ -45,7 +45,7 @@ struct RoleBody {
     name: Option<String>,
     /// `null` takes it away.
     #[serde(default)]
-    description: Sent<String>,
+    description: SentField<String>,
     domain_id: Option<DomainId>,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn show_one(ctx: &Ctx, role: &Role) -> Value {
 
 fn reply(ctx: &Ctx, status: u16, id: &RoleId) -> Result<Reply, Fault> {
     let found = read(ctx, |identity| identity.roles.get(id).map(|role| show_one(ctx, role)))?;
-    let found = found.ok_or_else(|| fault::not_found(Kind::Role, id.as_str()))?;
+    let found = found.ok_or_else(|| fault::not_found(IdentityResourceKind::Role, id.as_str()))?;
     Ok(Reply::json(status, json!({"role": found})))
 }
 
@@ -97,9 +97,9 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let role = RoleId::new(ctx.param("id"));
     let body: RoleBody = ctx.parse_at("role")?;
     let description = match body.description {
-        Sent::Nothing => Edit::Keep,
-        Sent::Null => Edit::Clear,
-        Sent::Value(text) => Edit::Set(text),
+        SentField::Nothing => Edit::Keep,
+        SentField::Null => Edit::Clear,
+        SentField::Value(text) => Edit::Set(text),
     };
     let change = IdentityCommand::ChangeRole { role: role.clone(), name: body.name, description };
     command(&ctx, &ctx.permit()?, change).await?;

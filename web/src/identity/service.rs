@@ -1,4 +1,4 @@
-//! What the identity handlers share, and the verification of tokens for every API of the process.
+//! The state of the identity handlers, and the verification of tokens for every API of the process.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,12 +9,12 @@ use chronova_actors::coordination::lockouts::{Lockout, LockoutRule};
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
-use chronova_events::identity::{Identity, PasswordHash, Project, Role, Scope, User};
+use chronova_events::identity::{Identity, IdentityScope, PasswordHash, Project, Role, User};
 use chronova_events::ids::UserId;
 use chronova_projections::views::Views;
 
 use super::attempts::FailedLogins;
-use super::catalogue::Catalogue;
+use super::catalogue::ServiceCatalogue;
 use super::fault;
 use super::tokens::{Claims, KeyError, Signer};
 use crate::auth::{AuthError, Caller, TokenVerifier};
@@ -32,11 +32,11 @@ pub struct IdentityOptions {
     pub lockout: Option<LockoutRule>,
     /// Wrong passwords a minute from one address, and for one user, before more are held up; 0: any number.
     pub failed_logins: u32,
-    pub catalogue: Catalogue,
+    pub catalogue: ServiceCatalogue,
 }
 
 impl IdentityOptions {
-    pub fn new(catalogue: Catalogue) -> Self {
+    pub fn new(catalogue: ServiceCatalogue) -> Self {
         Self { expiration: 3_600, hashing_concurrency: 2, lockout: None, failed_logins: 20, catalogue }
     }
 }
@@ -45,7 +45,7 @@ impl IdentityOptions {
 pub struct IdentityService {
     pub(super) passwords: Passwords,
     pub(super) signer: Signer,
-    pub(super) catalogue: Catalogue,
+    pub(super) catalogue: ServiceCatalogue,
     pub(super) expiration: u32,
     lockout: Lockout,
     failed: FailedLogins,
@@ -153,12 +153,12 @@ fn active_user<'a>(identity: &'a Identity, claims: &Claims) -> Option<&'a User> 
 }
 
 /// Whether a scope is there and switched on.
-pub(super) fn is_open(identity: &Identity, scope: &Scope) -> bool {
+pub(super) fn is_open(identity: &Identity, scope: &IdentityScope) -> bool {
     let domain = |id| identity.domains.get(id).is_some_and(|domain| domain.enabled);
     match scope {
-        Scope::Project(id) => identity.projects.get(id).is_some_and(|project| open_project(identity, project)),
-        Scope::Domain(id) => domain(id),
-        Scope::System => true,
+        IdentityScope::Project(id) => identity.projects.get(id).is_some_and(|project| open_project(identity, project)),
+        IdentityScope::Domain(id) => domain(id),
+        IdentityScope::System => true,
     }
 }
 
@@ -167,7 +167,7 @@ pub(super) fn open_project(identity: &Identity, project: &Project) -> bool {
 }
 
 /// The roles that a user has on a scope, by name.
-pub(super) fn roles<'a>(identity: &'a Identity, claims: &Claims, scope: &Scope) -> Vec<&'a Role> {
+pub(super) fn roles<'a>(identity: &'a Identity, claims: &Claims, scope: &IdentityScope) -> Vec<&'a Role> {
     let held = identity.roles_on(&claims.user, scope);
     let mut roles: Vec<&Role> = held.iter().filter_map(|role| identity.roles.get(role)).collect();
     roles.sort_by(|a, b| a.name.cmp(&b.name));
@@ -182,14 +182,14 @@ fn caller(identity: &Identity, claims: &Claims) -> Option<Caller> {
     let Some(scope) = &claims.scope else { return Some(caller) };
     caller.roles = roles(identity, claims, scope).into_iter().map(|role| role.name.clone()).collect();
     match scope {
-        Scope::Project(id) => {
+        IdentityScope::Project(id) => {
             let project = identity.projects.get(id)?;
             caller.project = Some(id.clone());
             caller.project_name = Some(project.attributes.name.clone());
             caller.project_domain = Some(project.domain.clone());
         }
-        Scope::Domain(id) => caller.domain = Some(id.clone()),
-        Scope::System => caller.system_scope = Some("all".to_owned()),
+        IdentityScope::Domain(id) => caller.domain = Some(id.clone()),
+        IdentityScope::System => caller.system_scope = Some("all".to_owned()),
     }
     Some(caller)
 }

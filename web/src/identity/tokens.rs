@@ -1,8 +1,8 @@
-//! Tokens: what they say, how they are signed and read.
+//! Tokens: their claims, and how they are signed and read.
 //!
-//! A token is `base64url(version ‖ claims ‖ HMAC-SHA256)`. It carries itself: nothing is stored when one is made, and
-//! reading one costs a hash. The key is a file of the data directory that only its owner may read; whoever removes it ends
-//! all tokens. Claims are never believed before the signature was compared in constant time.
+//! A token is `base64url(version ‖ claims ‖ HMAC-SHA256)`. It is self-contained: issuing one stores nothing, and
+//! reading one costs a hash. The key is a file of the data directory that only its owner may read; removing it ends all
+//! tokens. Claims count only after the signature was compared, in constant time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chronova_events::codec;
 use chronova_events::envelope::Timestamp;
-use chronova_events::identity::Scope;
+use chronova_events::identity::IdentityScope;
 use chronova_events::ids::UserId;
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
@@ -41,12 +41,12 @@ pub enum KeyError {
     Random(String),
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     pub user: UserId,
     /// `None`: good for nothing but getting another token.
-    pub scope: Option<Scope>,
+    pub scope: Option<IdentityScope>,
     /// How the person was known: `password`, `token`.
     pub methods: Vec<String>,
     /// Its own audit id, and that of the first token in a chain of tokens got with tokens.
@@ -150,7 +150,7 @@ mod tests {
     fn claims() -> Claims {
         Claims {
             user: UserId::new("2b7c"),
-            scope: Some(Scope::Project("9f".into())),
+            scope: Some(IdentityScope::Project("9f".into())),
             methods: vec!["password".into()],
             audit_ids: vec![audit_id().unwrap()],
             issued_at: Timestamp(1),

@@ -1,8 +1,8 @@
 //! `/v3/users`.
 
 use chronova_actors::services::embedded::identity::passwords::Password;
-use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, Kind, UserChange};
-use chronova_events::identity::{PasswordHash, Scope, User, UserAttributes, UserCreated};
+use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityResourceKind, UserChange};
+use chronova_events::identity::{IdentityScope, PasswordHash, User, UserAttributes, UserCreated};
 use chronova_events::ids::{DomainId, ProjectId, UserId};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -16,10 +16,10 @@ use crate::address;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch, post};
-use crate::schema::typed::Sent;
+use crate::schema::typed::SentField;
 use crate::schema::{Property, Schema, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
@@ -81,7 +81,7 @@ struct UserBody {
     password: Option<String>,
     /// `null` takes it away.
     #[serde(default)]
-    default_project_id: Sent<ProjectId>,
+    default_project_id: SentField<ProjectId>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -116,24 +116,24 @@ fn show_one(ctx: &Ctx, user: &User) -> Value {
     Value::Object(shown)
 }
 
-fn target(id: &UserId, domain: &str) -> Target {
-    Target::default().with("target.user.id", id.as_str()).with("target.user.domain_id", domain).user(id)
+fn target(id: &UserId, domain: &str) -> PolicyTarget {
+    PolicyTarget::default().with("target.user.id", id.as_str()).with("target.user.domain_id", domain).user(id)
 }
 
-fn target_of(ctx: &Ctx, id: &UserId) -> Result<Target, Fault> {
+fn target_of(ctx: &Ctx, id: &UserId) -> Result<PolicyTarget, Fault> {
     let domain = read(ctx, |identity| identity.users.get(id).map(|user| user.domain.clone()))?;
     Ok(target(id, domain.as_ref().map_or("", DomainId::as_str)))
 }
 
 fn reply(ctx: &Ctx, status: u16, id: &UserId) -> Result<Reply, Fault> {
     let found = read(ctx, |identity| identity.users.get(id).map(|user| show_one(ctx, user)))?;
-    let found = found.ok_or_else(|| fault::not_found(Kind::User, id.as_str()))?;
+    let found = found.ok_or_else(|| fault::not_found(IdentityResourceKind::User, id.as_str()))?;
     Ok(Reply::json(status, json!({"user": found})))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let domain = ctx.query.last("domain_id").unwrap_or_default().to_owned();
-    ctx.authorize(&Target::default().with("target.user.domain_id", domain))?;
+    ctx.authorize(&PolicyTarget::default().with("target.user.domain_id", domain))?;
     let items = read(&ctx, |identity| identity.users.values().map(|user| show_one(&ctx, user)).collect())?;
     Ok(listing::reply(&ctx, "users", items, &["name", "domain_id", "enabled"]))
 }
@@ -181,9 +181,9 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&target_of(&ctx, &user)?)?;
     let body: UserBody = ctx.parse_at("user")?;
     let default_project = match body.default_project_id {
-        Sent::Nothing => Edit::Keep,
-        Sent::Null => Edit::Clear,
-        Sent::Value(project) => Edit::Set(project),
+        SentField::Nothing => Edit::Keep,
+        SentField::Null => Edit::Clear,
+        SentField::Value(project) => Edit::Set(project),
     };
     let change = UserChange {
         name: body.name,
@@ -240,9 +240,9 @@ async fn projects(ctx: Ctx) -> Result<Reply, Fault> {
         identity.users.get(&user)?;
         let open = identity.projects.values().filter(|project| open_project(identity, project));
         let with_role =
-            open.filter(|project| !identity.roles_on(&user, &Scope::Project(project.id.clone())).is_empty());
+            open.filter(|project| !identity.roles_on(&user, &IdentityScope::Project(project.id.clone())).is_empty());
         Some(with_role.map(|project| super::projects::show_one(&ctx, project)).collect())
     })?;
-    let items = items.ok_or_else(|| fault::not_found(Kind::User, user.as_str()))?;
+    let items = items.ok_or_else(|| fault::not_found(IdentityResourceKind::User, user.as_str()))?;
     Ok(listing::reply(&ctx, "projects", items, &["name", "domain_id", "enabled", "parent_id"]))
 }

@@ -1,26 +1,26 @@
-//! Images as the caller may see and change them, for this API and for those of the Compute API that stand for it.
+//! The caller's access to images, for this API and for the Compute API's proxies of it.
 
 use std::sync::Arc;
 
 use chronova_actors::aggregate::{CommandError, Committed};
-use chronova_actors::services::embedded::image::{ImageAggregate, ImageCommand};
+use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
 use chronova_events::ids::{ImageId, ProjectId};
-use chronova_events::image::{ImageCreated, Record};
+use chronova_events::image::{ImageCreated, ImageRecord};
 use chronova_projections::images::is_visible;
 
 use super::fault::{self, not_found};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 
 /// The image of the path, if the caller may see it.
-pub(super) fn visible(ctx: &Ctx) -> Result<Arc<Record>, Fault> {
+pub(super) fn visible(ctx: &Ctx) -> Result<Arc<ImageRecord>, Fault> {
     let id = ctx.id::<ImageId>("image_id", |id| format!("No image found with ID {id}"))?;
     visible_by_id(ctx, id)?.ok_or_else(|| not_found(ctx.param("image_id")))
 }
 
-pub(crate) fn visible_by_id(ctx: &Ctx, id: ImageId) -> Result<Option<Arc<Record>>, Fault> {
+pub(crate) fn visible_by_id(ctx: &Ctx, id: ImageId) -> Result<Option<Arc<ImageRecord>>, Fault> {
     let found = ctx.app.queries()?.views.images.read(|images| images.get(id));
     let caller = ctx.caller();
     Ok(found.filter(|image| is_visible(image, caller.project.as_ref(), caller.is_admin)))
@@ -30,14 +30,14 @@ pub(crate) fn visible_by_id(ctx: &Ctx, id: ImageId) -> Result<Option<Arc<Record>
 pub(crate) async fn remove_file(ctx: &Ctx, image: ImageId) {
     let Ok(images) = ctx.app.images() else { return };
     if let Err(error) = images.files.remove(image).await {
-        tracing::warn!(%image, %error, "the bytes of a deleted image could not be removed");
+        tracing::warn!(%image, %error, "removing the file of a deleted image failed");
     }
 }
 
-/// What policy rules may ask of an image.
-pub(crate) fn target(ctx: &Ctx, image: &Record) -> Target {
+/// The attributes of an image that policy rules may use.
+pub(crate) fn target(ctx: &Ctx, image: &ImageRecord) -> PolicyTarget {
     let owner = image.attributes.owner.as_ref().map_or("", ProjectId::as_str);
-    let target = Target::default()
+    let target = PolicyTarget::default()
         .with("project_id", owner)
         .with("owner", owner)
         .with("image_id", image.id.to_string())
@@ -49,7 +49,7 @@ pub(crate) fn target(ctx: &Ctx, image: &Record) -> Target {
 }
 
 /// The image of the path and the permit of the route's rule on it.
-pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<Record>, Permit), Fault> {
+pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<ImageRecord>, Permit), Fault> {
     let found = visible(ctx)?;
     let permit = ctx.authorize(&target(ctx, &found))?;
     Ok((found, permit))
@@ -62,7 +62,7 @@ pub(crate) async fn command(
     command: ImageCommand,
 ) -> Result<Committed, Fault> {
     let dispatch = ctx.app.dispatch()?;
-    dispatch::send::<ImageAggregate>(dispatch, permit, &image, command).await.map_err(|error| fault::of(image, error))
+    dispatch::send::<ImageRoot>(dispatch, permit, &image, command).await.map_err(|error| fault::of(image, error))
 }
 
 /// Makes an image, if its owner may have one more.
@@ -84,7 +84,7 @@ pub(crate) async fn announce(ctx: &Ctx, permit: &Permit, created: ImageCreated) 
     make(ctx, permit, created).await
 }
 
-/// Takes back what was announced in vain.
+/// Deletes a created image that will get no bytes.
 pub(crate) async fn withdraw(ctx: &Ctx, permit: &Permit, image: ImageId) {
     if let Err(error) = command(ctx, permit, image, ImageCommand::Delete).await {
         tracing::warn!(%image, %error, "an image that nobody will fill could not be removed");

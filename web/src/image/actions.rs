@@ -1,4 +1,4 @@
-//! `/v2/images/{image_id}/actions`: locking the bytes away, and giving them back.
+//! `/v2/images/{image_id}/actions`: deactivating and reactivating images.
 
 use chronova_actors::services::embedded::image::ImageCommand;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
-use chronova_actors::services::embedded::image::files::Incoming;
-use chronova_actors::services::embedded::image::{ImageAggregate, ImageCommand};
+use chronova_actors::services::embedded::image::files::IncomingUpload;
+use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
 use chronova_events::ids::UploadId;
-use chronova_events::image::Content;
+use chronova_events::image::ImageContent;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
@@ -38,7 +38,7 @@ async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
     let upload = UploadId::random();
     command(&ctx, &permit, image.id, ImageCommand::StartUpload(upload)).await?;
     let format = image.attributes.disk_format.clone().unwrap_or_default();
-    let incoming = Incoming { image: image.id, upload, format, announced };
+    let incoming = IncomingUpload { image: image.id, upload, format, announced };
     let bytes = ctx.take_payload_send(DEPTH);
     let (dispatch, images) = (ctx.app.dispatch()?.clone(), Arc::clone(ctx.app.images()?));
     // On a task of its own: when the client goes away this handler ends, but the upload must come to its end.
@@ -71,7 +71,7 @@ async fn store(
     dispatch: &Dispatch,
     images: &EmbeddedImages,
     permit: &Permit,
-    incoming: Incoming,
+    incoming: IncomingUpload,
     bytes: BoxStream<'static, io::Result<Bytes>>,
 ) -> Result<(), Fault> {
     let (image, upload) = (incoming.image, incoming.upload);
@@ -79,21 +79,21 @@ async fn store(
         Ok(stored) => stored,
         Err(error) => {
             let abandon = ImageCommand::AbandonUpload { upload, reason: error.to_string() };
-            if let Err(error) = dispatch::send::<ImageAggregate>(dispatch, permit, &image, abandon).await {
+            if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, abandon).await {
                 // The image was deleted meanwhile, or the log is full: the next start gives the upload up.
-                tracing::warn!(%image, %error, "an upload could not be given up");
+                tracing::warn!(%image, %error, "abandoning an upload failed");
             }
             return Err(fault::of_upload(error));
         }
     };
-    match dispatch::send::<ImageAggregate>(dispatch, permit, &image, ImageCommand::Store(stored)).await {
+    match dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::Store(stored)).await {
         Ok(_) => Ok(()),
         Err(error) => {
             // Refused for good: the image is gone. Otherwise the file may count yet; the next start knows.
             if error.rejection().is_some()
                 && let Err(error) = images.files.remove(image).await
             {
-                tracing::warn!(%image, %error, "the bytes of a deleted image could not be removed");
+                tracing::warn!(%image, %error, "removing the file of a deleted image failed");
             }
             Err(fault::of(image, error))
         }
@@ -104,7 +104,7 @@ async fn download(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, _) = permitted(&ctx)?;
     // Glance: an image without bytes has an empty body.
     let Some(stored) = image.content.stored() else { return Ok(Reply::empty(204)) };
-    if matches!(image.content, Content::Deactivated(_)) && !ctx.caller().is_admin {
+    if matches!(image.content, ImageContent::Deactivated(_)) && !ctx.caller().is_admin {
         return Err(Fault::forbidden("The requested image has been deactivated. Image data download is forbidden."));
     }
     let range = range(ctx.header("Range"), stored.size)?;

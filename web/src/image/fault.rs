@@ -57,7 +57,7 @@ fn sentence(reject: &ImageReject) -> String {
     format!("{}{rest}.", first.to_uppercase())
 }
 
-/// Why an upload came to nothing.
+/// The reason why an upload failed.
 pub(super) fn of_upload(error: ReceiveError) -> Fault {
     match error {
         ReceiveError::TooLarge(limit) => {

@@ -1,11 +1,11 @@
-//! Which images a listing shows, and in which order.
+//! The filters and the order of a list of images.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use chrono::DateTime;
 use chronova_events::ids::ProjectId;
-use chronova_events::image::{MemberStatus, Record, Visibility};
+use chronova_events::image::{ImageRecord, MemberStatus, Visibility};
 use chronova_projections::images::{is_visible, membership};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ const SORTABLE: [&str; 10] = [
 const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
 
 /// The images that the caller's listing is made of, before the query's own filters.
-pub(crate) fn listed(ctx: &Ctx, image: &Record) -> Result<bool, Fault> {
+pub(crate) fn listed(ctx: &Ctx, image: &ImageRecord) -> Result<bool, Fault> {
     let caller = ctx.caller();
     let project = caller.project.as_ref();
     let wanted = ctx.query.last("visibility").unwrap_or_default();
@@ -46,15 +46,15 @@ pub(crate) fn listed(ctx: &Ctx, image: &Record) -> Result<bool, Fault> {
     }
     let own = project.is_some() && image.attributes.owner.as_ref() == project;
     Ok(match image.attributes.visibility {
-        // Who wants to see what the community has must say so.
+        // Community images are listed only on request.
         Visibility::Community => own || matches!(wanted, "community" | "all"),
         Visibility::Shared => own || caller.is_admin || offered(image, project, status),
         Visibility::Public | Visibility::Private => true,
     })
 }
 
-/// Of the images that others share, those show whose offer was accepted, unless `member_status` says otherwise.
-fn offered(image: &Record, project: Option<&ProjectId>, wanted: Option<MemberStatus>) -> bool {
+/// Shared images of others are listed if their offer was accepted, unless `member_status` says otherwise.
+fn offered(image: &ImageRecord, project: Option<&ProjectId>, wanted: Option<MemberStatus>) -> bool {
     membership(image, project).is_some_and(|status| wanted.is_none_or(|wanted| status == wanted))
 }
 
@@ -68,7 +68,7 @@ fn member_status(query: &Query) -> Result<Option<MemberStatus>, Fault> {
 }
 
 /// Keeps what the query's filters let through.
-pub(super) fn apply(ctx: &Ctx, images: Vec<Arc<Record>>) -> Result<Vec<Arc<Record>>, Fault> {
+pub(super) fn apply(ctx: &Ctx, images: Vec<Arc<ImageRecord>>) -> Result<Vec<Arc<ImageRecord>>, Fault> {
     let mut kept = Vec::with_capacity(images.len());
     for image in images {
         if listed(ctx, &image)? && passes(&image, &ctx.query)? {
@@ -78,7 +78,7 @@ pub(super) fn apply(ctx: &Ctx, images: Vec<Arc<Record>>) -> Result<Vec<Arc<Recor
     Ok(kept)
 }
 
-fn passes(image: &Record, query: &Query) -> Result<bool, Fault> {
+fn passes(image: &ImageRecord, query: &Query) -> Result<bool, Fault> {
     // Hidden images show only when hidden ones are asked for.
     let hidden = query.last("os_hidden").is_some_and(|text| is_true(&Value::from(text)));
     if image.attributes.hidden != hidden {
@@ -162,7 +162,7 @@ fn compare_time(seconds: i64, wanted: &str) -> Result<bool, Fault> {
 }
 
 /// The order that the query asks for: `sort=name:asc,size` or `sort_key=..&sort_dir=..`; newest first by default.
-pub(super) fn sort(query: &Query, images: &mut [Arc<Record>]) -> Result<(), Fault> {
+pub(super) fn sort(query: &Query, images: &mut [Arc<ImageRecord>]) -> Result<(), Fault> {
     let keys = order(query)?;
     images.sort_by(|a, b| {
         let by_keys = keys.iter().map(|(key, ascending)| {
@@ -218,8 +218,8 @@ fn ascending(direction: &str) -> Result<bool, Fault> {
     }
 }
 
-fn compare(key: &str, a: &Record, b: &Record) -> Ordering {
-    let size = |image: &Record| image.content.stored().map(|stored| stored.size);
+fn compare(key: &str, a: &ImageRecord, b: &ImageRecord) -> Ordering {
+    let size = |image: &ImageRecord| image.content.stored().map(|stored| stored.size);
     match key {
         "name" => a.attributes.name.cmp(&b.attributes.name),
         "status" => a.content.status().cmp(b.content.status()),

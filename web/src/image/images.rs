@@ -1,10 +1,10 @@
-//! `/v2/images`: announcing, listing, showing, changing and deleting images.
+//! `/v2/images`: creating, listing, showing, updating and deleting images.
 
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::image::ImageCommand;
 use chronova_events::ids::{ImageId, ProjectId};
-use chronova_events::image::{ImageAttributes, ImageCreated, Record, Visibility};
+use chronova_events::image::{ImageAttributes, ImageCreated, ImageRecord, Visibility};
 use serde_json::{Map, Value, json};
 
 use super::access::{command, make, permitted, target};
@@ -12,8 +12,8 @@ use super::{filters, patch, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::paging::Page;
-use crate::policy::Target;
+use crate::paging::PageRequest;
+use crate::policy::PolicyTarget;
 use crate::query::Query;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch as patch_route, post};
@@ -32,14 +32,14 @@ const DEFAULT_PAGE: usize = 25;
 const LARGEST_PAGE: u64 = 1_000;
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let all = ctx.app.queries()?.views.images.read(chronova_projections::images::Images::all);
+    let all = ctx.app.queries()?.views.images.read(chronova_projections::images::ImagesView::all);
     let mut images = filters::apply(&ctx, all)?;
     filters::sort(&ctx.query, &mut images)?;
-    let mut page = Page::of(&ctx.query, LARGEST_PAGE)?;
+    let mut page = PageRequest::of(&ctx.query, LARGEST_PAGE)?;
     if !page.limited {
         page.limit = DEFAULT_PAGE;
     }
-    let (images, more) = page.cut(images, |image: &Arc<Record>| image.id.to_string())?;
+    let (images, more) = page.cut(images, |image: &Arc<ImageRecord>| image.id.to_string())?;
     let mut body = Map::new();
     body.insert("images".to_owned(), images.iter().map(|image| views::image(image)).collect());
     body.insert("first".to_owned(), json!(address(&ctx.query, None)));
@@ -71,7 +71,7 @@ async fn tasks(ctx: Ctx) -> Result<Reply, Fault> {
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, attributes) = announced(&ctx)?;
     let owner = attributes.owner.as_ref().map_or("", ProjectId::as_str).to_owned();
-    let own = Target::of(ctx.caller()).with("owner", owner).with("visibility", attributes.visibility.as_str());
+    let own = PolicyTarget::of(ctx.caller()).with("owner", owner).with("visibility", attributes.visibility.as_str());
     let permit = ctx.authorize(&own)?;
     patch::check_visibility(&ctx, attributes.visibility, &own)?;
     make(&ctx, &permit, ImageCreated { image, attributes }).await?;
@@ -81,7 +81,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::json(201, views::image(&made)).header("Location", location).header("OpenStack-image-import-methods", ""))
 }
 
-/// What the body of a new image says.
+/// The attributes in the body of a new image.
 fn announced(ctx: &Ctx) -> Result<(ImageId, ImageAttributes), Fault> {
     let Value::Object(body) = &ctx.body else {
         return Err(Fault::bad_request("Provided object does not match schema 'image': a JSON object is required"));

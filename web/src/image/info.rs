@@ -1,4 +1,4 @@
-//! `/v2/info`: what clients ask about the service itself.
+//! `/v2/info`: information about the service itself.
 
 use serde_json::json;
 

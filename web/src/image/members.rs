@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronova_actors::services::embedded::image::ImageCommand;
 use chronova_events::ids::ProjectId;
-use chronova_events::image::{MemberStatus, Record, Visibility};
+use chronova_events::image::{ImageRecord, MemberStatus, Visibility};
 use serde_json::{Value, json};
 
 use super::access::{command, permitted, target, visible};
@@ -13,7 +13,7 @@ use super::views;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
@@ -28,12 +28,12 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("delete_member"),
 ];
 
-fn is_owner(ctx: &Ctx, image: &Record) -> bool {
+fn is_owner(ctx: &Ctx, image: &ImageRecord) -> bool {
     ctx.caller().is_admin || (ctx.caller().project.is_some() && ctx.caller().project == image.attributes.owner)
 }
 
 /// The owner sees all members, a member sees itself.
-fn sees(ctx: &Ctx, image: &Record, member: &ProjectId) -> bool {
+fn sees(ctx: &Ctx, image: &ImageRecord, member: &ProjectId) -> bool {
     is_owner(ctx, image) || ctx.caller().project.as_ref() == Some(member)
 }
 
@@ -47,7 +47,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"members": members, "schema": "/v2/schemas/members"})))
 }
 
-fn reply(ctx: &Ctx, image: &Record, member: &ProjectId) -> Result<Reply, Fault> {
+fn reply(ctx: &Ctx, image: &ImageRecord, member: &ProjectId) -> Result<Reply, Fault> {
     let image = ctx.app.queries()?.views.images.read(|images| images.get(image.id));
     let shown = image.as_ref().and_then(|image| Some(views::member(image, member, image.members.get(member)?)));
     let image_id = ctx.param("image_id");
@@ -83,7 +83,8 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 /// Only the project that an image is offered to answers.
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let member = ProjectId::new(ctx.param("member_id"));
-    let image: Arc<Record> = visible(&ctx).or_else(|fault| ctx.authorize(&Target::default()).and(Err(fault)))?;
+    let image: Arc<ImageRecord> =
+        visible(&ctx).or_else(|fault| ctx.authorize(&PolicyTarget::default()).and(Err(fault)))?;
     let permit = ctx.authorize(&target(&ctx, &image).with("member_id", member.as_str()))?;
     let status = text(&ctx.body, "status").and_then(MemberStatus::parse);
     let status = status.ok_or_else(|| {

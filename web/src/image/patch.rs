@@ -1,15 +1,15 @@
-//! What a body says about an image: attributes with a meaning, and properties, which are any text.
+//! Reads the attributes of an image from a body: those with a meaning, and properties, which are any text.
 //!
 //! `PATCH` comes as a list of operations in one of two media types; `v2.1` is RFC 6902 with `add`, `replace` and `remove`.
 
-use chronova_actors::services::embedded::image::Change;
+use chronova_actors::services::embedded::image::ImageChange;
 use chronova_events::ids::ProjectId;
 use chronova_events::image::{ImageAttributes, Visibility};
 use serde_json::Value;
 
 use crate::ctx::Ctx;
 use crate::fault::Fault;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 
 const V2_0: &str = "application/openstack-images-v2.0-json-patch";
 const V2_1: &str = "application/openstack-images-v2.1-json-patch";
@@ -36,26 +36,26 @@ const CONTAINER_FORMATS: [&str; 7] = ["ami", "ari", "aki", "bare", "ovf", "ova",
 const MAX_TEXT: usize = 255;
 
 /// A change that came out of a body.
-pub(super) struct Parsed(Change);
+pub(super) struct ParsedImagePatch(ImageChange);
 
-impl Parsed {
+impl ParsedImagePatch {
     /// For an image that is only being announced.
     pub(super) fn put_into(self, attributes: &mut ImageAttributes) {
         match self.0 {
-            Change::Name(name) => attributes.name = name,
-            Change::Owner(owner) => attributes.owner = owner,
-            Change::Visibility(visibility) => attributes.visibility = visibility,
-            Change::DiskFormat(format) => attributes.disk_format = format,
-            Change::ContainerFormat(format) => attributes.container_format = format,
-            Change::MinDisk(gib) => attributes.min_disk_gib = gib,
-            Change::MinRam(mib) => attributes.min_ram_mib = mib,
-            Change::Protected(protected) => attributes.protected = protected,
-            Change::Hidden(hidden) => attributes.hidden = hidden,
-            Change::Tags(tags) => attributes.tags = tags,
-            Change::SetProperty { name, value } | Change::ReplaceProperty { name, value } => {
+            ImageChange::Name(name) => attributes.name = name,
+            ImageChange::Owner(owner) => attributes.owner = owner,
+            ImageChange::Visibility(visibility) => attributes.visibility = visibility,
+            ImageChange::DiskFormat(format) => attributes.disk_format = format,
+            ImageChange::ContainerFormat(format) => attributes.container_format = format,
+            ImageChange::MinDisk(gib) => attributes.min_disk_gib = gib,
+            ImageChange::MinRam(mib) => attributes.min_ram_mib = mib,
+            ImageChange::Protected(protected) => attributes.protected = protected,
+            ImageChange::Hidden(hidden) => attributes.hidden = hidden,
+            ImageChange::Tags(tags) => attributes.tags = tags,
+            ImageChange::SetProperty { name, value } | ImageChange::ReplaceProperty { name, value } => {
                 attributes.properties.push((name, value));
             }
-            Change::AddTag(_) | Change::RemoveTag(_) | Change::RemoveProperty { .. } => {}
+            ImageChange::AddTag(_) | ImageChange::RemoveTag(_) | ImageChange::RemoveProperty { .. } => {}
         }
     }
 }
@@ -64,8 +64,8 @@ pub(super) fn schema_fault(key: &str, reason: &str) -> Fault {
     Fault::bad_request(format!("Provided object does not match schema 'image': {key}: {reason}"))
 }
 
-/// What `key: value` says. `None` removes.
-pub(super) fn parse(ctx: &Ctx, key: &str, value: Option<&Value>) -> Result<Parsed, Fault> {
+/// The change that `key: value` means. `None` removes.
+pub(super) fn parse(ctx: &Ctx, key: &str, value: Option<&Value>) -> Result<ParsedImagePatch, Fault> {
     if READ_ONLY.contains(&key) {
         return Err(Fault::forbidden(format!("Attribute '{key}' is read-only.")));
     }
@@ -74,24 +74,24 @@ pub(super) fn parse(ctx: &Ctx, key: &str, value: Option<&Value>) -> Result<Parse
     }
     let change = match key {
         "id" => return Err(Fault::forbidden("Attribute 'id' is read-only.")),
-        "name" => Change::Name(optional_text(key, value)?),
+        "name" => ImageChange::Name(optional_text(key, value)?),
         "owner" => owner(ctx, value)?,
-        "visibility" => Change::Visibility(
+        "visibility" => ImageChange::Visibility(
             present(key, value)?
                 .as_str()
                 .and_then(Visibility::parse)
                 .ok_or_else(|| schema_fault(key, "it is none of community, public, private, shared"))?,
         ),
-        "disk_format" => Change::DiskFormat(one_of(key, value, &DISK_FORMATS)?),
-        "container_format" => Change::ContainerFormat(one_of(key, value, &CONTAINER_FORMATS)?),
-        "min_disk" => Change::MinDisk(number(key, value)?),
-        "min_ram" => Change::MinRam(number(key, value)?),
-        "protected" => Change::Protected(boolean(key, value)?),
-        "os_hidden" => Change::Hidden(boolean(key, value)?),
-        "tags" => Change::Tags(tags(value)?),
+        "disk_format" => ImageChange::DiskFormat(one_of(key, value, &DISK_FORMATS)?),
+        "container_format" => ImageChange::ContainerFormat(one_of(key, value, &CONTAINER_FORMATS)?),
+        "min_disk" => ImageChange::MinDisk(number(key, value)?),
+        "min_ram" => ImageChange::MinRam(number(key, value)?),
+        "protected" => ImageChange::Protected(boolean(key, value)?),
+        "os_hidden" => ImageChange::Hidden(boolean(key, value)?),
+        "tags" => ImageChange::Tags(tags(value)?),
         _ => property(key, value)?,
     };
-    Ok(Parsed(change))
+    Ok(ParsedImagePatch(change))
 }
 
 fn present<'a>(key: &str, value: Option<&'a Value>) -> Result<&'a Value, Fault> {
@@ -108,12 +108,12 @@ fn optional_text(key: &str, value: Option<&Value>) -> Result<Option<String>, Fau
 }
 
 /// Only an administrator gives an image to another project.
-fn owner(ctx: &Ctx, value: Option<&Value>) -> Result<Change, Fault> {
+fn owner(ctx: &Ctx, value: Option<&Value>) -> Result<ImageChange, Fault> {
     let owner = optional_text("owner", value)?.map(ProjectId::from);
     if !ctx.caller().is_admin && owner != ctx.caller().project {
         return Err(Fault::forbidden("You are not permitted to set the owner of an image to another project."));
     }
-    Ok(Change::Owner(owner))
+    Ok(ImageChange::Owner(owner))
 }
 
 fn one_of(key: &str, value: Option<&Value>, choices: &[&str]) -> Result<Option<String>, Fault> {
@@ -145,21 +145,21 @@ fn text_of(value: &Value) -> Option<String> {
     value.as_str().filter(|text| text.chars().count() <= MAX_TEXT).map(str::to_owned)
 }
 
-fn property(key: &str, value: Option<&Value>) -> Result<Change, Fault> {
+fn property(key: &str, value: Option<&Value>) -> Result<ImageChange, Fault> {
     let name = key.to_owned();
     if key.is_empty() || key.chars().count() > MAX_TEXT {
         return Err(schema_fault(key, "a property's name has 1 to 255 characters"));
     }
     match value {
-        None => Ok(Change::RemoveProperty { name }),
+        None => Ok(ImageChange::RemoveProperty { name }),
         // Glance keeps properties of any length; the size of the body is the limit.
-        Some(Value::String(value)) => Ok(Change::SetProperty { name, value: value.clone() }),
+        Some(Value::String(value)) => Ok(ImageChange::SetProperty { name, value: value.clone() }),
         Some(_) => Err(schema_fault(key, "it is not of type 'string'")),
     }
 }
 
 /// The changes of a `PATCH`, each permitted.
-pub(super) fn changes(ctx: &Ctx, target: &Target) -> Result<Vec<Change>, Fault> {
+pub(super) fn changes(ctx: &Ctx, target: &PolicyTarget) -> Result<Vec<ImageChange>, Fault> {
     let media = ctx.header("Content-Type").unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
     let Value::Array(operations) = &ctx.body else {
         return Err(Fault::bad_request("Request body must be a JSON array of operation objects."));
@@ -178,11 +178,11 @@ pub(super) fn changes(ctx: &Ctx, target: &Target) -> Result<Vec<Change>, Fault> 
                 }
             };
             let change = parse(ctx, &key(path)?, value)?.0;
-            if let Change::Visibility(visibility) = &change {
+            if let ImageChange::Visibility(visibility) = &change {
                 check_visibility(ctx, *visibility, target)?;
             }
             Ok(match (verb, change) {
-                ("replace", Change::SetProperty { name, value }) => Change::ReplaceProperty { name, value },
+                ("replace", ImageChange::SetProperty { name, value }) => ImageChange::ReplaceProperty { name, value },
                 (_, change) => change,
             })
         })
@@ -231,7 +231,7 @@ fn key(path: &str) -> Result<String, Fault> {
 }
 
 /// Making an image everybody's needs a permission of its own.
-pub(super) fn check_visibility(ctx: &Ctx, visibility: Visibility, target: &Target) -> Result<(), Fault> {
+pub(super) fn check_visibility(ctx: &Ctx, visibility: Visibility, target: &PolicyTarget) -> Result<(), Fault> {
     match visibility {
         Visibility::Public => ctx.authorize_rule("publicize_image", target).map(drop),
         Visibility::Community => ctx.authorize_rule("communitize_image", target).map(drop),

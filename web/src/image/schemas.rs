@@ -1,4 +1,4 @@
-//! `/v2/schemas`: what images and members look like, for clients that build themselves from it.
+//! `/v2/schemas`: the schemas of images and members, for clients that are generated from them.
 
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
-//! How images and their members look to clients.
+//! The views of images and their members.
 
 use chronova_events::ids::ProjectId;
-use chronova_events::image::{Member, Record};
+use chronova_events::image::{ImageMember, ImageRecord};
 use serde_json::{Map, Value, json};
 
 /// An image with its properties beside its attributes, as Glance shows it.
-pub(super) fn image(image: &Record) -> Value {
+pub(super) fn image(image: &ImageRecord) -> Value {
     let attributes = &image.attributes;
     let stored = image.content.stored();
     let mut shown: Map<String, Value> =
@@ -40,7 +40,7 @@ pub(super) fn image(image: &Record) -> Value {
     Value::Object(shown)
 }
 
-pub(super) fn member(image: &Record, project: &ProjectId, member: &Member) -> Value {
+pub(super) fn member(image: &ImageRecord, project: &ProjectId, member: &ImageMember) -> Value {
     json!({
         "member_id": project,
         "image_id": image.id,

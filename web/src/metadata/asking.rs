@@ -1,9 +1,8 @@
-//! Which guest asks.
+//! Identifies the guest behind a request.
 //!
-//! Guests have no tokens. Where Neutron's metadata proxy stands before this service (`[neutron] service_metadata_proxy`), it
-//! says which server's guest asks, and proves with a secret that it is the proxy. Otherwise the guest is known by the address
-//! that it asks from, and by the network that it is in as far as that is known: networks that do not meet may use the same
-//! addresses.
+//! Guests have no tokens. With Neutron's metadata proxy (`[neutron] service_metadata_proxy`), the proxy names the
+//! server whose guest asks, and proves its identity with a secret. Otherwise the guest is known by its source address,
+//! and by its network as far as that is known. Separate networks may use the same addresses.
 //!
 //! Invariant: a server is told of only to a port of its own project. Its maker wrote all that a port says of
 //! itself.
@@ -82,7 +81,7 @@ fn check(secret: &Secret, signed: &str, signature: Option<&str>) -> Result<(), F
     }
 }
 
-/// Of lower-case hexadecimal digits, as proxies write them; other digits are another signature.
+/// In lower-case hexadecimal digits, as proxies write them; other digits are another signature.
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -142,8 +141,8 @@ impl GuestNetwork {
     }
 }
 
-/// Anybody can write a header, so it is believed only of trusted proxies; and only if it names one address and one network,
-/// for what precedes the proxy's own was written by the client. A guest that is met behind a bridge of ours is in the
+/// Anybody can write a header, so only trusted proxies are believed. The header must name one address and one network:
+/// the client wrote everything before the proxy's own value. A guest that is met behind a bridge of ours is in the
 /// bridge's network, whatever address it has given itself.
 fn asker(ctx: &Ctx) -> Option<GuestOrigin> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());
@@ -172,8 +171,8 @@ fn asker(ctx: &Ctx) -> Option<GuestOrigin> {
     }
 }
 
-/// Behind which bridges of ours this machine meets the address: Linux's table of IPv4 neighbours, a line for each with the
-/// address first and the interface last. The kernel makes it when it is read: no disk is waited for.
+/// The bridges behind which this machine sees the address. It reads Linux's table of IPv4 neighbours: a line for each,
+/// with the address first and the interface last. The kernel makes it when it is read: no disk is waited for.
 fn bridges_to(neighbours: &Path, address: IpAddr) -> GuestNetwork {
     let table = std::fs::read_to_string(neighbours).unwrap_or_default();
     let mut bridges = Vec::new();
@@ -198,7 +197,7 @@ pub(super) fn conflict() -> Fault {
     Fault::conflict("There was a conflict when trying to complete your request.")
 }
 
-/// What may be wrong with a password that a known guest posts.
+/// The errors in a password that a known guest posts.
 pub(super) fn refused(error: CommandError<InstanceReject>) -> Fault {
     match error {
         CommandError::Rejected(InstanceReject::GuestPasswordKept) => conflict(),

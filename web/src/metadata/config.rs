@@ -1,4 +1,4 @@
-//! How the metadata service knows which guest asks.
+//! The options by which the metadata service identifies guests.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub struct MetadataConfig {
     pub proxy_secret: Option<Secret>,
     /// `[api] use_forwarded_for`: believe `X-Forwarded-For` and `X-Neutron-Network-ID` of trusted proxies.
     pub use_forwarded_for: bool,
-    /// Where the kernel tells behind which interface it meets an IPv4 address.
+    /// The kernel's table of IPv4 neighbours and their interfaces.
     pub neighbours: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! The proof of which guest asks.
+//! The proof of a guest's identity.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 pub(crate) struct Guest(Arc<ServerRow>);
 
 impl Guest {
-    /// For whoever has checked who asks.
+    /// Only for code that has identified the guest.
     pub(super) fn known(row: Arc<ServerRow>) -> Self {
         Self(row)
     }

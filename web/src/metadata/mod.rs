@@ -1,11 +1,11 @@
-//! What a guest asks about itself: the metadata service (nova-api-metadata).
+//! The metadata service (nova-api-metadata), which answers guests about themselves.
 //!
-//! Source: nova `api/metadata/{handler,base,password}.py`. What is told is built where config drives are, in
-//! `actors/src/metadata`; who asks is found in [`asking`]. There is no cache: the read models are one already, so what is
-//! changed is told at once.
+//! Source: nova `api/metadata/{handler,base,password}.py`. `actors/src/metadata` builds the answers, as for config
+//! drives. [`asking`] identifies the guest. There is no cache: the read models are one already, so what is changed is
+//! told at once.
 //!
-//! No token is asked for, and no route is known but by whom it is asked: every path of every method comes to one handler, as
-//! in Nova, where `PUT /latest/api/token` is a path that is not there and not a method that is not allowed.
+//! The service needs no token, and only the guest decides which paths exist. As in Nova, one handler serves every path
+//! and method: `PUT /latest/api/token` is an unknown path, not a method that is not allowed.
 
 mod asking;
 mod config;
@@ -13,8 +13,8 @@ mod guest;
 
 use std::sync::Arc;
 
-use chronova_actors::metadata::tree::{self, Found};
-use chronova_actors::metadata::{About, sources};
+use chronova_actors::metadata::tree::{self, MetadataEntry};
+use chronova_actors::metadata::{GuestMetadata, sources};
 
 pub use self::config::MetadataConfig;
 pub(crate) use self::guest::Guest;
@@ -56,7 +56,7 @@ async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     }
     let guest = asking::who(&ctx).await?;
     match look_up(&ctx, &guest, &path).await? {
-        Some(Found::Password) => password(ctx, &guest).await,
+        Some(MetadataEntry::Password) => password(ctx, &guest).await,
         Some(found) => shown(found),
         None => Err(Fault::no_route()),
     }
@@ -74,7 +74,7 @@ fn normal(path: &str) -> Vec<&str> {
     })
 }
 
-async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<Found>, Fault> {
+async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<MetadataEntry>, Fault> {
     let (queries, server) = (Arc::clone(ctx.queries()?), guest.server()?);
     let floating_ip = sources::floating_ip(queries.networks.as_ref(), server).await.map_err(Fault::internal)?;
     let devices = match path.last() {
@@ -87,20 +87,20 @@ async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<Found
         _ => None,
     };
     let (floating_ip, said) = (floating_ip.as_deref(), said.as_ref());
-    let about = About { server, password: None, options, devices: &devices, floating_ip, said };
+    let about = GuestMetadata { server, password: None, options, devices: &devices, floating_ip, said };
     let today = queries.clock.now().to_utc().date_naive().to_string();
     about.look_up(path, &today).map_err(Fault::internal)
 }
 
-fn shown(found: Found) -> Result<Reply, Fault> {
+fn shown(found: MetadataEntry) -> Result<Reply, Fault> {
     match found {
-        Found::Json(document) => Ok(Reply::json_text(200, document)),
-        Found::Text(text) => Ok(Reply::bytes(200, "text/plain; charset=UTF-8", text)),
-        Found::Password => Err(Fault::no_route()),
+        MetadataEntry::Json(document) => Ok(Reply::json_text(200, document)),
+        MetadataEntry::Text(text) => Ok(Reply::bytes(200, "text/plain; charset=UTF-8", text)),
+        MetadataEntry::Password => Err(Fault::no_route()),
     }
 }
 
-/// What the guest tells its owner: once, for whoever gets hold of the guest's network must not put theirs in its place.
+/// The guest's password for its owner. It is accepted once: an attacker in the guest's network must not replace it.
 async fn password(mut ctx: Ctx, guest: &Guest) -> Result<Reply, Fault> {
     let posted = guest.server()?.guest_password.clone();
     match ctx.route.method {

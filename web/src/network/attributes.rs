@@ -1,5 +1,5 @@
-//! Reading the attributes of a resource from a body, in Neutron's way: every attribute is taken by name and type, what is
-//! left over was not expected, and the messages are Neutron's.
+//! Reads the attributes of a resource from a body as Neutron does. Each attribute is taken by name and type, and those
+//! left over are refused, in Neutron's words.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// What a client wrote about one resource; taking an attribute removes it.
+/// The attributes that a client sent about one resource; taking one removes it.
 #[derive(Debug)]
 pub(super) struct Attributes {
     map: Map<String, Value>,

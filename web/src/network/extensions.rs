@@ -1,4 +1,4 @@
-//! `/extensions`: which parts of Neutron's API are there; and the collections that are always empty or always the same.
+//! `/extensions`: the served parts of Neutron's API; and the collections that are always empty or always the same.
 
 use serde_json::{Value, json};
 

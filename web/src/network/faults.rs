@@ -1,4 +1,4 @@
-//! What the aggregates refuse, as Neutron says it.
+//! The aggregates' refusals, in Neutron's words.
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::services::embedded::network::NetworkReject;

@@ -1,6 +1,6 @@
 //! `/floatingips`: addresses of external networks that stand for addresses of ports.
 //!
-//! Nova's proxies (`os-floating-ips`, `addFloatingIp`) come in by [`allocate`], [`associate`] and [`release`], too.
+//! Nova's proxies (`os-floating-ips`, `addFloatingIp`) call [`allocate`], [`associate`] and [`release`], too.
 //!
 //! Source: neutron `db/l3_db.py`, neutron-lib `exceptions/l3.py`.
 
@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::{
-    AddressWanted, FloatingIpPatch, FloatingIpWanted, NetworkAggregate, NetworkCommand,
+    FixedIpRequest, FloatingIpPatch, FloatingIpRequest, NetworkCommand, NetworkRoot,
 };
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use chronova_events::network::{Association, FixedAddress, FloatingIp, FloatingIpSettings, NetworkRow, Port};
-use chronova_projections::networks::Networks;
+use chronova_projections::networks::NetworksView;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -101,7 +101,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(faults::bad("floatingip", format_args!("Network {id} is not a valid external network")));
     }
     let mut wanted = wanted(&ctx, &mut body, &network, project)?;
-    let to = Wish::of(&mut body)?;
+    let to = PortAssociation::of(&mut body)?;
     body.finish()?;
     wanted.association = to.found(&ctx, &wanted.project, network.created.network)?.flatten();
     let row = allocate(&ctx, &permit, &network, wanted).await?;
@@ -113,7 +113,7 @@ fn wanted(
     body: &mut Attributes,
     network: &NetworkRow,
     project: ProjectId,
-) -> Result<FloatingIpWanted, Fault> {
+) -> Result<FloatingIpRequest, Fault> {
     if body.take("qos_policy_id").is_some_and(|value| !value.is_null()) {
         return Err(faults::invalid_input("qos_policy_id is not supported"));
     }
@@ -128,13 +128,13 @@ fn wanted(
         dns_domain: body.text_or_null("dns_domain", 255)?.unwrap_or_default(),
         tags: Vec::new(),
     };
-    Ok(FloatingIpWanted { address: Some(AddressWanted { subnet, address }), settings, ..any(project) })
+    Ok(FloatingIpRequest { address: Some(FixedIpRequest { subnet, address }), settings, ..any(project) })
 }
 
 /// Any floating address, for no port yet.
-pub(crate) fn any(project: ProjectId) -> FloatingIpWanted {
+pub(crate) fn any(project: ProjectId) -> FloatingIpRequest {
     let floating_ip = FloatingIpId::random();
-    FloatingIpWanted {
+    FloatingIpRequest {
         floating_ip,
         port: PortId::derive(floating_ip.0, "holder"),
         project,
@@ -151,21 +151,21 @@ pub(crate) async fn allocate(
     ctx: &Ctx,
     permit: &Permit,
     network: &NetworkRow,
-    mut wanted: FloatingIpWanted,
+    mut wanted: FloatingIpRequest,
 ) -> Result<Arc<FloatingIp>, Fault> {
     let dispatch = ctx.app.dispatch()?;
     let (id, network) = (wanted.floating_ip, network.created.network);
     let _one_at_a_time = gate(&wanted.project).lock().await;
     wanted.limit = quotas::limit(ctx, &wanted.project, "floatingip")?;
     wanted.elsewhere = dispatch.queries().views.networks.read(|view| elsewhere(view, &wanted.project, network));
-    dispatch::send::<NetworkAggregate>(dispatch, permit, &network, NetworkCommand::AllocateFloatingIp(wanted))
+    dispatch::send::<NetworkRoot>(dispatch, permit, &network, NetworkCommand::AllocateFloatingIp(wanted))
         .await
         .map_err(faults::network(network))?;
     let row = dispatch.queries().views.networks.read(|view| view.floating_ip(id).cloned());
     row.ok_or_else(|| faults::floating_ip_not_found(&id.to_string()))
 }
 
-fn elsewhere(view: &Networks, project: &ProjectId, network: NetworkId) -> usize {
+fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -> usize {
     let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
     held.filter_map(|id| view.floating_ip(*id)).filter(|row| row.network() != network).count()
 }
@@ -176,7 +176,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body = Attributes::of(&ctx, "floatingip")?;
     body.refuse(&READ_ONLY)?;
     let description = body.text_or_null("description", LONG_TEXT)?;
-    let to = Wish::of(&mut body)?;
+    let to = PortAssociation::of(&mut body)?;
     body.finish()?;
     let association = to.found(&ctx, row.project(), row.network())?;
     let patch = FloatingIpPatch { description, association, tags: None };
@@ -188,7 +188,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 pub(super) async fn change(ctx: &Ctx, permit: &Permit, row: &FloatingIp, patch: FloatingIpPatch) -> Result<(), Fault> {
     let network = row.network();
     let command = NetworkCommand::ChangeFloatingIp { floating_ip: row.id(), patch };
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, permit, &network, command)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, permit, &network, command)
         .await
         .map(drop)
         .map_err(faults::network(network))
@@ -215,22 +215,22 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 pub(crate) async fn release(ctx: &Ctx, permit: &Permit, row: &FloatingIp) -> Result<(), Fault> {
     let network = row.network();
     let command = NetworkCommand::ReleaseFloatingIp { floating_ip: row.id() };
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, permit, &network, command)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, permit, &network, command)
         .await
         .map(drop)
         .map_err(faults::network(network))
 }
 
-/// What a body says of the port that a floating address is to stand for.
+/// The port of a floating address in a body.
 #[derive(Debug)]
-enum Wish {
+enum PortAssociation {
     /// Nothing: as it is.
     Keep,
     Nothing,
     At(PortId, Option<IpAddr>),
 }
 
-impl Wish {
+impl PortAssociation {
     fn of(body: &mut Attributes) -> Result<Self, Fault> {
         let named = body.has("port_id");
         let port: Option<PortId> = body.id("port_id")?;
@@ -318,7 +318,7 @@ fn fixed_of(port: &Port, wanted: Option<IpAddr>) -> Result<FixedAddress, Fault> 
 
 /// A router with a gateway in the external network and an interface in the subnet; best the one that is its gateway.
 fn router_between(
-    view: &Networks,
+    view: &NetworksView,
     external: NetworkId,
     port: &Port,
     fixed: FixedAddress,

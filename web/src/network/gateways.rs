@@ -1,8 +1,9 @@
-//! A router's way out: `external_gateway_info`. It is a port of an external network that belongs to no project.
+//! A router's external gateway: `external_gateway_info`. It is a port of an external network that belongs to no
+//! project.
 
 use chronova_actors::services::embedded::network::router::GATEWAY_OWNER;
 use chronova_actors::services::embedded::network::{
-    AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted,
+    FixedIpRequest, NetworkCommand, NetworkRoot, PortPatch, PortRequest,
 };
 use chronova_events::ids::{NetworkId, PortId, ProjectId, RouterId};
 use chronova_events::network::{Port, PortBinding, PortSettings};
@@ -14,24 +15,29 @@ use super::{faults, interfaces, targets};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 
-/// What a body says of the gateway.
+/// The gateway in a body.
 #[derive(Debug)]
-pub(super) struct Gateway {
+pub(super) struct ExternalGatewayInfo {
     /// `None`: there is to be no gateway.
     network: Option<NetworkId>,
     pub(super) snat: Option<bool>,
-    addresses: Vec<AddressWanted>,
+    addresses: Vec<FixedIpRequest>,
 }
 
-impl Gateway {
+impl ExternalGatewayInfo {
     pub(super) fn none() -> Self {
         Self { network: None, snat: None, addresses: Vec::new() }
     }
 
     /// `None` where the body says nothing of it.
-    pub(super) fn of(ctx: &Ctx, body: &mut Attributes, target: &Target, update: bool) -> Result<Option<Self>, Fault> {
+    pub(super) fn of(
+        ctx: &Ctx,
+        body: &mut Attributes,
+        target: &PolicyTarget,
+        update: bool,
+    ) -> Result<Option<Self>, Fault> {
         let map = match body.take("external_gateway_info") {
             None => return Ok(None),
             Some(Value::Null) => return Ok(Some(Self::none())),
@@ -48,7 +54,7 @@ impl Gateway {
         let network = info.id("network_id")?.ok_or_else(|| wrong("network_id is missing"))?;
         let snat = info.boolean("enable_snat")?;
         let addresses = info.objects("external_fixed_ips", |fixed| {
-            Ok(AddressWanted { subnet: fixed.id("subnet_id")?, address: fixed.parsed("ip_address", "IP address")? })
+            Ok(FixedIpRequest { subnet: fixed.id("subnet_id")?, address: fixed.parsed("ip_address", "IP address")? })
         })?;
         if info.take("qos_policy_id").is_some_and(|value| !value.is_null()) {
             return Err(faults::invalid_input("qos_policy_id is not supported"));
@@ -58,7 +64,7 @@ impl Gateway {
     }
 }
 
-/// What only some may write: the attribute and the rules for making and for changing a router.
+/// Restricted attributes, with the rules for creating and for updating a router.
 const GUARDED: [(&str, &str, &str); 2] = [
     (
         "enable_snat",
@@ -76,8 +82,13 @@ fn wrong(reason: &str) -> Fault {
     Fault::bad_request(format!("Invalid input for external_gateway_info. Reason: {reason}.")).key("HTTPBadRequest")
 }
 
-/// Gives the router the gateway that is wished for; `None` leaves it as it is.
-pub(super) async fn set(ctx: &Ctx, permit: &Permit, row: &RouterRow, wanted: Option<&Gateway>) -> Result<(), Fault> {
+/// Gives the router the requested gateway; `None` leaves it as it is.
+pub(super) async fn set(
+    ctx: &Ctx,
+    permit: &Permit,
+    row: &RouterRow,
+    wanted: Option<&ExternalGatewayInfo>,
+) -> Result<(), Fault> {
     let Some(wanted) = wanted else { return Ok(()) };
     let router = row.id();
     let old = ctx.app.queries()?.views.networks.read(|view| view.gateway_of(router).cloned());
@@ -94,7 +105,7 @@ pub(super) async fn set(ctx: &Ctx, permit: &Permit, row: &RouterRow, wanted: Opt
     }
 }
 
-fn check(ctx: &Ctx, network: NetworkId, wanted: &Gateway) -> Result<(), Fault> {
+fn check(ctx: &Ctx, network: NetworkId, wanted: &ExternalGatewayInfo) -> Result<(), Fault> {
     let row = targets::find_network(ctx, &network.to_string())?;
     if !row.settings().external {
         return Err(faults::bad("router", format_args!("Network {network} is not an external network")));
@@ -125,8 +136,8 @@ async fn end(ctx: &Ctx, permit: &Permit, router: RouterId, old: Option<&Port>) -
     send(ctx, permit, network, NetworkCommand::DeletePort { port: port.created.port }).await
 }
 
-async fn readdress(ctx: &Ctx, permit: &Permit, port: &Port, wanted: &Gateway) -> Result<(), Fault> {
-    let has = |wish: &AddressWanted| {
+async fn readdress(ctx: &Ctx, permit: &Permit, port: &Port, wanted: &ExternalGatewayInfo) -> Result<(), Fault> {
+    let has = |wish: &FixedIpRequest| {
         port.addresses().iter().any(|fixed| {
             wish.subnet.is_none_or(|subnet| subnet == fixed.subnet)
                 && wish.address.is_none_or(|address| address == fixed.address)
@@ -141,8 +152,8 @@ async fn readdress(ctx: &Ctx, permit: &Permit, port: &Port, wanted: &Gateway) ->
     send(ctx, permit, port.created.network, NetworkCommand::ChangePort { port: port.created.port, patch }).await
 }
 
-fn port(router: RouterId, wanted: &Gateway) -> PortWanted {
-    PortWanted {
+fn port(router: RouterId, wanted: &ExternalGatewayInfo) -> PortRequest {
+    PortRequest {
         port: PortId::random(),
         project: ProjectId::new(""),
         mac: None,
@@ -156,7 +167,7 @@ fn port(router: RouterId, wanted: &Gateway) -> PortWanted {
 }
 
 pub(super) async fn send(ctx: &Ctx, permit: &Permit, network: NetworkId, command: NetworkCommand) -> Result<(), Fault> {
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, permit, &network, command)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, permit, &network, command)
         .await
         .map(drop)
         .map_err(faults::network(network))

@@ -1,12 +1,12 @@
-//! A router's ways in: `add_router_interface` and `remove_router_interface`. Each is a port of a project's network.
+//! A router's interfaces: `add_router_interface` and `remove_router_interface`. Each is a port of a project's network.
 
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::router::INTERFACE_OWNER;
-use chronova_actors::services::embedded::network::{AddressWanted, NetworkCommand, PortPatch, PortWanted};
+use chronova_actors::services::embedded::network::{FixedIpRequest, NetworkCommand, PortPatch, PortRequest};
 use chronova_events::ids::{NetworkId, PortId, RouterId, SubnetId};
 use chronova_events::network::{FixedAddress, Ipv6Mode, Port, PortBinding, PortSettings, Subnet};
-use chronova_events::network_quota::Counted;
+use chronova_events::network_quota::CountedResource;
 use chronova_events::router::RouterRow;
 use serde_json::json;
 
@@ -102,11 +102,11 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
     let (router, network) = (row.id(), subnet.added.network);
     check_overlaps(ctx, router, network, Some(id))?;
     let port = PortId::random();
-    let wanted = PortWanted {
+    let wanted = PortRequest {
         port,
         project: row.project().clone(),
         mac: None,
-        addresses: Some(vec![AddressWanted { subnet: Some(id), address: Some(address) }]),
+        addresses: Some(vec![FixedIpRequest { subnet: Some(id), address: Some(address) }]),
         settings: PortSettings::default(),
         port_security: Some(false),
         security_groups: Some(vec![]),
@@ -114,14 +114,14 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
         made_for: None,
     };
     let create = send(ctx, permit, network, NetworkCommand::CreatePort(wanted));
-    quotas::within(ctx, permit, row.project(), Counted::Port(port), create).await?;
+    quotas::within(ctx, permit, row.project(), CountedResource::Port(port), create).await?;
     let made = ctx.app.queries()?.views.networks.read(|view| view.port(port).cloned());
     let made = made.ok_or_else(|| faults::not_found("PortNotFound", "Port", &port.to_string()))?;
     Ok(answer(router, &made, &[id]))
 }
 
-/// The gateway's address is its owner's to give: whoever holds it receives what the subnet's guests send outwards. On a
-/// shared network a project may make a port and have that as its interface. Source: neutron `db/l3_db.py`
+/// Only the subnet's owner may assign the gateway's address, because its holder receives the guests' outward traffic.
+/// On a shared network a project may create a port, and use that as its interface. Source: neutron `db/l3_db.py`
 /// (`_add_interface_by_subnet`).
 fn check_owner(ctx: &Ctx, subnet: &Subnet) -> Result<(), Fault> {
     let caller = ctx.caller();
@@ -196,7 +196,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
         _ => all.clone(),
     };
     check_unneeded(&ctx, router, &leaving)?;
-    let kept: Vec<AddressWanted> = found
+    let kept: Vec<FixedIpRequest> = found
         .addresses()
         .iter()
         .filter(|fixed| !leaving.contains(&fixed.subnet))

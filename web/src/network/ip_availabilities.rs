@@ -1,4 +1,4 @@
-//! `/network-ip-availabilities`: how many addresses networks have, and how many of them are held.
+//! `/network-ip-availabilities`: the numbers of all and of used addresses of networks.
 
 use chronova_events::network::{Network, Subnet};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn render(network: &Network, version: Option<u8>) -> Option<Value> {
     let (mut total, mut used) = (0.0, 0);
     let mut subnets = Vec::new();
     for subnet in network.subnets.values().filter(of_version) {
-        let size: f64 = subnet.added.settings.pools.iter().map(chronova_events::network::Pool::size).sum();
+        let size: f64 = subnet.added.settings.pools.iter().map(chronova_events::network::AllocationPool::size).sum();
         let held = network.ipam(subnet.added.subnet).map_or(0, chronova_events::network::ipam::Ipam::held_count);
         (total, used) = (total + size, used + held);
         subnets.push(json!({

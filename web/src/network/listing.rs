@@ -204,13 +204,13 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-struct Page {
+struct NetworkListPage {
     rows: Vec<Value>,
     more: bool,
     before: bool,
 }
 
-fn page(mut rows: Vec<Value>, query: &Query) -> Result<Page, Fault> {
+fn page(mut rows: Vec<Value>, query: &Query) -> Result<NetworkListPage, Fault> {
     let limit = match query.last("limit") {
         None => None,
         Some(text) => match text.parse::<i64>() {
@@ -245,5 +245,5 @@ fn page(mut rows: Vec<Value>, query: &Query) -> Result<Page, Fault> {
         }
     }
     // Without a limit there are no pages.
-    Ok(Page { rows, more: more && limit.is_some(), before: before && limit.is_some() })
+    Ok(NetworkListPage { rows, more: more && limit.is_some(), before: before && limit.is_some() })
 }

@@ -1,10 +1,10 @@
 //! The embedded network service: the part of Neutron's v2.0 API that clients need.
 //!
 //! One file per resource; each has a table, and this list of tables is all that the dispatcher knows. [`attributes`]
-//! reads bodies, [`listing`] answers collections, [`targets`] says what policy rules can ask about a resource, [`faults`]
-//! has Neutron's names for what the aggregates refuse.
+//! reads bodies, and [`listing`] answers collections. [`targets`] holds the attributes for policy rules. [`faults`]
+//! maps the aggregates' refusals to Neutron's errors.
 //!
-//! Invariant: what the caller may not see is 404 everywhere, before anything else is said about it.
+//! Invariant: a resource that the caller may not see is 404 everywhere, before any other check.
 
 mod attributes;
 mod extensions;

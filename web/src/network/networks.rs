@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use chronova_actors::services::embedded::network::{NetworkAggregate, NetworkCommand, NetworkPatch};
+use chronova_actors::services::embedded::network::{NetworkCommand, NetworkPatch, NetworkRoot};
 use chronova_events::ids::NetworkId;
 use chronova_events::network::{NetworkCreated, NetworkRow, NetworkSettings, ProviderAttributes};
-use chronova_events::network_quota::Counted;
+use chronova_events::network_quota::CountedResource;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
@@ -16,7 +16,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
@@ -28,7 +28,7 @@ pub(super) const ROUTES: &[Route] = &[
     delete_route("networks.delete", "/networks/{id}", handler!(delete)).policy_on_target("delete_network"),
 ];
 
-/// What only some may write, and by which rule's suffix.
+/// Restricted attributes, with the suffixes of their rules.
 const GUARDED: [(&str, &str, &str); 5] = [
     ("shared", "create_network:shared", "update_network:shared"),
     ("router:external", "create_network:router:external", "update_network:router:external"),
@@ -99,7 +99,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         availability_zone_hints,
     };
     let create = gateways::send(&ctx, &permit, network, NetworkCommand::Create(created));
-    quotas::within(&ctx, &permit, &project, Counted::Network(network), create).await?;
+    quotas::within(&ctx, &permit, &project, CountedResource::Network(network), create).await?;
     let row = targets::find_network(&ctx, &network.to_string())?;
     Ok(Reply::json(201, json!({"network": render(&ctx, &row)?})))
 }
@@ -113,7 +113,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     guard(&ctx, &body, &target, true)?;
     let patch = patch(&mut body)?;
     body.finish()?;
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &id, NetworkCommand::Change(patch))
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &id, NetworkCommand::Change(patch))
         .await
         .map_err(faults::network(id))?;
     let row = targets::find_network(&ctx, ctx.param("id"))?;
@@ -124,14 +124,14 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_network(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::network(&row))?;
     let id = row.created.network;
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &id, NetworkCommand::Delete)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &id, NetworkCommand::Delete)
         .await
         .map_err(faults::network(id))?;
     Ok(Reply::empty(204))
 }
 
 /// Asks for the rules of the guarded attributes that the body has; the defaults may be written by anybody.
-fn guard(ctx: &Ctx, body: &Attributes, target: &Target, update: bool) -> Result<(), Fault> {
+fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && !body.is_false_or_null(name) {
             ctx.authorize_rule(if update { on_update } else { on_create }, target)?;

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::{
-    AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted,
+    FixedIpRequest, NetworkCommand, NetworkRoot, PortPatch, PortRequest,
 };
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId};
 use chronova_events::network::{AddressPair, DhcpOption, FLOATING_IP_OWNER, Port, PortBinding, PortSettings};
-use chronova_events::network_quota::Counted;
+use chronova_events::network_quota::CountedResource;
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
@@ -34,7 +34,7 @@ pub(super) const ROUTES: &[Route] = &[
     delete_route("ports.delete", "/ports/{id}", handler!(delete)).policy_on_target("delete_port"),
 ];
 
-/// What only some may write: the attribute and the rules for making and for changing a port.
+/// Restricted attributes, with the rules for creating and for updating a port.
 const GUARDED: [(&str, &str, &str); 8] = [
     ("device_owner", "create_port:device_owner", "update_port:device_owner"),
     ("mac_address", "create_port:mac_address", "update_port:mac_address"),
@@ -117,7 +117,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (port, network) = (PortId::random(), row.created.network);
     let command = NetworkCommand::CreatePort(wanted(port, project.clone(), patch, propagate));
     let create = gateways::send(&ctx, &permit, network, command);
-    quotas::within(&ctx, &permit, &project, Counted::Port(port), create).await?;
+    quotas::within(&ctx, &permit, &project, CountedResource::Port(port), create).await?;
     let (row, _) = targets::find_port(&ctx, &port.to_string())?;
     Ok(Reply::json(201, json!({"port": render(&ctx, &row)?})))
 }
@@ -140,7 +140,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     security_groups::check(&ctx, &permit, &row.created.project, groups).await?;
     let network = row.created.network;
     let command = NetworkCommand::ChangePort { port: row.created.port, patch };
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     let (row, _) = targets::find_port(&ctx, ctx.param("id"))?;
@@ -153,13 +153,13 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     check_deletable(&ctx, &row)?;
     let network = row.created.network;
     let command = NetworkCommand::DeletePort { port: row.created.port };
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     Ok(Reply::empty(204))
 }
 
-/// What routers and floating addresses stand on goes with them, not by itself.
+/// Ports of routers and floating addresses are deleted with them, not by themselves.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
     let stands = ctx.app.queries()?.views.networks.read(|view| match owner {
@@ -177,7 +177,7 @@ fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whoever owns a network may call its ports what they like, but not make them interfaces of others' routers.
+/// The owner of a network may set any `device_owner` on its ports, but not make them interfaces of others' routers.
 fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<(), Fault> {
     let (Some(GATEWAY_OWNER | INTERFACE_OWNER), Some(device)) = (owner, device) else { return Ok(()) };
     let Ok(router) = device.parse::<RouterId>() else { return Ok(()) };
@@ -193,12 +193,12 @@ fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<
 }
 
 /// `target` with the kind of owner that the body names.
-fn of_owner(target: Target, body: &Attributes) -> Target {
+fn of_owner(target: PolicyTarget, body: &Attributes) -> PolicyTarget {
     let owner = body.peek("device_owner").and_then(Value::as_str).unwrap_or_default();
     target.with("device_owner_kind", owner.split(':').next().unwrap_or_default())
 }
 
-fn guard(ctx: &Ctx, body: &Attributes, target: &Target, update: bool) -> Result<(), Fault> {
+fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     // The rules ask whose the port is to be, not whose it was.
     let target = &of_owner(target.clone(), body);
     for (name, on_create, on_update) in GUARDED {
@@ -216,9 +216,9 @@ fn guard(ctx: &Ctx, body: &Attributes, target: &Target, update: bool) -> Result<
     Ok(())
 }
 
-fn wanted(port: PortId, project: ProjectId, patch: PortPatch, propagate_uplink_status: bool) -> PortWanted {
+fn wanted(port: PortId, project: ProjectId, patch: PortPatch, propagate_uplink_status: bool) -> PortRequest {
     let default = PortSettings::default();
-    PortWanted {
+    PortRequest {
         port,
         project,
         mac: patch.mac,
@@ -286,10 +286,10 @@ fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
     }
 }
 
-fn fixed_ips(body: &mut Attributes) -> Result<Option<Vec<AddressWanted>>, Fault> {
+fn fixed_ips(body: &mut Attributes) -> Result<Option<Vec<FixedIpRequest>>, Fault> {
     body.objects("fixed_ips", |fixed| {
         let address: Option<IpAddr> = fixed.parsed("ip_address", "IP address")?;
-        Ok(AddressWanted { subnet: fixed.id("subnet_id")?, address })
+        Ok(FixedIpRequest { subnet: fixed.id("subnet_id")?, address })
     })
 }
 

@@ -1,12 +1,12 @@
-//! `/quotas`: how much a project may have. Shown as counted where the things are; a limit of -1 is none.
+//! `/quotas`: the limits of a project. The usage is counted from the resources; a limit of -1 is none.
 
 use std::collections::BTreeSet;
 
 use chronova_actors::services::embedded::network::quota::{
-    NetworkQuotaAggregate, NetworkQuotaCommand, RESOURCES, limit_of, room,
+    NetworkQuotaCommand, NetworkQuotaRoot, RESOURCES, limit_of, room,
 };
 use chronova_events::ids::ProjectId;
-use chronova_events::network_quota::Counted;
+use chronova_events::network_quota::CountedResource;
 use serde_json::{Map, Value, json};
 
 use super::attributes::{Attributes, as_integer};
@@ -36,7 +36,7 @@ pub(crate) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
     Ok(ctx.app.queries()?.views.networks.read(|view| limit_of(view.limits(project), resource)))
 }
 
-/// What the project has of a resource.
+/// The project's use of a resource.
 fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> {
     let views = &ctx.app.queries()?.views;
     let groups = || views.security_groups.read(|view| view.of_project(project).map(|g| (g.by_id.len(), g.rules)));
@@ -53,13 +53,13 @@ fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> 
     })
 }
 
-/// Makes something of the project with room taken for it, which is given back where it was refused. Where nobody knows
-/// whether it was made, the room stays, and is found abandoned later.
+/// Makes something of the project with room taken for it, which is given back where it was refused. If it is unknown
+/// whether it was created, the quota stays, and a reconciler finds it later.
 pub(super) async fn within<T>(
     ctx: &Ctx,
     permit: &Permit,
     project: &ProjectId,
-    thing: Counted,
+    thing: CountedResource,
     make: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
     let (queries, things) = (ctx.app.queries()?, BTreeSet::from([thing]));
@@ -166,7 +166,7 @@ async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn send(ctx: &Ctx, permit: &Permit, project: &ProjectId, command: NetworkQuotaCommand) -> Result<(), Fault> {
-    dispatch::send::<NetworkQuotaAggregate>(ctx.app.dispatch()?, permit, project, command)
+    dispatch::send::<NetworkQuotaRoot>(ctx.app.dispatch()?, permit, project, command)
         .await
         .map(drop)
         .map_err(faults::quota)

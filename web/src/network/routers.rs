@@ -1,19 +1,19 @@
-//! `/routers`. Where a router stands ([`gateways`](super::gateways), [`interfaces`](super::interfaces)) are ports of the
-//! networks around it.
+//! `/routers`. A router's [`gateways`](super::gateways) and [`interfaces`](super::interfaces) are ports of the networks
+//! around it.
 //!
 //! Source: neutron `db/l3_db.py`, neutron-lib `exceptions/l3.py`.
 
 use std::sync::Arc;
 
-use chronova_actors::services::embedded::network::router::{RouterAggregate, RouterCommand, RouterPatch};
+use chronova_actors::services::embedded::network::router::{RouterCommand, RouterPatch, RouterRoot};
 use chronova_events::ids::RouterId;
-use chronova_events::network_quota::Counted;
+use chronova_events::network_quota::CountedResource;
 use chronova_events::router::{RouterCreated, RouterRow, RouterSettings};
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::gateways::{self, Gateway};
+use super::gateways::{self, ExternalGatewayInfo};
 use super::{faults, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -56,7 +56,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body = Attributes::of(&ctx, "router")?;
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::new(&project))?;
-    let gateway = Gateway::of(&ctx, &mut body, &targets::new(&project), false)?;
+    let gateway = ExternalGatewayInfo::of(&ctx, &mut body, &targets::new(&project), false)?;
     let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
     let patch = patch(&mut body)?;
     body.finish()?;
@@ -64,9 +64,9 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let settings = settings(patch, gateway.as_ref());
     let created = RouterCreated { router, project: project.clone(), settings, availability_zone_hints };
     let create = send(&ctx, &permit, router, RouterCommand::Create(created));
-    quotas::within(&ctx, &permit, &project, Counted::Router(router), create).await?;
+    quotas::within(&ctx, &permit, &project, CountedResource::Router(router), create).await?;
     let row = targets::find_router(&ctx, &router.to_string())?;
-    // Who asked for a router with a gateway gets both or nothing.
+    // A request for a router with a gateway gets both or nothing.
     if let Err(fault) = gateways::set(&ctx, &permit, &row, gateway.as_ref()).await {
         send(&ctx, &permit, router, RouterCommand::Delete).await?;
         return Err(fault);
@@ -80,7 +80,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&target)?;
     let mut body = Attributes::of(&ctx, "router")?;
     body.refuse(&READ_ONLY)?;
-    let gateway = Gateway::of(&ctx, &mut body, &target, true)?;
+    let gateway = ExternalGatewayInfo::of(&ctx, &mut body, &target, true)?;
     let mut patch = patch(&mut body)?;
     body.finish()?;
     gateways::set(&ctx, &permit, &row, gateway.as_ref()).await?;
@@ -98,16 +98,13 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(Fault::conflict(format!("Router {id} still has ports")).key("RouterInUse"));
     }
     // The gateway goes first: a router without one is a whole router, a gateway without a router is nothing.
-    gateways::set(&ctx, &permit, &row, Some(&Gateway::none())).await?;
+    gateways::set(&ctx, &permit, &row, Some(&ExternalGatewayInfo::none())).await?;
     send(&ctx, &permit, id, RouterCommand::Delete).await?;
     Ok(Reply::empty(204))
 }
 
 pub(super) async fn send(ctx: &Ctx, permit: &Permit, id: RouterId, command: RouterCommand) -> Result<(), Fault> {
-    dispatch::send::<RouterAggregate>(ctx.app.dispatch()?, permit, &id, command)
-        .await
-        .map(drop)
-        .map_err(faults::router(id))
+    dispatch::send::<RouterRoot>(ctx.app.dispatch()?, permit, &id, command).await.map(drop).map_err(faults::router(id))
 }
 
 fn patch(body: &mut Attributes) -> Result<RouterPatch, Fault> {
@@ -126,7 +123,7 @@ fn patch(body: &mut Attributes) -> Result<RouterPatch, Fault> {
     })
 }
 
-fn settings(patch: RouterPatch, gateway: Option<&Gateway>) -> RouterSettings {
+fn settings(patch: RouterPatch, gateway: Option<&ExternalGatewayInfo>) -> RouterSettings {
     let default = RouterSettings::default();
     RouterSettings {
         name: patch.name.unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
 use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
-use chronova_events::security_group::{Direction, Ethertype, Group, Rule, RuleAdded, Traffic};
+use chronova_events::security_group::{Direction, Ethertype, RuleAdded, RuleTraffic, SecurityGroup, SecurityGroupRule};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ const PROTOCOLS: [(&str, u8); 20] = [
     ("vrrp", 112),
 ];
 
-fn find(ctx: &Ctx) -> Result<(Arc<Group>, Arc<Rule>), Fault> {
+fn find(ctx: &Ctx) -> Result<(Arc<SecurityGroup>, Arc<SecurityGroupRule>), Fault> {
     let text = ctx.param("id");
     let found = text.parse::<SecurityGroupRuleId>().ok().and_then(|id| {
         let views = &ctx.app.queries().ok()?.views;
@@ -78,7 +78,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         security_groups::ensure_default(&ctx, &permit, &project).await?;
     }
     let own = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
-    let groups: Vec<Arc<Group>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
+    let groups: Vec<Arc<SecurityGroup>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
         Some(project) => view.of_project(&project).into_iter().flat_map(|g| g.by_id.values()).cloned().collect(),
         None => view.all().cloned().collect(),
     });
@@ -145,12 +145,12 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-fn read(ctx: &Ctx, mut body: Attributes) -> Result<(Arc<Group>, RuleAdded), Fault> {
+fn read(ctx: &Ctx, mut body: Attributes) -> Result<(Arc<SecurityGroup>, RuleAdded), Fault> {
     body.required("security_group_id")?;
     body.required("direction")?;
     let group: Option<SecurityGroupId> = body.id("security_group_id")?;
     let group = targets::find_group(ctx, &group.map(|id| id.to_string()).unwrap_or_default())?;
-    // The rule is the group's project's, whoever adds it.
+    // The rule belongs to the group's project, even if another caller adds it.
     let _ = body.project()?;
     let description = body.text_or_null("description", LONG_TEXT)?.unwrap_or_default();
     let traffic = traffic(ctx, &mut body)?;
@@ -163,7 +163,7 @@ fn read(ctx: &Ctx, mut body: Attributes) -> Result<(Arc<Group>, RuleAdded), Faul
     Ok((group, added))
 }
 
-fn traffic(ctx: &Ctx, body: &mut Attributes) -> Result<Traffic, Fault> {
+fn traffic(ctx: &Ctx, body: &mut Attributes) -> Result<RuleTraffic, Fault> {
     let direction = match body.text("direction", 16)?.as_deref() {
         Some("ingress") => Direction::Ingress,
         Some("egress") => Direction::Egress,
@@ -187,7 +187,7 @@ fn traffic(ctx: &Ctx, body: &mut Attributes) -> Result<Traffic, Fault> {
     if let Some(id) = remote_group {
         targets::find_group(ctx, &id.to_string())?;
     }
-    let traffic = Traffic {
+    let traffic = RuleTraffic {
         direction,
         ethertype,
         protocol: protocol(body)?,
@@ -248,7 +248,7 @@ fn prefix(body: &mut Attributes, ethertype: Ethertype) -> Result<Option<String>,
     Ok(Some(net.to_string()))
 }
 
-fn check_ports(traffic: &Traffic) -> Result<(), Fault> {
+fn check_ports(traffic: &RuleTraffic) -> Result<(), Fault> {
     if traffic.port_min.is_none() && traffic.port_max.is_none() {
         return Ok(());
     }

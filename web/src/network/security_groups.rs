@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::security_group::{
-    GroupPatch, SecurityGroupAggregate, SecurityGroupCommand,
+    GroupPatch, SecurityGroupCommand, SecurityGroupRoot,
 };
 use chronova_events::ids::{ProjectId, SecurityGroupId};
-use chronova_events::security_group::{Group, GroupCreated, GroupSettings, default_group};
+use chronova_events::security_group::{GroupCreated, GroupSettings, SecurityGroup, default_group};
 use serde_json::json;
 
 use super::attributes::Attributes;
@@ -42,7 +42,7 @@ pub(crate) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &Project
         return Ok(());
     }
     let command = SecurityGroupCommand::EnsureDefault { project: project.clone() };
-    dispatch::send::<SecurityGroupAggregate>(dispatch, permit, project, command)
+    dispatch::send::<SecurityGroupRoot>(dispatch, permit, project, command)
         .await
         .map(drop)
         .map_err(faults::security_group)
@@ -68,7 +68,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         ensure_default(&ctx, &permit, &project).await?;
     }
     let own = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
-    let rows: Vec<Arc<Group>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
+    let rows: Vec<Arc<SecurityGroup>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
         Some(project) => view.of_project(&project).into_iter().flat_map(|g| g.by_id.values()).cloned().collect(),
         None => view.all().cloned().collect(),
     });
@@ -133,11 +133,11 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-fn in_use(ctx: &Ctx, row: &Group) -> Result<bool, Fault> {
+fn in_use(ctx: &Ctx, row: &SecurityGroup) -> Result<bool, Fault> {
     Ok(ctx.app.queries()?.views.networks.read(|view| view.members(row.id()).next().is_some()))
 }
 
-fn used(row: &Group) -> Fault {
+fn used(row: &SecurityGroup) -> Fault {
     Fault::conflict(format!("Security Group {} in use.", row.id())).key("SecurityGroupInUse")
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn send(
     project: &ProjectId,
     command: SecurityGroupCommand,
 ) -> Result<(), Fault> {
-    dispatch::send::<SecurityGroupAggregate>(ctx.app.dispatch()?, permit, project, command)
+    dispatch::send::<SecurityGroupRoot>(ctx.app.dispatch()?, permit, project, command)
         .await
         .map(drop)
         .map_err(faults::security_group)

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::{
-    Gateway, NetworkAggregate, NetworkCommand, SubnetPatch, SubnetWanted,
+    NetworkCommand, NetworkRoot, SubnetGateway, SubnetPatch, SubnetRequest,
 };
 use chronova_events::ids::{NetworkId, ProjectId, SubnetId};
-use chronova_events::network::{HostRoute, Ipv6Mode, Pool};
-use chronova_events::network_quota::Counted;
+use chronova_events::network::{AllocationPool, HostRoute, Ipv6Mode};
+use chronova_events::network_quota::CountedResource;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let wanted = wanted(&ctx, body, &project)?;
     let (network, subnet) = (row.created.network, wanted.subnet);
     let add = gateways::send(&ctx, &permit, network, NetworkCommand::AddSubnet(wanted));
-    quotas::within(&ctx, &permit, &project, Counted::Subnet(subnet), add).await?;
+    quotas::within(&ctx, &permit, &project, CountedResource::Subnet(subnet), add).await?;
     let (row, _) = targets::find_subnet(&ctx, &subnet.to_string())?;
     Ok(Reply::json(201, json!({"subnet": views::subnet(&row)})))
 }
@@ -103,7 +103,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     check_reserved(&ctx, patch.gateway.flatten().map(IpNet::from))?;
     let network = row.added.network;
     let command = NetworkCommand::ChangeSubnet { subnet: row.added.subnet, patch };
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     let (row, _) = targets::find_subnet(&ctx, ctx.param("id"))?;
@@ -115,7 +115,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&target)?;
     let network = row.added.network;
     let command = NetworkCommand::RemoveSubnet { subnet: row.added.subnet };
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     Ok(Reply::empty(204))
@@ -133,7 +133,7 @@ fn check_reserved(ctx: &Ctx, places: impl IntoIterator<Item = IpNet>) -> Result<
     }
 }
 
-fn wanted(ctx: &Ctx, mut body: Attributes, project: &ProjectId) -> Result<SubnetWanted, Fault> {
+fn wanted(ctx: &Ctx, mut body: Attributes, project: &ProjectId) -> Result<SubnetRequest, Fault> {
     for pool in ["subnetpool_id", "prefixlen", "use_default_subnetpool", "segment_id"] {
         if body.take(pool).is_some_and(|value| !value.is_null() && value != json!(false)) {
             return Err(faults::invalid_input(format_args!("{pool} is not supported")));
@@ -152,18 +152,18 @@ fn wanted(ctx: &Ctx, mut body: Attributes, project: &ProjectId) -> Result<Subnet
         return Err(faults::invalid_input(format_args!("cidr {cidr} does not match the ip_version {version}")));
     }
     let gateway = match body.take("gateway_ip") {
-        None => Gateway::Default,
-        Some(Value::Null) => Gateway::None,
-        Some(value) => Gateway::At(address("gateway_ip", &value)?),
+        None => SubnetGateway::Default,
+        Some(Value::Null) => SubnetGateway::None,
+        Some(value) => SubnetGateway::At(address("gateway_ip", &value)?),
     };
     check_reserved(ctx, [cidr])?;
-    if let Gateway::At(gateway) = gateway {
+    if let SubnetGateway::At(gateway) = gateway {
         check_reserved(ctx, [gateway.into()])?;
     }
     let modes = (mode(&mut body, "ipv6_address_mode")?, mode(&mut body, "ipv6_ra_mode")?);
     let patch = patch(&mut body)?;
     body.finish()?;
-    Ok(SubnetWanted {
+    Ok(SubnetRequest {
         subnet: SubnetId::random(),
         project: project.clone(),
         name: patch.name.unwrap_or_default(),
@@ -195,7 +195,7 @@ fn mode(body: &mut Attributes, name: &str) -> Result<Option<Ipv6Mode>, Fault> {
     })
 }
 
-/// What may be said when a subnet is made and later.
+/// The settings that a create and an update of a subnet share.
 fn patch(body: &mut Attributes) -> Result<SubnetPatch, Fault> {
     let gateway = match body.take("gateway_ip") {
         None => None,
@@ -209,7 +209,7 @@ fn patch(body: &mut Attributes) -> Result<SubnetPatch, Fault> {
         pools: body.objects_up_to(MOST_POOLS, "allocation_pools", |pool| {
             let (start, end) = (pool.parsed("start", "IP address")?, pool.parsed("end", "IP address")?);
             let missing = || Fault::bad_request("Invalid input for allocation_pools. Reason: invalid data format.");
-            Ok(Pool { start: start.ok_or_else(missing)?, end: end.ok_or_else(missing)? })
+            Ok(AllocationPool { start: start.ok_or_else(missing)?, end: end.ok_or_else(missing)? })
         })?,
         dhcp: body.boolean("enable_dhcp")?,
         dns: body.addresses("dns_nameservers")?,

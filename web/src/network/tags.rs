@@ -3,7 +3,7 @@
 use chronova_actors::services::embedded::network::router::{RouterCommand, RouterPatch};
 use chronova_actors::services::embedded::network::security_group::{GroupPatch, SecurityGroupCommand};
 use chronova_actors::services::embedded::network::{
-    FloatingIpPatch, NetworkAggregate, NetworkCommand, NetworkPatch, PortPatch, SubnetPatch,
+    FloatingIpPatch, NetworkCommand, NetworkPatch, NetworkRoot, PortPatch, SubnetPatch,
 };
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
@@ -65,8 +65,8 @@ fn checked(tags: Vec<String>) -> Result<Vec<String>, Fault> {
     }
 }
 
-/// Whatever can have tags.
-enum Tagged {
+/// A resource that can have tags.
+enum TaggableResource {
     Network(NetworkId),
     Subnet(NetworkId, SubnetId),
     Port(NetworkId, PortId),
@@ -75,21 +75,21 @@ enum Tagged {
     Router(RouterId),
 }
 
-struct Found {
-    what: Tagged,
+struct TaggedResource {
+    what: TaggableResource,
     tags: Vec<String>,
-    target: Target,
+    target: PolicyTarget,
     /// The rule for changing it.
     rule: &'static str,
 }
 
-fn find(ctx: &Ctx) -> Result<Found, Fault> {
+fn find(ctx: &Ctx) -> Result<TaggedResource, Fault> {
     let id = ctx.param("id");
     match ctx.param("collection") {
         "networks" => {
             let row = targets::find_network(ctx, id)?;
-            let what = Tagged::Network(row.created.network);
-            Ok(Found {
+            let what = TaggableResource::Network(row.created.network);
+            Ok(TaggedResource {
                 what,
                 tags: row.settings().tags.clone(),
                 target: targets::network(&row),
@@ -98,67 +98,67 @@ fn find(ctx: &Ctx) -> Result<Found, Fault> {
         }
         "subnets" => {
             let (row, target) = targets::find_subnet(ctx, id)?;
-            let what = Tagged::Subnet(row.added.network, row.added.subnet);
-            Ok(Found { what, tags: row.added.settings.tags.clone(), target, rule: "update_subnet" })
+            let what = TaggableResource::Subnet(row.added.network, row.added.subnet);
+            Ok(TaggedResource { what, tags: row.added.settings.tags.clone(), target, rule: "update_subnet" })
         }
         "ports" => {
             let (row, target) = targets::find_port(ctx, id)?;
-            let what = Tagged::Port(row.created.network, row.created.port);
-            Ok(Found { what, tags: row.settings().tags.clone(), target, rule: "update_port" })
+            let what = TaggableResource::Port(row.created.network, row.created.port);
+            Ok(TaggedResource { what, tags: row.settings().tags.clone(), target, rule: "update_port" })
         }
         "floatingips" => {
             let row = targets::find_floating_ip(ctx, id)?;
-            let what = Tagged::FloatingIp(row.network(), row.id());
+            let what = TaggableResource::FloatingIp(row.network(), row.id());
             let (tags, target) = (row.settings().tags.clone(), targets::floating_ip(&row));
-            Ok(Found { what, tags, target, rule: "update_floatingip" })
+            Ok(TaggedResource { what, tags, target, rule: "update_floatingip" })
         }
         "routers" => {
             let row = targets::find_router(ctx, id)?;
-            let (what, tags) = (Tagged::Router(row.id()), row.settings().tags.clone());
-            Ok(Found { what, tags, target: targets::router(&row), rule: "update_router" })
+            let (what, tags) = (TaggableResource::Router(row.id()), row.settings().tags.clone());
+            Ok(TaggedResource { what, tags, target: targets::router(&row), rule: "update_router" })
         }
         "security-groups" | "security_groups" => {
             let row = targets::find_group(ctx, id)?;
-            let (what, target) = (Tagged::Group(row.project().clone(), row.id()), targets::group(&row));
-            Ok(Found { what, tags: row.settings().tags.clone(), target, rule: "update_security_group" })
+            let (what, target) = (TaggableResource::Group(row.project().clone(), row.id()), targets::group(&row));
+            Ok(TaggedResource { what, tags: row.settings().tags.clone(), target, rule: "update_security_group" })
         }
         _ => Err(Fault::no_route()),
     }
 }
 
-async fn store(ctx: &Ctx, found: &Found, tags: Vec<String>) -> Result<Vec<String>, Fault> {
+async fn store(ctx: &Ctx, found: &TaggedResource, tags: Vec<String>) -> Result<Vec<String>, Fault> {
     let tags = tidy(tags);
     check_count(&tags, &found.tags)?;
     let permit = ctx.authorize_rule(found.rule, &found.target)?;
     let (network, command) = match &found.what {
-        Tagged::Network(id) => {
+        TaggableResource::Network(id) => {
             (*id, NetworkCommand::Change(NetworkPatch { tags: Some(tags.clone()), ..NetworkPatch::default() }))
         }
-        Tagged::Subnet(network, subnet) => {
+        TaggableResource::Subnet(network, subnet) => {
             let patch = SubnetPatch { tags: Some(tags.clone()), ..SubnetPatch::default() };
             (*network, NetworkCommand::ChangeSubnet { subnet: *subnet, patch })
         }
-        Tagged::Port(network, port) => {
+        TaggableResource::Port(network, port) => {
             let patch = PortPatch { tags: Some(tags.clone()), ..PortPatch::default() };
             (*network, NetworkCommand::ChangePort { port: *port, patch })
         }
-        Tagged::FloatingIp(network, floating_ip) => {
+        TaggableResource::FloatingIp(network, floating_ip) => {
             let patch = FloatingIpPatch { tags: Some(tags.clone()), ..FloatingIpPatch::default() };
             (*network, NetworkCommand::ChangeFloatingIp { floating_ip: *floating_ip, patch })
         }
-        Tagged::Router(router) => {
+        TaggableResource::Router(router) => {
             let patch = RouterPatch { tags: Some(tags.clone()), ..RouterPatch::default() };
             routers::send(ctx, &permit, *router, RouterCommand::Change(patch)).await?;
             return Ok(tags);
         }
-        Tagged::Group(project, group) => {
+        TaggableResource::Group(project, group) => {
             let patch = GroupPatch { tags: Some(tags.clone()), ..GroupPatch::default() };
             let command = SecurityGroupCommand::Change { group: *group, patch };
             security_groups::send(ctx, &permit, project, command).await?;
             return Ok(tags);
         }
     };
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     Ok(tags)

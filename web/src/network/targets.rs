@@ -1,19 +1,19 @@
-//! What policy rules can ask about a resource, and whether the caller may see it at all.
+//! The attributes of a resource that policy rules can use, and the check whether the caller may see it at all.
 //!
-//! What the caller may not see is answered 404, whatever was to be done with it: names of other projects' things are not
-//! told by error codes.
+//! Every operation on an invisible resource answers 404, so that error codes do not tell names of other projects'
+//! resources.
 
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use chronova_events::network::{FloatingIp, NetworkRow, Port, Subnet};
 use chronova_events::router::RouterRow;
-use chronova_events::security_group::Group;
-use chronova_projections::networks::Networks;
+use chronova_events::security_group::SecurityGroup;
+use chronova_projections::networks::NetworksView;
 use std::sync::Arc;
 
 use super::faults::{floating_ip_not_found, group_not_found, not_found, router_not_found};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::service::Service;
 
 fn flag(value: bool) -> &'static str {
@@ -21,16 +21,16 @@ fn flag(value: bool) -> &'static str {
 }
 
 /// Whether the network service's rule lets the caller, whichever service was asked.
-pub(crate) fn allows(ctx: &Ctx, rule: &'static str, target: &Target) -> bool {
+pub(crate) fn allows(ctx: &Ctx, rule: &'static str, target: &PolicyTarget) -> bool {
     ctx.app.policy.allows(Service::Network, rule, ctx.caller(), target)
 }
 
 /// Something new of `project`.
-pub(super) fn new(project: &ProjectId) -> Target {
-    Target::default().project(project)
+pub(super) fn new(project: &ProjectId) -> PolicyTarget {
+    PolicyTarget::default().project(project)
 }
 
-pub(crate) fn network(row: &NetworkRow) -> Target {
+pub(crate) fn network(row: &NetworkRow) -> PolicyTarget {
     let settings = row.settings();
     new(&row.created.project)
         .with("shared", flag(settings.shared))
@@ -39,7 +39,7 @@ pub(crate) fn network(row: &NetworkRow) -> Target {
 }
 
 /// Something of `project` in a network.
-pub(super) fn within(project: &ProjectId, network: Option<&NetworkRow>) -> Target {
+pub(super) fn within(project: &ProjectId, network: Option<&NetworkRow>) -> PolicyTarget {
     let Some(row) = network else { return new(project) };
     new(project)
         .with("shared", flag(row.settings().shared))
@@ -47,24 +47,24 @@ pub(super) fn within(project: &ProjectId, network: Option<&NetworkRow>) -> Targe
         .with("network:tenant_id", row.created.project.as_str())
 }
 
-pub(super) fn subnet(networks: &Networks, row: &Subnet) -> Target {
+pub(super) fn subnet(networks: &NetworksView, row: &Subnet) -> PolicyTarget {
     within(&row.added.project, networks.network(row.added.network).map(AsRef::as_ref))
 }
 
-pub(super) fn port(networks: &Networks, row: &Port) -> Target {
+pub(super) fn port(networks: &NetworksView, row: &Port) -> PolicyTarget {
     within(&row.created.project, networks.network(row.created.network).map(AsRef::as_ref))
         .with("device_owner_kind", row.binding().owner.split(':').next().unwrap_or_default())
 }
 
-pub(super) fn group(row: &Group) -> Target {
+pub(super) fn group(row: &SecurityGroup) -> PolicyTarget {
     new(row.project()).with("shared", "False").with("security_group:tenant_id", row.project().as_str())
 }
 
-pub(super) fn router(row: &RouterRow) -> Target {
+pub(super) fn router(row: &RouterRow) -> PolicyTarget {
     new(row.project())
 }
 
-pub(crate) fn floating_ip(row: &FloatingIp) -> Target {
+pub(crate) fn floating_ip(row: &FloatingIp) -> PolicyTarget {
     new(row.project())
 }
 
@@ -90,7 +90,7 @@ pub(super) fn find_network(ctx: &Ctx, id: &str) -> Result<Arc<NetworkRow>, Fault
         .ok_or_else(|| not_found("NetworkNotFound", "Network", id))
 }
 
-pub(super) fn find_subnet(ctx: &Ctx, id: &str) -> Result<(Arc<Subnet>, Target), Fault> {
+pub(super) fn find_subnet(ctx: &Ctx, id: &str) -> Result<(Arc<Subnet>, PolicyTarget), Fault> {
     let found = ctx.app.queries()?.views.networks.read(|view| {
         let row = view.subnet(id.parse::<SubnetId>().ok()?)?;
         Some((Arc::clone(row), subnet(view, row)))
@@ -100,7 +100,7 @@ pub(super) fn find_subnet(ctx: &Ctx, id: &str) -> Result<(Arc<Subnet>, Target), 
         .ok_or_else(|| not_found("SubnetNotFound", "Subnet", id))
 }
 
-pub(super) fn find_port(ctx: &Ctx, id: &str) -> Result<(Arc<Port>, Target), Fault> {
+pub(super) fn find_port(ctx: &Ctx, id: &str) -> Result<(Arc<Port>, PolicyTarget), Fault> {
     let found = ctx.app.queries()?.views.networks.read(|view| {
         let row = view.port(id.parse::<PortId>().ok()?)?;
         Some((Arc::clone(row), port(view, row)))
@@ -108,14 +108,14 @@ pub(super) fn find_port(ctx: &Ctx, id: &str) -> Result<(Arc<Port>, Target), Faul
     found.filter(|(_, target)| ctx.allows("get_port", target)).ok_or_else(|| not_found("PortNotFound", "Port", id))
 }
 
-pub(super) fn find_group(ctx: &Ctx, id: &str) -> Result<Arc<Group>, Fault> {
+pub(super) fn find_group(ctx: &Ctx, id: &str) -> Result<Arc<SecurityGroup>, Fault> {
     let views = &ctx.app.queries()?.views;
     let found =
         id.parse::<SecurityGroupId>().ok().and_then(|id| views.security_groups.read(|view| view.get(id).cloned()));
     found.filter(|row| ctx.allows("get_security_group", &group(row))).ok_or_else(|| group_not_found(id))
 }
 
-/// Whose the new resource is to be: the caller's, or whose the body says.
+/// The project of the new resource: the caller's, or the body's.
 pub(super) fn owner(ctx: &Ctx, named: Option<ProjectId>) -> Result<ProjectId, Fault> {
     let own = || ctx.caller().project.clone();
     named

@@ -1,4 +1,4 @@
-//! What is asked of a host.
+//! The bodies of operations on a host.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,13 +16,13 @@ const LONGEST_REASON: usize = 255;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct DrainRequest {
     parallel: Option<u32>,
     reason: Option<String>,
 }
 
-impl Wish {
-    /// Of a body with nothing but `key`, which may be left out.
+impl DrainRequest {
+    /// The value of a body with nothing but `key`, which may be left out.
     pub(super) fn of(ctx: &Ctx, key: &str) -> Result<Self, Fault> {
         let wrong = |error: String| Fault::bad_request(format!("The body is no {key}: {error}."));
         let wish: Self = match &ctx.body {

@@ -1,12 +1,12 @@
 //! `/chronova/v1/hosts`: the hosts, their drains and their maintenance. A host is named by its name or its id.
 
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::host::{DrainCommand, HostAggregate, HostCommand, HostReject};
+use chronova_actors::host::{DrainCommand, HostCommand, HostReject, HostRoot};
 use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProcessId};
 use serde_json::{Value, json};
 
-use super::bodies::Wish;
+use super::bodies::DrainRequest;
 use super::views;
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -55,7 +55,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn send(ctx: &Ctx, host: &KnownHost, command: DrainCommand) -> Result<Reply, Fault> {
     let (dispatch, permit) = (ctx.dispatch()?, ctx.permit()?);
-    let sent = dispatch::send::<HostAggregate>(dispatch, &permit, &host.id, HostCommand::Drain(command)).await;
+    let sent = dispatch::send::<HostRoot>(dispatch, &permit, &host.id, HostCommand::Drain(command)).await;
     sent.map_err(|error| refused(&host.hostname, error))?;
     dispatch.mirror_placement().await;
     Ok(Reply::json(202, json!({"host": views::whole(dispatch.queries(), &find(ctx)?)})))
@@ -78,7 +78,7 @@ fn refused(name: &str, error: CommandError<HostReject>) -> Fault {
 }
 
 async fn drain(ctx: Ctx) -> Result<Reply, Fault> {
-    let (host, wish) = (find(&ctx)?, Wish::of(&ctx, "drain")?);
+    let (host, wish) = (find(&ctx)?, DrainRequest::of(&ctx, "drain")?);
     let parallel = wish.parallel(ctx.queries()?.live_migrations_per_host);
     let command = DrainCommand::Begin { process: ProcessId::random(), parallel, reason: wish.reason("drained") };
     send(&ctx, &host, command).await
@@ -90,7 +90,7 @@ async fn cancel(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn begin_maintenance(ctx: Ctx) -> Result<Reply, Fault> {
-    let (host, wish) = (find(&ctx)?, Wish::of(&ctx, "maintenance")?);
+    let (host, wish) = (find(&ctx)?, DrainRequest::of(&ctx, "maintenance")?);
     let parallel = wish.parallel(ctx.queries()?.live_migrations_per_host);
     let (process, reason) = (ProcessId::random(), wish.reason("maintenance"));
     send(&ctx, &host, DrainCommand::BeginMaintenance { process, parallel, reason }).await

@@ -1,7 +1,7 @@
-//! What operators do with hosts, under `/chronova/v1`: emptying them, and taking them out of service.
+//! The operators' API for hosts, under `/chronova/v1`: drain and maintenance.
 //!
-//! Nova leaves both to its clients, which move servers one by one and forget what they did when they die. Here it is a
-//! process of the host's: asked for, watched and called off over HTTP, and carried on whoever dies.
+//! Nova leaves both to its clients, which move servers one by one and lose their state when they die. Here it is a
+//! process of the host: requested, watched and cancelled over HTTP, and continued after any crash.
 
 mod bodies;
 mod hosts;

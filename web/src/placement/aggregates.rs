@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::ledger::{named_provider, provider_id, send};
 use super::readers::AggregatesBody;
-use super::reject::During;
+use super::reject::PlacementOperation;
 use super::{answers, bodies, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -42,6 +42,6 @@ fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = provider_id(&ctx)?;
     let AggregatesBody { aggregates, generation } = AggregatesBody::read(&ctx);
-    send(&ctx, LedgerCommand::SetAggregates { provider, generation, aggregates }, During::Other).await?;
+    send(&ctx, LedgerCommand::SetAggregates { provider, generation, aggregates }, PlacementOperation::Other).await?;
     shown(&ctx)
 }

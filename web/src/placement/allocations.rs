@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::ledger::{look, named_provider, send};
-use super::reject::During;
+use super::reject::PlacementOperation;
 use super::views::{self, CONSUMER, ConsumerView};
 use super::{answers, bodies, readers};
 use crate::ctx::Ctx;
@@ -44,7 +44,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
         let generations: Vec<u64> = consumer.claim.allocations.iter().map(generation).collect();
         Some((consumer, generations))
     })?;
-    // Who holds nothing is not known, and that is no error.
+    // A consumer without allocations is unknown, and that is no error.
     let Some((consumer, generations)) = found else { return answers::show(&ctx, json!({"allocations": {}}), None) };
     let allocations = views::holdings(&consumer.claim.allocations, &generations);
     let modified = Some(consumer.updated_at);
@@ -71,18 +71,18 @@ async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let consumer: Uuid = text.parse().map_err(|_| Fault::bad_request(format!("Malformed consumer_uuid: {text}")))?;
     let consumer = consumer.to_string();
     let claims = vec![readers::claim(&ctx, &consumer, &ctx.body)?];
-    send(&ctx, LedgerCommand::Allocate { claims }, During::Allocate(Some(&consumer))).await?;
+    send(&ctx, LedgerCommand::Allocate { claims }, PlacementOperation::Allocate(Some(&consumer))).await?;
     Ok(Reply::empty(204))
 }
 
 async fn manage(ctx: Ctx) -> Result<Reply, Fault> {
     let claims = readers::claims(&ctx, &ctx.body)?;
-    send(&ctx, LedgerCommand::Allocate { claims }, During::Allocate(None)).await?;
+    send(&ctx, LedgerCommand::Allocate { claims }, PlacementOperation::Allocate(None)).await?;
     Ok(Reply::empty(204))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let consumer = ConsumerId::new(ctx.param("consumer_uuid"));
-    send(&ctx, LedgerCommand::Deallocate { consumer }, During::Other).await?;
+    send(&ctx, LedgerCommand::Deallocate { consumer }, PlacementOperation::Other).await?;
     Ok(Reply::empty(204))
 }

@@ -1,4 +1,4 @@
-//! What many replies of Placement have in common.
+//! Parts that many replies of Placement share.
 
 use chronova_events::envelope::Timestamp;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(super) fn dated(ctx: &Ctx, reply: Reply, modified: Option<Timestamp>) -> Res
     Ok(reply.header("Last-Modified", date).header("Cache-Control", "no-cache"))
 }
 
-/// Placement answers JSON only, and says so to whoever wants something else.
+/// Placement answers JSON only, and refuses clients that accept nothing else.
 pub(super) fn check_accept(ctx: &Ctx) -> Result<(), Fault> {
     let Some(accept) = ctx.header("Accept").filter(|accept| !accept.trim().is_empty()) else { return Ok(()) };
     let fits = accept.split(',').any(|range| {

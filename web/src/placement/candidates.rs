@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Ledger;
-use chronova_projections::placement::candidates::{Group, Request, TraitFilter, search};
+use chronova_projections::placement::candidates::{CandidatesRequest, RequestGroup, TraitFilter, search};
 
 use super::{answers, bodies, filters, versions, views};
 use crate::ctx::Ctx;
@@ -34,7 +34,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::dated(&ctx, Reply::bytes(200, "application/json", body), None)
 }
 
-fn check_names(ledger: &Ledger, request: &Request) -> Result<(), Fault> {
+fn check_names(ledger: &Ledger, request: &CandidatesRequest) -> Result<(), Fault> {
     for group in &request.groups {
         filters::check_classes(ledger, group.resources.keys())?;
         filters::check_traits(ledger, &group.traits, "")?;
@@ -42,8 +42,8 @@ fn check_names(ledger: &Ledger, request: &Request) -> Result<(), Fault> {
     filters::check_traits(ledger, &request.root_traits, "")
 }
 
-/// What the query string asks for.
-fn request(ctx: &Ctx) -> Result<Request, Fault> {
+/// The request in the query string.
+fn request(ctx: &Ctx) -> Result<CandidatesRequest, Fault> {
     let same_subtrees = same_subtrees(ctx)?;
     let root_traits = root_traits(ctx)?;
     let groups = groups(ctx)?;
@@ -54,7 +54,7 @@ fn request(ctx: &Ctx) -> Result<Request, Fault> {
             "The \"group_policy\" parameter is required when specifying more than one \"resources{N}\" parameter.",
         ));
     }
-    Ok(Request {
+    Ok(CandidatesRequest {
         groups: groups.into_values().collect(),
         limit: ctx.query.first("limit").and_then(|text| text.parse().ok()),
         isolate: group_policy == Some("isolate"),
@@ -99,16 +99,16 @@ fn same_subtrees(ctx: &Ctx) -> Result<Vec<BTreeSet<String>>, Fault> {
 }
 
 /// The groups by suffix. The schema has accepted the keys.
-fn groups(ctx: &Ctx) -> Result<BTreeMap<String, Group>, Fault> {
+fn groups(ctx: &Ctx) -> Result<BTreeMap<String, RequestGroup>, Fault> {
     const PREFIXES: [&str; 4] = ["resources", "required", "member_of", "in_tree"];
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<String, RequestGroup> = BTreeMap::new();
     for (key, value) in ctx.query.pairs() {
         let Some((prefix, suffix)) =
             PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix).map(|suffix| (*prefix, suffix)))
         else {
             continue;
         };
-        let new = || Group { suffix: suffix.to_owned(), ..Group::default() };
+        let new = || RequestGroup { suffix: suffix.to_owned(), ..RequestGroup::default() };
         let group = groups.entry(suffix.to_owned()).or_insert_with(new);
         match prefix {
             "resources" => group.resources = filters::resources(value)?,
@@ -128,7 +128,11 @@ fn tree(value: &str) -> Result<ProviderId, Fault> {
     })
 }
 
-fn check_groups(ctx: &Ctx, groups: &BTreeMap<String, Group>, same_subtrees: &[BTreeSet<String>]) -> Result<(), Fault> {
+fn check_groups(
+    ctx: &Ctx,
+    groups: &BTreeMap<String, RequestGroup>,
+    same_subtrees: &[BTreeSet<String>],
+) -> Result<(), Fault> {
     let without: Vec<&str> =
         groups.values().filter(|group| group.resources.is_empty()).map(|group| group.suffix.as_str()).collect();
     if versions::has_same_subtree(ctx.version) {
@@ -162,7 +166,7 @@ fn check_groups(ctx: &Ctx, groups: &BTreeMap<String, Group>, same_subtrees: &[BT
 
 /// From 1.36 on groups without resources are there to be named in `same_subtree`.
 fn check_subtrees(
-    groups: &BTreeMap<String, Group>,
+    groups: &BTreeMap<String, RequestGroup>,
     without: &[&str],
     same_subtrees: &[BTreeSet<String>],
 ) -> Result<(), Fault> {
@@ -196,8 +200,8 @@ fn check_subtrees(
 }
 
 /// Before 1.36 every group asks for resources.
-fn check_orphans(groups: &BTreeMap<String, Group>, without: &[&str]) -> Result<(), Fault> {
-    let orphans = |key: &str, has: fn(&Group) -> bool| {
+fn check_orphans(groups: &BTreeMap<String, RequestGroup>, without: &[&str]) -> Result<(), Fault> {
+    let orphans = |key: &str, has: fn(&RequestGroup) -> bool| {
         let found = without.iter().filter(|suffix| groups.get(**suffix).is_some_and(has));
         found.map(|suffix| format!("{key}{suffix}")).collect::<Vec<_>>().join(", ")
     };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ledger::{look, send};
 use super::readers::ClassBody;
-use super::reject::During;
+use super::reject::PlacementOperation;
 use super::{answers, bodies, traits};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -67,7 +67,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ClassBody { name } = ctx.parse()?;
-    send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, During::Other).await?;
+    send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, PlacementOperation::Other).await?;
     Ok(Reply::empty(201).header("Location", location(&ctx, &name)))
 }
 
@@ -78,13 +78,15 @@ async fn rename(ctx: Ctx) -> Result<Reply, Fault> {
     if standard::is_standard_class(&from) {
         return Err(Fault::bad_request(format!("Cannot update standard resource class {from}")));
     }
-    send(&ctx, LedgerCommand::RenameClass { from, to: to.clone() }, During::Reshape).await.map_err(|fault| {
-        if fault.status == 400 {
-            Fault::not_found(format!("No such resource class {}.", ctx.param("name")))
-        } else {
-            fault
-        }
-    })?;
+    send(&ctx, LedgerCommand::RenameClass { from, to: to.clone() }, PlacementOperation::Reshape).await.map_err(
+        |fault| {
+            if fault.status == 400 {
+                Fault::not_found(format!("No such resource class {}.", ctx.param("name")))
+            } else {
+                fault
+            }
+        },
+    )?;
     Ok(Reply::ok(view(&ctx, &to)))
 }
 
@@ -96,7 +98,7 @@ async fn ensure(ctx: Ctx) -> Result<Reply, Fault> {
     }
     let known = look(&ctx, |ledger| ledger.knows_class(&name))?;
     if !known {
-        let made = send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, During::Other).await;
+        let made = send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, PlacementOperation::Other).await;
         // Somebody may have made it just now.
         made.map(|_| ()).or_else(|fault| if fault.status == 409 { Ok(()) } else { Err(fault) })?;
     }
@@ -114,6 +116,6 @@ fn invalid(name: &str) -> Fault {
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
-    send(&ctx, LedgerCommand::DeleteClass { name: ctx.param("name").to_owned() }, During::Other).await?;
+    send(&ctx, LedgerCommand::DeleteClass { name: ctx.param("name").to_owned() }, PlacementOperation::Other).await?;
     Ok(Reply::empty(204))
 }

@@ -1,4 +1,4 @@
-//! What query strings ask for: resources, traits, aggregates.
+//! Reads the filters of query strings: resources, traits, aggregates.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::ledger::{named_provider, provider_id, send};
 use super::readers::{self, InventoriesBody};
-use super::reject::During;
+use super::reject::PlacementOperation;
 use super::{answers, bodies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -71,7 +71,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (inventory, reserve) = (readers::new_inventory(&ctx.body), versions::reserve(ctx.version));
     let class = inventory.class.clone();
     let command = LedgerCommand::AddInventory { provider, inventory, reserve };
-    send(&ctx, command, During::CreateInventory(provider)).await?;
+    send(&ctx, command, PlacementOperation::CreateInventory(provider)).await?;
     let reply = one(&ctx, &*named_provider(&ctx)?, &class, 201)?;
     Ok(reply
         .header("Location", answers::location(&ctx, &format!("/resource_providers/{provider}/inventories/{class}"))))
@@ -82,7 +82,7 @@ async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let InventoriesBody { generation, inventories } = InventoriesBody::read(&ctx.body);
     let (generation, reserve) = (Some(generation), versions::reserve(ctx.version));
     let command = LedgerCommand::SetInventories { provider, generation, inventories, reserve };
-    send(&ctx, command, During::SetInventories(provider)).await?;
+    send(&ctx, command, PlacementOperation::SetInventories(provider)).await?;
     all(&ctx)
 }
 
@@ -95,7 +95,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
         inventory: readers::inventory(class, &ctx.body),
         reserve: versions::reserve(ctx.version),
     };
-    send(&ctx, command, During::UpdateInventory(provider)).await?;
+    send(&ctx, command, PlacementOperation::UpdateInventory(provider)).await?;
     one(&ctx, &*named_provider(&ctx)?, class, 200)
 }
 
@@ -103,7 +103,7 @@ async fn clear(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = provider_id(&ctx)?;
     let reserve = versions::reserve(ctx.version);
     let command = LedgerCommand::SetInventories { provider, generation: None, inventories: Vec::new(), reserve };
-    send(&ctx, command, During::Other).await?;
+    send(&ctx, command, PlacementOperation::Other).await?;
     Ok(Reply::empty(204))
 }
 
@@ -111,6 +111,6 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let provider: ProviderId = provider_id(&ctx)?;
     let class = ctx.param("resource_class");
     let command = LedgerCommand::DeleteInventory { provider, class: class.to_owned() };
-    send(&ctx, command, During::DeleteInventory(class)).await?;
+    send(&ctx, command, PlacementOperation::DeleteInventory(class)).await?;
     Ok(Reply::empty(204))
 }

@@ -1,20 +1,24 @@
-//! The way to the ledger: commands with the route's own permit, and looks at it as the read models know it.
+//! Access to the ledger: commands with the route's own permit, and reads of its read model.
 
 use std::sync::Arc;
 
 use chronova_actors::aggregate::Committed;
-use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Ledger, Provider};
 
-use super::reject::{self, During};
+use super::reject::{self, PlacementOperation};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 
 /// Has the ledger decide, with the route's own permit.
-pub(super) async fn send(ctx: &Ctx, command: LedgerCommand, during: During<'_>) -> Result<Committed, Fault> {
-    dispatch::send::<LedgerAggregate>(ctx.dispatch()?, &ctx.permit()?, &CELL, command)
+pub(super) async fn send(
+    ctx: &Ctx,
+    command: LedgerCommand,
+    during: PlacementOperation<'_>,
+) -> Result<Committed, Fault> {
+    dispatch::send::<LedgerRoot>(ctx.dispatch()?, &ctx.permit()?, &CELL, command)
         .await
         .map_err(|error| reject::ledger(error, during))
 }

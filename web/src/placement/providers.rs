@@ -6,13 +6,13 @@ use chronova_actors::ledger::{LedgerCommand, ParentChange};
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Ledger, Provider};
 use chronova_projections::placement::candidates::{AggregateFilter, TraitFilter};
-use chronova_projections::placement::index::Index;
+use chronova_projections::placement::index::ProviderIndex;
 use chronova_projections::slots::Slots;
 use serde_json::json;
 
 use super::ledger::{look, provider_id, send};
 use super::readers::ProviderBody;
-use super::reject::{During, no_provider};
+use super::reject::{PlacementOperation, no_provider};
 use super::views::{PROVIDER, ProviderView};
 use super::{answers, bodies, filters, versions};
 use crate::ctx::Ctx;
@@ -37,8 +37,8 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("placement:resource_providers:delete"),
 ];
 
-/// What a listing is narrowed to.
-struct Filter<'a> {
+/// The filters of a listing.
+struct ProviderFilter<'a> {
     name: Option<&'a str>,
     uuid: Option<ProviderId>,
     in_tree: Option<ProviderId>,
@@ -47,7 +47,7 @@ struct Filter<'a> {
     aggregates: AggregateFilter,
 }
 
-impl<'a> Filter<'a> {
+impl<'a> ProviderFilter<'a> {
     fn read(ctx: &'a Ctx) -> Result<Self, Fault> {
         let id = |key: &str| ctx.query.last(key).and_then(|text| text.parse().ok());
         Ok(Self {
@@ -66,7 +66,7 @@ impl<'a> Filter<'a> {
     }
 
     /// The providers that are wanted, by their numbers in the index.
-    fn find(&self, index: &Index) -> Slots {
+    fn find(&self, index: &ProviderIndex) -> Slots {
         let resources = self.resources.iter().map(|(class, amount)| (class.as_str(), *amount));
         let mut found = index.fitting(resources, &self.traits, &self.aggregates);
         if let Some(uuid) = self.uuid {
@@ -85,7 +85,7 @@ impl<'a> Filter<'a> {
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
-    let filter = Filter::read(&ctx)?;
+    let filter = ProviderFilter::read(&ctx)?;
     let mut found = ctx.queries()?.views.placement.read(|placement| {
         filter.check_names(&placement.ledger)?;
         Ok::<_, Fault>(rows(&placement.index, &filter.find(&placement.index)))
@@ -97,7 +97,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// Providers with their roots.
-fn rows(index: &Index, slots: &Slots) -> Vec<(Arc<Provider>, ProviderId)> {
+fn rows(index: &ProviderIndex, slots: &Slots) -> Vec<(Arc<Provider>, ProviderId)> {
     let row = |slot| Some((Arc::clone(index.provider(slot)?), index.id(index.root_of(slot))?));
     slots.iter().filter_map(row).collect()
 }
@@ -111,7 +111,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let body: ProviderBody = ctx.parse()?;
     let provider = body.id().unwrap_or_else(ProviderId::random);
     let command = LedgerCommand::CreateProvider { provider, name: body.name.clone(), parent: body.parent() };
-    send(&ctx, command, During::CreateProvider { name: &body.name, provider }).await?;
+    send(&ctx, command, PlacementOperation::CreateProvider { name: &body.name, provider }).await?;
     let location = answers::location(&ctx, &format!("/resource_providers/{provider}"));
     let reply = if versions::create_shows_provider(ctx.version) { shown(&ctx, provider)? } else { Reply::empty(201) };
     Ok(reply.header("Location", location))
@@ -139,12 +139,12 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
         _ => ParentChange::Keep,
     };
     let command = LedgerCommand::UpdateProvider { provider, name: body.name, parent };
-    send(&ctx, command, During::UpdateProvider(provider)).await?;
+    send(&ctx, command, PlacementOperation::UpdateProvider(provider)).await?;
     shown(&ctx, provider)
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = ctx.id("uuid", |text| format!("No resource provider with uuid {text} found for delete"))?;
-    send(&ctx, LedgerCommand::DeleteProvider { provider }, During::DeleteProvider(provider)).await?;
+    send(&ctx, LedgerCommand::DeleteProvider { provider }, PlacementOperation::DeleteProvider(provider)).await?;
     Ok(Reply::empty(204))
 }

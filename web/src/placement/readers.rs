@@ -1,7 +1,7 @@
-//! What bodies say, read into the ledger's words.
+//! Turns bodies into commands of the ledger.
 //!
-//! The schemas have judged the bodies before. Where a schema says nothing about a key (an inventory of a class with an
-//! impossible name), the ledger judges what was read.
+//! The schemas have judged the bodies before. If a schema does not restrict a key (an inventory of a class with an
+//! impossible name), the ledger decides.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use super::reject::nobody_allocates_from;
 use super::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
-use crate::schema::typed::Sent;
+use crate::schema::typed::SentField;
 
-/// Who holds what was allocated before clients had to say for whom (before 1.8).
+/// The owner of allocations from before 1.8, when clients did not have to name one.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Aggregates of a provider; before 1.19 the list was the whole body.
@@ -52,7 +52,7 @@ pub(super) struct ProviderBody {
     pub(super) name: String,
     uuid: Option<String>,
     #[serde(default)]
-    parent_provider_uuid: Sent<String>,
+    parent_provider_uuid: SentField<String>,
 }
 
 impl ProviderBody {
@@ -64,13 +64,13 @@ impl ProviderBody {
     /// `null` is no parent.
     pub(super) fn parent(&self) -> Option<ProviderId> {
         match &self.parent_provider_uuid {
-            Sent::Value(text) => text.parse().ok(),
-            Sent::Null | Sent::Nothing => None,
+            SentField::Value(text) => text.parse().ok(),
+            SentField::Null | SentField::Nothing => None,
         }
     }
 
     pub(super) fn mentions_parent(&self) -> bool {
-        self.parent_provider_uuid != Sent::Nothing
+        self.parent_provider_uuid != SentField::Nothing
     }
 }
 
@@ -154,7 +154,7 @@ pub(super) fn inventory(class: &str, body: &Value) -> Inventory {
     }
 }
 
-/// What a body by consumer says.
+/// The allocations in a body by consumer.
 pub(super) fn claims(ctx: &Ctx, body: &Value) -> Result<Vec<ConsumerClaim>, Fault> {
     body.as_object().into_iter().flatten().map(|(consumer, body)| claim(ctx, consumer, body)).collect()
 }

@@ -1,4 +1,4 @@
-//! Refusals in Placement's words: every reason that the ledger may have, matched in one place to status, code and message.
+//! Refusals in Placement's words: one place maps each of the ledger's reasons to status, code and message.
 
 use std::fmt::Display;
 
@@ -15,9 +15,9 @@ const PROVIDER_IN_USE: &str = "placement.resource_provider.inuse";
 const HAS_CHILDREN: &str = "placement.resource_provider.cannot_delete_parent";
 const PROVIDER_NOT_FOUND: &str = "placement.resource_provider.not_found";
 
-/// What was asked for: the same refusal reads differently.
+/// The requested operation: the same refusal reads differently.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum During<'a> {
+pub(super) enum PlacementOperation<'a> {
     CreateProvider {
         name: &'a str,
         provider: ProviderId,
@@ -51,24 +51,24 @@ pub(super) fn nobody_allocates_from(id: impl Display) -> Fault {
     Fault::bad_request(format!("Allocation for resource provider '{id}' that does not exist."))
 }
 
-pub(super) fn ledger(error: CommandError<LedgerReject>, during: During<'_>) -> Fault {
+pub(super) fn ledger(error: CommandError<LedgerReject>, during: PlacementOperation<'_>) -> Fault {
     match error {
         CommandError::Rejected(reject) => of(reject, during),
         CommandError::Unavailable(cause) => Fault::of_log(&cause),
     }
 }
 
-fn of(reject: LedgerReject, during: During<'_>) -> Fault {
+fn of(reject: LedgerReject, during: PlacementOperation<'_>) -> Fault {
     match reject {
         LedgerReject::NoSuchProvider(id) => match during {
-            During::Allocate(_) | During::Reshape => nobody_allocates_from(id),
-            During::DeleteProvider(_) => {
+            PlacementOperation::Allocate(_) | PlacementOperation::Reshape => nobody_allocates_from(id),
+            PlacementOperation::DeleteProvider(_) => {
                 Fault::not_found(format!("No resource provider with uuid {id} found for delete"))
             }
             _ => no_provider(id),
         },
         LedgerReject::NameTaken(name) => {
-            let which = if matches!(during, During::CreateProvider { .. }) { "name: " } else { "" };
+            let which = if matches!(during, PlacementOperation::CreateProvider { .. }) { "name: " } else { "" };
             Fault::conflict(format!("Conflicting resource provider {which}{name} already exists.")).key(DUPLICATE)
         }
         LedgerReject::ProviderExists(id) => {
@@ -94,7 +94,7 @@ fn of(reject: LedgerReject, during: During<'_>) -> Fault {
         }
         LedgerReject::ProviderChanged { provider, actual, seen } => changed(provider, actual, seen, during),
         LedgerReject::NoSuchTraits(names) => match during {
-            During::Other => Fault::bad_request(format!("No such trait {names}")),
+            PlacementOperation::Other => Fault::bad_request(format!("No such trait {names}")),
             _ => Fault::not_found(format!("No such trait(s): {names}.")),
         },
         LedgerReject::StandardTrait(name) => Fault::bad_request(format!("Cannot delete standard trait {name}.")),
@@ -102,7 +102,7 @@ fn of(reject: LedgerReject, during: During<'_>) -> Fault {
             Fault::conflict(format!("The trait {name} is in use by a resource provider."))
         }
         LedgerReject::ClassExists(name) => match during {
-            During::Other => Fault::conflict(format!("Conflicting resource class already exists: {name}")),
+            PlacementOperation::Other => Fault::conflict(format!("Conflicting resource class already exists: {name}")),
             _ => Fault::conflict(format!("Resource class already exists: {name}")),
         },
         LedgerReject::StandardClass(name) => {
@@ -115,16 +115,16 @@ fn of(reject: LedgerReject, during: During<'_>) -> Fault {
     }
 }
 
-fn inventory_or_allocation(reject: LedgerReject, during: During<'_>) -> Fault {
+fn inventory_or_allocation(reject: LedgerReject, during: PlacementOperation<'_>) -> Fault {
     match reject {
         LedgerReject::NoSuchClass(name) => no_class(&name, during),
         LedgerReject::InventoryInUse { provider, classes } => {
             let reason = format!("Inventory for '{classes}' on resource provider '{provider}' in use.");
             match during {
-                During::DeleteInventory(class) => {
+                PlacementOperation::DeleteInventory(class) => {
                     Fault::conflict(format!("Unable to delete inventory of class {class}: {reason}")).key(CONCURRENT)
                 }
-                During::Other => Fault::conflict(reason).key(INVENTORY_IN_USE),
+                PlacementOperation::Other => Fault::conflict(reason).key(INVENTORY_IN_USE),
                 _ => Fault::conflict(format!("update conflict: {reason}")).key(INVENTORY_IN_USE),
             }
         }
@@ -133,13 +133,13 @@ fn inventory_or_allocation(reject: LedgerReject, during: During<'_>) -> Fault {
                 .key(CONCURRENT)
         }
         LedgerReject::NoInventory { class } => match during {
-            During::UpdateInventory(id) => Fault::bad_request(format!(
+            PlacementOperation::UpdateInventory(id) => Fault::bad_request(format!(
                 "No inventory record with resource class for resource provider {id}: No inventory of class {class} found."
             )),
             _ => Fault::not_found(format!("No inventory of class {class} found for delete")),
         },
         LedgerReject::ReservedTooMuch { provider, class, reserve } => {
-            let verb = if matches!(during, During::CreateInventory(_)) { "create" } else { "update" };
+            let verb = if matches!(during, PlacementOperation::CreateInventory(_)) { "create" } else { "update" };
             let limit = match reserve {
                 Reserve::All => "greater than",
                 Reserve::Less => "greater than or equal to",
@@ -182,31 +182,33 @@ fn inventory_or_allocation(reject: LedgerReject, during: During<'_>) -> Fault {
     }
 }
 
-fn no_class(name: &str, during: During<'_>) -> Fault {
+fn no_class(name: &str, during: PlacementOperation<'_>) -> Fault {
     let reason = format!("No such resource class {name}.");
     match during {
-        During::CreateInventory(id) => {
+        PlacementOperation::CreateInventory(id) => {
             Fault::bad_request(format!("Unable to create inventory for resource provider {id}: {reason}"))
         }
-        During::SetInventories(id) | During::UpdateInventory(id) => {
+        PlacementOperation::SetInventories(id) | PlacementOperation::UpdateInventory(id) => {
             Fault::bad_request(format!("Unknown resource class in inventory for resource provider {id}: {reason}"))
         }
-        During::DeleteInventory(class) => {
+        PlacementOperation::DeleteInventory(class) => {
             Fault::not_found(format!("No inventory of class {class} found for delete: {reason}"))
         }
-        During::Allocate(Some(consumer)) => {
+        PlacementOperation::Allocate(Some(consumer)) => {
             Fault::bad_request(format!("Unable to allocate inventory for consumer {consumer}: {reason}"))
         }
-        During::Allocate(None) => Fault::bad_request(format!("Unable to allocate inventory {reason}")),
-        During::Reshape => Fault::bad_request(format!("malformed reshaper data: {reason}")),
+        PlacementOperation::Allocate(None) => Fault::bad_request(format!("Unable to allocate inventory {reason}")),
+        PlacementOperation::Reshape => Fault::bad_request(format!("malformed reshaper data: {reason}")),
         _ => Fault::not_found(reason),
     }
 }
 
-fn changed(provider: ProviderId, actual: u64, seen: u64, during: During<'_>) -> Fault {
+fn changed(provider: ProviderId, actual: u64, seen: u64, during: PlacementOperation<'_>) -> Fault {
     let message = match during {
-        During::SetInventories(_) | During::UpdateInventory(_) => "resource provider generation conflict".to_owned(),
-        During::Reshape => {
+        PlacementOperation::SetInventories(_) | PlacementOperation::UpdateInventory(_) => {
+            "resource provider generation conflict".to_owned()
+        }
+        PlacementOperation::Reshape => {
             format!("resource provider generation conflict for provider {provider}: actual: {actual}, given: {seen}")
         }
         _ => "Resource provider's generation already changed. Please update the generation and try again.".to_owned(),
@@ -218,9 +220,9 @@ fn no_room(reason: &str) -> Fault {
     Fault::conflict(format!("Unable to allocate inventory: {reason}"))
 }
 
-fn tree(during: During<'_>, reason: &str) -> Fault {
+fn tree(during: PlacementOperation<'_>, reason: &str) -> Fault {
     Fault::bad_request(match during {
-        During::CreateProvider { name, provider } => format!(
+        PlacementOperation::CreateProvider { name, provider } => format!(
             "Unable to create resource provider \"{name}\", {provider}: Object action create failed because: {reason}"
         ),
         _ => format!(
@@ -230,14 +232,17 @@ fn tree(during: During<'_>, reason: &str) -> Fault {
     })
 }
 
-fn subject(during: During<'_>) -> String {
+fn subject(during: PlacementOperation<'_>) -> String {
     match during {
-        During::CreateProvider { provider: id, .. }
-        | During::UpdateProvider(id)
-        | During::DeleteProvider(id)
-        | During::CreateInventory(id)
-        | During::SetInventories(id)
-        | During::UpdateInventory(id) => id.to_string(),
-        During::DeleteInventory(_) | During::Allocate(_) | During::Reshape | During::Other => String::new(),
+        PlacementOperation::CreateProvider { provider: id, .. }
+        | PlacementOperation::UpdateProvider(id)
+        | PlacementOperation::DeleteProvider(id)
+        | PlacementOperation::CreateInventory(id)
+        | PlacementOperation::SetInventories(id)
+        | PlacementOperation::UpdateInventory(id) => id.to_string(),
+        PlacementOperation::DeleteInventory(_)
+        | PlacementOperation::Allocate(_)
+        | PlacementOperation::Reshape
+        | PlacementOperation::Other => String::new(),
     }
 }

@@ -6,7 +6,7 @@ use chronova_events::ids::ProviderId;
 use super::bodies;
 use super::ledger::{look, send};
 use super::readers::{InventoriesBody, ReshapeBody};
-use super::reject::{During, no_provider_to_reshape};
+use super::reject::{PlacementOperation, no_provider_to_reshape};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -29,6 +29,6 @@ async fn reshape(ctx: Ctx) -> Result<Reply, Fault> {
         parts.push(NewInventories { provider, generation, inventories });
     }
     let claims = body.claims(&ctx)?;
-    send(&ctx, LedgerCommand::Reshape { inventories: parts, claims }, During::Reshape).await?;
+    send(&ctx, LedgerCommand::Reshape { inventories: parts, claims }, PlacementOperation::Reshape).await?;
     Ok(Reply::empty(204))
 }

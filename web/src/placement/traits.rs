@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::ledger::{look, named_provider, provider_id, send};
 use super::readers::TraitsBody;
-use super::reject::During;
+use super::reject::PlacementOperation;
 use super::{answers, bodies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -58,13 +58,13 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::show(&ctx, json!({"traits": found}), None)
 }
 
-enum Names<'a> {
+enum TraitNameFilter<'a> {
     All,
     These(BTreeSet<&'a str>),
     Beginning(&'a str),
 }
 
-impl Names<'_> {
+impl TraitNameFilter<'_> {
     fn admits(&self, name: &str) -> bool {
         match self {
             Self::All => true,
@@ -75,12 +75,12 @@ impl Names<'_> {
 }
 
 /// `name=in:A,B` or `name=startswith:CUSTOM`
-fn name_filter(ctx: &Ctx) -> Result<Names<'_>, Fault> {
-    let Some(text) = ctx.query.last("name") else { return Ok(Names::All) };
+fn name_filter(ctx: &Ctx) -> Result<TraitNameFilter<'_>, Fault> {
+    let Some(text) = ctx.query.last("name") else { return Ok(TraitNameFilter::All) };
     match text.split_once(':') {
-        Some(("in", names)) => Ok(Names::These(names.split(',').collect())),
-        Some(("startswith", prefix)) => Ok(Names::Beginning(prefix)),
-        Some(_) => Ok(Names::All),
+        Some(("in", names)) => Ok(TraitNameFilter::These(names.split(',').collect())),
+        Some(("startswith", prefix)) => Ok(TraitNameFilter::Beginning(prefix)),
+        Some(_) => Ok(TraitNameFilter::All),
         None => Err(Fault::bad_request(format!(
             "Badly formatted name parameter. Expected name query string parameter in form: \
              ?name=[in|startswith]:[name1,name2|prefix]. Got: \"{text}\""
@@ -113,7 +113,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
              and use following characters: \"A\"-\"Z\", \"0\"-\"9\" and \"_\"",
         ));
     }
-    let done = send(&ctx, LedgerCommand::CreateTrait { name: name.to_owned() }, During::Other).await?;
+    let done = send(&ctx, LedgerCommand::CreateTrait { name: name.to_owned() }, PlacementOperation::Other).await?;
     let status = if done.events.is_empty() { 204 } else { 201 };
     let location = answers::location(&ctx, &format!("/traits/{name}"));
     answers::dated(&ctx, Reply::empty(status).header("Location", location), None)
@@ -127,7 +127,7 @@ pub(super) fn is_custom(name: &str) -> bool {
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let name = ctx.param("name");
-    send(&ctx, LedgerCommand::DeleteTrait { name: name.to_owned() }, During::Allocate(None)).await?;
+    send(&ctx, LedgerCommand::DeleteTrait { name: name.to_owned() }, PlacementOperation::Allocate(None)).await?;
     Ok(Reply::empty(204))
 }
 
@@ -146,12 +146,13 @@ async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let provider: ProviderId = provider_id(&ctx)?;
     let TraitsBody { traits, generation } = TraitsBody::read(&ctx.body);
     let command = LedgerCommand::SetTraits { provider, generation: Some(generation), traits };
-    send(&ctx, command, During::Other).await?;
+    send(&ctx, command, PlacementOperation::Other).await?;
     shown(&ctx)
 }
 
 async fn clear(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = provider_id(&ctx)?;
-    send(&ctx, LedgerCommand::SetTraits { provider, generation: None, traits: Vec::new() }, During::Other).await?;
+    send(&ctx, LedgerCommand::SetTraits { provider, generation: None, traits: Vec::new() }, PlacementOperation::Other)
+        .await?;
     Ok(Reply::empty(204))
 }

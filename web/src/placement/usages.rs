@@ -11,7 +11,7 @@ use super::{answers, bodies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, get};
 
@@ -35,14 +35,14 @@ async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
     answers::show(&ctx, body, None)
 }
 
-/// What consumers of one kind hold together.
+/// The total usage of the consumers of one type.
 #[derive(Default)]
-struct Sum {
+struct UsageSum {
     consumers: u64,
     amounts: BTreeMap<String, u64>,
 }
 
-impl Sum {
+impl UsageSum {
     fn add(&mut self, consumer: &Consumer) {
         self.consumers += 1;
         for (class, amount) in consumer.claim.allocations.iter().flat_map(|held| &held.resources) {
@@ -54,13 +54,13 @@ impl Sum {
 async fn of_project(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
     let project = ctx.query.last("project_id").unwrap_or_default();
-    ctx.authorize(&Target::default().project(&ProjectId::new(project)))?;
+    ctx.authorize(&PolicyTarget::default().project(&ProjectId::new(project)))?;
     let kind = ctx.query.last("consumer_type");
     let sums = look(&ctx, |ledger| sums(ledger, project, ctx.query.last("user_id"), kind))?;
     let usages = if versions::has_consumer_types(ctx.version) {
         sums.into_iter().map(|(kind, sum)| (kind, by_kind(&sum))).collect()
     } else {
-        let mut whole = Sum::default();
+        let mut whole = UsageSum::default();
         for (class, amount) in sums.into_values().flat_map(|sum| sum.amounts) {
             *whole.amounts.entry(class).or_default() += amount;
         }
@@ -69,15 +69,15 @@ async fn of_project(ctx: Ctx) -> Result<Reply, Fault> {
     answers::show(&ctx, json!({"usages": Value::Object(usages)}), None)
 }
 
-fn by_kind(sum: &Sum) -> Value {
+fn by_kind(sum: &UsageSum) -> Value {
     let mut fields: Map<String, Value> = sum.amounts.iter().map(|(class, used)| (class.clone(), json!(used))).collect();
     fields.insert("consumer_count".to_owned(), json!(sum.consumers));
     Value::Object(fields)
 }
 
 /// By kind of consumer; `all` is one kind.
-fn sums(ledger: &Ledger, project: &str, user: Option<&str>, kind: Option<&str>) -> BTreeMap<String, Sum> {
-    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+fn sums(ledger: &Ledger, project: &str, user: Option<&str>, kind: Option<&str>) -> BTreeMap<String, UsageSum> {
+    let mut sums: BTreeMap<String, UsageSum> = BTreeMap::new();
     for consumer in ledger.consumers.values() {
         let claim = &consumer.claim;
         if claim.project.as_str() != project || user.is_some_and(|user| claim.user.as_str() != user) {

@@ -1,4 +1,4 @@
-//! What differs between microversions in behaviour, not in form.
+//! The differences in behaviour between microversions, not in form.
 
 use chronova_actors::ledger::Reserve;
 

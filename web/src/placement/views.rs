@@ -1,4 +1,4 @@
-//! How things look, at each microversion.
+//! The views of resources, at each microversion.
 
 pub(super) mod candidates;
 
@@ -60,7 +60,7 @@ pub(super) fn inventories(provider: &Provider) -> Value {
     json!({"resource_provider_generation": provider.generation, "inventories": by_class})
 }
 
-/// What a consumer is, beside its allocations.
+/// The attributes of a consumer, beside its allocations.
 #[derive(Debug)]
 pub(super) struct ConsumerView {
     pub consumer: Arc<Consumer>,
@@ -74,7 +74,7 @@ pub(super) static CONSUMER: FieldTable<ConsumerView> = FieldTable::new(&[
         .since(1, 38),
 ]);
 
-/// What one consumer holds of a provider.
+/// One consumer's allocations of a provider.
 static HOLDER: FieldTable<ConsumerView> =
     FieldTable::new(
         &[field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28)],
@@ -85,7 +85,7 @@ pub(super) fn consumer_type(known: Option<&str>) -> &str {
     known.unwrap_or("unknown")
 }
 
-/// What one consumer holds, by provider; `generations` are those of the providers.
+/// One consumer's allocations by provider; `generations` are those of the providers.
 pub(super) fn holdings(held: &[Allocation], generations: &[u64]) -> Value {
     let pairs = held.iter().zip(generations).map(|(held, generation)| {
         (held.provider.to_string(), json!({"resources": amounts(&held.resources), "generation": generation}))

@@ -1,44 +1,44 @@
 //! The policy language of oslo.policy: `role:admin or (rule:owner and not project_id:%(project_id)s)`.
 //!
-//! Grammar: `or` binds weaker than `and`, `and` weaker than `not`; parentheses group; `@` is always, `!` never, the empty
-//! text always. A check is `kind:match`: `rule:NAME` refers to another rule, `role:NAME` asks for a role, and any other
-//! kind is a credential (`user_id`, `project_id`, `is_admin`, `system_scope`...) or a literal (`'text'`, `True`, `None`)
-//! that must equal the match, in which `%(name)s` stands for an attribute of the target. The older list form
-//! (`[["role:a", "rule:b"], ["role:c"]]`: or of ands) is read too. `http:` checks are refused: a decision must not depend
-//! on an answer from elsewhere.
+//! Grammar: `or` binds weaker than `and`, `and` weaker than `not`; parentheses group; `@` is always, `!` never, the
+//! empty text always. A check is `kind:match`. `rule:NAME` refers to another rule, and `role:NAME` requires a role. Any
+//! other kind is a credential (`user_id`, `project_id`, `is_admin`, `system_scope`...) or a literal (`'text'`, `True`,
+//! `None`) that must equal the match. `%(name)s` in the match is an attribute of the target. The older list form
+//! (`[["role:a", "rule:b"], ["role:c"]]`: or of ands) is read too. `http:` checks are refused: a decision must not
+//! depend on an answer from elsewhere.
 
 use std::fmt;
 
-use super::Target;
+use super::PolicyTarget;
 use crate::auth::Caller;
 
 /// A parsed check string.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Check {
+pub enum PolicyCheck {
     Always,
     Never,
-    Not(Box<Check>),
-    And(Vec<Check>),
-    Or(Vec<Check>),
+    Not(Box<PolicyCheck>),
+    And(Vec<PolicyCheck>),
+    Or(Vec<PolicyCheck>),
     Rule(String),
     Role(Template),
     /// A credential, or a literal on the left, against a template on the right.
-    Equals(Left, Template),
+    Equals(CheckOperand, Template),
 }
 
 /// The left side of a generic check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Left {
+pub enum CheckOperand {
     Credential(String),
     Literal(String),
 }
 
 /// Text with `%(name)s` places.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template(Vec<Part>);
+pub struct Template(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Target(String),
 }
@@ -72,8 +72,8 @@ enum Token<'a> {
     Check(&'a str),
 }
 
-/// Splits at white space, then parentheses off both ends of each word, as oslo.policy does: a closing parenthesis inside
-/// `%(project_id)s` stays where it is because the word goes on after it.
+/// Splits at white space, then parentheses off both ends of each word, as oslo.policy does. The closing parenthesis in
+/// `%(project_id)s` stays, because the word goes on after it.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     for word in text.split_whitespace() {
@@ -94,10 +94,10 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
 }
 
 /// Parses a check string.
-pub fn parse(text: &str) -> Result<Check, CheckError> {
+pub fn parse(text: &str) -> Result<PolicyCheck, CheckError> {
     let tokens = tokens(text);
     if tokens.is_empty() {
-        return Ok(Check::Always);
+        return Ok(PolicyCheck::Always);
     }
     let mut parser = Parser { text, tokens: &tokens, depth: 0 };
     let check = parser.or()?;
@@ -108,18 +108,18 @@ pub fn parse(text: &str) -> Result<Check, CheckError> {
 }
 
 /// Parses the list form: each inner list must hold, any of them suffices.
-pub fn parse_lists(alternatives: &[Vec<String>]) -> Result<Check, CheckError> {
+pub fn parse_lists(alternatives: &[Vec<String>]) -> Result<PolicyCheck, CheckError> {
     if alternatives.is_empty() {
-        return Ok(Check::Always);
+        return Ok(PolicyCheck::Always);
     }
     let mut any = Vec::new();
     for all in alternatives.iter().filter(|all| !all.is_empty()) {
-        any.push(join(all.iter().map(|check| one(check)).collect::<Result<_, _>>()?, Check::And));
+        any.push(join(all.iter().map(|check| one(check)).collect::<Result<_, _>>()?, PolicyCheck::And));
     }
-    Ok(if any.is_empty() { Check::Never } else { join(any, Check::Or) })
+    Ok(if any.is_empty() { PolicyCheck::Never } else { join(any, PolicyCheck::Or) })
 }
 
-fn join(mut checks: Vec<Check>, of: fn(Vec<Check>) -> Check) -> Check {
+fn join(mut checks: Vec<PolicyCheck>, of: fn(Vec<PolicyCheck>) -> PolicyCheck) -> PolicyCheck {
     if checks.len() == 1 { checks.swap_remove(0) } else { of(checks) }
 }
 
@@ -133,23 +133,23 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn or(&mut self) -> Result<Check, CheckError> {
+    fn or(&mut self) -> Result<PolicyCheck, CheckError> {
         let mut checks = vec![self.and()?];
         while self.take(&Token::Or) {
             checks.push(self.and()?);
         }
-        Ok(join(checks, Check::Or))
+        Ok(join(checks, PolicyCheck::Or))
     }
 
-    fn and(&mut self) -> Result<Check, CheckError> {
+    fn and(&mut self) -> Result<PolicyCheck, CheckError> {
         let mut checks = vec![self.unary()?];
         while self.take(&Token::And) {
             checks.push(self.unary()?);
         }
-        Ok(join(checks, Check::And))
+        Ok(join(checks, PolicyCheck::And))
     }
 
-    fn unary(&mut self) -> Result<Check, CheckError> {
+    fn unary(&mut self) -> Result<PolicyCheck, CheckError> {
         let Some((token, rest)) = self.tokens.split_first() else {
             return Err(CheckError::Incomplete(self.text.to_owned()));
         };
@@ -162,7 +162,7 @@ impl Parser<'_> {
                 self.depth += 1;
                 let check = self.unary()?;
                 self.depth -= 1;
-                Ok(Check::Not(Box::new(check)))
+                Ok(PolicyCheck::Not(Box::new(check)))
             }
             Token::Open => {
                 self.depth += 1;
@@ -188,32 +188,32 @@ impl Parser<'_> {
     }
 }
 
-fn one(text: &str) -> Result<Check, CheckError> {
+fn one(text: &str) -> Result<PolicyCheck, CheckError> {
     match text {
-        "@" => return Ok(Check::Always),
-        "!" => return Ok(Check::Never),
+        "@" => return Ok(PolicyCheck::Always),
+        "!" => return Ok(PolicyCheck::Never),
         _ => {}
     }
     let (kind, value) = text.split_once(':').ok_or_else(|| CheckError::NotACheck(text.to_owned()))?;
     match kind {
-        "rule" => Ok(Check::Rule(value.to_owned())),
-        "role" => Ok(Check::Role(template(value)?)),
+        "rule" => Ok(PolicyCheck::Rule(value.to_owned())),
+        "role" => Ok(PolicyCheck::Role(template(value)?)),
         "http" | "https" => Err(CheckError::Remote(text.to_owned())),
-        _ => Ok(Check::Equals(left(kind), template(value)?)),
+        _ => Ok(PolicyCheck::Equals(left(kind), template(value)?)),
     }
 }
 
 /// Python's literals count by their value, everything else names a credential.
-fn left(kind: &str) -> Left {
+fn left(kind: &str) -> CheckOperand {
     for quote in ['\'', '"'] {
         if let Some(inner) = kind.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
-            return Left::Literal(inner.to_owned());
+            return CheckOperand::Literal(inner.to_owned());
         }
     }
     if matches!(kind, "True" | "False" | "None") || kind.parse::<i64>().is_ok() {
-        return Left::Literal(kind.to_owned());
+        return CheckOperand::Literal(kind.to_owned());
     }
-    Left::Credential(kind.to_owned())
+    CheckOperand::Credential(kind.to_owned())
 }
 
 fn template(text: &str) -> Result<Template, CheckError> {
@@ -222,32 +222,32 @@ fn template(text: &str) -> Result<Template, CheckError> {
     while let Some((before, after)) = rest.split_once("%(") {
         let (name, tail) = after.split_once(")s").ok_or_else(|| CheckError::Template(text.to_owned()))?;
         if !before.is_empty() {
-            parts.push(Part::Text(before.to_owned()));
+            parts.push(TemplatePart::Text(before.to_owned()));
         }
-        parts.push(Part::Target(name.to_owned()));
+        parts.push(TemplatePart::Target(name.to_owned()));
         rest = tail;
     }
     if !rest.is_empty() || parts.is_empty() {
-        parts.push(Part::Text(rest.to_owned()));
+        parts.push(TemplatePart::Text(rest.to_owned()));
     }
     Ok(Template(parts))
 }
 
 impl Template {
     /// `None` when the target lacks an attribute that the template names.
-    fn fill(&self, target: &Target) -> Option<String> {
+    fn fill(&self, target: &PolicyTarget) -> Option<String> {
         let mut text = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(fixed) => text.push_str(fixed),
-                Part::Target(name) => text.push_str(target.get(name)?),
+                TemplatePart::Text(fixed) => text.push_str(fixed),
+                TemplatePart::Target(name) => text.push_str(target.get(name)?),
             }
         }
         Some(text)
     }
 }
 
-impl Check {
+impl PolicyCheck {
     /// The rules that the check refers to.
     pub fn references(&self) -> Vec<&str> {
         match self {
@@ -259,7 +259,7 @@ impl Check {
     }
 
     /// Whether the check holds; `rule` looks other rules up.
-    pub fn holds(&self, caller: &Caller, target: &Target, rule: &dyn Fn(&str) -> bool) -> bool {
+    pub fn holds(&self, caller: &Caller, target: &PolicyTarget, rule: &dyn Fn(&str) -> bool) -> bool {
         match self {
             Self::Always => true,
             Self::Never => false,
@@ -268,8 +268,10 @@ impl Check {
             Self::Or(checks) => checks.iter().any(|check| check.holds(caller, target, rule)),
             Self::Rule(name) => rule(name),
             Self::Role(role) => role.fill(target).is_some_and(|role| caller.has_role(&role)),
-            Self::Equals(Left::Literal(literal), value) => value.fill(target).is_some_and(|value| value == *literal),
-            Self::Equals(Left::Credential(name), value) => {
+            Self::Equals(CheckOperand::Literal(literal), value) => {
+                value.fill(target).is_some_and(|value| value == *literal)
+            }
+            Self::Equals(CheckOperand::Credential(name), value) => {
                 value.fill(target).is_some_and(|value| has_credential(caller, name, &value))
             }
         }
@@ -323,7 +325,7 @@ mod tests {
     }
 
     fn holds(text: &str, roles: &[&str]) -> bool {
-        let target = Target::default().with("project_id", "p1").with("user_id", "u2").with("kind", "open");
+        let target = PolicyTarget::default().with("project_id", "p1").with("user_id", "u2").with("kind", "open");
         parse(text).unwrap().holds(&caller(roles), &target, &|name| name == "yes")
     }
 
@@ -376,7 +378,7 @@ mod tests {
                 lists.iter().map(|all| all.iter().map(|s| (*s).to_owned()).collect()).collect();
             parse_lists(&owned).unwrap()
         };
-        assert_eq!(lists(&[]), Check::Always);
+        assert_eq!(lists(&[]), PolicyCheck::Always);
         assert_eq!(lists(&[&["role:a", "rule:b"], &["@"]]), parse("role:a and rule:b or @").unwrap());
     }
 }

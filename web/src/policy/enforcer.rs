@@ -1,16 +1,16 @@
 //! The rules in force, and the decision.
 //!
-//! How a default, its deprecated predecessor and an override combine is oslo.policy's behaviour: an override of the rule
-//! counts alone; without one, an override of the predecessor's name counts; without either, the default counts, together
-//! with what the predecessor allowed unless `enforce_new_defaults` is set.
+//! A default, its deprecated predecessor and an override combine as in oslo.policy. An override of the rule counts
+//! alone. Without one, an override of the predecessor's name counts. Without either, the default counts; unless
+//! `enforce_new_defaults` is set, the predecessor's default counts, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::check::{self, Check};
-use super::defaults::{self, RuleDefault, Scope};
+use super::check::{self, PolicyCheck};
+use super::defaults::{self, RuleDefault, ScopeType};
 use super::error::{LONGEST_CHAIN, PolicyError};
-use super::{Overrides, Permit, Target};
+use super::{Overrides, Permit, PolicyTarget};
 use crate::auth::{Caller, Requester};
 use crate::config::PolicyConfig;
 use crate::fault::Fault;
@@ -18,11 +18,11 @@ use crate::service::Service;
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denied {
+pub struct PolicyDenied {
     pub rule: &'static str,
 }
 
-impl Denied {
+impl PolicyDenied {
     /// 403 in the service's words.
     pub fn fault(&self, service: Service) -> Fault {
         Fault::denied(service, self.rule)
@@ -30,15 +30,15 @@ impl Denied {
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
-    check: Check,
-    scopes: &'static [Scope],
+struct RegisteredRule {
+    check: PolicyCheck,
+    scopes: &'static [ScopeType],
 }
 
 /// One service's rules.
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
-    rules: BTreeMap<String, Entry>,
+    rules: BTreeMap<String, RegisteredRule>,
     /// Asked in place of a rule that is not there.
     default_rule: String,
     enforce_scope: bool,
@@ -54,11 +54,11 @@ impl RuleSet {
         let mut rules = BTreeMap::new();
         for default in defaults.iter().copied().flatten() {
             let check = effective(default, overrides, config.enforce_new_defaults)?;
-            rules.insert(default.name.to_owned(), Entry { check, scopes: default.scopes });
+            rules.insert(default.name.to_owned(), RegisteredRule { check, scopes: default.scopes });
         }
         // Names that no service knows are the operator's own building blocks.
         for (name, check) in &overrides.rules {
-            rules.entry(name.clone()).or_insert_with(|| Entry { check: check.clone(), scopes: &[] });
+            rules.entry(name.clone()).or_insert_with(|| RegisteredRule { check: check.clone(), scopes: &[] });
         }
         let (default_rule, enforce_scope) = (config.default_rule.clone(), config.enforce_scope);
         let set = Self { rules, default_rule, enforce_scope };
@@ -66,8 +66,8 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Circles are refused everywhere. A missing rule is refused in what the operator can mend: the file may hold
-    /// building blocks of another service, whose own set judges them.
+    /// Circles are refused everywhere. A missing rule is an error only in rules of this service: the file may hold
+    /// rules of another service, which checks them itself.
     fn check_references(&self, overrides: &Overrides) -> Result<(), PolicyError> {
         let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
@@ -112,21 +112,21 @@ impl RuleSet {
     }
 
     /// A rule, or the one in place of those that are not there.
-    fn rule(&self, name: &str) -> Option<&Entry> {
+    fn rule(&self, name: &str) -> Option<&RegisteredRule> {
         self.rules.get(name).or_else(|| self.rules.get(&self.default_rule))
     }
 
     /// Whether `rule` lets `caller` do it to `target`.
-    pub fn allows(&self, rule: &str, caller: &Caller, target: &Target) -> bool {
+    pub fn allows(&self, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         let Some(entry) = self.rule(rule) else { return false };
-        if self.enforce_scope && !entry.scopes.is_empty() && !entry.scopes.contains(&Scope::of(caller)) {
+        if self.enforce_scope && !entry.scopes.is_empty() && !entry.scopes.contains(&ScopeType::of(caller)) {
             return false;
         }
         entry.check.holds(caller, target, &|name| self.holds(name, caller, target))
     }
 
     /// A referenced rule: scopes count only for the rule that was asked.
-    fn holds(&self, rule: &str, caller: &Caller, target: &Target) -> bool {
+    fn holds(&self, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         self.rule(rule).is_some_and(|entry| entry.check.holds(caller, target, &|name| self.holds(name, caller, target)))
     }
 
@@ -135,7 +135,7 @@ impl RuleSet {
     }
 }
 
-fn effective(default: &RuleDefault, overrides: &Overrides, new_only: bool) -> Result<Check, PolicyError> {
+fn effective(default: &RuleDefault, overrides: &Overrides, new_only: bool) -> Result<PolicyCheck, PolicyError> {
     if let Some(check) = overrides.rules.get(default.name) {
         return Ok(check.clone());
     }
@@ -145,14 +145,14 @@ fn effective(default: &RuleDefault, overrides: &Overrides, new_only: bool) -> Re
     let Some((name, text)) = default.deprecated else { return Ok(current) };
     if name != default.name
         && let Some(check) = overrides.rules.get(name)
-        && *check != Check::Rule(default.name.to_owned())
+        && *check != PolicyCheck::Rule(default.name.to_owned())
     {
         return Ok(check.clone());
     }
     if new_only {
         return Ok(current);
     }
-    Ok(Check::Or(vec![current, parse(text)?]))
+    Ok(PolicyCheck::Or(vec![current, parse(text)?]))
 }
 
 /// The rules of all services.
@@ -200,20 +200,20 @@ impl Enforcer {
         service: Service,
         rule: &'static str,
         requester: &Arc<Requester>,
-        target: &Target,
-    ) -> Result<Permit, Denied> {
+        target: &PolicyTarget,
+    ) -> Result<Permit, PolicyDenied> {
         if self.allows(service, rule, &requester.caller, target) {
             Ok(Permit::grant(rule, requester))
         } else {
-            Err(Denied { rule })
+            Err(PolicyDenied { rule })
         }
     }
 
     /// The decision without the proof, for callers without a request (quota displays, say).
     ///
-    /// A token of a user alone opens nothing but the identity service, where one gets a better one: even what a rule opens
-    /// to everybody (`@`) is looked at from some project, domain or the system.
-    pub fn allows(&self, service: Service, rule: &str, caller: &Caller, target: &Target) -> bool {
+    /// An unscoped token is valid only at the identity service, which exchanges it for a scoped one. Even a rule for
+    /// everybody (`@`) needs the scope of a project, a domain or the system.
+    pub fn allows(&self, service: Service, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         if service != Service::Identity && caller.is_unscoped() {
             return false;
         }
@@ -228,7 +228,7 @@ impl Enforcer {
             Service::Identity => "admin_required",
             Service::Volume | Service::Metadata | Service::Chronova => return caller.has_role("admin"),
         };
-        self.allows(service, rule, caller, &Target::of(caller))
+        self.allows(service, rule, caller, &PolicyTarget::of(caller))
     }
 }
 
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn allowed(enforcer: &Enforcer, rule: &'static str, requester: &Arc<Requester>, project: &str) -> bool {
-        let target = Target::default().with("project_id", project);
+        let target = PolicyTarget::default().with("project_id", project);
         enforcer.authorize(Service::Compute, rule, requester, &target).is_ok()
     }
 

@@ -1,4 +1,4 @@
-//! Why a policy cannot be put in force.
+//! The errors in a policy.
 
 use super::check::CheckError;
 

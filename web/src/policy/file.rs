@@ -5,30 +5,30 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::check::{self, Check};
+use super::check::{self, PolicyCheck};
 use super::error::PolicyError;
 use crate::config::PolicyConfig;
 
 /// Parsed overrides.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    pub(super) rules: BTreeMap<String, Check>,
+    pub(super) rules: BTreeMap<String, PolicyCheck>,
     /// As they stand in the file; the older lists in the newer form.
     texts: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Entry {
+enum PolicyFileEntry {
     Text(String),
-    Lists(Vec<Alternative>),
+    Lists(Vec<RuleAlternative>),
     /// `rule:` without a value allows everybody, as the empty text does.
     Nothing(()),
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Alternative {
+enum RuleAlternative {
     One(String),
     All(Vec<String>),
 }
@@ -43,7 +43,7 @@ impl Overrides {
         }
     }
 
-    /// What the configuration names: the file, and the directories.
+    /// The file and the directories that the configuration names.
     pub fn configured(config: &PolicyConfig) -> Result<Self, PolicyError> {
         let file = config.policy_file.as_deref().map_or_else(|| Ok(Self::default()), Self::load)?;
         file.load_directories(&config.policy_dirs)
@@ -72,26 +72,26 @@ impl Overrides {
         if blank {
             return Ok(Self::default());
         }
-        let entries: BTreeMap<String, Entry> = serde_saphyr::from_str(text)
+        let entries: BTreeMap<String, PolicyFileEntry> = serde_saphyr::from_str(text)
             .map_err(|error| PolicyError::Syntax { path: name.to_owned(), reason: error.to_string() })?;
         let (mut rules, mut texts) = (BTreeMap::new(), BTreeMap::new());
         for (rule, entry) in entries {
             let parsed = match entry {
-                Entry::Text(text) => {
+                PolicyFileEntry::Text(text) => {
                     let parsed = check::parse(&text);
                     texts.insert(rule.clone(), text);
                     parsed
                 }
-                Entry::Nothing(()) => {
+                PolicyFileEntry::Nothing(()) => {
                     texts.insert(rule.clone(), "@".to_owned());
-                    Ok(Check::Always)
+                    Ok(PolicyCheck::Always)
                 }
-                Entry::Lists(lists) => {
+                PolicyFileEntry::Lists(lists) => {
                     let lists: Vec<Vec<String>> = lists
                         .into_iter()
                         .map(|alternative| match alternative {
-                            Alternative::One(text) => vec![text],
-                            Alternative::All(all) => all,
+                            RuleAlternative::One(text) => vec![text],
+                            RuleAlternative::All(all) => all,
                         })
                         .collect();
                     let all: Vec<String> = lists.iter().map(|all| format!("({})", all.join(" and "))).collect();
@@ -143,10 +143,10 @@ mod tests {
         let yaml = "# who may\n\"os_compute_api:servers:create\": \"role:builder\"\nopen: \"@\"\nempty: ''\nlist: [[\"role:a\", \"role:b\"], \"role:c\"]\n";
         let overrides = Overrides::parse(yaml, "policy.yaml").unwrap();
         assert_eq!(overrides.rules["os_compute_api:servers:create"], check::parse("role:builder").unwrap());
-        assert_eq!(overrides.rules["open"], Check::Always);
-        assert_eq!(overrides.rules["empty"], Check::Always);
+        assert_eq!(overrides.rules["open"], PolicyCheck::Always);
+        assert_eq!(overrides.rules["empty"], PolicyCheck::Always);
         assert_eq!(overrides.rules["list"], check::parse("role:a and role:b or role:c").unwrap());
-        assert_eq!(Overrides::parse("{\"a\": \"!\"}", "policy.json").unwrap().rules["a"], Check::Never);
+        assert_eq!(Overrides::parse("{\"a\": \"!\"}", "policy.json").unwrap().rules["a"], PolicyCheck::Never);
         assert!(Overrides::parse("# nothing\n\n", "policy.yaml").unwrap().is_empty());
     }
 

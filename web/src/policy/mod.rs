@@ -3,8 +3,8 @@
 //! Rules are named as OpenStack's services name them, with their defaults in `defaults` (check string, scopes, deprecated
 //! predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of [`Permit`]s.
 //!
-//! Invariants: everything is parsed and checked for unknown and circular references at start-up; a rule that does not
-//! exist denies; two services may have rules of the same name, so each has its own set.
+//! Invariants: start-up parses everything, and checks for unknown and circular references. An unknown rule denies. Two
+//! services may have rules of the same name, so each has its own set.
 
 pub mod check;
 pub mod defaults;
@@ -14,8 +14,8 @@ mod file;
 mod permit;
 mod target;
 
-pub use enforcer::{Denied, Enforcer, RuleSet};
+pub use enforcer::{Enforcer, PolicyDenied, RuleSet};
 pub use error::PolicyError;
 pub use file::Overrides;
 pub use permit::Permit;
-pub use target::Target;
+pub use target::PolicyTarget;

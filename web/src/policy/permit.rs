@@ -1,4 +1,4 @@
-//! Proof that a rule was checked. Only this folder can make one, so what asks for a `&Permit` cannot be reached unchecked.
+//! Proof that a rule was checked. Only this folder can make one, so no function that takes a `&Permit` runs unchecked.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The attributes of what an operation touches, for `%(name)s` in rules.
+//! The attributes of an operation's target, for `%(name)s` in rules.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use crate::auth::Caller;
 
 /// Name and value pairs; names may have dots (`target.user.domain_id`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct PolicyTarget {
     attributes: Vec<(Cow<'static, str>, String)>,
 }
 
-impl Target {
+impl PolicyTarget {
     /// The caller's own project and user: what operations on collections are checked against.
     pub fn of(caller: &Caller) -> Self {
         let target = Self::default().user(&caller.user);

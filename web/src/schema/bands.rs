@@ -7,13 +7,13 @@ use crate::microversion::Microversion;
 
 /// A description and its compiled bands.
 #[derive(Debug)]
-pub struct Bands {
+pub struct SchemaBands {
     schema: Schema,
     dialect: Dialect,
     validators: Vec<(Microversion, OnceLock<Result<Validator, CompileError>>)>,
 }
 
-impl Bands {
+impl SchemaBands {
     pub fn new(schema: Schema, dialect: Dialect) -> Self {
         let mut starts = schema.breakpoints();
         starts.insert(Microversion::NONE);
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn picks_the_band() {
-        let bands = Bands::new(object([opt("a", string()).since(2, 10)]), Dialect::Nova);
+        let bands = SchemaBands::new(object([opt("a", string()).since(2, 10)]), Dialect::Nova);
         let body = json!({"a": "x"});
         assert!(bands.at(v(2, 9)).unwrap().check(&body).is_err());
         assert!(bands.at(v(2, 10)).unwrap().check(&body).is_ok());

@@ -9,12 +9,12 @@ use crate::microversion::Microversion;
 /// A description: keywords in order, and what replaces the whole from some version on.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
-    parts: Vec<Part>,
+    parts: Vec<SchemaPart>,
     later: Vec<(Microversion, Schema)>,
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+enum SchemaPart {
     Plain(&'static str, Value),
     One(&'static str, Box<Schema>),
     Many(&'static str, Vec<Schema>),
@@ -99,15 +99,15 @@ pub fn null() -> Schema {
 
 pub fn array(items: Schema) -> Schema {
     let mut schema = typed("array");
-    schema.parts.push(Part::One("items", Box::new(items)));
+    schema.parts.push(SchemaPart::One("items", Box::new(items)));
     schema
 }
 
 /// An object with these keys and no others.
 pub fn object<const N: usize>(properties: [Property; N]) -> Schema {
     let mut schema = typed("object");
-    schema.parts.push(Part::Properties(properties.into()));
-    schema.parts.push(Part::Open(vec![(Microversion::NONE, false)]));
+    schema.parts.push(SchemaPart::Properties(properties.into()));
+    schema.parts.push(SchemaPart::Open(vec![(Microversion::NONE, false)]));
     schema
 }
 
@@ -122,25 +122,25 @@ pub fn choice<const N: usize>(values: [&str; N]) -> Schema {
 }
 
 pub fn any_of<const N: usize>(schemas: [Schema; N]) -> Schema {
-    Schema { parts: vec![Part::Many("anyOf", schemas.into())], later: Vec::new() }
+    Schema { parts: vec![SchemaPart::Many("anyOf", schemas.into())], later: Vec::new() }
 }
 
 pub fn one_of<const N: usize>(schemas: [Schema; N]) -> Schema {
-    Schema { parts: vec![Part::Many("oneOf", schemas.into())], later: Vec::new() }
+    Schema { parts: vec![SchemaPart::Many("oneOf", schemas.into())], later: Vec::new() }
 }
 
 pub fn all_of<const N: usize>(schemas: [Schema; N]) -> Schema {
-    Schema { parts: vec![Part::Many("allOf", schemas.into())], later: Vec::new() }
+    Schema { parts: vec![SchemaPart::Many("allOf", schemas.into())], later: Vec::new() }
 }
 
 pub fn not(schema: Schema) -> Schema {
-    Schema { parts: vec![Part::One("not", Box::new(schema))], later: Vec::new() }
+    Schema { parts: vec![SchemaPart::One("not", Box::new(schema))], later: Vec::new() }
 }
 
 /// The same, or `null`: `"type": ["string", "null"]`.
 pub fn null_or(mut schema: Schema) -> Schema {
     for part in &mut schema.parts {
-        if let Part::Plain("type", kind) = part {
+        if let SchemaPart::Plain("type", kind) = part {
             match kind {
                 Value::Array(kinds) => kinds.push(json!("null")),
                 other => *other = json!([other.clone(), "null"]),
@@ -152,14 +152,14 @@ pub fn null_or(mut schema: Schema) -> Schema {
 
 /// JSON Schema as it stands.
 pub fn raw(schema: Value) -> Schema {
-    Schema { parts: vec![Part::Plain("", schema)], later: Vec::new() }
+    Schema { parts: vec![SchemaPart::Plain("", schema)], later: Vec::new() }
 }
 
 impl Schema {
     /// Adds or replaces a keyword.
     pub fn with(mut self, keyword: &'static str, value: Value) -> Self {
-        self.parts.retain(|part| !matches!(part, Part::Plain(known, _) if *known == keyword));
-        self.parts.push(Part::Plain(keyword, value));
+        self.parts.retain(|part| !matches!(part, SchemaPart::Plain(known, _) if *known == keyword));
+        self.parts.push(SchemaPart::Plain(keyword, value));
         self
     }
 
@@ -218,38 +218,40 @@ impl Schema {
 
     /// Keys that match a pattern.
     pub fn pattern_property(mut self, regex: &'static str, schema: Schema) -> Self {
-        if let Some(Part::Patterns(patterns)) = self.parts.iter_mut().find(|part| matches!(part, Part::Patterns(_))) {
+        if let Some(SchemaPart::Patterns(patterns)) =
+            self.parts.iter_mut().find(|part| matches!(part, SchemaPart::Patterns(_)))
+        {
             patterns.push((regex, schema));
         } else {
-            self.parts.push(Part::Patterns(vec![(regex, schema)]));
+            self.parts.push(SchemaPart::Patterns(vec![(regex, schema)]));
         }
         self
     }
 
     /// Other keys are allowed too.
     pub fn open(mut self) -> Self {
-        self.parts.retain(|part| !matches!(part, Part::Open(_)));
-        self.parts.push(Part::Open(vec![(Microversion::NONE, true)]));
+        self.parts.retain(|part| !matches!(part, SchemaPart::Open(_)));
+        self.parts.push(SchemaPart::Open(vec![(Microversion::NONE, true)]));
         self
     }
 
     /// Other keys must look like this.
     pub fn others(mut self, schema: Schema) -> Self {
-        self.parts.retain(|part| !matches!(part, Part::Open(_)));
-        self.parts.push(Part::One("additionalProperties", Box::new(schema)));
+        self.parts.retain(|part| !matches!(part, SchemaPart::Open(_)));
+        self.parts.push(SchemaPart::One("additionalProperties", Box::new(schema)));
         self
     }
 
     /// Says nothing about other keys.
     pub fn silent(mut self) -> Self {
-        self.parts.retain(|part| !matches!(part, Part::Open(_)));
+        self.parts.retain(|part| !matches!(part, SchemaPart::Open(_)));
         self
     }
 
     /// Other keys are refused from this version on.
     pub fn strict_since(mut self, major: u16, minor: u16) -> Self {
         for part in &mut self.parts {
-            if let Part::Open(changes) = part {
+            if let SchemaPart::Open(changes) = part {
                 changes.push((Microversion::new(major, minor), false));
             }
         }
@@ -277,12 +279,12 @@ impl Schema {
         }
         for part in &self.parts {
             match part {
-                Part::Plain(..) => {}
-                Part::One(_, schema) => schema.collect_breaks(breaks),
-                Part::Many(_, schemas) => schemas.iter().for_each(|schema| schema.collect_breaks(breaks)),
-                Part::Patterns(patterns) => patterns.iter().for_each(|(_, schema)| schema.collect_breaks(breaks)),
-                Part::Open(changes) => breaks.extend(changes.iter().map(|(version, _)| *version)),
-                Part::Properties(properties) => {
+                SchemaPart::Plain(..) => {}
+                SchemaPart::One(_, schema) => schema.collect_breaks(breaks),
+                SchemaPart::Many(_, schemas) => schemas.iter().for_each(|schema| schema.collect_breaks(breaks)),
+                SchemaPart::Patterns(patterns) => patterns.iter().for_each(|(_, schema)| schema.collect_breaks(breaks)),
+                SchemaPart::Open(changes) => breaks.extend(changes.iter().map(|(version, _)| *version)),
+                SchemaPart::Properties(properties) => {
                     for property in properties {
                         breaks.insert(property.since);
                         breaks.extend(property.until.map(Microversion::next));
@@ -301,27 +303,27 @@ impl Schema {
         let mut map = Map::new();
         for part in &self.parts {
             match part {
-                Part::Plain("", whole) => return whole.clone(),
-                Part::Plain(keyword, value) => {
+                SchemaPart::Plain("", whole) => return whole.clone(),
+                SchemaPart::Plain(keyword, value) => {
                     map.insert((*keyword).to_owned(), value.clone());
                 }
-                Part::One(keyword, schema) => {
+                SchemaPart::One(keyword, schema) => {
                     map.insert((*keyword).to_owned(), schema.render(version));
                 }
-                Part::Many(keyword, schemas) => {
+                SchemaPart::Many(keyword, schemas) => {
                     let rendered = schemas.iter().map(|schema| schema.render(version)).collect();
                     map.insert((*keyword).to_owned(), Value::Array(rendered));
                 }
-                Part::Patterns(patterns) => {
+                SchemaPart::Patterns(patterns) => {
                     let rendered = patterns.iter().map(|(regex, schema)| ((*regex).to_owned(), schema.render(version)));
                     map.insert("patternProperties".to_owned(), Value::Object(rendered.collect()));
                 }
-                Part::Open(changes) => {
+                SchemaPart::Open(changes) => {
                     if let Some((_, open)) = changes.iter().rev().find(|(since, _)| version.at_least(*since)) {
                         map.insert("additionalProperties".to_owned(), json!(open));
                     }
                 }
-                Part::Properties(properties) => render_properties(properties, version, &mut map),
+                SchemaPart::Properties(properties) => render_properties(properties, version, &mut map),
             }
         }
         Value::Object(map)

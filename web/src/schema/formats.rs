@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::pattern;
 
 /// Why a value has not the format; Nova's names explain what they want.
-pub(super) struct Refusal {
+pub(super) struct FormatRefusal {
     pub explanation: Option<String>,
 }
 
@@ -37,9 +37,9 @@ pub(super) fn known(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-pub(super) fn check(name: &str, value: &Value) -> Result<(), Refusal> {
+pub(super) fn check(name: &str, value: &Value) -> Result<(), FormatRefusal> {
     let explained = |fits: bool, explanation: &str| {
-        if fits { Ok(()) } else { Err(Refusal { explanation: Some(explanation.to_owned()) }) }
+        if fits { Ok(()) } else { Err(FormatRefusal { explanation: Some(explanation.to_owned()) }) }
     };
     let text = value.as_str();
     match name {
@@ -73,7 +73,7 @@ pub(super) fn check(name: &str, value: &Value) -> Result<(), Refusal> {
                 "email" => text.contains('@'),
                 _ => true,
             };
-            if fits { Ok(()) } else { Err(Refusal { explanation: None }) }
+            if fits { Ok(()) } else { Err(FormatRefusal { explanation: None }) }
         }
     }
 }
@@ -93,7 +93,7 @@ fn is_padded_name(text: &str, zone: bool) -> bool {
     prints(text) && !text.trim().is_empty() && !(zone && text.contains(':'))
 }
 
-/// Whatever has 32 hexadecimal digits once `urn:`, `uuid:`, braces and dashes are gone (as oslo's `is_uuid_like`).
+/// Any text with 32 hexadecimal digits after `urn:`, `uuid:`, braces and dashes are removed (as oslo's `is_uuid_like`).
 fn is_uuid(text: &str) -> bool {
     let bare: String =
         text.replace("urn:", "").replace("uuid:", "").chars().filter(|c| !matches!(c, '{' | '}' | '-')).collect();

@@ -1,4 +1,4 @@
-//! What a body or a query string may look like, at each microversion.
+//! Schemas of bodies and query strings, at each microversion.
 //!
 //! ```ignore
 //! fn create_body() -> Schema {
@@ -16,11 +16,12 @@
 //! }
 //! ```
 //!
-//! A description renders to plain JSON Schema for one version ([`Schema::render`]) and compiles, once per version band, to
-//! a [`Validator`]. Validation is our own short reading of JSON Schema because the API promises what a general validator
-//! does not give: the *first* violation in the order of the schema, in the words of python-jsonschema with Python's spelling
-//! of values, number limits that apply to numbers in strings, and Nova's formats. The keywords are a closed set: one that
-//! the validator does not know does not compile. The tests hold it against an independent validator.
+//! A description renders to plain JSON Schema for one version ([`Schema::render`]) and compiles, once per version band,
+//! to a [`Validator`]. Validation is our own short implementation of JSON Schema, because no general validator keeps
+//! the API's promises. It reports the *first* violation in the order of the schema, in the words of python-jsonschema
+//! with Python's spelling of values. Number limits apply to numbers in strings, and the formats are Nova's. The
+//! keywords are a closed set: one that the validator does not know does not compile. The tests hold it against an
+//! independent validator.
 
 mod bands;
 mod build;
@@ -31,11 +32,11 @@ pub mod typed;
 mod validate;
 mod words;
 
-pub use bands::Bands;
+pub use bands::SchemaBands;
 pub use build::{
     Property, Schema, all_of, any, any_of, array, boolean, choice, integer, many, not, null, null_or, number, object,
     one_of, opt, query, raw, req, single, string,
 };
 pub use parameters::*;
 pub use python::repr;
-pub use validate::{CompileError, Dialect, Step, Validator, Violation};
+pub use validate::{CompileError, Dialect, PathStep, SchemaViolation, Validator};

@@ -1,7 +1,7 @@
-//! How fields of typed bodies are read: `#[serde(default, deserialize_with = "typed::text")]`.
+//! Readers for the fields of typed bodies: `#[serde(default, deserialize_with = "typed::text")]`.
 //!
-//! A schema has judged the body before, in the words of the API. So these readers refuse as little as they can: a value
-//! of another form counts as absent. Where a reader refuses (`number`, `decimal`), the answer is "malformed".
+//! The schema has validated the body before, in the words of the API. So these readers rarely refuse: a value of
+//! another form counts as absent. If a reader refuses (`number`, `decimal`), the answer is "malformed".
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
@@ -23,20 +23,20 @@ pub fn trimmed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
 
 /// A field of which no mention, `null` and a value are three things.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Sent<T> {
+pub enum SentField<T> {
     #[default]
     Nothing,
     Null,
     Value(T),
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Sent<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for SentField<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Ok(Option::deserialize(from)?.map_or(Self::Null, Self::Value))
     }
 }
 
-impl<T> Sent<T> {
+impl<T> SentField<T> {
     /// `null` or the value; `None` where the field is not mentioned.
     pub fn mentioned(self) -> Option<Option<T>> {
         match self {
@@ -95,7 +95,7 @@ mod tests {
         text: Option<String>,
         #[serde(deserialize_with = "trimmed")]
         trimmed: Option<String>,
-        sent: Sent<String>,
+        sent: SentField<String>,
         #[serde(deserialize_with = "flag")]
         flag: bool,
         #[serde(deserialize_with = "integer")]
@@ -125,7 +125,7 @@ mod tests {
         let wanted = Everything {
             text: Some(" a ".to_owned()),
             trimmed: Some("a".to_owned()),
-            sent: Sent::Null,
+            sent: SentField::Null,
             flag: true,
             integer: Some(-7),
             number: 7,

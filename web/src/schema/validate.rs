@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{formats, words};
 
-/// Whose reading of JSON Schema counts.
+/// The dialect of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Nova: number limits apply to numbers in strings too, and its name formats explain themselves.
@@ -18,18 +18,18 @@ pub enum Dialect {
 
 /// A step on the way to a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum PathStep {
     Key(String),
     Index(usize),
 }
 
-/// What the schema has against a value.
+/// The schema's objection to a value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Violation {
+pub struct SchemaViolation {
     /// In python-jsonschema's words.
     pub message: String,
-    /// Where the value is.
-    pub path: Vec<Step>,
+    /// The path of the value.
+    pub path: Vec<PathStep>,
     pub instance: Value,
     /// The keyword that failed, the way to it, and the schema it stands in.
     pub keyword: String,
@@ -60,7 +60,7 @@ pub struct Validator {
     dialect: Dialect,
 }
 
-type Check = Result<(), Box<Violation>>;
+type ValidationResult = Result<(), Box<SchemaViolation>>;
 
 impl Validator {
     pub fn compile(schema: Value, dialect: Dialect) -> Result<Self, CompileError> {
@@ -74,7 +74,7 @@ impl Validator {
     }
 
     /// The first violation, in the order in which the schema names its keywords.
-    pub fn check(&self, instance: &Value) -> Result<(), Box<Violation>> {
+    pub fn check(&self, instance: &Value) -> Result<(), Box<SchemaViolation>> {
         self.descend(&self.schema, instance).map_err(|mut violation| {
             violation.path.reverse();
             violation.schema_path.reverse();
@@ -100,7 +100,7 @@ impl Validator {
     }
 
     /// Paths are collected on the way back, so they are built in reverse and only for failures.
-    fn descend(&self, schema: &Value, instance: &Value) -> Check {
+    fn descend(&self, schema: &Value, instance: &Value) -> ValidationResult {
         let keywords = match schema {
             Value::Object(keywords) => keywords,
             Value::Bool(false) => {
@@ -132,7 +132,7 @@ impl Validator {
         keywords: &Map<String, Value>,
         schema: &Value,
         instance: &Value,
-    ) -> Check {
+    ) -> ValidationResult {
         let fail = |message: String| Err(violation(keyword, schema, instance, message));
         match (keyword, instance) {
             ("properties", Value::Object(map)) => self.properties(value, map),
@@ -145,7 +145,7 @@ impl Validator {
             ("prefixItems", Value::Array(items)) => {
                 for (index, (schema, item)) in value.as_array().into_iter().flatten().zip(items).enumerate() {
                     self.descend(schema, item)
-                        .map_err(|violation| below(violation, Step::Index(index), Some(index.to_string())))?;
+                        .map_err(|violation| below(violation, PathStep::Index(index), Some(index.to_string())))?;
                 }
                 Ok(())
             }
@@ -209,21 +209,21 @@ impl Validator {
         }
     }
 
-    fn properties(&self, properties: &Value, map: &Map<String, Value>) -> Check {
+    fn properties(&self, properties: &Value, map: &Map<String, Value>) -> ValidationResult {
         for (name, schema) in properties.as_object().into_iter().flatten() {
             if let Some(value) = map.get(name) {
                 self.descend(schema, value)
-                    .map_err(|violation| below(violation, Step::Key(name.clone()), Some(name.clone())))?;
+                    .map_err(|violation| below(violation, PathStep::Key(name.clone()), Some(name.clone())))?;
             }
         }
         Ok(())
     }
 
-    fn pattern_properties(&self, patterns: &Value, map: &Map<String, Value>) -> Check {
+    fn pattern_properties(&self, patterns: &Value, map: &Map<String, Value>) -> ValidationResult {
         for (pattern, schema) in patterns.as_object().into_iter().flatten() {
             for (name, value) in map.iter().filter(|(name, _)| self.matches(pattern, name)) {
                 self.descend(schema, value)
-                    .map_err(|violation| below(violation, Step::Key(name.clone()), Some(pattern.clone())))?;
+                    .map_err(|violation| below(violation, PathStep::Key(name.clone()), Some(pattern.clone())))?;
             }
         }
         Ok(())
@@ -236,7 +236,7 @@ impl Validator {
         map: &Map<String, Value>,
         schema: &Value,
         instance: &Value,
-    ) -> Check {
+    ) -> ValidationResult {
         let patterns = keywords.get("patternProperties").and_then(Value::as_object);
         let known = keywords.get("properties").and_then(Value::as_object);
         let extras = map.iter().filter(|(name, _)| {
@@ -247,7 +247,8 @@ impl Validator {
             Value::Bool(true) => Ok(()),
             Value::Object(_) => {
                 for (name, item) in extras {
-                    self.descend(value, item).map_err(|violation| below(violation, Step::Key(name.clone()), None))?;
+                    self.descend(value, item)
+                        .map_err(|violation| below(violation, PathStep::Key(name.clone()), None))?;
                 }
                 Ok(())
             }
@@ -263,16 +264,16 @@ impl Validator {
         }
     }
 
-    fn items(&self, schema: &Value, items: &[Value], skip: usize) -> Check {
+    fn items(&self, schema: &Value, items: &[Value], skip: usize) -> ValidationResult {
         for (index, item) in items.iter().enumerate().skip(skip) {
-            self.descend(schema, item).map_err(|violation| below(violation, Step::Index(index), None))?;
+            self.descend(schema, item).map_err(|violation| below(violation, PathStep::Index(index), None))?;
         }
         Ok(())
     }
 }
 
-fn violation(keyword: &str, schema: &Value, instance: &Value, message: String) -> Box<Violation> {
-    Box::new(Violation {
+fn violation(keyword: &str, schema: &Value, instance: &Value, message: String) -> Box<SchemaViolation> {
+    Box::new(SchemaViolation {
         message,
         path: Vec::new(),
         instance: instance.clone(),
@@ -283,7 +284,7 @@ fn violation(keyword: &str, schema: &Value, instance: &Value, message: String) -
     })
 }
 
-fn below(mut violation: Box<Violation>, step: Step, schema_step: Option<String>) -> Box<Violation> {
+fn below(mut violation: Box<SchemaViolation>, step: PathStep, schema_step: Option<String>) -> Box<SchemaViolation> {
     violation.path.push(step);
     violation.schema_path.extend(schema_step);
     violation

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::python::{list, repr, text};
-use super::{Dialect, Step, Violation};
+use super::{Dialect, PathStep, SchemaViolation};
 use crate::fault::Fault;
 use crate::service::Service;
 
@@ -22,7 +22,7 @@ pub(super) const SIMPLE: &[&str] = &[
     "maxProperties",
 ];
 
-/// What such a keyword has against `instance`.
+/// The objection of such a keyword to `instance`.
 pub(super) fn simple(keyword: &str, value: &Value, instance: &Value) -> Option<String> {
     let size = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
     let limit = value.as_u64().unwrap_or(u64::MAX);
@@ -156,7 +156,7 @@ pub(super) fn additional(mut names: Vec<&str>, mut patterns: Vec<&str>) -> Strin
     }
 }
 
-impl Violation {
+impl SchemaViolation {
     /// The refusal of a body, in the service's words.
     pub fn body_fault(&self, service: Service) -> Fault {
         match service {
@@ -188,7 +188,7 @@ impl Violation {
         }
     }
 
-    fn nova(&self, what: &str, step: Option<&Step>) -> Fault {
+    fn nova(&self, what: &str, step: Option<&PathStep>) -> Fault {
         if let Some(explanation) = &self.explanation {
             return Fault::bad_request(format!(
                 "An invalid 'name' value was provided. The name must be: {explanation}"
@@ -210,8 +210,8 @@ impl Violation {
             .path
             .iter()
             .map(|step| match step {
-                Step::Key(key) => repr(&Value::from(key.as_str())),
-                Step::Index(index) => index.to_string(),
+                PathStep::Key(key) => repr(&Value::from(key.as_str())),
+                PathStep::Index(index) => index.to_string(),
             })
             .collect();
         let (way, place) = (bracketed(&way), bracketed(&place));
@@ -234,14 +234,14 @@ fn index_or_name(step: &str) -> String {
     if step.bytes().all(|b| b.is_ascii_digit()) { step.to_owned() } else { repr(&Value::from(step)) }
 }
 
-fn shown(step: &Step) -> String {
+fn shown(step: &PathStep) -> String {
     match step {
-        Step::Key(key) => key.clone(),
-        Step::Index(index) => index.to_string(),
+        PathStep::Key(key) => key.clone(),
+        PathStep::Index(index) => index.to_string(),
     }
 }
 
-fn slashed(path: &[Step]) -> String {
+fn slashed(path: &[PathStep]) -> String {
     path.iter().map(shown).collect::<Vec<_>>().join("/")
 }
 

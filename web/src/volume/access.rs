@@ -1,4 +1,4 @@
-//! Volumes as the caller may see and change them.
+//! The caller's access to volumes.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::faults;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 
 pub(super) fn no_volume(id: &str) -> String {
     format!("Volume {id} could not be found.")
 }
 
-/// What policy rules may ask of a volume.
-pub(super) fn target(volume: &VolumeRecord) -> Target {
-    Target::owned(&volume.created.project, &volume.created.user)
+/// The attributes of a volume that policy rules may use.
+pub(super) fn target(volume: &VolumeRecord) -> PolicyTarget {
+    PolicyTarget::owned(&volume.created.project, &volume.created.user)
 }
 
 /// The volume, if the caller may see it.

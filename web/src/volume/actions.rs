@@ -1,6 +1,6 @@
-//! `/volumes/{id}/action`: what is done with a volume by itself. What has to do with servers is in `attach_actions`.
+//! `/volumes/{id}/action`: the actions on a volume by itself. `attach_actions` holds the actions that concern servers.
 
-use chronova_actors::services::embedded::volume::{PairsChange, VolumeCommand};
+use chronova_actors::services::embedded::volume::{VolumeCommand, VolumeMetadataChange};
 use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::image::{ImageAttributes, ImageCreated, Visibility};
 use chronova_events::volume::{VolumeRecord, VolumeStatus};
@@ -95,7 +95,7 @@ fn image_metadata(volume: &VolumeRecord) -> Reply {
 async fn set_image(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     let pairs = volumes::pairs(&ctx.action_body()["metadata"]);
-    let change = VolumeCommand::ChangeImageMetadata(PairsChange::Merge(pairs));
+    let change = VolumeCommand::ChangeImageMetadata(VolumeMetadataChange::Merge(pairs));
     command(&ctx, &permit, volume.created.volume, change).await?;
     Ok(image_metadata(&*super::access::visible(&ctx, volume.created.volume)?))
 }
@@ -108,7 +108,7 @@ async fn show_image(ctx: Ctx) -> Result<Reply, Fault> {
 async fn unset_image(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     let key = text(ctx.action_body(), "key")?.to_owned();
-    let change = VolumeCommand::ChangeImageMetadata(PairsChange::Remove(key));
+    let change = VolumeCommand::ChangeImageMetadata(VolumeMetadataChange::Remove(key));
     command(&ctx, &permit, volume.created.volume, change).await?;
     Ok(Reply::empty(200))
 }

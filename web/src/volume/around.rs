@@ -1,5 +1,5 @@
-//! What stands around volumes: zones, services, pools, extensions, and the collections that are always empty here (there
-//! are no backups, transfers, groups and messages).
+//! The rest of the Volume API: zones, services, pools, extensions, and collections that are always empty here (backups,
+//! transfers, groups, messages).
 
 use chronova_hypervisor::capability::volume_store::PoolStatus;
 use serde_json::{Map, Value, json};
@@ -82,7 +82,7 @@ async fn services(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"services": all})))
 }
 
-/// What the pool of each host that answers has.
+/// The capacity of the pool of each answering host.
 async fn pools(ctx: Ctx) -> Result<Reply, Fault> {
     let queries = ctx.queries()?;
     let hosts: Vec<_> = queries
@@ -116,7 +116,7 @@ fn shown(hostname: &str, pool: &PoolStatus, detail: bool) -> Value {
     row
 }
 
-/// What clients ask for by alias.
+/// The extensions that clients look up by alias.
 async fn extensions(_: Ctx) -> Result<Reply, Fault> {
     let named = [
         ("AdminActions", "os-admin-actions", "Enable admin actions."),

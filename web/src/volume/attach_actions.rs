@@ -1,4 +1,4 @@
-//! `/volumes/{id}/action`: what has to do with servers, in the form from before attachments were a resource.
+//! `/volumes/{id}/action`: the actions that attach and detach, from before attachments were a resource.
 
 use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::ids::{AttachmentId, InstanceId};
@@ -60,15 +60,15 @@ async fn roll_detaching(ctx: Ctx) -> Result<Reply, Fault> {
     plain(&ctx, VolumeCommand::RollDetaching).await
 }
 
-/// What an attachment in the older form says.
-struct Wanted {
+/// The body of an attachment in the older form.
+struct OldAttachment {
     instance: Option<InstanceId>,
     host: String,
     device: Option<String>,
     mode: AttachMode,
 }
 
-fn wanted(body: &Value) -> Result<Wanted, Fault> {
+fn wanted(body: &Value) -> Result<OldAttachment, Fault> {
     let instance = match body["instance_uuid"].as_str() {
         Some(text) => Some(text.parse().map_err(|_| Fault::bad_request("Invalid input received: instance_uuid"))?),
         None => None,
@@ -87,18 +87,18 @@ fn wanted(body: &Value) -> Result<Wanted, Fault> {
         }
     };
     let device = body["mountpoint"].as_str().map(str::to_owned);
-    Ok(Wanted { instance, host: host.unwrap_or_default(), device, mode })
+    Ok(OldAttachment { instance, host: host.unwrap_or_default(), device, mode })
 }
 
-/// Reserved, connected and complete in one: whoever asks has done the work.
+/// Reserves, connects and completes in one: the client has attached the volume already.
 async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
-    let Wanted { instance, host, device, mode } = wanted(ctx.action_body())?;
+    let OldAttachment { instance, host, device, mode } = wanted(ctx.action_body())?;
     let id = volume.created.volume;
     command(&ctx, &permit, id, VolumeCommand::LetGo).await?;
     let attachment = AttachmentId::random();
     command(&ctx, &permit, id, VolumeCommand::Reserve { attachment, instance, mode }).await?;
-    // Who attaches in this form says where it did so; that it can is not asked.
+    // A client of this form reports where it has attached the volume; the service does not check whether it could.
     let connect = VolumeCommand::Connect { attachment, host, device, mode, shared: true };
     command(&ctx, &permit, id, connect).await?;
     command(&ctx, &permit, id, VolumeCommand::Complete { attachment }).await?;

@@ -1,4 +1,4 @@
-//! `/attachments` (3.27): keeping a volume for a server, telling a host how it reaches it, saying that the server has it.
+//! `/attachments` (3.27): reserve a volume for a server, connect it to a host, complete the attachment.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"attachment": view(&ctx, &volume, id)?})))
 }
 
-/// Where a connector says it is.
+/// The host that a connector names.
 fn place(connector: Connector) -> Result<(String, Option<String>, Option<AttachMode>), Fault> {
     let host = connector.host.ok_or_else(|| {
         Fault::bad_request("Invalid input received: Connector doesn't have required information: host")

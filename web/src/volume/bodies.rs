@@ -1,10 +1,10 @@
-//! What requests look like.
+//! The schemas of requests.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::microversion::{Microversion, v};
-use crate::schema::typed::{self, Sent};
+use crate::schema::typed::{self, SentField};
 use crate::schema::{Schema, any, choice, object, opt, req, string};
 
 /// A name or a description: up to 255 characters, or none.
@@ -186,30 +186,30 @@ pub(super) fn extends_used_volumes(version: Microversion) -> bool {
     version.at_least(v(3, 42))
 }
 
-/// What a volume or a snapshot is called and what is said of it, in both spellings of Cinder.
+/// The name and the description of a volume or snapshot, in both spellings of Cinder.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct DescribedBody {
-    name: Sent<String>,
-    display_name: Sent<String>,
-    description: Sent<String>,
-    display_description: Sent<String>,
+    name: SentField<String>,
+    display_name: SentField<String>,
+    description: SentField<String>,
+    display_description: SentField<String>,
 }
 
 impl DescribedBody {
     /// Without what stands around it; the newer spelling counts where both are there.
-    pub(super) fn name(&self) -> Sent<String> {
+    pub(super) fn name(&self) -> SentField<String> {
         trimmed(&self.name, &self.display_name)
     }
 
-    pub(super) fn description(&self) -> Sent<String> {
+    pub(super) fn description(&self) -> SentField<String> {
         trimmed(&self.description, &self.display_description)
     }
 }
 
-fn trimmed(new: &Sent<String>, old: &Sent<String>) -> Sent<String> {
-    match if *new == Sent::Nothing { old } else { new } {
-        Sent::Value(text) => Sent::Value(text.trim().to_owned()),
+fn trimmed(new: &SentField<String>, old: &SentField<String>) -> SentField<String> {
+    match if *new == SentField::Nothing { old } else { new } {
+        SentField::Value(text) => SentField::Value(text.trim().to_owned()),
         other => other.clone(),
     }
 }
@@ -299,7 +299,7 @@ pub(super) struct AttachmentUpdateBody {
     pub(super) connector: Connector,
 }
 
-/// What a host tells about itself so that it is let to a volume.
+/// A host's connector: its properties for access to a volume.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Connector {
@@ -328,7 +328,7 @@ pub(super) struct TypeCreateBody {
 #[serde(default)]
 pub(super) struct TypeUpdateBody {
     pub(super) name: Option<String>,
-    pub(super) description: Sent<String>,
+    pub(super) description: SentField<String>,
     /// A boolean or a word for one.
     #[serde(deserialize_with = "typed::present")]
     pub(super) is_public: Option<Value>,

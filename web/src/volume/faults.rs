@@ -7,7 +7,7 @@ use chronova_actors::services::embedded::volume::types::VolumeTypeReject;
 
 use crate::fault::Fault;
 
-/// What the service refused.
+/// Maps the service's refusals.
 pub(super) fn of(error: VolumeError) -> Fault {
     match error {
         VolumeError::NotFound(message) => Fault::not_found(message),
@@ -40,7 +40,7 @@ fn name(reject: &VolumeQuotaReject) -> &'static str {
     }
 }
 
-/// What the catalogue of types refused.
+/// Maps the refusals of volume types.
 pub(super) fn of_type(error: CommandError<VolumeTypeReject>) -> Fault {
     let reject = match error {
         CommandError::Rejected(reject) => reject,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ctx::Ctx;
 use crate::fault::Fault;
-use crate::paging::Page;
+use crate::paging::PageRequest;
 use crate::query::Query;
 use crate::reply::Reply;
 
@@ -43,7 +43,7 @@ pub(super) fn all_projects(ctx: &Ctx) -> Result<bool, Fault> {
     let wanted = truth(text).ok_or_else(|| {
         Fault::bad_request(format!("Invalid input received: all_tenants param must be a boolean, not '{text}'."))
     });
-    // Others ask in vain, as in Cinder.
+    // For others it has no effect, as in Cinder.
     Ok(wanted? && ctx.caller().is_admin)
 }
 
@@ -72,7 +72,7 @@ fn matches_one(row: &Value, key: &str, wanted: &str) -> bool {
         (Value::String(text), _) => text.eq_ignore_ascii_case(wanted),
         (Value::Number(number), _) => number.to_string() == wanted,
         (Value::Null, _) if row.get(key).is_some() => wanted.is_empty() || wanted == "None",
-        // What no row has filters nothing: Cinder drops the filters that it does not know.
+        // An unknown key filters nothing: Cinder drops the filters that it does not know.
         _ => true,
     }
 }
@@ -135,7 +135,7 @@ pub(super) fn page(ctx: &Ctx, key: &str, path: &str, rows: Vec<Value>) -> Result
         text.parse::<usize>().map_err(|_| Fault::bad_request("Invalid input received: offset must be an integer."))
     });
     rows.drain(..offset.transpose()?.unwrap_or(0).min(count));
-    let page = Page::of(&ctx.query, ctx.app.config.max_limit)?;
+    let page = PageRequest::of(&ctx.query, ctx.app.config.max_limit)?;
     let id = |row: &Value| row["id"].as_str().unwrap_or_default().to_owned();
     let (rows, more) = page.cut(rows, id)?;
     let mut body = Map::new();

@@ -1,6 +1,6 @@
 //! `/volumes/{id}/metadata` and `/snapshots/{id}/metadata`.
 
-use chronova_actors::services::embedded::volume::{Description, PairsChange, VolumeCommand};
+use chronova_actors::services::embedded::volume::{VolumeCommand, VolumeDescriptionChange, VolumeMetadataChange};
 use serde_json::{Map, json};
 
 use super::access::{command, permitted, visible};
@@ -44,32 +44,32 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("volume:delete_snapshot_metadata"),
 ];
 
-/// Whose metadata it is.
+/// The owner of the metadata.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum MetadataOwner {
     Volume,
     Snapshot,
 }
 
 /// The metadata of what the path names.
-fn now(ctx: &Ctx, of: Of) -> Result<Vec<(String, String)>, Fault> {
+fn now(ctx: &Ctx, of: MetadataOwner) -> Result<Vec<(String, String)>, Fault> {
     match of {
-        Of::Volume => permitted(ctx).map(|(volume, _)| volume.metadata.clone()),
-        Of::Snapshot => snapshots::permitted(ctx).map(|(_, snapshot, _)| snapshot.metadata),
+        MetadataOwner::Volume => permitted(ctx).map(|(volume, _)| volume.metadata.clone()),
+        MetadataOwner::Snapshot => snapshots::permitted(ctx).map(|(_, snapshot, _)| snapshot.metadata),
     }
 }
 
 /// Changes it, and says what it is then.
-async fn change(ctx: &Ctx, of: Of, change: PairsChange) -> Result<Vec<(String, String)>, Fault> {
-    let description = Description { metadata: Some(change), ..Description::default() };
+async fn change(ctx: &Ctx, of: MetadataOwner, change: VolumeMetadataChange) -> Result<Vec<(String, String)>, Fault> {
+    let description = VolumeDescriptionChange { metadata: Some(change), ..VolumeDescriptionChange::default() };
     match of {
-        Of::Volume => {
+        MetadataOwner::Volume => {
             let (volume, permit) = permitted(ctx)?;
             let id = volume.created.volume;
             command(ctx, &permit, id, VolumeCommand::Describe(description)).await?;
             Ok(visible(ctx, id)?.metadata.clone())
         }
-        Of::Snapshot => {
+        MetadataOwner::Snapshot => {
             let (volume, snapshot, permit) = snapshots::permitted(ctx)?;
             let snapshot = snapshot.requested.snapshot;
             let describe = VolumeCommand::DescribeSnapshot { snapshot, description };
@@ -90,20 +90,20 @@ fn one(key: &str, pairs: &[(String, String)]) -> Option<Reply> {
     Some(Reply::ok(json!({"meta": map})))
 }
 
-fn item(ctx: &Ctx, of: Of) -> Result<Reply, Fault> {
+fn item(ctx: &Ctx, of: MetadataOwner) -> Result<Reply, Fault> {
     let (kind, id) = match of {
-        Of::Volume => ("Volume", ctx.param("volume_id")),
-        Of::Snapshot => ("Snapshot", ctx.param("snapshot_id")),
+        MetadataOwner::Volume => ("Volume", ctx.param("volume_id")),
+        MetadataOwner::Snapshot => ("Snapshot", ctx.param("snapshot_id")),
     };
     let key = ctx.param("key");
     one(key, &now(ctx, of)?).ok_or_else(|| Fault::not_found(format!("{kind} {id} has no metadata with key {key}.")))
 }
 
 /// The body's one pair, which must be the path's.
-fn pair(ctx: &Ctx) -> Result<PairsChange, Fault> {
+fn pair(ctx: &Ctx) -> Result<VolumeMetadataChange, Fault> {
     let bodies::VolumeMetadataItemBody { meta: pairs } = ctx.parse()?;
     match pairs.as_slice() {
-        [(key, _)] if key == ctx.param("key") => Ok(PairsChange::Merge(pairs)),
+        [(key, _)] if key == ctx.param("key") => Ok(VolumeMetadataChange::Merge(pairs)),
         [_] => Err(Fault::bad_request("Request body and URI mismatch")),
         _ => Err(Fault::bad_request("Request body contains too many items")),
     }
@@ -114,53 +114,53 @@ fn sent(ctx: &Ctx) -> Result<Vec<(String, String)>, Fault> {
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&now(&ctx, Of::Volume)?))
+    Ok(whole(&now(&ctx, MetadataOwner::Volume)?))
 }
 
 async fn merge(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&change(&ctx, Of::Volume, PairsChange::Merge(sent(&ctx)?)).await?))
+    Ok(whole(&change(&ctx, MetadataOwner::Volume, VolumeMetadataChange::Merge(sent(&ctx)?)).await?))
 }
 
 async fn replace(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&change(&ctx, Of::Volume, PairsChange::Replace(sent(&ctx)?)).await?))
+    Ok(whole(&change(&ctx, MetadataOwner::Volume, VolumeMetadataChange::Replace(sent(&ctx)?)).await?))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    item(&ctx, Of::Volume)
+    item(&ctx, MetadataOwner::Volume)
 }
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {
-    let pairs = change(&ctx, Of::Volume, pair(&ctx)?).await?;
+    let pairs = change(&ctx, MetadataOwner::Volume, pair(&ctx)?).await?;
     one(ctx.param("key"), &pairs).ok_or_else(|| Fault::internal("the metadata that was set is not there"))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
-    change(&ctx, Of::Volume, PairsChange::Remove(ctx.param("key").to_owned())).await?;
+    change(&ctx, MetadataOwner::Volume, VolumeMetadataChange::Remove(ctx.param("key").to_owned())).await?;
     Ok(Reply::empty(200))
 }
 
 async fn of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&now(&ctx, Of::Snapshot)?))
+    Ok(whole(&now(&ctx, MetadataOwner::Snapshot)?))
 }
 
 async fn merge_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&change(&ctx, Of::Snapshot, PairsChange::Merge(sent(&ctx)?)).await?))
+    Ok(whole(&change(&ctx, MetadataOwner::Snapshot, VolumeMetadataChange::Merge(sent(&ctx)?)).await?))
 }
 
 async fn replace_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&change(&ctx, Of::Snapshot, PairsChange::Replace(sent(&ctx)?)).await?))
+    Ok(whole(&change(&ctx, MetadataOwner::Snapshot, VolumeMetadataChange::Replace(sent(&ctx)?)).await?))
 }
 
 async fn show_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    item(&ctx, Of::Snapshot)
+    item(&ctx, MetadataOwner::Snapshot)
 }
 
 async fn set_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    let pairs = change(&ctx, Of::Snapshot, pair(&ctx)?).await?;
+    let pairs = change(&ctx, MetadataOwner::Snapshot, pair(&ctx)?).await?;
     one(ctx.param("key"), &pairs).ok_or_else(|| Fault::internal("the metadata that was set is not there"))
 }
 
 async fn remove_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    change(&ctx, Of::Snapshot, PairsChange::Remove(ctx.param("key").to_owned())).await?;
+    change(&ctx, MetadataOwner::Snapshot, VolumeMetadataChange::Remove(ctx.param("key").to_owned())).await?;
     Ok(Reply::empty(200))
 }

@@ -1,7 +1,7 @@
 //! The embedded volume service: the part of Cinder's v3 API that clients need.
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows. What may happen to
-//! volumes is the business of `chronova_actors::services::embedded::volume`; here is who may do what, and how it is said.
+//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+//! `chronova_actors::services::embedded::volume` decides about volumes; this module checks rights and renders answers.
 //!
 //! Invariant: a volume, snapshot or attachment that the caller may not see does not exist (404).
 

@@ -1,7 +1,7 @@
-//! `/os-quota-sets`, `/os-quota-class-sets` and `/limits`: how much a project may have, and has.
+//! `/os-quota-sets`, `/os-quota-class-sets` and `/limits`: a project's limits and usage.
 
 use chronova_actors::services::embedded::volume::quota::{
-    VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject, limit,
+    VolumeQuotaCommand, VolumeQuotaReject, VolumeQuotaRoot, limit,
 };
 use chronova_events::ids::ProjectId;
 use chronova_events::volume_quota::VolumeQuota;
@@ -12,7 +12,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, put};
 
@@ -30,7 +30,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("limits.index", "/limits", handler!(limits)),
 ];
 
-/// What is counted, and what Cinder counts besides.
+/// The counted resources, and those that only Cinder counts.
 const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gigabytes"];
 const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];
 
@@ -80,9 +80,9 @@ fn set(ctx: &Ctx, project: &ProjectId, usage: bool) -> Result<Map<String, Value>
     Ok(each.collect())
 }
 
-fn named(ctx: &Ctx) -> (ProjectId, Target) {
+fn named(ctx: &Ctx) -> (ProjectId, PolicyTarget) {
     let project = ProjectId::new(ctx.param("project"));
-    let target = Target::default().project(&project);
+    let target = PolicyTarget::default().project(&project);
     (project, target)
 }
 
@@ -157,7 +157,7 @@ async fn send(
     project: &ProjectId,
     command: VolumeQuotaCommand,
 ) -> Result<(), Fault> {
-    let sent = dispatch::send::<VolumeQuotaAggregate>(ctx.dispatch()?, permit, project, command).await;
+    let sent = dispatch::send::<VolumeQuotaRoot>(ctx.dispatch()?, permit, project, command).await;
     // Limits are never refused.
     let refused = |error: chronova_actors::aggregate::CommandError<VolumeQuotaReject>| Fault::internal(error);
     sent.map(drop).map_err(refused)

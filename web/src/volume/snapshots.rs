@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chronova_actors::ports::NewSnapshot;
-use chronova_actors::services::embedded::volume::{Description, VolumeCommand};
+use chronova_actors::services::embedded::volume::{VolumeCommand, VolumeDescriptionChange};
 use chronova_events::ids::{SnapshotId, VolumeId};
-use chronova_events::volume::{Snapshot, SnapshotStatus, VolumeRecord};
+use chronova_events::volume::{SnapshotStatus, VolumeRecord, VolumeSnapshot};
 use serde_json::{Value, json};
 
 use super::access::{command, no_volume, shown, visible};
@@ -16,7 +16,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post, put};
 
@@ -44,7 +44,7 @@ fn no_snapshot(id: &str) -> String {
 }
 
 /// The snapshot, with its volume, if the caller may see it.
-fn look(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, Snapshot), Fault> {
+fn look(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, VolumeSnapshot), Fault> {
     let found = ctx.queries()?.views.volumes.read(|view| view.of_snapshot(id));
     let known = found.and_then(|volume| volume.snapshots.get(&id).cloned().map(|snapshot| (volume, snapshot)));
     let caller = ctx.caller();
@@ -53,9 +53,9 @@ fn look(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, Snapshot), Faul
 }
 
 /// The snapshot of the path and the permit of the route's rule on it.
-pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, Snapshot, Permit), Fault> {
+pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, VolumeSnapshot, Permit), Fault> {
     let (volume, snapshot) = look(ctx, ctx.id::<SnapshotId>("snapshot_id", no_snapshot)?)?;
-    let permit = ctx.authorize(&Target::owned(&snapshot.requested.project, &snapshot.requested.user))?;
+    let permit = ctx.authorize(&PolicyTarget::owned(&snapshot.requested.project, &snapshot.requested.user))?;
     Ok((volume, snapshot, permit))
 }
 
@@ -114,7 +114,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, snapshot, permit) = permitted(&ctx)?;
     let described: DescribedBody = ctx.parse_at("snapshot")?;
-    let description = Description {
+    let description = VolumeDescriptionChange {
         name: described.name().mentioned().map(Option::unwrap_or_default),
         description: described.description().mentioned(),
         metadata: None,

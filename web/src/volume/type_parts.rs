@@ -1,4 +1,4 @@
-//! The extra specs of volume types, and who may use those that are not public.
+//! The extra specs of volume types, and the access to private ones.
 
 use chronova_actors::services::embedded::volume::types::VolumeTypeCommand;
 use chronova_events::ids::ProjectId;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chronova_actors::flavor::Catalogue;
-use chronova_actors::services::embedded::volume::types::{VolumeTypeAggregate, VolumeTypeCommand};
+use chronova_actors::flavor::FlavorCatalogueId;
+use chronova_actors::services::embedded::volume::types::{VolumeTypeCommand, VolumeTypeRoot};
 use chronova_events::ids::{ProjectId, VolumeTypeId};
 use chronova_events::volume_type::{DEFAULT_TYPE, TypeCreated, VolumeType};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 pub(super) async fn send(ctx: &Ctx, permit: &Permit, command: VolumeTypeCommand) -> Result<(), Fault> {
-    let sent = dispatch::send::<VolumeTypeAggregate>(ctx.dispatch()?, permit, &Catalogue, command).await;
+    let sent = dispatch::send::<VolumeTypeRoot>(ctx.dispatch()?, permit, &FlavorCatalogueId, command).await;
     sent.map(drop).map_err(faults::of_type)
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chronova_actors::ports::{NewContent, NewVolume};
-use chronova_actors::services::embedded::volume::{Description, PairsChange, VolumeCommand};
+use chronova_actors::services::embedded::volume::{VolumeCommand, VolumeDescriptionChange, VolumeMetadataChange};
 use chronova_events::ids::VolumeId;
-use chronova_events::volume::{Pairs, VolumeRecord, VolumeStatus};
+use chronova_events::volume::{VolumeMetadata, VolumeRecord, VolumeStatus};
 use serde_json::{Value, json};
 
 use super::access::{command, permitted, shown, target, visible};
@@ -83,7 +83,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The names and values below `metadata`.
-pub(super) fn pairs(body: &Value) -> Pairs {
+pub(super) fn pairs(body: &Value) -> VolumeMetadata {
     let map = body.as_object().into_iter().flatten();
     map.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
@@ -172,10 +172,10 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     let body: VolumeUpdateBody = ctx.parse_at("volume")?;
-    let description = Description {
+    let description = VolumeDescriptionChange {
         name: body.described.name().mentioned().map(Option::unwrap_or_default),
         description: body.described.description().mentioned(),
-        metadata: body.metadata.map(PairsChange::Replace),
+        metadata: body.metadata.map(VolumeMetadataChange::Replace),
     };
     command(&ctx, &permit, volume.created.volume, VolumeCommand::Describe(description)).await?;
     let now = visible(&ctx, volume.created.volume)?;

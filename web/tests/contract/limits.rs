@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use chronova_events::ids::{ProjectId, UserId};
 use chronova_web::auth::Caller;
 use chronova_web::config::WebConfig;
-use chronova_web::policy::{Enforcer, Overrides, Target};
+use chronova_web::policy::{Enforcer, Overrides, PolicyTarget};
 use chronova_web::route::{Method, Route};
 use chronova_web::service::Service;
 use chronova_web::tables;
@@ -59,7 +59,7 @@ fn is_for_members(enforcer: &Enforcer, service: Service, route: &Route) -> bool 
     let mut member = Caller::of_user(UserId::new("anna"));
     member.roles = ["member", "reader"].map(str::to_owned).to_vec();
     member.project = Some(ProjectId::new("own"));
-    route.access.rule().is_none_or(|rule| enforcer.allows(service, rule, &member, &Target::of(&member)))
+    route.access.rule().is_none_or(|rule| enforcer.allows(service, rule, &member, &PolicyTarget::of(&member)))
 }
 
 #[test]

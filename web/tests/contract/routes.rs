@@ -1,9 +1,9 @@
-//! What the route tables say about an operation is what the contract says: path, versions, policy, schemas.
+//! The route tables agree with the contract: path, versions, policy, schemas.
 
 use std::collections::BTreeMap;
 
 use chronova_web::compute::unserved::NOT_YET;
-use chronova_web::microversion::{COMPUTE, PLACEMENT, Span};
+use chronova_web::microversion::{COMPUTE, PLACEMENT, VersionSpan};
 use chronova_web::route::{BodySpec, Route, SchemaFn};
 use chronova_web::service::Service;
 use chronova_web::tables;
@@ -31,12 +31,12 @@ fn routes(service: Service) -> impl Iterator<Item = &'static Route> {
     tables::of(service).iter().copied().flatten()
 }
 
-fn check(service: Service, folder: &str, span: Span) {
+fn check(service: Service, folder: &str, span: VersionSpan) {
     let Some(contract) = super::contract() else { return };
     let listed = listed(&contract, folder);
     let mut wrong = Vec::new();
     let mut served = BTreeMap::<Key, Vec<&'static Route>>::new();
-    // What is Chronova's own says so in its path.
+    // Chronova's own routes say so in their path.
     for route in routes(service).filter(|route| !route.path.contains("/chronova:")) {
         let key = (route.method.as_str().to_owned(), anonymous(route.path), route.action.map(str::to_owned));
         if listed.contains_key(&key) {
@@ -78,7 +78,7 @@ fn check(service: Service, folder: &str, span: Span) {
 }
 
 fn schemas(folder: &std::path::Path, operation: &Value, routes: &[&Route], name: &str, wrong: &mut Vec<String>) {
-    // What is not implemented looks at nothing.
+    // Operations that are not implemented read no body.
     if routes.iter().all(|route| NOT_YET.iter().any(|not_yet| not_yet.op == route.op)) {
         return;
     }

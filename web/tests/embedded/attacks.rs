@@ -1,10 +1,10 @@
-//! What strangers try on the embedded identity and image services, and on the front door: each way that was open once,
-//! walked again. `docs/security.md` names the test of each.
+//! Attacks of strangers on the embedded identity and image services and on the HTTP listener: each hole that was open
+//! once. `docs/security.md` names the test of each.
 
 use std::net::SocketAddr;
 
 use actix_web::test::TestRequest;
-use chronova_actors::ports::{ImageDraft, Images as _, PortError};
+use chronova_actors::ports::{ImageDraft, ImageService as _, PortError};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_web::config::WebConfig;
@@ -171,7 +171,7 @@ async fn a_project_has_so_many_images() {
     let one = all.iter().find(|answer| answer.status == 201).unwrap().json()["id"].as_str().unwrap().to_owned();
     world.call(&token, "DELETE", &format!("/image/v2/images/{one}"), None).await.expect(204);
     assert_eq!(make(&token).await.status, 201);
-    // What the Compute API makes of servers counts as well.
+    // Images of servers by the Compute API count as well.
     let owner = all.iter().find_map(|answer| answer.json()["owner"].as_str().map(ProjectId::new)).unwrap();
     let draft = ImageDraft {
         image: ImageId::random(),

@@ -1,7 +1,7 @@
 //! Images from the announcement to the deletion, and what must not get in.
 
-use chronova_actors::ports::Images;
-use chronova_actors::services::embedded::image::{ImageAggregate, ImageCommand};
+use chronova_actors::ports::ImageService;
+use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, ProjectId, UploadId};
 use chronova_events::store::memory::MemoryStore;
@@ -62,7 +62,7 @@ async fn an_image_from_its_announcement_to_its_end() {
     let part = world.send(request(&token, "GET", &file).insert_header(("Range", "bytes=6-8"))).await;
     assert_eq!((part.status, part.bytes.as_slice()), (206, &b"wor"[..]));
     assert_eq!(part.header("Content-Range"), "bytes 6-8/11");
-    // What the processes see.
+    // The view of the processes.
     let image: ImageId = id.parse().unwrap();
     let found = world.images.find(image, &ProjectId::new(&project), false).await.unwrap();
     assert_eq!((found.format.as_str(), found.size, found.checksum.len()), ("raw", 11, 128));
@@ -221,7 +221,7 @@ async fn an_upload_cut_off_by_a_crash_is_given_up_at_the_next_start() {
     upload(&world, &token, &kept, "bytes").await.expect(204);
     let context = &world.runtime.contexts.steps;
     let start = ImageCommand::StartUpload(UploadId::random());
-    context.gateway.send::<ImageAggregate>(&cut.parse().unwrap(), start, Meta::system("test")).await.unwrap();
+    context.gateway.send::<ImageRoot>(&cut.parse().unwrap(), start, Meta::system("test")).await.unwrap();
     std::fs::write(world.folder.path().join("images/.half.part"), "half").unwrap();
     std::fs::write(world.folder.path().join("images").join(&cut), "whole, but nobody was told").unwrap();
     let world = World::on(store, world.end().await).await;

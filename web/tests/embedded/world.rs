@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
-use chronova_actors::ports::NoVolumes;
+use chronova_actors::ports::NoVolumeService;
 use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
@@ -21,10 +21,10 @@ use chronova_events::store::memory::MemoryStore;
 use chronova_projections::views::Views;
 use chronova_web::auth::{Authentication, TokenVerifier};
 use chronova_web::config::WebConfig;
-use chronova_web::identity::catalogue::Catalogue;
+use chronova_web::identity::catalogue::ServiceCatalogue;
 use chronova_web::identity::tokens::Signer;
 use chronova_web::identity::{IdentityOptions, IdentityService};
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::tables::Routers;
 use chronova_web::{App, server};
@@ -106,7 +106,7 @@ impl World {
         let core = Core::start(Arc::clone(&store) as _, Arc::clone(&clock) as _, Views::new(), 1).await.unwrap();
         let passwords = Passwords::weak();
         bootstrap(&core.gateway, &passwords, Some(Password::new(PASSWORD))).await.unwrap();
-        let options = IdentityOptions::new(Catalogue::on_one_port("http://cloud:8080", "RegionOne"));
+        let options = IdentityOptions::new(ServiceCatalogue::on_one_port("http://cloud:8080", "RegionOne"));
         let (views, time) = (Arc::clone(&core.views), Arc::clone(&clock) as _);
         let identity = IdentityService::with_signer(Signer::new([7; 32]), passwords, options, views, time);
         let files = ImageFiles::open(folder.path(), IMAGE_LIMIT).unwrap();
@@ -114,14 +114,14 @@ impl World {
         images.recover(&core.gateway).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let runtime = {
-            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::new(NoVolumes) };
+            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::new(NoVolumeService) };
             Runtime::start(core, vec![], ports, RuntimeOptions::default())
         }
         .await;
         assert!(runtime.contexts.steps.views.wait_for(store.head(), Duration::from_secs(10)).await);
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let verifier = Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>);
-        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         let app = App::new(config, policy, verifier, metrics).with_operations(Arc::clone(runtime.operations()));
         let app = Arc::new(app.with_identity(identity).with_images(Arc::clone(&images)));
         Self { app, clock, images, folder, runtime }

@@ -167,7 +167,7 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
     let details = town.world.get(BOB, "/quotas/blue/details").await;
     assert_eq!(details["quota"]["floatingip"], json!({"limit": 3, "used": 3, "reserved": 0}));
 
-    // What a floating address needs stays as long as it does.
+    // The router and the port of a floating address stay as long as it does.
     let associated = town.give(&all[1], json!({"port_id": port["id"]})).await;
     assert_eq!(associated.0, 200, "{}", associated.1);
     let (status, body) = town.interface("remove", json!({"subnet_id": town.subnet["id"]})).await;
@@ -267,7 +267,7 @@ async fn what_a_crash_left_is_mended() {
     let (network, gone) = (town.private["id"].clone(), port["id"].clone());
     town.world.end().await;
 
-    // What a process does that dies at once.
+    // A process that dies at once.
     let views = chronova_projections::views::Views::new();
     let core = chronova_actors::runtime::Core::start(
         Arc::clone(&store) as _,
@@ -282,7 +282,7 @@ async fn what_a_crash_left_is_mended() {
     };
     let meta = chronova_events::envelope::Meta::system("test");
     core.gateway
-        .send::<chronova_actors::services::embedded::network::NetworkAggregate>(&network, delete, meta)
+        .send::<chronova_actors::services::embedded::network::NetworkRoot>(&network, delete, meta)
         .await
         .unwrap();
     core.gateway.stop();

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use chronova_actors::ports::{Networks, NicsWanted, PortError};
-use chronova_actors::services::embedded::network::NetworkAggregate;
+use chronova_actors::ports::{InterfacesRequest, NetworkService, PortError};
+use chronova_actors::services::embedded::network::NetworkRoot;
 use chronova_events::codec;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
 use chronova_events::instance::{RequestedNetworks, RequestedNic};
 use chronova_events::network::Network;
 use chronova_events::store::memory::MemoryStore;
-use chronova_projections::networks::Networks as NetworksView;
+use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -31,12 +31,12 @@ fn server(n: u128) -> InstanceId {
     InstanceId(Uuid::from_u128(n))
 }
 
-fn networks(world: &World) -> Arc<dyn Networks> {
+fn networks(world: &World) -> Arc<dyn NetworkService> {
     Arc::clone(&world.context().networks)
 }
 
-fn wanted(n: u128, networks: RequestedNetworks) -> NicsWanted {
-    NicsWanted {
+fn wanted(n: u128, networks: RequestedNetworks) -> InterfacesRequest {
+    InterfacesRequest {
         instance: server(n),
         project: blue(),
         hostname: format!("server-{n}"),
@@ -186,9 +186,9 @@ async fn a_host_learns_networks_reservations_and_filters() {
     let port = networks(&world);
     let these = RequestedNetworks::These(vec![nic(&private)]);
     let plain = port.allocate(wanted(1, these.clone()), meta()).await.unwrap();
-    let asked = NicsWanted { security_groups: vec!["web".into()], ..wanted(2, these.clone()) };
+    let asked = InterfacesRequest { security_groups: vec!["web".into()], ..wanted(2, these.clone()) };
     let in_web = port.allocate(asked, meta()).await.unwrap();
-    let elsewhere = NicsWanted { host: "h2".into(), ..wanted(3, these) };
+    let elsewhere = InterfacesRequest { host: "h2".into(), ..wanted(3, these) };
     port.allocate(elsewhere, meta()).await.unwrap();
 
     let real = port.realise(&plain).await.unwrap();
@@ -247,7 +247,7 @@ async fn snapshots_and_checkpoints_say_the_same() {
     world.make(BOB, "/subnets", "subnet", v6).await;
     networks(&world).allocate(wanted(1, RequestedNetworks::Auto), meta()).await.unwrap();
     let context = world.context();
-    let state = context.gateway.look::<NetworkAggregate>(&network_id(&private).unwrap()).await.unwrap();
+    let state = context.gateway.look::<NetworkRoot>(&network_id(&private).unwrap()).await.unwrap();
     let bytes = codec::encode_snapshot(&state).unwrap();
     assert_eq!(codec::decode_snapshot::<Network>(&bytes).unwrap(), state);
     let kept = context.views.networks.read(|view| serde_json::to_value(view).unwrap());

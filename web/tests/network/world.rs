@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
 use async_trait::async_trait;
-use chronova_actors::ports::{ImageDraft, Images, NoVolumes, PortError};
+use chronova_actors::ports::{ImageDraft, ImageService, NoVolumeService, PortError};
 use chronova_actors::process::context::StepContext;
 use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -19,7 +19,7 @@ use chronova_hypervisor::guest::ImageRef;
 use chronova_projections::views::Views;
 use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::tables::Routers;
 use chronova_web::{App, server};
@@ -35,7 +35,7 @@ impl ImageSource for NoImages {
 }
 
 #[async_trait]
-impl Images for NoImages {
+impl ImageService for NoImages {
     async fn find(&self, image: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
         Err(PortError::NotFound(image.to_string()))
     }
@@ -72,12 +72,13 @@ impl World {
         let core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let runtime = {
-            let ports = Ports { networks, images: Arc::new(NoImages), volumes: Arc::new(NoVolumes) };
+            let ports = Ports { networks, images: Arc::new(NoImages), volumes: Arc::new(NoVolumeService) };
             Runtime::start(core, vec![], ports, RuntimeOptions::default())
         }
         .await;
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
-        let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
+        let app =
+            App::new(config, policy, Authentication::NoAuth, HttpMetrics::new(prometheus::Registry::new()).unwrap());
         Self { app: Arc::new(app.with_operations(Arc::clone(runtime.operations()))), runtime }
     }
 

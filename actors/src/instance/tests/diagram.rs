@@ -24,25 +24,25 @@ fn name(state: &Instance) -> String {
     };
     match server.ongoing {
         None => phase.to_owned(),
-        Some(Ongoing::Delete { .. }) => format!("{phase}, deleting"),
-        Some(Ongoing::SoftDelete { .. }) => format!("{phase}, soft-deleting"),
-        Some(Ongoing::Restore { .. }) => format!("{phase}, restoring"),
-        Some(Ongoing::Move { .. }) if server.moving.as_ref().is_some_and(|moving| moving.live.is_some()) => {
+        Some(OngoingTask::Delete { .. }) => format!("{phase}, deleting"),
+        Some(OngoingTask::SoftDelete { .. }) => format!("{phase}, soft-deleting"),
+        Some(OngoingTask::Restore { .. }) => format!("{phase}, restoring"),
+        Some(OngoingTask::Move { .. }) if server.moving.as_ref().is_some_and(|moving| moving.live.is_some()) => {
             format!("{phase}, migrating")
         }
-        Some(Ongoing::Move { .. }) => format!("{phase}, moving"),
-        Some(Ongoing::Confirm { .. }) => format!("{phase}, confirming"),
-        Some(Ongoing::Revert { .. }) => format!("{phase}, reverting"),
-        Some(Ongoing::Power { action, .. }) => format!("{phase}, {action:?}"),
-        Some(Ongoing::Snapshot { backup: false, .. }) => format!("{phase}, being copied"),
-        Some(Ongoing::Snapshot { backup: true, .. }) => format!("{phase}, being backed up"),
-        Some(Ongoing::Rebuild { .. }) => format!("{phase}, rebuilding"),
-        Some(Ongoing::Rescue { .. }) => format!("{phase}, rescuing"),
-        Some(Ongoing::Unrescue { .. }) => format!("{phase}, unrescuing"),
-        Some(Ongoing::Shelve { .. }) => format!("{phase}, shelving"),
-        Some(Ongoing::Offload { .. }) => format!("{phase}, offloading"),
-        Some(Ongoing::Unshelve { .. }) => format!("{phase}, unshelving"),
-        Some(Ongoing::ChangePassword { .. }) => format!("{phase}, changing the password"),
+        Some(OngoingTask::Move { .. }) => format!("{phase}, moving"),
+        Some(OngoingTask::Confirm { .. }) => format!("{phase}, confirming"),
+        Some(OngoingTask::Revert { .. }) => format!("{phase}, reverting"),
+        Some(OngoingTask::Power { action, .. }) => format!("{phase}, {action:?}"),
+        Some(OngoingTask::Snapshot { backup: false, .. }) => format!("{phase}, being copied"),
+        Some(OngoingTask::Snapshot { backup: true, .. }) => format!("{phase}, being backed up"),
+        Some(OngoingTask::Rebuild { .. }) => format!("{phase}, rebuilding"),
+        Some(OngoingTask::Rescue { .. }) => format!("{phase}, rescuing"),
+        Some(OngoingTask::Unrescue { .. }) => format!("{phase}, unrescuing"),
+        Some(OngoingTask::Shelve { .. }) => format!("{phase}, shelving"),
+        Some(OngoingTask::Offload { .. }) => format!("{phase}, offloading"),
+        Some(OngoingTask::Unshelve { .. }) => format!("{phase}, unshelving"),
+        Some(OngoingTask::ChangePassword { .. }) => format!("{phase}, changing the password"),
     }
 }
 
@@ -80,14 +80,14 @@ fn commands(state: &Instance) -> Vec<Command> {
     let ongoing = state.alive().and_then(|server| server.ongoing);
     all.retain(|command| match (command, ongoing) {
         (Command::RecordPowerDone { action, .. } | Command::RecordPowerFailed { action, .. }, Some(ongoing)) => {
-            matches!(ongoing, Ongoing::Power { action: now, .. } if now == *action)
+            matches!(ongoing, OngoingTask::Power { action: now, .. } if now == *action)
         }
         _ => true,
     });
     all
 }
 
-/// What decisions depend on: two states of a kind lead to the same ones.
+/// The part of a state that decisions depend on: two states of one kind lead to the same decisions.
 fn kind_of(state: &Instance) -> String {
     let flags = state.alive().map(|server| {
         let (built, build) = (server.launched_at.is_some(), server.building().is_some());

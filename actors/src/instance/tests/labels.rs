@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// What a server's labels are after these changes, one command each; or why one is refused.
-fn labels_after(changes: Vec<Change>) -> Result<(Pairs, Vec<String>), Reject> {
+/// A server's labels after these changes, one command each; or the refusal of one.
+fn labels_after(changes: Vec<InstanceChange>) -> Result<(SortedPairs, Vec<String>), Reject> {
     let mut given = active();
     for change in changes {
         let command = Command::Change { changes: vec![change], asker: USER };
@@ -17,26 +17,26 @@ fn labels_after(changes: Vec<Change>) -> Result<(Pairs, Vec<String>), Reject> {
 #[test]
 fn writers_of_different_labels_all_have_their_way() {
     let set = |key: &str, limit| {
-        Change::Metadata(MetadataChange::Set { pairs: vec![(key.into(), "1".into())], limit: Some(limit) })
+        InstanceChange::Metadata(MetadataChange::Set { pairs: vec![(key.into(), "1".into())], limit: Some(limit) })
     };
-    let add = |tag: &str| Change::Tags(TagChange::Add { tag: tag.into(), limit: 2 });
-    let clear = || [replaced(vec![]), Change::Tags(TagChange::Replace(vec![]))];
-    let after = |changes: Vec<Change>| labels_after(clear().into_iter().chain(changes).collect());
+    let add = |tag: &str| InstanceChange::Tags(TagChange::Add { tag: tag.into(), limit: 2 });
+    let clear = || [replaced(vec![]), InstanceChange::Tags(TagChange::Replace(vec![]))];
+    let after = |changes: Vec<InstanceChange>| labels_after(clear().into_iter().chain(changes).collect());
     let (metadata, tags) = after(vec![set("b", 9), add("y"), set("a", 9), add("x"), add("y")]).unwrap();
     assert_eq!(metadata, vec![("a".to_owned(), "1".to_owned()), ("b".to_owned(), "1".to_owned())]);
     assert_eq!(tags, ["y", "x"]);
     let (metadata, tags) = after(vec![
         set("a", 9),
         add("x"),
-        Change::Metadata(MetadataChange::Remove { key: "a".into() }),
-        Change::Tags(TagChange::Remove("x".into())),
+        InstanceChange::Metadata(MetadataChange::Remove { key: "a".into() }),
+        InstanceChange::Tags(TagChange::Remove("x".into())),
     ])
     .unwrap();
     assert!(metadata.is_empty() && tags.is_empty());
     assert_eq!(after(vec![set("a", 1), set("b", 1)]), Err(Reject::TooMuchMetadata { limit: 1 }));
     assert_eq!(after(vec![add("x"), add("y"), add("z")]), Err(Reject::TooManyTags { limit: 2 }));
-    let gone = Change::Metadata(MetadataChange::Remove { key: "a".into() });
+    let gone = InstanceChange::Metadata(MetadataChange::Remove { key: "a".into() });
     assert_eq!(after(vec![gone]), Err(Reject::NoSuchMetadata));
-    let gone = Change::Tags(TagChange::Remove("x".into()));
+    let gone = InstanceChange::Tags(TagChange::Remove("x".into()));
     assert_eq!(after(vec![gone]), Err(Reject::NoSuchTag { tag: "x".into() }));
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::instance::evacuation::EvacuationCommand;
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand as Move;
-use crate::instance::unsupported::{Hardware, tied_by_devices};
+use crate::instance::unsupported::{HostBoundHardware, tied_by_devices};
 use chronova_events::instance::{FlavorSnapshot, MoveStage, Scheduled};
 
 const MOVE: ProcessId = ProcessId(Uuid::from_u128(20));
@@ -127,7 +127,7 @@ fn a_stopped_server_stays_stopped() {
 #[test]
 fn a_delete_overtakes_a_move_and_calls_it_off() {
     let given = placed_active().and(resize()).and(aim()).and(delete());
-    let Some(Ongoing::Delete { cancels, .. }) = given.0.alive().unwrap().ongoing else { panic!() };
+    let Some(OngoingTask::Delete { cancels, .. }) = given.0.alive().unwrap().ongoing else { panic!() };
     assert_eq!(cancels, Some(MOVE));
     assert_eq!(given.when(moving(Move::Arrive { process: MOVE })), Ok(vec![]), "it is not its turn any more");
     let advance = moving(Move::Advance { process: MOVE, stage: MoveStage::Migrating });
@@ -196,8 +196,8 @@ fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
     assert!(placed_active().and(evacuate()).when(resize()).is_err());
 }
 
-/// What Nova's documents say is done with no server that has a TPM, encrypted memory or accelerators; looked at before its
-/// lock and its state.
+/// Operations that Nova's documents rule out for a server with a TPM, encrypted memory or accelerators. They are
+/// checked before its lock and its state.
 #[test]
 fn some_hardware_ties_a_server_down() {
     let with = |spec: &str, value: &str| {
@@ -213,12 +213,12 @@ fn some_hardware_ties_a_server_down() {
     };
     let refused = |operation, hardware| Err(Reject::NotSupported { operation, hardware });
     let vtpm = with("hw:tpm_version", "2.0");
-    assert_eq!(vtpm.when(live()), refused("live-migration", Hardware::Vtpm));
-    assert_eq!(vtpm.when(evacuate()), refused("evacuate", Hardware::Vtpm));
+    assert_eq!(vtpm.when(live()), refused("live-migration", HostBoundHardware::Vtpm));
+    assert_eq!(vtpm.when(evacuate()), refused("evacuate", HostBoundHardware::Vtpm));
     assert_eq!(vtpm.when(resize()), Err(Reject::Locked), "that is possible");
     let sev = with("hw:mem_encryption", "true");
-    assert_eq!(sev.when(live()), refused("live-migration", Hardware::Sev));
-    assert_eq!(sev.when(power(PowerAction::Suspend)), refused("suspend", Hardware::Sev));
+    assert_eq!(sev.when(live()), refused("live-migration", HostBoundHardware::Sev));
+    assert_eq!(sev.when(power(PowerAction::Suspend)), refused("suspend", HostBoundHardware::Sev));
     assert_eq!(sev.when(evacuate()), Ok(vec!["instance.evacuation_requested"]));
     let accelerated = with("accel:device_profile", "fpga");
     for (command, operation) in [
@@ -227,7 +227,7 @@ fn some_hardware_ties_a_server_down() {
         (migrate(), "migrate"),
         (power(PowerAction::Suspend), "suspend"),
     ] {
-        assert_eq!(accelerated.when(command), refused(operation, Hardware::Accelerators));
+        assert_eq!(accelerated.when(command), refused(operation, HostBoundHardware::Accelerators));
     }
     let without = with("hw:mem_encryption", "false");
     assert_eq!(without.when(live()), Ok(vec!["instance.live_move_requested"]), "administrators pass a lock");

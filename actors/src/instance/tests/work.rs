@@ -4,7 +4,7 @@ use chronova_events::ids::ImageId;
 use chronova_events::instance::{Alive, RebuildRequested, Rotation, UnshelveRequested, WorkStage};
 
 use super::*;
-use crate::instance::work::{End, WorkCommand};
+use crate::instance::work::{WorkCommand, WorkOutcome};
 
 const WORK: ProcessId = ProcessId(Uuid::from_u128(11));
 const IMAGE: ImageId = ImageId(Uuid::from_u128(12));
@@ -21,7 +21,7 @@ fn rebuild_request() -> RebuildRequested {
     RebuildRequested { process: WORK, ..sample.unwrap() }
 }
 
-fn asks(asker: Asker) -> Vec<(&'static str, Command)> {
+fn asks(asker: CallerRights) -> Vec<(&'static str, Command)> {
     let (process, image) = (WORK, IMAGE);
     let rescue = request().image.as_deref().cloned().unwrap();
     let backup = Some(Rotation { kind: "daily".into(), keep: 1 });
@@ -40,24 +40,30 @@ fn asks(asker: Asker) -> Vec<(&'static str, Command)> {
 }
 
 /// The ends that the process at work may come to, here without those of others.
-fn ends(server: &Alive) -> Vec<End> {
+fn ends(server: &Alive) -> Vec<WorkOutcome> {
     let fault = fault();
     match server.ongoing {
-        Some(Ongoing::Snapshot { image, .. }) => {
-            vec![End::SnapshotTaken { image }, End::SnapshotFailed { image, fault }]
+        Some(OngoingTask::Snapshot { image, .. }) => {
+            vec![WorkOutcome::SnapshotTaken { image }, WorkOutcome::SnapshotFailed { image, fault }]
         }
-        Some(Ongoing::Rebuild { .. }) => vec![End::Rebuilt, End::RebuildFailed(fault)],
-        Some(Ongoing::Rescue { .. }) => vec![End::Rescued, End::RescueFailed(fault)],
-        Some(Ongoing::Unrescue { .. }) => vec![End::Unrescued, End::UnrescueFailed(fault)],
-        Some(Ongoing::Shelve { .. }) => vec![End::Shelved { image: IMAGE }, End::ShelveFailed(fault)],
-        Some(Ongoing::Offload { .. }) => vec![End::Offloaded],
-        Some(Ongoing::Unshelve { .. }) => vec![End::Unshelved { root: None }, End::UnshelveFailed(fault)],
-        Some(Ongoing::ChangePassword { .. }) => vec![End::PasswordChanged, End::PasswordChangeFailed(fault)],
+        Some(OngoingTask::Rebuild { .. }) => vec![WorkOutcome::Rebuilt, WorkOutcome::RebuildFailed(fault)],
+        Some(OngoingTask::Rescue { .. }) => vec![WorkOutcome::Rescued, WorkOutcome::RescueFailed(fault)],
+        Some(OngoingTask::Unrescue { .. }) => vec![WorkOutcome::Unrescued, WorkOutcome::UnrescueFailed(fault)],
+        Some(OngoingTask::Shelve { .. }) => {
+            vec![WorkOutcome::Shelved { image: IMAGE }, WorkOutcome::ShelveFailed(fault)]
+        }
+        Some(OngoingTask::Offload { .. }) => vec![WorkOutcome::Offloaded],
+        Some(OngoingTask::Unshelve { .. }) => {
+            vec![WorkOutcome::Unshelved { root: None }, WorkOutcome::UnshelveFailed(fault)]
+        }
+        Some(OngoingTask::ChangePassword { .. }) => {
+            vec![WorkOutcome::PasswordChanged, WorkOutcome::PasswordChangeFailed(fault)]
+        }
         _ => vec![],
     }
 }
 
-/// What can be asked, and how what is under way can end.
+/// All requests, and all ends of the tasks under way.
 pub(super) fn commands(state: &Instance) -> Vec<Command> {
     let mut all: Vec<Command> = asks(USER).into_iter().map(|(_, command)| command).collect();
     let ends = state.alive().map(ends).unwrap_or_default();
@@ -69,16 +75,16 @@ fn asked(name: &str) -> Command {
     asks(USER).into_iter().find(|(known, _)| *known == name).unwrap().1
 }
 
-fn ended(end: End) -> Command {
+fn ended(end: WorkOutcome) -> Command {
     command(WorkCommand::End { process: WORK, end })
 }
 
 fn shelved() -> Given {
-    active().and(asked("shelve")).and(ended(End::Shelved { image: IMAGE }))
+    active().and(asked("shelve")).and(ended(WorkOutcome::Shelved { image: IMAGE }))
 }
 
 fn offloaded() -> Given {
-    shelved().and(asked("shelveOffload")).and(ended(End::Offloaded))
+    shelved().and(asked("shelveOffload")).and(ended(WorkOutcome::Offloaded))
 }
 
 fn shown(given: &Given) -> (&'static str, Option<&'static str>) {
@@ -111,9 +117,9 @@ fn work_tells_how_far_it_has_come_and_ends_once() {
     assert_eq!(given.when(advance(WorkStage::PendingUpload)), Ok(vec![]), "a repeated record is harmless");
     let given = given.and(advance(WorkStage::Uploading));
     assert_eq!(shown(&given), ("active", Some("image_uploading")));
-    let stranger = command(WorkCommand::End { process: STRANGER, end: End::SnapshotTaken { image: IMAGE } });
+    let stranger = command(WorkCommand::End { process: STRANGER, end: WorkOutcome::SnapshotTaken { image: IMAGE } });
     assert_eq!(given.when(stranger), Ok(vec![]));
-    let taken = ended(End::SnapshotTaken { image: IMAGE });
+    let taken = ended(WorkOutcome::SnapshotTaken { image: IMAGE });
     let given = given.and(taken.clone());
     assert_eq!(shown(&given), ("active", None));
     assert_eq!(given.when(taken), Ok(vec![]));
@@ -126,21 +132,21 @@ fn a_rebuild_changes_the_server_at_once_and_leaves_it_on_or_off_as_it_was() {
     let server = given.0.alive().unwrap().clone();
     assert_eq!((&server.request.name, &server.request.metadata), (&wanted.name, &wanted.metadata));
     assert_eq!(status::of(&given.0).unwrap().status, "REBUILD");
-    assert_eq!(shown(&given.clone().and(ended(End::Rebuilt))), ("stopped", None));
-    assert_eq!(shown(&given.and(ended(End::RebuildFailed(fault())))), ("error", None));
-    assert_eq!(shown(&active().and(asked("rebuild")).and(ended(End::Rebuilt))), ("active", None));
+    assert_eq!(shown(&given.clone().and(ended(WorkOutcome::Rebuilt))), ("stopped", None));
+    assert_eq!(shown(&given.and(ended(WorkOutcome::RebuildFailed(fault())))), ("error", None));
+    assert_eq!(shown(&active().and(asked("rebuild")).and(ended(WorkOutcome::Rebuilt))), ("active", None));
 }
 
 #[test]
 fn a_failed_rescue_leaves_the_server_what_it_was() {
     let given = active().and(asked("rescue"));
     assert!(given.0.alive().unwrap().rescue.is_some());
-    let failed = given.clone().and(ended(End::RescueFailed(fault())));
+    let failed = given.clone().and(ended(WorkOutcome::RescueFailed(fault())));
     assert_eq!(shown(&failed), ("active", None));
     assert!(failed.0.alive().unwrap().rescue.is_none());
-    let rescued = given.and(ended(End::Rescued));
+    let rescued = given.and(ended(WorkOutcome::Rescued));
     assert_eq!(status::of(&rescued.0).unwrap().status, "RESCUE");
-    assert_eq!(shown(&rescued.and(asked("unrescue")).and(ended(End::Unrescued))), ("active", None));
+    assert_eq!(shown(&rescued.and(asked("unrescue")).and(ended(WorkOutcome::Unrescued))), ("active", None));
 }
 
 #[test]
@@ -163,10 +169,10 @@ fn a_shelved_server_leaves_its_host_and_finds_another() {
     let given = given.and(there(WORK));
     assert_eq!(given.when(seen(Power::Running)), Ok(vec![]), "the process has the word");
     let unplaced = Command::RecordUnplaced { process: WORK, host: HOST, reason: String::new() };
-    let back = given.clone().and(unplaced).and(ended(End::UnshelveFailed(fault())));
+    let back = given.clone().and(unplaced).and(ended(WorkOutcome::UnshelveFailed(fault())));
     assert_eq!(shown(&back), ("shelved_offloaded", None));
     let image = request().image.as_deref().cloned();
-    let given = given.and(ended(End::Unshelved { root: image.clone() }));
+    let given = given.and(ended(WorkOutcome::Unshelved { root: image.clone() }));
     let server = given.0.alive().unwrap();
     assert_eq!((server.root.as_deref().cloned(), server.shelved), (image, None));
     assert_eq!(shown(&given), ("active", None));

@@ -1,16 +1,16 @@
-//! Makes a volume.
+//! Creates a volume.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `choose_host` | chooses where the bytes go: where they must, or where most is free | (nothing is left) |
 //! | `make_content` | the image into the host's cache, the volume into the host's pool | deleting the volume |
 //!
-//! A host that fails is given up and another is tried, where the volume is not bound to one.
+//! If a host fails, another is tried, unless the volume is bound to one.
 
 use std::sync::Arc;
 
 use chronova_events::ids::{HostId, VolumeId};
-use chronova_events::process::{Outcome, Output};
+use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_events::volume::{Volume, VolumeRecord, VolumeSource};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::volume_store::VolumeContent;
@@ -19,11 +19,11 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, Work};
-use super::super::guest::{Source, image_ref};
+use super::super::definition::{Definition, Step, StepError, StepRun};
+use super::super::guest::{PortImageSource, image_ref};
 use super::{GIB, user};
 use crate::aggregate::CommandError;
-use crate::services::embedded::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
+use crate::services::embedded::volume::{VolumeCommand, VolumeReject, VolumeRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "create_volume",
@@ -40,32 +40,32 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         match outcome {
-            Outcome::Succeeded => {
+            ProcessOutcome::Succeeded => {
                 let Some((host, hostname)) = work.running.host() else { return Ok(()) };
                 let driver = work.driver(host)?;
                 let pool = driver.volume_store().needed()?.volume_pool().await.map_err(again)?;
                 let (hostname, format) = (hostname.to_owned(), pool.format);
                 let ready = VolumeCommand::RecordReady { process, host, hostname, format };
                 let gateway = &work.context.gateway;
-                match gateway.send::<VolumeAggregate>(&work.volume_id(), ready, work.meta.clone()).await {
-                    // Deleted just before it was done: nobody else knows where the bytes are.
+                match gateway.send::<VolumeRoot>(&work.volume_id(), ready, work.meta.clone()).await {
+                    // Deleted just before it was done: only this process knows where the bytes are.
                     Err(CommandError::Rejected(VolumeReject::NotFound | VolumeReject::Superseded)) => {
                         remove_content(work).await
                     }
                     result => Ok(result.map(drop)?),
                 }
             }
-            Outcome::Failed => {
+            ProcessOutcome::Failed => {
                 let failure = work.running.failure.as_ref();
                 let fault = failure.map_or_else(|| again("unknown").fault(), |failure| failure.fault.clone());
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault }).await
             }
-            // Whoever called it off goes on with the volume.
-            Outcome::CalledOff => Ok(()),
+            // The process that called this one off goes on with the volume.
+            ProcessOutcome::CalledOff => Ok(()),
         }
     }
     .boxed()
@@ -75,7 +75,7 @@ fn again(error: impl std::fmt::Display) -> StepError {
     StepError::Again(error.to_string())
 }
 
-async fn choose_host(work: &Work) -> Result<Output, StepError> {
+async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let volume = work.present_volume().await?;
     let bound = |id: HostId| volume.created.host.is_none_or(|only| only == id);
     let mut candidates: Vec<(HostId, String)> = Vec::new();
@@ -84,7 +84,7 @@ async fn choose_host(work: &Work) -> Result<Output, StepError> {
         for host in hosts.all().filter(|host| bound(host.id) && !work.running.excluded.contains(&host.id)) {
             match host.answers() {
                 true => candidates.push((host.id, host.hostname.clone())),
-                // That it is down is from an earlier life: it may answer in a moment.
+                // The host was recorded as down before the start-up, so it may answer in a moment.
                 false => silent += u32::from(work.context.fleet.is_unheard(&host.uri)),
             }
         }
@@ -98,25 +98,25 @@ async fn choose_host(work: &Work) -> Result<Output, StepError> {
         };
         let Some(store) = driver.volume_store() else { continue };
         match store.volume_pool().await {
-            // A pool of files grows as it is written to: free space says where, not whether.
+            // Volumes in a pool of files are sparse, so free space orders the hosts but refuses none.
             Ok(pool) if best.as_ref().is_none_or(|(free, ..)| pool.free > *free) && pool.capacity >= needed => {
                 best = Some((pool.free, host, hostname));
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(%host, %error, "a host cannot say what its volume pool has");
+                tracing::debug!(%host, %error, "reading a host's volume pool failed");
                 silent += u32::from(error.is_transient());
             }
         }
     }
     match best {
-        Some((_, host, hostname)) => Ok(Output::Host { host, hostname }),
+        Some((_, host, hostname)) => Ok(StepOutput::Host { host, hostname }),
         None if silent > 0 => Err(StepError::Again("no host has answered yet".to_owned())),
         None => Err(StepError::fatal(500, "No valid backend was found. No weighed backends available", "")),
     }
 }
 
-async fn make_content(work: &Work) -> Result<Output, StepError> {
+async fn make_content(work: &StepRun) -> Result<StepOutput, StepError> {
     let volume = work.present_volume().await?;
     let Some((host, _)) = work.running.host() else { return Err(again("no host was chosen")) };
     let driver = work.driver(host)?;
@@ -124,11 +124,11 @@ async fn make_content(work: &Work) -> Result<Output, StepError> {
     let name = volumes::volume(work.volume_id());
     let made = driver.volume_store().needed()?.create_volume(&name, u64::from(volume.size_gb) * GIB, &content).await;
     made.map_err(|error| if error.is_transient() { again(error) } else { error.into() })?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
 async fn content(
-    work: &Work,
+    work: &StepRun,
     volume: &VolumeRecord,
     host: HostId,
     driver: &Arc<dyn Driver>,
@@ -138,7 +138,7 @@ async fn content(
         VolumeSource::Image(_) => {
             let Some(image) = &volume.created.image else { return Err(again("the image is not known")) };
             let image = image_ref(&image.snapshot);
-            let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.context.images)));
+            let source: Arc<dyn ImageSource> = Arc::new(PortImageSource(Arc::clone(&work.context.images)));
             work.context.image_holds.hold(work.running.process, host, &image.checksum).await;
             driver.ensure_image(&image, source).await?;
             Ok(VolumeContent::Image(image))
@@ -157,15 +157,15 @@ async fn content(
     }
 }
 
-async fn look(work: &Work, volume: VolumeId) -> Result<Option<Arc<VolumeRecord>>, StepError> {
-    match work.context.gateway.look::<VolumeAggregate>(&volume).await? {
+async fn look(work: &StepRun, volume: VolumeId) -> Result<Option<Arc<VolumeRecord>>, StepError> {
+    match work.context.gateway.look::<VolumeRoot>(&volume).await? {
         Volume::Here(record) => Ok(Some(record)),
         Volume::Unknown | Volume::Deleted => Ok(None),
     }
 }
 
-/// Where the host is gone, what it holds is removed when it is compared with the log on its return.
-async fn remove_content(work: &Work) -> Result<(), StepError> {
+/// If the host is down, its agent removes the content when the host is back.
+async fn remove_content(work: &StepRun) -> Result<(), StepError> {
     let Some((host, _)) = work.running.host() else { return Ok(()) };
     let Some(driver) = work.reach(host)? else { return Ok(()) };
     match driver.volume_store() {

@@ -6,12 +6,12 @@
 //! | `remove_content` | removes snapshots and volume from the pool; a host that is down does it when it is back |
 //! | `release_quota` | gives the room back to the project |
 
-use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, Work};
+use super::super::definition::{Definition, Step, StepError, StepRun};
 use super::super::delete_instance;
 use crate::services::embedded::volume::VolumeCommand;
 use crate::services::embedded::volume::quota::VolumeQuotaCommand;
@@ -28,34 +28,34 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     work.tell_volume(VolumeCommand::RecordDeleted { process: work.running.process }).boxed()
 }
 
-async fn call_off(work: &Work) -> Result<Output, StepError> {
+async fn call_off(work: &StepRun) -> Result<StepOutput, StepError> {
     match work.running.task {
         Task::Volume { work: VolumeWork::Delete { cancels: Some(other) }, .. } => {
             delete_instance::call_off(work, other).await
         }
-        _ => Ok(Output::Nothing),
+        _ => Ok(StepOutput::Nothing),
     }
 }
 
-async fn remove_content(work: &Work) -> Result<Output, StepError> {
-    let Some(volume) = work.volume().await? else { return Ok(Output::Nothing) };
-    // Without a place nothing was ever made of it, or what was made has been undone.
-    let Some((host, _)) = &volume.place else { return Ok(Output::Nothing) };
-    let Some(driver) = work.reach(*host)? else { return Ok(Output::Nothing) };
-    let Some(store) = driver.volume_store() else { return Ok(Output::Nothing) };
+async fn remove_content(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(volume) = work.volume().await? else { return Ok(StepOutput::Nothing) };
+    // Without a host it was never created, or its creation has been undone.
+    let Some((host, _)) = &volume.place else { return Ok(StepOutput::Nothing) };
+    let Some(driver) = work.reach(*host)? else { return Ok(StepOutput::Nothing) };
+    let Some(store) = driver.volume_store() else { return Ok(StepOutput::Nothing) };
     let snapshots = volume.snapshots.keys().map(|snapshot| volumes::snapshot(*snapshot));
     for name in snapshots.chain([volumes::volume(work.volume_id())]) {
         store.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn release_quota(work: &Work) -> Result<Output, StepError> {
-    let Some(volume) = work.volume().await? else { return Ok(Output::Nothing) };
+async fn release_quota(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(volume) = work.volume().await? else { return Ok(StepOutput::Nothing) };
     for snapshot in volume.snapshots.values() {
         let project = snapshot.requested.project.clone();
         let snapshot = snapshot.requested.snapshot;
@@ -64,5 +64,5 @@ async fn release_quota(work: &Work) -> Result<Output, StepError> {
     let project = volume.created.project.clone();
     let release = VolumeQuotaCommand::ReleaseVolume { project: project.clone(), volume: work.volume_id() };
     work.volume_quota(&project, release).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

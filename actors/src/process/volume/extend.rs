@@ -1,18 +1,18 @@
-//! Makes a volume larger.
+//! Extends a volume.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `resize` | enlarges it in the pool, or through the guest that has it, which sees the new size at once | (a disk is never made smaller) |
 //!
-//! Room for the new size was taken before; where it fails, the volume keeps the size that it had and gives the room back.
+//! Quota for the new size was reserved before. After a failure the volume keeps its size, and the quota is released.
 
-use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, Work};
+use super::super::definition::{Definition, Step, StepError, StepRun};
 use super::{GIB, here, user};
 use crate::services::embedded::volume::VolumeCommand;
 use crate::services::embedded::volume::quota::VolumeQuotaCommand;
@@ -25,39 +25,39 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn wanted(work: &Work) -> Option<u32> {
+fn wanted(work: &StepRun) -> Option<u32> {
     match work.running.task {
         Task::Volume { work: VolumeWork::Extend { size_gb }, .. } => Some(size_gb),
         _ => None,
     }
 }
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         match (outcome, wanted(work), &work.running.failure) {
-            (Outcome::Succeeded, Some(size_gb), _) => {
+            (ProcessOutcome::Succeeded, Some(size_gb), _) => {
                 work.tell_volume(VolumeCommand::RecordExtended { process, size_gb }).await
             }
-            (Outcome::Failed, _, Some(failure)) => {
+            (ProcessOutcome::Failed, _, Some(failure)) => {
                 give_back(work).await?;
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
             }
-            // Whoever called it off deletes the volume.
+            // The process that called this one off deletes the volume.
             _ => Ok(()),
         }
     }
     .boxed()
 }
 
-async fn give_back(work: &Work) -> Result<(), StepError> {
+async fn give_back(work: &StepRun) -> Result<(), StepError> {
     let Some(volume) = work.volume().await? else { return Ok(()) };
     let (project, size_gb) = (volume.created.project.clone(), volume.size_gb);
     let shrink = VolumeQuotaCommand::ShrinkVolume { project: project.clone(), volume: work.volume_id(), size_gb };
     work.volume_quota(&project, shrink).await
 }
 
-async fn resize(work: &Work) -> Result<Output, StepError> {
+async fn resize(work: &StepRun) -> Result<StepOutput, StepError> {
     let volume = work.present_volume().await?;
     let (Some((host, _)), Some(size_gb)) = (&volume.place, wanted(work)) else {
         return Err(StepError::fatal(409, "The volume has no content.", ""));
@@ -66,5 +66,5 @@ async fn resize(work: &Work) -> Result<Output, StepError> {
     let name = volumes::volume(work.volume_id());
     let store = driver.volume_store().needed().map_err(here)?;
     store.resize_volume(&name, u64::from(size_gb) * GIB, user(&volume)).await.map_err(here)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

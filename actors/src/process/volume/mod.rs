@@ -1,4 +1,4 @@
-//! What takes time with volumes.
+//! The long operations on volumes.
 //!
 //! | file | what |
 //! |---|---|
@@ -21,30 +21,32 @@ pub mod upload;
 use std::sync::Arc;
 
 use chronova_events::ids::{HostId, InstanceId, ProjectId, SnapshotId, VolumeId};
-use chronova_events::process::Subject;
-use chronova_events::volume::{Snapshot, Volume, VolumeRecord};
+use chronova_events::process::ProcessSubject;
+use chronova_events::volume::{Volume, VolumeRecord, VolumeSnapshot};
 use chronova_hypervisor::driver::{Driver, DriverError};
 
-use super::definition::{StepError, Work};
+use super::definition::{StepError, StepRun};
 use crate::aggregate::CommandError;
-use crate::services::embedded::volume::quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
-use crate::services::embedded::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
+use crate::services::embedded::volume::quota::{VolumeQuotaCommand, VolumeQuotaRoot};
+use crate::services::embedded::volume::{VolumeCommand, VolumeReject, VolumeRoot};
 
 pub(super) const GIB: u64 = 1 << 30;
 
-impl Work {
+impl StepRun {
     /// The volume that the process works on.
     pub(super) fn volume_id(&self) -> VolumeId {
         match self.running.task.subject() {
-            Subject::Volume(volume) => volume,
-            // By the table of processes no step of a volume's process is ever run for anything else.
-            Subject::Server(_) | Subject::Host(_) | Subject::Project(_) => VolumeId(uuid::Uuid::nil()),
+            ProcessSubject::Volume(volume) => volume,
+            // The table of processes runs the steps of a volume's process for volumes only.
+            ProcessSubject::Server(_) | ProcessSubject::Host(_) | ProcessSubject::Project(_) => {
+                VolumeId(uuid::Uuid::nil())
+            }
         }
     }
 
     /// The volume as it is now; `None` if it is gone.
     pub(super) async fn volume(&self) -> Result<Option<Arc<VolumeRecord>>, StepError> {
-        match self.context.gateway.look::<VolumeAggregate>(&self.volume_id()).await? {
+        match self.context.gateway.look::<VolumeRoot>(&self.volume_id()).await? {
             Volume::Here(record) => Ok(Some(record)),
             Volume::Unknown | Volume::Deleted => Ok(None),
         }
@@ -55,15 +57,18 @@ impl Work {
     }
 
     /// A snapshot of the volume, which must be there.
-    pub(super) async fn present_snapshot(&self, id: SnapshotId) -> Result<(Arc<VolumeRecord>, Snapshot), StepError> {
+    pub(super) async fn present_snapshot(
+        &self,
+        id: SnapshotId,
+    ) -> Result<(Arc<VolumeRecord>, VolumeSnapshot), StepError> {
         let record = self.present_volume().await?;
         let known = record.snapshots.get(&id).cloned();
         known.map(|known| (record, known)).ok_or_else(|| StepError::fatal(404, "The snapshot is gone.", ""))
     }
 
-    /// Tells the volume how something ended. That nobody waits for it any more is no error.
+    /// Records the end with the volume. A refusal because the process was overtaken is no error.
     pub(super) async fn tell_volume(&self, command: VolumeCommand) -> Result<(), StepError> {
-        let sent = self.context.gateway.send::<VolumeAggregate>(&self.volume_id(), command, self.meta.clone()).await;
+        let sent = self.context.gateway.send::<VolumeRoot>(&self.volume_id(), command, self.meta.clone()).await;
         match sent {
             Ok(_)
             | Err(CommandError::Rejected(
@@ -74,11 +79,11 @@ impl Work {
     }
 
     pub(super) async fn volume_quota(&self, project: &ProjectId, command: VolumeQuotaCommand) -> Result<(), StepError> {
-        self.context.gateway.send::<VolumeQuotaAggregate>(project, command, self.meta.clone()).await?;
+        self.context.gateway.send::<VolumeQuotaRoot>(project, command, self.meta.clone()).await?;
         Ok(())
     }
 
-    /// A driver that reaches what is on `host`; `None` while nobody does who would answer.
+    /// A driver that reaches the storage of `host`; `None` while no such host answers.
     pub(super) fn reach(&self, host: HostId) -> Result<Option<Arc<dyn Driver>>, StepError> {
         if self.host_answers(host)? {
             return self.driver(host).map(Some);
@@ -94,7 +99,7 @@ impl Work {
         Ok(others.into_iter().find_map(|other| self.context.fleet.driver(other)))
     }
 
-    /// The same, for what cannot wait until the host is back.
+    /// The same, for steps that cannot wait until the host is back.
     pub(super) fn must_reach(&self, host: HostId) -> Result<Arc<dyn Driver>, StepError> {
         let nobody = || StepError::fatal(500, "The host of the volume does not answer.", &host.to_string());
         self.reach(host)?.ok_or_else(nobody)

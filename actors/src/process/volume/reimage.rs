@@ -1,16 +1,16 @@
-//! Makes an image's content a volume's: what it held before is gone. The guest that has it, if one has, is off.
+//! Writes an image to a volume; its old content is gone. The guest that has it, if any, is off.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `write_image` | the image into the host's cache, the volume made anew from it | (the old content is gone) |
+//! | `write_image` | the image into the host's cache, the volume created again from it | (the old content is gone) |
 //!
-//! Where it fails the volume is in error: what it holds, if it holds anything, is not known. Another rebuild of
-//! its server mends it, once an operator has reset the volume's status.
+//! A failure leaves the volume in error: its content is unknown. Another rebuild of its server repairs it, once an
+//! operator has reset the volume's status.
 
 use std::sync::Arc;
 
 use chronova_events::ids::ImageId;
-use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::volume_store::VolumeContent;
 use chronova_hypervisor::driver::ImageSource;
@@ -18,8 +18,8 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, Work};
-use super::super::guest::{Source, image_ref};
+use super::super::definition::{Definition, Step, StepError, StepRun};
+use super::super::guest::{PortImageSource, image_ref};
 use super::{GIB, here};
 use crate::services::embedded::volume::VolumeCommand;
 
@@ -31,42 +31,42 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
         match (outcome, &work.running.failure) {
-            (Outcome::Succeeded, _) => work.tell_volume(VolumeCommand::RecordReimaged { process }).await,
-            (Outcome::Failed, Some(failure)) => {
+            (ProcessOutcome::Succeeded, _) => work.tell_volume(VolumeCommand::RecordReimaged { process }).await,
+            (ProcessOutcome::Failed, Some(failure)) => {
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
             }
-            // Whoever called it off deletes the volume.
+            // The process that called this one off deletes the volume.
             _ => Ok(()),
         }
     }
     .boxed()
 }
 
-fn image(work: &Work) -> Option<ImageId> {
+fn image(work: &StepRun) -> Option<ImageId> {
     match work.running.task {
         Task::Volume { work: VolumeWork::Reimage { image }, .. } => Some(image),
         _ => None,
     }
 }
 
-async fn write_image(work: &Work) -> Result<Output, StepError> {
+async fn write_image(work: &StepRun) -> Result<StepOutput, StepError> {
     let volume = work.present_volume().await?;
     let known = volume.image.as_ref().map(|image| &image.snapshot).filter(|known| Some(known.id) == image(work));
     let (Some((host, _)), Some(known)) = (&volume.place, known) else {
         return Err(StepError::fatal(409, "The volume has no content.", ""));
     };
     let (driver, image, process) = (work.must_reach(*host)?, image_ref(known), work.running.process);
-    let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.context.images)));
+    let source: Arc<dyn ImageSource> = Arc::new(PortImageSource(Arc::clone(&work.context.images)));
     work.context.image_holds.hold(process, *host, &image.checksum).await;
     driver.ensure_image(&image, source).await.map_err(here)?;
     let name = volumes::volume(work.volume_id());
-    // What is there counts as made, so it goes first; whoever does the step again begins here.
+    // Content that exists counts as written, so it is removed first; a repeated step begins here.
     let store = driver.volume_store().needed().map_err(here)?;
     store.delete_volume(&name).await.map_err(here)?;
     store.create_volume(&name, u64::from(volume.size_gb) * GIB, &VolumeContent::Image(image)).await.map_err(here)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

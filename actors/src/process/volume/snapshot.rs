@@ -1,4 +1,4 @@
-//! Makes and removes snapshots: whole copies in the volume's pool.
+//! Creates and deletes snapshots: full copies in the volume's pool.
 //!
 //! | process | step | does | undone by |
 //! |---|---|---|---|
@@ -7,14 +7,14 @@
 //! | | `release_quota` | gives the room back to the project | |
 
 use chronova_events::ids::SnapshotId;
-use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::capability::volume_store::VolumeContent;
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, Work};
+use super::super::definition::{Definition, Step, StepError, StepRun};
 use super::{GIB, here, user};
 use crate::services::embedded::volume::VolumeCommand;
 use crate::services::embedded::volume::quota::VolumeQuotaCommand;
@@ -38,7 +38,7 @@ pub const DELETE: Definition = Definition {
     conclude: conclude_delete,
 };
 
-fn id(work: &Work) -> Result<SnapshotId, StepError> {
+fn id(work: &StepRun) -> Result<SnapshotId, StepError> {
     match work.running.task {
         Task::Volume {
             work: VolumeWork::CreateSnapshot { snapshot } | VolumeWork::DeleteSnapshot { snapshot },
@@ -48,11 +48,11 @@ fn id(work: &Work) -> Result<SnapshotId, StepError> {
     }
 }
 
-fn conclude_create(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude_create(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let (snapshot, process) = (id(work)?, work.running.process);
         let record = match (outcome, &work.running.failure) {
-            (Outcome::Succeeded, _) => VolumeCommand::RecordSnapshotReady { snapshot, process },
+            (ProcessOutcome::Succeeded, _) => VolumeCommand::RecordSnapshotReady { snapshot, process },
             (_, Some(failure)) => {
                 VolumeCommand::RecordSnapshotFailed { snapshot, process, fault: failure.fault.clone() }
             }
@@ -63,7 +63,7 @@ fn conclude_create(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), St
     .boxed()
 }
 
-fn conclude_delete(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+fn conclude_delete(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let (snapshot, process) = (id(work)?, work.running.process);
         work.tell_volume(VolumeCommand::RecordSnapshotDeleted { snapshot, process }).await
@@ -71,7 +71,7 @@ fn conclude_delete(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepErro
     .boxed()
 }
 
-async fn copy(work: &Work) -> Result<Output, StepError> {
+async fn copy(work: &StepRun) -> Result<StepOutput, StepError> {
     let (volume, snapshot) = work.present_snapshot(id(work)?).await?;
     let Some((host, _)) = &volume.place else {
         return Err(StepError::fatal(409, "The volume has no content.", ""));
@@ -81,10 +81,10 @@ async fn copy(work: &Work) -> Result<Output, StepError> {
     let size = u64::from(snapshot.size_gb) * GIB;
     let driver = work.must_reach(*host)?;
     driver.volume_store().needed().map_err(here)?.create_volume(&name, size, &content).await.map_err(here)?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }
 
-async fn remove(work: &Work) -> Result<(), StepError> {
+async fn remove(work: &StepRun) -> Result<(), StepError> {
     let Some(volume) = work.volume().await? else { return Ok(()) };
     let Some((host, _)) = &volume.place else { return Ok(()) };
     let Some(driver) = work.reach(*host)? else { return Ok(()) };
@@ -93,17 +93,17 @@ async fn remove(work: &Work) -> Result<(), StepError> {
     store.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))
 }
 
-async fn remove_copy(work: &Work) -> Result<Output, StepError> {
-    remove(work).await.map(|()| Output::Nothing)
+async fn remove_copy(work: &StepRun) -> Result<StepOutput, StepError> {
+    remove(work).await.map(|()| StepOutput::Nothing)
 }
 
-async fn release_quota(work: &Work) -> Result<Output, StepError> {
+async fn release_quota(work: &StepRun) -> Result<StepOutput, StepError> {
     let snapshot = id(work)?;
-    let Some(volume) = work.volume().await? else { return Ok(Output::Nothing) };
+    let Some(volume) = work.volume().await? else { return Ok(StepOutput::Nothing) };
     if let Some(known) = volume.snapshots.get(&snapshot) {
         let project = known.requested.project.clone();
         let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
         work.volume_quota(&project, release).await?;
     }
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

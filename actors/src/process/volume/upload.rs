@@ -1,16 +1,16 @@
-//! Makes an image of a volume's content.
+//! Uploads a volume's content to an image.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `send` | reads the volume and sends its bytes to the image, which was announced before | (the image service gives up what was not sent whole) |
 
-use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, Work};
+use super::super::definition::{Definition, Step, StepError, StepRun};
 use super::{here, user};
 use crate::services::embedded::volume::VolumeCommand;
 
@@ -22,18 +22,18 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// Well or not, the volume is what it was; the image tells.
-fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+/// The volume does not change; the image shows the result.
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         match outcome {
-            Outcome::CalledOff => Ok(()),
+            ProcessOutcome::CalledOff => Ok(()),
             _ => work.tell_volume(VolumeCommand::RecordUploaded { process: work.running.process }).await,
         }
     }
     .boxed()
 }
 
-async fn send(work: &Work) -> Result<Output, StepError> {
+async fn send(work: &StepRun) -> Result<StepOutput, StepError> {
     let volume = work.present_volume().await?;
     let (Some((host, _)), Task::Volume { work: VolumeWork::Upload { image }, .. }) =
         (&volume.place, &work.running.task)
@@ -45,5 +45,5 @@ async fn send(work: &Work) -> Result<Output, StepError> {
     let store = driver.volume_store().needed().map_err(here)?;
     let bytes = store.read_volume(&name, user(&volume)).await.map_err(here)?;
     work.context.images.upload(*image, bytes, work.meta.clone()).await?;
-    Ok(Output::Nothing)
+    Ok(StepOutput::Nothing)
 }

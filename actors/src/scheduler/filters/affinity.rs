@@ -1,11 +1,11 @@
-//! Near to, or away from, other servers and addresses.
+//! Filters on the distance to other servers and addresses.
 
 use std::net::IpAddr;
 
-use chronova_events::server_group::Policy;
+use chronova_events::server_group::ServerGroupPolicy;
 
 use super::{Filter, PLAIN};
-use crate::scheduler::look::{Look, Seen};
+use crate::scheduler::look::{HostState, SchedulingContext};
 
 pub(super) const DIFFERENT_HOST: Filter = Filter {
     name: "DifferentHostFilter",
@@ -40,19 +40,19 @@ pub(super) const SIMPLE_CIDR: Filter = Filter {
     ..PLAIN
 };
 
-fn address_text<'a>(seen: &Seen<'a>) -> &'a str {
+fn address_text<'a>(seen: &HostState<'a>) -> &'a str {
     seen.row.facts.as_ref().map_or("unknown", |facts| facts.capabilities.host_ip.as_str())
 }
 
-fn address(seen: &Seen<'_>) -> Option<IpAddr> {
+fn address(seen: &HostState<'_>) -> Option<IpAddr> {
     address_text(seen).parse().ok()
 }
 
 pub(super) const GROUP_ANTI_AFFINITY: Filter = Filter {
     name: "ServerGroupAntiAffinityFilter",
-    applies: |look| policy(look) == Some(Policy::AntiAffinity),
+    applies: |look| policy(look) == Some(ServerGroupPolicy::AntiAffinity),
     passes: |seen| {
-        // A move may look at the host where the server is.
+        // A move may examine the host where the server is.
         seen.has_the_server() || seen.look.group.as_ref().is_none_or(|group| seen.members() < group.most_per_host)
     },
     says: |seen| {
@@ -66,7 +66,8 @@ pub(super) const GROUP_ANTI_AFFINITY: Filter = Filter {
 pub(super) const GROUP_AFFINITY: Filter = Filter {
     name: "ServerGroupAffinityFilter",
     applies: |look| {
-        policy(look) == Some(Policy::Affinity) && look.group.as_ref().is_some_and(|group| !group.members.is_empty())
+        policy(look) == Some(ServerGroupPolicy::Affinity)
+            && look.group.as_ref().is_some_and(|group| !group.members.is_empty())
     },
     passes: |seen| seen.members() > 0,
     says: |_| "the other members of the server group are not on it".to_owned(),
@@ -74,10 +75,10 @@ pub(super) const GROUP_AFFINITY: Filter = Filter {
     ..PLAIN
 };
 
-fn policy(look: &Look<'_>) -> Option<Policy> {
+fn policy(look: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     look.group.as_ref().map(|group| group.policy)
 }
 
-fn name<'a>(look: &'a Look<'_>) -> &'a str {
+fn name<'a>(look: &'a SchedulingContext<'_>) -> &'a str {
     look.group.as_ref().map_or("", |group| group.name.as_str())
 }

@@ -1,7 +1,7 @@
-//! What the metadata of a host's aggregates ask of a server.
+//! Filters on the metadata of a host's aggregates.
 
 use super::{Filter, PLAIN};
-use crate::scheduler::look::Seen;
+use crate::scheduler::look::HostState;
 use crate::scheduler::words::{matches, some};
 
 pub(super) const IMAGE_PROPERTIES: Filter = Filter {
@@ -20,7 +20,7 @@ pub(super) const IMAGE_PROPERTIES: Filter = Filter {
 
 /// The first property that an aggregate of the host does not admit. Only names of standard properties are compared, as
 /// in Nova since 12.0.
-fn strange_property<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str)> {
+fn strange_property<'a>(seen: &HostState<'a>) -> Option<(&'a str, &'a str)> {
     const STANDARD: [&str; 3] = ["hw_", "img_", "os_"];
     let options = seen.look.options;
     let in_namespace = |key: &str| match options.aggregate_image_properties_isolation_namespace.as_deref() {
@@ -51,7 +51,7 @@ pub(super) const EXTRA_SPECS: Filter = Filter {
     ..PLAIN
 };
 
-fn unmet_spec<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str)> {
+fn unmet_spec<'a>(seen: &HostState<'a>) -> Option<(&'a str, &'a str)> {
     seen.look.request.flavor.extra_specs.iter().find_map(|(key, wanted)| {
         let key = match key.split_once(':') {
             Some(("aggregate_instance_extra_specs", key)) => key,
@@ -63,7 +63,7 @@ fn unmet_spec<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str)> {
     })
 }
 
-/// Whatever follows the key's name: `filter_tenant_id3` keeps an aggregate for one more project.
+/// Any suffix of the key counts: `filter_tenant_id3` keeps an aggregate for one more project.
 pub(super) const TENANCY: Filter = Filter {
     name: "AggregateMultiTenancyIsolation",
     passes: |seen| {

@@ -1,9 +1,9 @@
-//! What a host says of itself, compared with the flavor's extra specs.
+//! Filters that compare a host's capabilities with the flavor's extra specs.
 
 use serde_json::{Value, json};
 
 use super::{Filter, PLAIN};
-use crate::scheduler::look::Seen;
+use crate::scheduler::look::HostState;
 use crate::scheduler::words::matches;
 
 pub(super) const COMPUTE_CAPABILITIES: Filter = Filter {
@@ -22,8 +22,8 @@ fn names_a_capability(key: &str) -> bool {
     !key.contains(':') || key.starts_with("capabilities:")
 }
 
-/// The first extra spec that the host does not meet, what it wants, and what the host says.
-fn unmet<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str, Option<String>)> {
+/// The first extra spec that the host does not meet, its required value, and the host's value.
+fn unmet<'a>(seen: &HostState<'a>) -> Option<(&'a str, &'a str, Option<String>)> {
     seen.look.request.flavor.extra_specs.iter().find_map(|(key, wanted)| {
         if !names_a_capability(key) {
             return None;
@@ -32,7 +32,7 @@ fn unmet<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str, Option<String>)> {
         let path: Vec<&str> = scoped.unwrap_or(key).split(':').collect();
         let found = attribute(seen, &path);
         match (&found, scoped) {
-            // Without a scope the key may be meant for somebody else.
+            // Without a scope the key may be meant for another filter.
             (None, None) => None,
             (None, Some(_)) => Some((key.as_str(), wanted.as_str(), None)),
             (Some(value), _) => {
@@ -43,8 +43,8 @@ fn unmet<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str, Option<String>)> {
     })
 }
 
-/// What a host says under a name that Nova's `HostState` has.
-pub(super) fn attribute(seen: &Seen<'_>, path: &[&str]) -> Option<Value> {
+/// The host's value of an attribute of Nova's `HostState`.
+pub(super) fn attribute(seen: &HostState<'_>, path: &[&str]) -> Option<Value> {
     let (first, rest) = path.split_first()?;
     let known = seen.row.facts.as_ref().map(|facts| &facts.capabilities);
     let mut value = match *first {

@@ -1,7 +1,7 @@
-//! How much goes on on a host.
+//! Filters on the numbers of servers and of tasks on a host.
 
 use super::{Filter, PLAIN};
-use crate::scheduler::look::Seen;
+use crate::scheduler::look::HostState;
 
 pub(super) const IO_OPS: Filter = Filter {
     name: "IoOpsFilter",
@@ -38,18 +38,18 @@ pub(super) const AGGREGATE_NUM_INSTANCES: Filter = Filter {
 const BUSY: &str = "every host with room builds or moves as many servers as it may";
 const CROWDED: &str = "every host with room has as many servers as it may have";
 
-fn max_io_ops(seen: &Seen<'_>) -> u32 {
+fn max_io_ops(seen: &HostState<'_>) -> u32 {
     seen.least("max_io_ops_per_host", seen.look.options.max_io_ops_per_host)
 }
 
-fn max_instances(seen: &Seen<'_>) -> u32 {
+fn max_instances(seen: &HostState<'_>) -> u32 {
     seen.least("max_instances_per_host", seen.look.options.max_instances_per_host)
 }
 
-fn io_ops_words(seen: &Seen<'_>, most: u32) -> String {
+fn io_ops_words(seen: &HostState<'_>, most: u32) -> String {
     format!("servers being built or moved: {} of at most {most}", seen.num_io_ops())
 }
 
-fn instances_words(seen: &Seen<'_>, most: u32) -> String {
+fn instances_words(seen: &HostState<'_>, most: u32) -> String {
     format!("servers: {} of at most {most}", seen.num_instances())
 }

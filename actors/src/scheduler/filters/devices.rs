@@ -1,11 +1,11 @@
-//! NUMA cells; and what needs facts that hosts do not tell yet: PCI devices, metrics.
+//! Filters on NUMA cells; and on facts that hosts do not report yet: PCI devices, metrics.
 //!
-//! A host whose facts are unknown does not pass: Nova's filters say the same of a host without NUMA topology, without PCI
-//! pools or without the metric. So these filters never let a request through that nobody has looked at.
+//! A host with unknown facts does not pass. Nova's filters do the same without NUMA topology, PCI pools or the metric.
+//! So these filters never pass a request unchecked.
 
 use super::{Filter, PLAIN};
-use crate::scheduler::look::Look;
-use crate::topology::Topology;
+use crate::scheduler::look::SchedulingContext;
+use crate::topology::GuestNumaTopology;
 
 pub(super) const NUMA_TOPOLOGY: Filter = Filter {
     name: "NUMATopologyFilter",
@@ -42,8 +42,8 @@ pub(super) const METRICS: Filter = Filter {
     ..PLAIN
 };
 
-/// Devices near a guest's memory are not looked for: nothing of that is promised.
-fn lacks(look: &Look<'_>) -> String {
+/// The NUMA affinity of devices is not checked: it is not supported.
+fn lacks(look: &SchedulingContext<'_>) -> String {
     match &look.topology {
         Err(reason) => reason.trim_end_matches('.').to_owned(),
         _ if look.placement.ledger.cells.is_empty() => {
@@ -54,7 +54,7 @@ fn lacks(look: &Look<'_>) -> String {
                 .to_owned()
         }
         Ok(topology) => {
-            let wanted = topology.as_ref().map(Topology::words).unwrap_or_default();
+            let wanted = topology.as_ref().map(GuestNumaTopology::words).unwrap_or_default();
             format!("no host that would do has NUMA cells with room for {wanted}")
         }
     }

@@ -1,7 +1,7 @@
-//! Hosts by themselves: whether they answer, where they are, whom they are kept for.
+//! Filters on hosts by themselves: whether they answer, their zone, and isolated hosts and images.
 
 use super::{Filter, PLAIN};
-use crate::scheduler::look::Seen;
+use crate::scheduler::look::HostState;
 
 pub(super) const COMPUTE: Filter = Filter {
     name: "ComputeFilter",
@@ -16,7 +16,7 @@ pub(super) const COMPUTE: Filter = Filter {
     ..PLAIN
 };
 
-/// Taken out of Nova with 29.0 because the zone is required beforehand; accepted, and true to what it was.
+/// Nova removed it in 29.0, because a request filter requires the zone. It is accepted, and works as before.
 pub(super) const AVAILABILITY_ZONE: Filter = Filter {
     name: "AvailabilityZoneFilter",
     applies: |look| look.request.zone.is_some(),
@@ -59,11 +59,11 @@ pub(super) const ISOLATED_HOSTS: Filter = Filter {
     ..PLAIN
 };
 
-fn image_is_isolated(seen: &Seen<'_>) -> bool {
+fn image_is_isolated(seen: &HostState<'_>) -> bool {
     let image = seen.look.request.image.as_ref().map(|image| image.id.to_string());
     image.is_some_and(|id| seen.look.options.isolated_images.contains(&id))
 }
 
-fn host_is_isolated(seen: &Seen<'_>) -> bool {
+fn host_is_isolated(seen: &HostState<'_>) -> bool {
     seen.look.options.isolated_hosts.contains(&seen.row.name)
 }

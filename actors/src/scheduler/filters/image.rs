@@ -1,32 +1,32 @@
-//! What an image says of the hosts that can run it.
+//! Filters on the image's properties.
 
 use std::cmp::Ordering;
 
 use super::Filter;
-use crate::scheduler::look::{Look, Seen};
+use crate::scheduler::look::{HostState, SchedulingContext};
 
 pub(super) const IMAGE_PROPERTIES: Filter = Filter {
     name: "ImagePropertiesFilter",
     always: false,
     on_rebuild: true,
-    applies: |look| Asked::of(look).is_some(),
+    applies: |look| ImageRequirements::of(look).is_some(),
     passes: |seen| unmet(seen).is_none(),
     says: |seen| unmet(seen).unwrap_or_default(),
-    lacks: |look| match Asked::of(look) {
+    lacks: |look| match ImageRequirements::of(look) {
         Some(asked) => format!("no host runs what the image says it is ({})", asked.words()),
         None => String::new(),
     },
 };
 
-/// Architecture, hypervisor and mode, in the names of today.
-struct Asked {
+/// The required architecture, hypervisor and mode, under their present names.
+struct ImageRequirements {
     architecture: Option<String>,
     hypervisor: Option<String>,
     mode: Option<String>,
 }
 
-impl Asked {
-    fn of(look: &Look<'_>) -> Option<Self> {
+impl ImageRequirements {
+    fn of(look: &SchedulingContext<'_>) -> Option<Self> {
         let request = look.request;
         let default = look.options.image_properties_default_architecture.as_deref();
         let filled = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_lowercase);
@@ -58,10 +58,10 @@ fn architecture(name: &str) -> String {
     .to_owned()
 }
 
-fn unmet(seen: &Seen<'_>) -> Option<String> {
-    let asked = Asked::of(seen.look)?;
+fn unmet(seen: &HostState<'_>) -> Option<String> {
+    let asked = ImageRequirements::of(seen.look)?;
     let host = &seen.row.facts.as_ref()?.capabilities;
-    // A simulated or very old host may not say what it is.
+    // A simulated or very old host may not report its architecture.
     let own = if host.cpu_arch.is_empty() { None } else { Some(architecture(&host.cpu_arch.to_lowercase())) };
     if let (Some(wanted), Some(own)) = (&asked.architecture, &own)
         && wanted != own

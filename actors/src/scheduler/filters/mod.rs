@@ -1,7 +1,7 @@
-//! Which hosts will do. Names as in Nova's `[filter_scheduler] enabled_filters`; each theme has a file.
+//! The filters of hosts, with the names of Nova's `[filter_scheduler] enabled_filters`; each theme has a file.
 //!
-//! A filter reads views that may lag, so it never guards an invariant: what must hold is checked again when the host is
-//! claimed.
+//! A filter reads views that may lag, so it never guards an invariant: the ledger checks invariants again when the host
+//! is claimed.
 
 mod affinity;
 mod aggregates;
@@ -12,27 +12,27 @@ mod hosts;
 mod image;
 mod query;
 
-use super::look::{Look, Seen};
+use super::look::{HostState, SchedulingContext};
 
 /// One check of a host.
 #[derive(Debug)]
 pub struct Filter {
     pub name: &'static str,
-    /// Whether it is asked though nobody enabled it, and of a host that an administrator insists on: in Nova the host itself
-    /// refuses such a server when it claims its place.
+    /// Whether it runs even if it is not enabled, and for a forced host. In Nova the compute service itself refuses
+    /// such a server in its claim.
     pub always: bool,
-    /// Whether it is asked when a server is rebuilt with another image where it is.
+    /// Whether it runs when a server is rebuilt with another image on its host.
     pub on_rebuild: bool,
-    /// Whether it has anything to say to this request; where not, every host passes.
-    pub applies: fn(&Look<'_>) -> bool,
-    pub passes: fn(&Seen<'_>) -> bool,
-    /// Why a host did not pass, with the numbers that were seen.
-    pub says: fn(&Seen<'_>) -> String,
-    /// What is missing when no host passes, without naming any: what the user is told.
-    pub lacks: fn(&Look<'_>) -> String,
+    /// Whether it applies to this request; if not, every host passes.
+    pub applies: fn(&SchedulingContext<'_>) -> bool,
+    pub passes: fn(&HostState<'_>) -> bool,
+    /// The reason why a host did not pass, with the numbers.
+    pub says: fn(&HostState<'_>) -> String,
+    /// The user's message when no host passes; it names no host.
+    pub lacks: fn(&SchedulingContext<'_>) -> String,
 }
 
-/// What most filters have in common.
+/// The defaults that most filters share.
 const PLAIN: Filter = Filter {
     name: "",
     always: false,
@@ -43,7 +43,7 @@ const PLAIN: Filter = Filter {
     lacks: |_| String::new(),
 };
 
-/// Every filter there is.
+/// All filters.
 pub const FILTERS: &[Filter] = &[
     aggregates::IMAGE_PROPERTIES,
     aggregates::EXTRA_SPECS,
@@ -81,7 +81,7 @@ pub const NAMES: [&str; FILTERS.len()] = {
     names
 };
 
-/// What Nova enables by default, in its order.
+/// Nova's default filters, in its order.
 pub const DEFAULT: &[&str] = &[
     "ComputeFilter",
     "ComputeCapabilitiesFilter",

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::capabilities::attribute;
 use super::{Filter, PLAIN};
-use crate::scheduler::look::Seen;
+use crate::scheduler::look::HostState;
 
-/// Conditions within conditions are followed this far.
+/// The deepest nesting of conditions.
 const DEPTH: usize = 16;
 
 pub(super) const JSON: Filter = Filter {
@@ -30,7 +30,7 @@ pub(super) const JSON: Filter = Filter {
 };
 
 /// The value of a condition; `None` for one that makes no sense.
-fn evaluate(query: &Value, seen: &Seen<'_>, depth: usize) -> Option<Value> {
+fn evaluate(query: &Value, seen: &HostState<'_>, depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     let Value::Array(items) = query else { return None };
     let Some((operator, arguments)) = items.split_first() else { return Some(Value::Bool(true)) };
@@ -40,7 +40,7 @@ fn evaluate(query: &Value, seen: &Seen<'_>, depth: usize) -> Option<Value> {
             Value::Array(_) => cooked.push(evaluate(argument, seen, depth)?),
             Value::String(text) if text.is_empty() => {}
             Value::String(text) => match text.strip_prefix('$') {
-                // What the host does not have drops out, as in Nova.
+                // Attributes that the host does not have drop out, as in Nova.
                 Some(name) => cooked.extend(attribute(seen, &name.split('.').collect::<Vec<_>>())),
                 None => cooked.push(argument.clone()),
             },
@@ -85,7 +85,7 @@ fn less(left: &Value, right: &Value) -> Option<bool> {
     }
 }
 
-/// What Python takes for true.
+/// Python's truth value.
 fn truth(value: &Value) -> bool {
     match value {
         Value::Null => false,

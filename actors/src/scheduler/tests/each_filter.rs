@@ -1,7 +1,7 @@
 //! Each filter, on a table of hosts.
 
 use chronova_events::envelope::Timestamp;
-use chronova_events::ledger::{FittedCell, HostCell, HostCellsReplaced};
+use chronova_events::ledger::{FittedNumaCell, HostCellsReplaced, HostNumaCell};
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn aggregates_ask_things_of_servers() {
     let mut cell = Cell::three();
     cell.aggregate(&[1], &[("os_distro", "debian, ubuntu"), ("instance_type", "m1.small,m1.tiny"), ("ssd", "true")]);
     cell.aggregate(&[1, 2], &[("filter_tenant_id", "q, r"), ("instance_type", "m1.large"), ("owner", "x")]);
-    let pass = |filter: &str, request: &Request| cell.pass(filter, request).0;
+    let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
     let isolation = "AggregateImagePropertiesIsolation";
     assert_eq!(pass(isolation, &imaged(&[("os_distro", "debian"), ("owner", "y")])), ["h1", "h2", "h3"]);
     assert_eq!(pass(isolation, &imaged(&[("os_distro", "windows")])), ["h2", "h3"]);
@@ -64,14 +64,14 @@ fn aggregates_ask_things_of_servers() {
     assert_eq!(pass(extra, &specs(&[("hw:numa_nodes", "1")])), ["h1", "h2", "h3"]);
     let tenancy = "AggregateMultiTenancyIsolation";
     assert_eq!(pass(tenancy, &small()), ["h3"]);
-    assert_eq!(pass(tenancy, &Request { project: "r".into(), ..small() }), ["h1", "h2", "h3"]);
+    assert_eq!(pass(tenancy, &RequestSpec { project: "r".into(), ..small() }), ["h1", "h2", "h3"]);
     cell.aggregate(&[3], &[("filter_tenant_id", "s"), ("filter_tenant_id2", "t"), ("filter_tenant_idea", "u")]);
-    let kept = |project: &str| cell.pass(tenancy, &Request { project: project.into(), ..small() }).0;
+    let kept = |project: &str| cell.pass(tenancy, &RequestSpec { project: project.into(), ..small() }).0;
     assert_eq!(kept("p"), Vec::<String>::new());
     for project in ["s", "t", "u"] {
         assert_eq!(kept(project), ["h3"], "several projects have one aggregate, by keys with any ending");
     }
-    let pass = |filter: &str, request: &Request| cell.pass(filter, request).0;
+    let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
     assert_eq!(pass("AggregateTypeAffinityFilter", &small()), ["h1", "h3"]);
     let refused = cell.pass("AggregateTypeAffinityFilter", &small()).1;
     assert_eq!(refused, "flavor m1.tiny: the host's aggregates admit m1.large");
@@ -155,7 +155,7 @@ fn queries_are_conditions_in_json() {
 #[test]
 fn isolated_hosts_and_images_belong_together() {
     let mut cell = Cell::three();
-    let pass = |cell: &Cell, request: &Request| cell.pass("IsolatedHostsFilter", request).0;
+    let pass = |cell: &Cell, request: &RequestSpec| cell.pass("IsolatedHostsFilter", request).0;
     cell.options.isolated_hosts = vec!["h1".into()];
     assert_eq!(pass(&cell, &imaged(&[])), ["h2", "h3"], "nothing may go there");
     cell.options.isolated_images = vec![ImageId(Uuid::from_u128(3)).to_string()];
@@ -170,23 +170,26 @@ fn isolated_hosts_and_images_belong_together() {
 fn groups_keep_their_members_together_or_apart() {
     let mut cell = Cell::three();
     let group = |policy, most_per_host, members: &[(Slot, u32)]| {
-        Some(Group { name: "g".into(), policy, most_per_host, members: members.iter().copied().collect() })
+        Some(InstanceGroup { name: "g".into(), policy, most_per_host, members: members.iter().copied().collect() })
     };
     let pass = |cell: &Cell, filter: &str, group| cell.pass_with(filter, &small(), group).0;
     let (apart, together) = ("ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter");
-    assert_eq!(pass(&cell, apart, group(Policy::AntiAffinity, 1, &[(0, 1)])), ["h2", "h3"]);
-    assert_eq!(pass(&cell, apart, group(Policy::AntiAffinity, 2, &[(0, 1), (1, 2)])), ["h1", "h3"]);
-    assert_eq!(pass(&cell, apart, group(Policy::SoftAntiAffinity, u32::MAX, &[(0, 1)])).len(), 3);
-    assert_eq!(pass(&cell, together, group(Policy::Affinity, u32::MAX, &[(1, 1)])), ["h2"]);
+    assert_eq!(pass(&cell, apart, group(ServerGroupPolicy::AntiAffinity, 1, &[(0, 1)])), ["h2", "h3"]);
+    assert_eq!(pass(&cell, apart, group(ServerGroupPolicy::AntiAffinity, 2, &[(0, 1), (1, 2)])), ["h1", "h3"]);
+    assert_eq!(pass(&cell, apart, group(ServerGroupPolicy::SoftAntiAffinity, u32::MAX, &[(0, 1)])).len(), 3);
+    assert_eq!(pass(&cell, together, group(ServerGroupPolicy::Affinity, u32::MAX, &[(1, 1)])), ["h2"]);
     assert_eq!(
-        pass(&cell, together, group(Policy::Affinity, u32::MAX, &[])).len(),
+        pass(&cell, together, group(ServerGroupPolicy::Affinity, u32::MAX, &[])).len(),
         3,
         "the first member goes anywhere"
     );
     // The server that moves does not stand in its own way.
     cell.server(7, 1);
-    let moving = Request { server: Some(server_id(7)), ..small() };
-    assert_eq!(cell.pass_with(apart, &moving, group(Policy::AntiAffinity, 1, &[(0, 1), (1, 1)])).0, ["h1", "h3"]);
+    let moving = RequestSpec { server: Some(server_id(7)), ..small() };
+    assert_eq!(
+        cell.pass_with(apart, &moving, group(ServerGroupPolicy::AntiAffinity, 1, &[(0, 1), (1, 1)])).0,
+        ["h1", "h3"]
+    );
 }
 
 #[test]
@@ -209,7 +212,7 @@ fn a_topology_has_to_fit_on_the_cells_of_a_host_with_what_is_on_its_way_there() 
     let mut cell = Cell::three();
     for (host, dedicated) in [(1, vec![2, 3]), (2, vec![])] {
         let shared = vec![0, 1];
-        let own = HostCell { id: 0, shared, dedicated, siblings: vec![], memory_mib: 8192, pages: vec![] };
+        let own = HostNumaCell { id: 0, shared, dedicated, siblings: vec![], memory_mib: 8192, pages: vec![] };
         let told = HostCellsReplaced { provider: ProviderId(host_id(host).0), confines: true, cells: vec![own] };
         cell.placement.take_in(&told.into(), Timestamp(0));
     }
@@ -224,11 +227,12 @@ fn a_topology_has_to_fit_on_the_cells_of_a_host_with_what_is_on_its_way_there() 
     assert!(pass(&cell, &[("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", "require")]).0.is_empty());
     let coming = |taken: u32| {
         let pinned = vec![(0, taken)];
-        FittedCell { cell: 0, floating: vec![], pinned, emulator: vec![], memory_mib: 64, page_kib: None }
+        FittedNumaCell { cell: 0, floating: vec![], pinned, emulator: vec![], memory_mib: 64, page_kib: None }
     };
     for taken in [2, 3] {
         let (resources, fitted) = (vec![], vec![coming(taken)]);
-        let entry = Entry { slot: 0, server: None, resources, fitted, group: None, claimed_at: None, placed_at: None };
+        let entry =
+            PendingClaim { slot: 0, server: None, resources, fitted, group: None, claimed_at: None, placed_at: None };
         cell.pending.add(entry);
     }
     assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "both are on their way to others");

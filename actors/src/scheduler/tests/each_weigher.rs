@@ -1,4 +1,4 @@
-//! Who is best, and by how much.
+//! The best host of each weigher, and its lead.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn weights_take_plain_amounts_of_memory_and_ratios_for_cpus() {
     cell.ledger(InventoryReplaced { provider: ProviderId(host_id(1).0), inventories });
     cell.use_up(1, "MEMORY_MB", 9);
     let asked = small();
-    let look = Look::new(cell.sources(), &asked, &cell.options);
+    let look = SchedulingContext::new(cell.sources(), &asked, &cell.options);
     let seen = look.host(0);
     assert!((seen.plainly_free("MEMORY_MB") + 2.0).abs() < f64::EPSILON, "8 - 1 - 9: overcommitted");
     assert!((seen.free_cpus() - 31.0).abs() < f64::EPSILON, "8 x 4 - 1");
@@ -97,7 +97,7 @@ fn chance_chooses_among_the_best_only() {
         cell.host(n, 8, 1024 * (10 - u64::try_from(n).unwrap()), 100);
     }
     cell.options.host_subset_size = 2;
-    let first = |cell: &Cell, dice: u64| cell.names(&Request { dice, ..small() })[0].clone();
+    let first = |cell: &Cell, dice: u64| cell.names(&RequestSpec { dice, ..small() })[0].clone();
     assert_eq!([first(&cell, 0), first(&cell, 1), first(&cell, 2)], ["h1", "h2", "h1"]);
     cell.options.host_subset_size = 1;
     assert_eq!(first(&cell, 1), "h1");

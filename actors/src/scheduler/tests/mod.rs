@@ -12,23 +12,23 @@ use chronova_events::ids::{HostAggregateId, HostId, ImageId, InstanceId, Process
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, Placed};
 use chronova_events::ledger::{Allocation, Claimed, Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced};
 use chronova_events::registry::Event;
-use chronova_events::server_group::Policy;
-use chronova_projections::fleet::{Fleet, Slot};
+use chronova_events::server_group::ServerGroupPolicy;
+use chronova_projections::fleet::{FleetView, Slot};
 use chronova_projections::placement::Placement;
 use chronova_projections::server_groups::ServerGroupsView;
 use chronova_projections::servers::Servers;
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
-use super::look::Group;
+use super::look::InstanceGroup;
 use super::request::tests::{flavor, request};
 use super::*;
-use crate::coordination::pending_claims::{Entry, PendingClaims};
+use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
 
 /// A cell without a log.
 #[derive(Default)]
 struct Cell {
-    fleet: Fleet,
+    fleet: FleetView,
     placement: Placement,
     groups: ServerGroupsView,
     servers: Servers,
@@ -137,8 +137,8 @@ impl Cell {
         self.take(server_id(server).to_string(), chronova_events::instance::InstanceEvent::from(placed));
     }
 
-    fn sources(&self) -> Sources<'_> {
-        Sources {
+    fn sources(&self) -> SchedulerViews<'_> {
+        SchedulerViews {
             fleet: &self.fleet,
             groups: &self.groups,
             placement: &self.placement,
@@ -147,30 +147,30 @@ impl Cell {
         }
     }
 
-    fn decide(&self, request: &Request) -> Decision {
+    fn decide(&self, request: &RequestSpec) -> SchedulingDecision {
         choose_among(self.sources(), request, &self.options)
     }
 
     /// The names of the hosts that were found, best first.
-    fn names(&self, request: &Request) -> Vec<String> {
+    fn names(&self, request: &RequestSpec) -> Vec<String> {
         self.decide(request).ranked.into_iter().map(|chosen| chosen.hostname).collect()
     }
 
     /// The same in the order of their names.
-    fn fitting(&self, request: &Request) -> Vec<String> {
+    fn fitting(&self, request: &RequestSpec) -> Vec<String> {
         let mut names = self.names(request);
         names.sort();
         names
     }
 
     /// The hosts that one filter lets through, and what it says of the first that it does not.
-    fn pass(&self, filter: &str, request: &Request) -> (Vec<String>, String) {
+    fn pass(&self, filter: &str, request: &RequestSpec) -> (Vec<String>, String) {
         self.pass_with(filter, request, None)
     }
 
-    fn pass_with(&self, filter: &str, request: &Request, group: Option<Group>) -> (Vec<String>, String) {
+    fn pass_with(&self, filter: &str, request: &RequestSpec, group: Option<InstanceGroup>) -> (Vec<String>, String) {
         let filter = filters::named(filter).unwrap();
-        let mut look = Look::new(self.sources(), request, &self.options);
+        let mut look = SchedulingContext::new(self.sources(), request, &self.options);
         look.group = group;
         if !(filter.applies)(&look) {
             return (look.fleet.hosts().iter().map(|slot| look.fleet.row(slot).name.clone()).collect(), String::new());
@@ -186,11 +186,11 @@ impl Cell {
     }
 }
 
-fn small() -> Request {
+fn small() -> RequestSpec {
     request(flavor(2, 1024, 10))
 }
 
-fn specs(specs: &[(&str, &str)]) -> Request {
+fn specs(specs: &[(&str, &str)]) -> RequestSpec {
     let extra_specs = specs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     request(FlavorSnapshot { extra_specs, ..flavor(2, 1024, 10) })
 }
@@ -209,13 +209,13 @@ fn image(properties: &[(&str, &str)]) -> ImageSnapshot {
     }
 }
 
-fn imaged(properties: &[(&str, &str)]) -> Request {
-    Request { image: Some(image(properties).into()), ..small() }
+fn imaged(properties: &[(&str, &str)]) -> RequestSpec {
+    RequestSpec { image: Some(image(properties).into()), ..small() }
 }
 
-fn hinted(name: &str, values: &[&str]) -> Request {
+fn hinted(name: &str, values: &[&str]) -> RequestSpec {
     let values = values.iter().map(ToString::to_string).collect();
-    Request { hints: BTreeMap::from([(name.to_owned(), values)]), ..small() }
+    RequestSpec { hints: BTreeMap::from([(name.to_owned(), values)]), ..small() }
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn capacity_is_by_placements_rules_and_refusals_show_the_numbers() {
 #[test]
 fn what_is_on_its_way_to_a_host_counts() {
     let mut cell = Cell::three();
-    let entry = |slot| Entry {
+    let entry = |slot| PendingClaim {
         slot,
         server: None,
         resources: vec![("VCPU".into(), 7)],
@@ -282,15 +282,15 @@ fn a_forced_host_skips_the_filters_and_a_requested_one_does_not() {
     let mut cell = Cell::three();
     cell.host(4, 1, 4096, 100);
     cell.take(host_id(2).to_string(), HostEvent::from(Disabled { reason: None }));
-    let forced = |name: &str| Request { forced_host: Some(name.into()), ..small() };
-    let wanted = |name: &str| Request { requested_host: Some(name.into()), ..small() };
+    let forced = |name: &str| RequestSpec { forced_host: Some(name.into()), ..small() };
+    let wanted = |name: &str| RequestSpec { requested_host: Some(name.into()), ..small() };
     assert_eq!(cell.names(&forced("H2")), ["h2"], "in any case of its letters");
     assert_eq!(cell.names(&forced("h4")), Vec::<String>::new(), "but it needs room");
     assert_eq!(cell.names(&wanted("h1")), ["h1"]);
     assert_eq!(cell.names(&wanted("h2")), Vec::<String>::new());
     let none = cell.decide(&wanted("h9")).reasons;
     assert_eq!(none.lacks.as_deref(), Some("the requested host cannot take the server"));
-    let excluded = Request { excluded: [host_id(1), host_id(2)].into(), ..small() };
+    let excluded = RequestSpec { excluded: [host_id(1), host_id(2)].into(), ..small() };
     assert_eq!(cell.names(&excluded), ["h3"]);
 }
 
@@ -298,7 +298,7 @@ fn a_forced_host_skips_the_filters_and_a_requested_one_does_not() {
 fn zones_are_aggregates_and_the_default_zone_is_the_rest() {
     let mut cell = Cell::three();
     cell.aggregate(&[1], &[("availability_zone", "north")]);
-    let zone = |zone: &str| Request { zone: Some(zone.into()), ..small() };
+    let zone = |zone: &str| RequestSpec { zone: Some(zone.into()), ..small() };
     assert_eq!(cell.fitting(&zone("north")), ["h1"]);
     assert_eq!(cell.fitting(&zone("nova")), ["h2", "h3"]);
     assert_eq!(cell.fitting(&zone("south")), Vec::<String>::new());
@@ -349,8 +349,12 @@ fn aggregates_can_be_kept_for_projects_and_traits() {
     assert_eq!(cell.fitting(&small()).len(), 3, "off by default");
     cell.options.prefilters.limit_tenants_to_placement_aggregate = true;
     assert_eq!(cell.fitting(&small()), ["h1"]);
-    assert_eq!(cell.fitting(&Request { project: "r".into(), ..small() }), ["h1"], "one aggregate, several projects");
-    let other = Request { project: "q".into(), ..small() };
+    assert_eq!(
+        cell.fitting(&RequestSpec { project: "r".into(), ..small() }),
+        ["h1"],
+        "one aggregate, several projects"
+    );
+    let other = RequestSpec { project: "q".into(), ..small() };
     assert_eq!(cell.fitting(&other).len(), 3);
     cell.options.prefilters.placement_aggregate_required_for_tenants = true;
     assert_eq!(cell.decide(&other).reasons.lacks.as_deref(), Some("no hosts are available to the project"));
@@ -430,11 +434,11 @@ fn what_no_host_has_is_asked_for_in_vain_whichever_filters_are_enabled() {
             assert!(
                 decision.reasons.message().contains("which the flavor") || decision.reasons.message().contains("PCI")
             );
-            let insisted = Request { forced_host: Some("h1".to_owned()), ..specs(&[wish]) };
+            let insisted = RequestSpec { forced_host: Some("h1".to_owned()), ..specs(&[wish]) };
             assert!(cell.decide(&insisted).ranked.is_empty(), "{wish:?} of a host that is insisted on");
         }
     }
-    let insisted = Request { forced_host: Some("h1".to_owned()), ..small() };
+    let insisted = RequestSpec { forced_host: Some("h1".to_owned()), ..small() };
     assert_eq!(cell.decide(&insisted).ranked.len(), 1);
 }
 

@@ -1,9 +1,9 @@
 //! One event in EventStoreDB's terms.
 //!
-//! Our own events: the type is the kind (`instance.build_requested`), the data is the payload in our codec
-//! (`application/octet-stream`), and the custom metadata is a JSON object that carries the rest of the envelope, with
-//! EventStoreDB's names for correlation and causation. [`Form::readable`] has the payload as JSON instead, for people.
-//! Events of other programs are what those programs wrote, byte for byte.
+//! Chronova's events: the type is the kind (`instance.build_requested`), the data is the payload in our codec
+//! (`application/octet-stream`). The custom metadata is a JSON object with the rest of the envelope, with
+//! EventStoreDB's names for correlation and causation. [`EventStoreDbEvent::readable`] has the payload as JSON instead, for people.
+//! Events of other programs are unchanged, byte for byte.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::codec::{BINCODE_2, MAX_PAYLOAD, SEALED};
 use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
-use crate::external::{Content, ExternalEvent, ExternalRecorded, is_ours};
+use crate::external::{ExternalBytes, ExternalEvent, ExternalRecorded, is_ours};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::registry::{DecodeError, Event, NounEvent};
 use crate::store::AppendError;
@@ -25,9 +25,9 @@ pub const BINARY: &str = "application/octet-stream";
 /// The longest name of a stream and of an event type that is taken from outside.
 pub const MAX_NAME: usize = 255;
 
-/// Why something is no event that may stand in its stream.
+/// Why an event is not valid in its stream.
 #[derive(Debug, Error)]
-pub enum FormError {
+pub enum EventStoreDbEventError {
     #[error("`{0}` is no kind of event of the streams `{1}-...`")]
     OtherNoun(String, String),
     #[error("{kind} version {found} is not the version {expected} that is written here")]
@@ -46,7 +46,7 @@ pub enum FormError {
 
 /// An event as EventStoreDB's protocol carries it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Form {
+pub struct EventStoreDbEvent {
     pub event_type: String,
     pub content_type: String,
     pub metadata: Bytes,
@@ -55,19 +55,19 @@ pub struct Form {
 
 /// The envelope of our own events, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
-struct Envelope {
+struct JsonEnvelope {
     #[serde(rename = "$correlationId")]
     correlation: Uuid,
     #[serde(rename = "$causationId", default, skip_serializing_if = "Option::is_none")]
     causation: Option<EventId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request_id: Option<RequestId>,
-    cause: Who,
+    cause: MetadataCause,
     /// Microseconds since 1970.
     recorded_at: i64,
     version: u16,
     codec: u8,
-    /// The event's place in the chain of hashes, for those who keep it; whoever reads a log makes no use of it.
+    /// The event's hash in the chain, for clients that store it; Chronova does not read it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hash: Option<String>,
 }
@@ -75,13 +75,13 @@ struct Envelope {
 /// [`Cause`] in the words of the metadata.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Who {
+enum MetadataCause {
     User { user: UserId, project: Option<ProjectId>, roles: Vec<String> },
     Process(ProcessId),
     System(String),
 }
 
-impl From<&Cause> for Who {
+impl From<&Cause> for MetadataCause {
     fn from(cause: &Cause) -> Self {
         match cause.clone() {
             Cause::User { user, project, roles } => Self::User { user, project, roles },
@@ -91,23 +91,23 @@ impl From<&Cause> for Who {
     }
 }
 
-impl From<Who> for Cause {
-    fn from(who: Who) -> Self {
+impl From<MetadataCause> for Cause {
+    fn from(who: MetadataCause) -> Self {
         match who {
-            Who::User { user, project, roles } => Self::User { user, project, roles },
-            Who::Process(process) => Self::Process { process },
-            Who::System(part) => Self::System { part },
+            MetadataCause::User { user, project, roles } => Self::User { user, project, roles },
+            MetadataCause::Process(process) => Self::Process { process },
+            MetadataCause::System(part) => Self::System { part },
         }
     }
 }
 
-impl Envelope {
+impl JsonEnvelope {
     fn new(meta: &Meta, recorded_at: Timestamp, version: u16, codec: u8) -> Self {
         Self {
             correlation: meta.correlation,
             causation: meta.causation,
             request_id: meta.request_id.clone(),
-            cause: Who::from(&meta.cause),
+            cause: MetadataCause::from(&meta.cause),
             recorded_at: recorded_at.0,
             version,
             codec,
@@ -126,7 +126,7 @@ impl Envelope {
     }
 }
 
-impl Form {
+impl EventStoreDbEvent {
     /// An event about to be appended.
     pub fn of_new(new: &NewEvent) -> Result<Self, AppendError> {
         if let Some(ExternalEvent::ExternalRecorded(outside)) = ExternalEvent::of(&new.event) {
@@ -136,12 +136,12 @@ impl Form {
         if data.len() > MAX_PAYLOAD {
             return Err(AppendError::TooLarge { size: data.len(), limit: MAX_PAYLOAD });
         }
-        let envelope = Envelope::new(&new.meta, new.recorded_at, new.event.version(), BINCODE_2);
+        let envelope = JsonEnvelope::new(&new.meta, new.recorded_at, new.event.version(), BINCODE_2);
         Ok(Self::ours(new.event.kind(), &envelope, data))
     }
 
-    /// An event of the log, exactly as it is kept; but personal fields that are sealed there go out opened, because whoever
-    /// reads has no keys (see `docs/eventstoredb.md`).
+    /// An event of the log, exactly as stored, but with unsealed personal fields, because the reader has no keys (see
+    /// `docs/eventstoredb.md`).
     pub fn of_recorded(recorded: &Recorded) -> Result<Self, DecodeError> {
         if let Some(outside) = external(recorded)? {
             return Ok(Self::of_external(&outside));
@@ -149,13 +149,13 @@ impl Form {
         let hash = recorded.hash.map(|hash| hash.to_string());
         if recorded.codec == SEALED {
             let event = recorded.event()?;
-            let mut envelope = Envelope::new(&recorded.meta, recorded.recorded_at, event.version(), BINCODE_2);
+            let mut envelope = JsonEnvelope::new(&recorded.meta, recorded.recorded_at, event.version(), BINCODE_2);
             envelope.hash = hash;
             let damaged =
                 |source| DecodeError::Damaged { kind: recorded.kind.to_string(), version: event.version(), source };
             return Ok(Self::ours(&recorded.kind, &envelope, event.encode().map_err(damaged)?.into()));
         }
-        let mut envelope = Envelope::new(&recorded.meta, recorded.recorded_at, recorded.version, recorded.codec);
+        let mut envelope = JsonEnvelope::new(&recorded.meta, recorded.recorded_at, recorded.version, recorded.codec);
         envelope.hash = hash;
         Ok(Self::ours(&recorded.kind, &envelope, recorded.data.clone()))
     }
@@ -170,7 +170,7 @@ impl Form {
         Ok(Self { content_type: JSON.to_owned(), data, ..form })
     }
 
-    fn ours(kind: &str, envelope: &Envelope, data: Bytes) -> Self {
+    fn ours(kind: &str, envelope: &JsonEnvelope, data: Bytes) -> Self {
         let (event_type, content_type) = (kind.to_owned(), BINARY.to_owned());
         Self { event_type, content_type, metadata: envelope.to_json(), data }
     }
@@ -184,31 +184,36 @@ impl Form {
         }
     }
 
-    /// An event of ours that another process of ours wants to append to `stream`: known, whole, in its place, and in the
-    /// version that is written today.
-    pub fn into_ours(self, id: EventId, stream: &StreamId) -> Result<NewEvent, FormError> {
+    /// A peer's event for one of our streams. It must be of a known kind, complete, in the right stream, and in the
+    /// newest version.
+    pub fn into_ours(self, id: EventId, stream: &StreamId) -> Result<NewEvent, EventStoreDbEventError> {
         let noun = self.event_type.split_once('.').map_or("", |(noun, _)| noun);
         if noun != stream.category() || !is_ours(noun) {
-            return Err(FormError::OtherNoun(self.event_type, stream.category().to_owned()));
+            return Err(EventStoreDbEventError::OtherNoun(self.event_type, stream.category().to_owned()));
         }
         check_size(self.data.len())?;
         let envelope = self.envelope()?;
         let event = Event::decode(&self.event_type, envelope.version, envelope.codec, &self.data)?;
         if event.version() != envelope.version {
             let (found, expected) = (envelope.version, event.version());
-            return Err(FormError::OtherVersion { kind: self.event_type, found, expected });
+            return Err(EventStoreDbEventError::OtherVersion { kind: self.event_type, found, expected });
         }
         let recorded_at = Timestamp(envelope.recorded_at);
         Ok(NewEvent { id, event: Arc::new(event), recorded_at, meta: Arc::new(envelope.into_meta()) })
     }
 
     /// An event of another program, recorded now by `who`.
-    pub fn into_external(self, id: EventId, now: Timestamp, meta: &Arc<Meta>) -> Result<NewEvent, FormError> {
+    pub fn into_external(
+        self,
+        id: EventId,
+        now: Timestamp,
+        meta: &Arc<Meta>,
+    ) -> Result<NewEvent, EventStoreDbEventError> {
         if self.event_type.is_empty() || self.event_type.len() > MAX_NAME || self.event_type.starts_with('$') {
-            return Err(FormError::Name);
+            return Err(EventStoreDbEventError::Name);
         }
         if ![JSON, BINARY].contains(&self.content_type.as_str()) {
-            return Err(FormError::ContentType(self.content_type));
+            return Err(EventStoreDbEventError::ContentType(self.content_type));
         }
         // Room for the names and the lengths that are encoded with the content.
         check_size(self.data.len() + self.metadata.len() + 2 * MAX_NAME)?;
@@ -218,16 +223,16 @@ impl Form {
 
     fn outside(self) -> ExternalRecorded {
         let Self { event_type, content_type, metadata, data } = self;
-        ExternalRecorded { event_type, content_type, data: Content(data), metadata: Content(metadata) }
+        ExternalRecorded { event_type, content_type, data: ExternalBytes(data), metadata: ExternalBytes(metadata) }
     }
 
-    fn envelope(&self) -> Result<Envelope, FormError> {
-        serde_json::from_slice(&self.metadata).map_err(|error| FormError::Metadata(error.to_string()))
+    fn envelope(&self) -> Result<JsonEnvelope, EventStoreDbEventError> {
+        serde_json::from_slice(&self.metadata).map_err(|error| EventStoreDbEventError::Metadata(error.to_string()))
     }
 
-    /// What stands at `place` of a log that others keep. Whatever is not in a stream of ours is opaque.
-    pub fn into_recorded(self, place: Place) -> Result<Recorded, FormError> {
-        let Place { position, stream, revision, id, created } = place;
+    /// The event at `place` of a log on another server. Events outside our streams are opaque.
+    pub fn into_recorded(self, place: EventLocation) -> Result<Recorded, EventStoreDbEventError> {
+        let EventLocation { position, stream, revision, id, created } = place;
         if is_ours(stream.category()) {
             let envelope = self.envelope()?;
             return Ok(Recorded {
@@ -247,7 +252,7 @@ impl Form {
             });
         }
         let event = ExternalEvent::from(self.outside());
-        let data = event.encode().map_err(|error| FormError::Metadata(error.to_string()))?;
+        let data = event.encode().map_err(|error| EventStoreDbEventError::Metadata(error.to_string()))?;
         let meta = Meta {
             request_id: None,
             correlation: id.0,
@@ -278,7 +283,7 @@ fn clear(event: &Event) -> Result<Bytes, AppendError> {
 
 /// Where an event stands, in our terms.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct EventLocation {
     pub position: Position,
     pub stream: StreamId,
     pub revision: Revision,
@@ -297,11 +302,11 @@ fn external(recorded: &Recorded) -> Result<Option<ExternalRecorded>, DecodeError
     Ok(event.map(|ExternalEvent::ExternalRecorded(outside)| outside.clone()))
 }
 
-fn check_size(size: usize) -> Result<(), FormError> {
-    if size > MAX_PAYLOAD { Err(FormError::TooLarge { size, limit: MAX_PAYLOAD }) } else { Ok(()) }
+fn check_size(size: usize) -> Result<(), EventStoreDbEventError> {
+    if size > MAX_PAYLOAD { Err(EventStoreDbEventError::TooLarge { size, limit: MAX_PAYLOAD }) } else { Ok(()) }
 }
 
-/// The type that filters of clients look at: the other program's own for events of other programs.
+/// The type that clients' filters match: for events of other programs, their own type.
 pub fn event_type(recorded: &Recorded) -> String {
     match external(recorded) {
         Ok(Some(outside)) => outside.event_type,
@@ -316,15 +321,15 @@ mod tests {
     use super::*;
     use crate::store::conformance::event;
 
-    fn place(stream: StreamId) -> Place {
+    fn place(stream: StreamId) -> EventLocation {
         let id = EventId(Uuid::nil());
-        Place { position: Position(7), stream, revision: Revision(3), id, created: Timestamp(5) }
+        EventLocation { position: Position(7), stream, revision: Revision(3), id, created: Timestamp(5) }
     }
 
     #[test]
     fn our_events_go_round_in_their_own_streams_only() {
         let new = event("a step");
-        let form = Form::of_new(&new).unwrap();
+        let form = EventStoreDbEvent::of_new(&new).unwrap();
         assert_eq!((form.event_type.as_str(), form.content_type.as_str()), ("process.step_undone", BINARY));
         let (there, elsewhere) = (StreamId::new("process", "x"), StreamId::new("instance", "x"));
         let back = form.clone().into_ours(new.id, &there).unwrap();
@@ -332,11 +337,11 @@ mod tests {
             (back.event, back.meta, back.recorded_at),
             (Arc::clone(&new.event), new.meta.clone(), new.recorded_at)
         );
-        assert!(matches!(form.clone().into_ours(new.id, &elsewhere), Err(FormError::OtherNoun(..))));
+        assert!(matches!(form.clone().into_ours(new.id, &elsewhere), Err(EventStoreDbEventError::OtherNoun(..))));
         let read = form.clone().into_recorded(place(there)).unwrap();
         assert_eq!((read.event().unwrap(), &read.meta), (&new.event, &new.meta));
-        assert_eq!(Form::of_recorded(&read).unwrap(), form);
-        let readable = Form::readable(&read).unwrap();
+        assert_eq!(EventStoreDbEvent::of_recorded(&read).unwrap(), form);
+        let readable = EventStoreDbEvent::readable(&read).unwrap();
         assert_eq!(readable.data, r#"{"step":"a step"}"#);
         assert_eq!((readable.content_type.as_str(), &readable.metadata), (JSON, &form.metadata));
     }
@@ -344,19 +349,19 @@ mod tests {
     #[test]
     fn what_does_not_decode_is_refused() {
         let (new, stream) = (event("x"), StreamId::new("process", "x"));
-        let form = Form::of_new(&new).unwrap();
-        let broken = Form { data: Bytes::from_static(b"\xff\xff"), ..form.clone() };
-        assert!(matches!(broken.into_ours(new.id, &stream), Err(FormError::Payload(_))));
-        let unknown = Form { event_type: "process.dreamt".to_owned(), ..form.clone() };
-        assert!(matches!(unknown.into_ours(new.id, &stream), Err(FormError::Payload(_))));
-        let bare = Form { metadata: Bytes::from_static(b"{}"), ..form };
-        assert!(matches!(bare.into_ours(new.id, &stream), Err(FormError::Metadata(_))));
+        let form = EventStoreDbEvent::of_new(&new).unwrap();
+        let broken = EventStoreDbEvent { data: Bytes::from_static(b"\xff\xff"), ..form.clone() };
+        assert!(matches!(broken.into_ours(new.id, &stream), Err(EventStoreDbEventError::Payload(_))));
+        let unknown = EventStoreDbEvent { event_type: "process.dreamt".to_owned(), ..form.clone() };
+        assert!(matches!(unknown.into_ours(new.id, &stream), Err(EventStoreDbEventError::Payload(_))));
+        let bare = EventStoreDbEvent { metadata: Bytes::from_static(b"{}"), ..form };
+        assert!(matches!(bare.into_ours(new.id, &stream), Err(EventStoreDbEventError::Metadata(_))));
     }
 
     #[test]
     fn events_of_others_are_kept_byte_for_byte() {
-        let theirs = Form {
-            // Not even the name of a kind of ours makes it ours.
+        let theirs = EventStoreDbEvent {
+            // An event of another program stays one, even with the name of one of our kinds.
             event_type: "process.step_undone".to_owned(),
             content_type: JSON.to_owned(),
             metadata: Bytes::from_static(&[0, 255]),
@@ -365,13 +370,16 @@ mod tests {
         let meta = Meta::system("test");
         let new = theirs.clone().into_external(EventId(Uuid::nil()), Timestamp(1), &meta).unwrap();
         assert_eq!(new.event.kind(), OUTSIDE);
-        assert_eq!(Form::of_new(&new).unwrap(), theirs);
+        assert_eq!(EventStoreDbEvent::of_new(&new).unwrap(), theirs);
         let read = theirs.clone().into_recorded(place(StreamId::new("orders", "7"))).unwrap();
         assert_eq!((&*read.kind, event_type(&read).as_str()), (OUTSIDE, "process.step_undone"));
-        assert_eq!(Form::readable(&read).unwrap(), theirs);
-        let odd = Form { content_type: "text/html".to_owned(), ..theirs.clone() };
-        assert!(matches!(odd.into_external(new.id, Timestamp(1), &meta), Err(FormError::ContentType(_))));
-        let large = Form { data: vec![0; MAX_PAYLOAD].into(), ..theirs };
-        assert!(matches!(large.into_external(new.id, Timestamp(1), &meta), Err(FormError::TooLarge { .. })));
+        assert_eq!(EventStoreDbEvent::readable(&read).unwrap(), theirs);
+        let odd = EventStoreDbEvent { content_type: "text/html".to_owned(), ..theirs.clone() };
+        assert!(matches!(odd.into_external(new.id, Timestamp(1), &meta), Err(EventStoreDbEventError::ContentType(_))));
+        let large = EventStoreDbEvent { data: vec![0; MAX_PAYLOAD].into(), ..theirs };
+        assert!(matches!(
+            large.into_external(new.id, Timestamp(1), &meta),
+            Err(EventStoreDbEventError::TooLarge { .. })
+        ));
     }
 }

@@ -1,4 +1,4 @@
-//! The connection to the server, made anew when it is lost.
+//! The connection to the server, reopened when it is lost.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tokio::time::Instant;
 
 use crate::store::StoreError;
 
-pub(super) struct Remote {
+pub(super) struct RemoteConnection {
     settings: ClientSettings,
     runtime: Handle,
-    /// How long a call goes on trying.
+    /// How long a call is retried.
     pub(super) patience: Duration,
     /// The client, and how many there were before it.
     current: Mutex<(Client, u64)>,
 }
 
-impl Remote {
+impl RemoteConnection {
     /// Between two attempts.
     pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
@@ -32,12 +32,12 @@ impl Remote {
         Ok(Self { settings, runtime, patience, current: Mutex::new((client, 0)) })
     }
 
-    /// The client of the moment, and its number.
+    /// The present client, and its number.
     pub(super) fn client(&self) -> (Client, u64) {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes a new client in place of the one with this number, unless somebody has.
+    /// Replaces the client with this number, unless another task has done so.
     pub(super) fn renew(&self, number: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.1 != number {
@@ -49,7 +49,7 @@ impl Remote {
         }
     }
 
-    /// Carries a call out, again and again while the server cannot be reached, for as long as patience lasts.
+    /// Performs a call, and retries while the server is unreachable, up to the time limit.
     pub(super) async fn retry<T, Attempt>(&self, call: impl Fn(Client) -> Attempt) -> Result<T, Error>
     where
         Attempt: Future<Output = Result<T, Error>>,
@@ -79,7 +79,7 @@ fn scrubbed<'a>(message: &'a str, url: &str) -> &'a str {
     if message.contains(url) { "it cannot be parsed" } else { message }
 }
 
-/// Whether another attempt may meet a server.
+/// Whether another attempt may reach a server.
 fn is_passing(error: &Error) -> bool {
     matches!(
         error,

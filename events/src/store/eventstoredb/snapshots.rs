@@ -1,7 +1,7 @@
 //! Snapshots in a folder of this machine, one file a stream.
 //!
-//! A snapshot names the event that it was made after, because nothing else ties the folder to the log: another log behind
-//! the same address has another event there. A file that is damaged or unknown is no snapshot.
+//! A snapshot names the last event that it includes, because nothing else ties the folder to the log. Another log
+//! behind the same address has another event there. A file that is damaged or unknown is no snapshot.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use uuid::Uuid;
 use crate::codec;
 use crate::envelope::{Revision, StreamId};
 use crate::ids::EventId;
-use crate::store::{Snapshot, StoreError};
+use crate::store::{StoreError, StreamSnapshot};
 
 #[derive(Debug)]
-pub(super) struct Snapshots(Option<PathBuf>);
+pub(super) struct SnapshotFolder(Option<PathBuf>);
 
-/// What stands in a file, before the checksum.
-type Content = (StreamId, Revision, u32, Option<EventId>, Vec<u8>);
+/// The content of a file, before the checksum.
+type SnapshotFileContent = (StreamId, Revision, u32, Option<EventId>, Vec<u8>);
 
-impl Snapshots {
+impl SnapshotFolder {
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self(folder)
     }
@@ -29,24 +29,25 @@ impl Snapshots {
     }
 
     /// The snapshot, and the event after which it was made.
-    pub(super) async fn load(&self, stream: &StreamId) -> Option<(Snapshot, Option<EventId>)> {
+    pub(super) async fn load(&self, stream: &StreamId) -> Option<(StreamSnapshot, Option<EventId>)> {
         let bytes = tokio::fs::read(self.path(stream)?).await.ok()?;
         let (content, sum) = bytes.split_last_chunk::<4>()?;
         if crc32fast::hash(content) != u32::from_le_bytes(*sum) {
             return None;
         }
-        let (of, revision, state_version, made_from, bytes): Content = codec::decode_snapshot(content).ok()?;
-        (of == *stream).then_some((Snapshot { revision, state_version, bytes }, made_from))
+        let (of, revision, state_version, made_from, bytes): SnapshotFileContent =
+            codec::decode_snapshot(content).ok()?;
+        (of == *stream).then_some((StreamSnapshot { revision, state_version, bytes }, made_from))
     }
 
     pub(super) async fn save(
         &self,
         stream: &StreamId,
-        snapshot: &Snapshot,
+        snapshot: &StreamSnapshot,
         made_from: Option<EventId>,
     ) -> Result<(), StoreError> {
         let (Some(folder), Some(path)) = (&self.0, self.path(stream)) else { return Ok(()) };
-        let content: Content =
+        let content: SnapshotFileContent =
             (stream.clone(), snapshot.revision, snapshot.state_version, made_from, snapshot.bytes.clone());
         let failed = |reason: String| StoreError::Io(format!("a snapshot cannot be kept: {reason}"));
         let mut bytes = codec::encode_snapshot(&content).map_err(|error| failed(error.to_string()))?;
@@ -70,9 +71,9 @@ mod tests {
     #[tokio::test]
     async fn a_damaged_file_is_no_snapshot() {
         let folder = tempfile::tempdir().unwrap();
-        let snapshots = Snapshots::new(Some(folder.path().to_owned()));
+        let snapshots = SnapshotFolder::new(Some(folder.path().to_owned()));
         let (stream, id) = (StreamId::new("instance", "a"), Some(EventId::random()));
-        let snapshot = Snapshot { revision: Revision(3), state_version: 1, bytes: vec![1, 2, 3] };
+        let snapshot = StreamSnapshot { revision: Revision(3), state_version: 1, bytes: vec![1, 2, 3] };
         snapshots.save(&stream, &snapshot, id).await.unwrap();
         assert_eq!(snapshots.load(&stream).await, Some((snapshot, id)));
         let path = snapshots.path(&stream).unwrap();

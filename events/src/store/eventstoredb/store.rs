@@ -1,14 +1,14 @@
 //! An [`EventStore`] on a server that speaks EventStoreDB's protocol.
 //!
-//! * A [`Remote`] holds the connection. It tries again, within bounds, when the connection was lost; the client gives up
-//!   for ever after a few attempts, so it is made anew. An append is tried again with the same event ids: the server
-//!   recognises what it has already taken.
+//! * A [`RemoteConnection`] holds the connection. It retries, within bounds, when the connection is lost. The client library
+//!   gives up after a few attempts, so the client is replaced. An append is retried with the same event ids: the server
+//!   recognises the events that it already has.
 //! * A **follower** task subscribes to the whole log and feeds the live end ([`Tail`]); when its subscription breaks it
-//!   subscribes again where it was. An append returns when its events have come back that way, so that this process reads
-//!   what it wrote.
-//! * [`Snapshots`] are a cache and stay on this machine: in the log they would be events.
+//!   subscribes again where it was. An append returns when its events have arrived that way, so that this process reads
+//!   its own writes.
+//! * [`SnapshotFolder`] are a cache and stay on this machine: in the log they would be events.
 //!
-//! Whatever begins with `$` is the server's own and is not seen.
+//! Streams and types that begin with `$` belong to the server and are skipped.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,23 +20,23 @@ use eventstore::{
 };
 use tokio::task::JoinHandle;
 
-use super::form::{BINARY, Form, Place};
-use super::remote::Remote;
-use super::snapshots::Snapshots;
+use super::form::{BINARY, EventLocation, EventStoreDbEvent};
+use super::remote::RemoteConnection;
+use super::snapshots::SnapshotFolder;
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::EventId;
 use crate::store::tail::{Subscription, Tail};
-use crate::store::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError, check_expected};
+use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot, check_expected};
 
-/// Places beyond this are beyond the end of every log, and the protocol's other side keeps them in signed numbers.
+/// Larger positions are beyond the end of every log, and the server stores them as signed numbers.
 const FAR: u64 = i64::MAX as u64;
 
 /// The log on a server elsewhere.
 pub struct EventStoreDb {
-    remote: Arc<Remote>,
+    remote: Arc<RemoteConnection>,
     tail: Arc<Tail>,
-    snapshots: Snapshots,
+    snapshots: SnapshotFolder,
     follower: JoinHandle<()>,
     this: Weak<Self>,
 }
@@ -47,29 +47,29 @@ impl std::fmt::Debug for EventStoreDb {
     }
 }
 
-/// Where the log is, and how long it may be out of reach.
+/// The address of the log, and how long it may be unreachable.
 #[derive(Debug, Clone)]
 pub struct EventStoreDbOptions {
     /// `esdb://NAME:PASSWORD@HOST:2113?tls=true`, as EventStoreDB's clients write it.
     pub url: String,
     /// Folder for snapshots; without one, none are kept.
     pub snapshots: Option<std::path::PathBuf>,
-    /// For how long a call goes on trying when the server cannot be reached.
+    /// How long a call is retried when the server is unreachable.
     pub patience: Duration,
 }
 
 impl EventStoreDb {
-    /// Connects, finds the end of the log and follows it from there.
+    /// Connects, finds the end of the log and follows it.
     pub async fn connect(options: &EventStoreDbOptions) -> Result<Arc<Self>, StoreError> {
-        let remote = Arc::new(Remote::new(&options.url, options.patience)?);
+        let remote = Arc::new(RemoteConnection::new(&options.url, options.patience)?);
         let head = head(&remote).await?;
         let tail = Tail::new(head);
         let follower = tokio::spawn(follow(Arc::clone(&remote), Arc::clone(&tail)));
-        let snapshots = Snapshots::new(options.snapshots.clone());
+        let snapshots = SnapshotFolder::new(options.snapshots.clone());
         Ok(Arc::new_cyclic(|this| Self { remote, tail, snapshots, follower, this: this.clone() }))
     }
 
-    /// Follows no longer; subscribers get what is here already.
+    /// Stops following; subscribers still get the events in memory.
     pub fn close(&self) {
         self.follower.abort();
         self.tail.close();
@@ -90,7 +90,7 @@ impl EventStoreDb {
         }
     }
 
-    /// The event at one revision, by which a snapshot knows the log that it was made from.
+    /// The event at one revision, which ties a snapshot to its log.
     async fn id_at(&self, stream: &StreamId, revision: Revision) -> Result<Option<EventId>, StoreError> {
         let Some(before) = revision.0.checked_sub(1) else { return Ok(None) };
         Ok(self.read_stream(stream, Revision(before), 1).await?.first().map(|event| event.id))
@@ -118,9 +118,9 @@ impl EventStore for EventStoreDb {
         }
         let mut data = Vec::with_capacity(events.len());
         for new in &events {
-            let form = Form::of_new(new)?;
+            let form = EventStoreDbEvent::of_new(new)?;
             if form.content_type != BINARY {
-                // The client sends JSON only as it writes it itself, and theirs is kept byte for byte.
+                // The client re-encodes JSON, but other programs' data must stay byte for byte.
                 return Err(AppendError::Encode("other programs append their events themselves".to_owned()));
             }
             data.push((new.id, form));
@@ -230,17 +230,17 @@ impl EventStore for EventStoreDb {
     }
 
     async fn anchor(&self) -> Result<Option<Anchor>, StoreError> {
-        // The order of all events is the server's, and so is the proof of it.
+        // The server determines the order of all events, so there is no hash chain here.
         Ok(None)
     }
 
-    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
         let Some((snapshot, made_from)) = self.snapshots.load(stream).await else { return Ok(None) };
         let same_log = self.id_at(stream, snapshot.revision).await? == made_from;
         Ok(same_log.then_some(snapshot))
     }
 
-    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError> {
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         let made_from = self.id_at(stream, snapshot.revision).await?;
         self.snapshots.save(stream, &snapshot, made_from).await
     }
@@ -257,25 +257,25 @@ fn place(at: Position) -> StreamPosition<eventstore::Position> {
     }
 }
 
-fn proposal(id: EventId, form: &Form) -> EventData {
+fn proposal(id: EventId, form: &EventStoreDbEvent) -> EventData {
     EventData::binary(&form.event_type, form.data.clone()).id(id.0).metadata(form.metadata.clone())
 }
 
-/// An event in our terms; nothing for what is the server's own.
+/// An event in our terms; `None` for the server's own events.
 fn seen(resolved: ResolvedEvent) -> Option<Result<Recorded, StoreError>> {
     let event = resolved.event?;
     if event.event_type.starts_with('$') || event.stream_id.starts_with('$') {
         return None;
     }
     let ticks: Option<i64> = event.metadata.get("created").and_then(|ticks| ticks.parse().ok());
-    let place = Place {
+    let place = EventLocation {
         position: Position(event.position.commit),
         stream: StreamId::from_stored(&event.stream_id),
         revision: Revision(event.revision + 1),
         id: EventId(event.id),
         created: Timestamp(ticks.unwrap_or_default() / 10),
     };
-    let form = Form {
+    let form = EventStoreDbEvent {
         event_type: event.event_type,
         content_type: event.metadata.get("content-type").cloned().unwrap_or_default(),
         metadata: event.custom_metadata,
@@ -286,7 +286,7 @@ fn seen(resolved: ResolvedEvent) -> Option<Result<Recorded, StoreError>> {
 }
 
 /// Position of the newest event that is not the server's own.
-async fn head(remote: &Remote) -> Result<Position, StoreError> {
+async fn head(remote: &RemoteConnection) -> Result<Position, StoreError> {
     let options = ReadAllOptions::default().position(StreamPosition::End).backwards().max_count(bounded(usize::MAX));
     let newest = remote.retry(|client| async {
         let client = client;
@@ -303,7 +303,7 @@ async fn head(remote: &Remote) -> Result<Position, StoreError> {
 }
 
 /// Feeds the live end for as long as the store lives.
-async fn follow(remote: Arc<Remote>, tail: Arc<Tail>) {
+async fn follow(remote: Arc<RemoteConnection>, tail: Arc<Tail>) {
     loop {
         let filter = SubscriptionFilter::on_event_type().exclude_system_events();
         let options = SubscribeToAllOptions::default().position(place(tail.head())).filter(filter);
@@ -327,7 +327,7 @@ async fn follow(remote: Arc<Remote>, tail: Arc<Tail>) {
                 }
             }
         }
-        tokio::time::sleep(Remote::PAUSE).await;
+        tokio::time::sleep(RemoteConnection::PAUSE).await;
         remote.renew(generation);
     }
 }

@@ -1,9 +1,9 @@
-//! Which events a stream has: the index, and what is not in it yet.
+//! The index of events by stream, and the events that are not in it yet.
 //!
-//! An index that is kept in each transaction costs a page for nearly every event, since the streams written to at the same
-//! time lie far apart in it: twenty times the bytes of the event itself. So the index is a table of its own that follows: the
-//! writer adds some thousand events at once, in its order, and each page is written once for all of its new entries. What it
-//! has not added yet is known here, in memory, to readers of this process; others look at those few events themselves.
+//! An index that is updated in each transaction costs a page for nearly every event, because concurrent streams lie far
+//! apart in it: twenty times the bytes of the event itself. So the index is a separate table that is updated later. The
+//! writer adds some thousand events at once, in index order, and writes each page once for all of its new entries.
+//! Readers of this process find the remaining events here, in memory; other processes scan those few events.
 //!
 //! The index is complete up to a position that is written with it. It holds nothing that is not in the events: after a crash
 //! the rest is added when the log is opened.
@@ -64,7 +64,7 @@ pub(super) fn last(connection: &Connection, stream: i64) -> rusqlite::Result<u64
         .map(unsigned)
 }
 
-/// The revision of the stream's last event, for those who do not know what the index does not have.
+/// The revision of the stream's last event, for readers without the list of unindexed events.
 pub(super) fn reached(connection: &Connection, stream: i64) -> rusqlite::Result<u64> {
     let later = look(connection, stream, Revision::NONE, until(connection)?)?.len() as u64;
     Ok(last(connection, stream)? + later)
@@ -85,7 +85,7 @@ pub(super) fn look(
         .collect()
 }
 
-/// Which stream an event is in, and as what, as the index knows it without the event.
+/// The stream and revision of an event, from the index alone.
 pub(super) fn place_of(connection: &Connection, position: Position) -> Option<(StreamId, Revision)> {
     let sql =
         "SELECT s.name, i.revision FROM events_by_stream i JOIN streams s ON s.id = i.stream WHERE i.position = ?1";
@@ -95,7 +95,7 @@ pub(super) fn place_of(connection: &Connection, position: Position) -> Option<(S
     connection.query_row(sql, [signed(position.0)], read).optional().ok().flatten()
 }
 
-/// Where the index is not what the events say: at most so many of its entries, or that some are missing.
+/// Where the index differs from the events: at most so many wrong entries, or that entries are missing.
 pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<String>> {
     let transaction = connection.unchecked_transaction()?;
     let until = until(&transaction)?;
@@ -120,18 +120,18 @@ pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Re
 
 /// The events that the index does not have yet: revision and position, by stream.
 #[derive(Debug, Default)]
-pub(super) struct Pending(Mutex<Rest>);
+pub(super) struct UnindexedEvents(Mutex<UnindexedRest>);
 
 #[derive(Debug, Default)]
-struct Rest {
+struct UnindexedRest {
     streams: HashMap<StreamId, Vec<(Revision, Position)>>,
     events: usize,
 }
 
-impl Pending {
+impl UnindexedEvents {
     /// Those after the end of the index, as they are in the file.
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
-        let mut rest = Rest::default();
+        let mut rest = UnindexedRest::default();
         let mut statement = connection.prepare(
             "SELECT s.name, e.revision, e.position FROM events e JOIN streams s ON s.id = e.stream \
              WHERE e.position > (SELECT position FROM indexed) ORDER BY e.position",
@@ -146,7 +146,7 @@ impl Pending {
         Ok(Self(Mutex::new(rest)))
     }
 
-    fn rest(&self) -> MutexGuard<'_, Rest> {
+    fn rest(&self) -> MutexGuard<'_, UnindexedRest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,7 +161,7 @@ impl Pending {
 
     /// All of them are in the index now.
     pub(super) fn clear(&self) {
-        *self.rest() = Rest::default();
+        *self.rest() = UnindexedRest::default();
     }
 
     pub(super) fn last(&self, stream: &StreamId) -> Option<Revision> {
@@ -176,7 +176,7 @@ impl Pending {
     }
 }
 
-impl Rest {
+impl UnindexedRest {
     fn add(&mut self, stream: &StreamId, revision: Revision, position: Position) {
         self.events += 1;
         match self.streams.get_mut(stream) {

@@ -1,13 +1,13 @@
 //! The data file beside SQLite: one descriptor for each file in this process, closed after SQLite's own.
 //!
 //! POSIX drops all locks that a process has on a file as soon as the process closes **any** descriptor of that file
-//! (fcntl(2)). SQLite's connections hold such a lock as long as they are open; it tells the connections of other processes
-//! that they are not the last, and that the write-ahead log is not theirs to remove. A program that opens and closes the
-//! file beside SQLite gives that up without a word: the next auditor who closes a client then removes the write-ahead log
-//! under the writer, and everything that is acknowledged later is gone with the writer's process.
+//! (fcntl(2)). SQLite's connections hold such a lock as long as they are open. It tells other processes that they are
+//! not the last, and must not remove the write-ahead log. A process that opens and closes the file beside SQLite
+//! silently drops that lock. Then the next client that closes removes the write-ahead log under the writer, and
+//! everything acknowledged later is lost when the writer ends.
 //!
-//! So nobody here opens the data file but [`DataFile`], whose users share one descriptor, and each of them keeps it until
-//! its connections are closed: it is the last of their fields.
+//! So only [`DataFile`] opens the data file. Its users share one descriptor, and each keeps it until its connections
+//! are closed: it is the last of their fields.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -74,7 +74,7 @@ impl DataFile {
     /// The file at `path`, begun empty where there is none, readable by its owner only.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         if !path.try_exists()? {
-            // No connection of anybody can know a file that is only just there.
+            // No connection can have a file open that was just created.
             drop(OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?);
         }
         std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
@@ -85,7 +85,7 @@ impl DataFile {
         self.file.as_deref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Fills `bytes` from `at`; tells how much of them there is.
+    /// Fills `bytes` from `at`; returns the number of bytes read.
     pub(super) fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < bytes.len() {

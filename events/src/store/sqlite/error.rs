@@ -1,4 +1,4 @@
-//! What SQLite's failures mean to those who keep a log in it.
+//! Translates SQLite's errors into those of the event store.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -9,7 +9,7 @@ use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::store::StoreError;
 
-/// `position` is the event that was being read or written, as nearly as is known.
+/// `position` is the event that was being read or written, as far as known.
 pub(super) fn explain(error: &Error, position: u64) -> StoreError {
     let corrupt = |reason: String| StoreError::Corrupt { position, reason };
     match error {
@@ -17,7 +17,7 @@ pub(super) fn explain(error: &Error, position: u64) -> StoreError {
             ErrorCode::DiskFull => StoreError::Full,
             // Growing the index of the write-ahead log reports a full disk in this way.
             ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::Full,
-            // A constraint: two events in one place, so the file is not what the writer knows it to be.
+            // A constraint: two events have the same place, so the file differs from the writer's state.
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
                 corrupt(error.to_string())
             }
@@ -35,8 +35,8 @@ pub(super) fn explain(error: &Error, position: u64) -> StoreError {
     }
 }
 
-/// Whether a write to the file at `path` failed because a quota is used up. To SQLite only a full disk is one, and it does
-/// not tell the system's reason for any other failure, so that the system is asked once more, with another file beside it.
+/// Whether a write to the file at `path` failed because a quota is used up. SQLite reports only a full disk in this
+/// way, and hides the system's reason for other failures. So this asks the system again, with another file beside it.
 pub(super) fn is_quota(error: &Error, path: &Path) -> bool {
     let Error::SqliteFailure(failure, _) = error else { return false };
     if failure.extended_code != ffi::SQLITE_IOERR_WRITE {
@@ -49,8 +49,8 @@ pub(super) fn is_quota(error: &Error, path: &Path) -> bool {
     written.is_err_and(|error| matches!(error.kind(), ErrorKind::QuotaExceeded | ErrorKind::StorageFull))
 }
 
-/// Whether the state of the file is unknown after this failure, so that nothing may be written any more until it has been
-/// opened anew. After a failed fsync the kernel may have dropped the very pages that it could not write.
+/// Whether the state of the file is unknown after this failure, so that nothing may be written until it is reopened.
+/// After a failed fsync the kernel may have dropped the very pages that it could not write.
 pub(super) fn is_fatal(error: &Error) -> bool {
     match error {
         Error::SqliteFailure(failure, _) => match failure.code {

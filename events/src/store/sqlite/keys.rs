@@ -1,7 +1,7 @@
 //! The file of keys beside the log, and the note in the log that there is one.
 //!
-//! A log that once had keys is not opened for writing without them: every personal field would look erased, and what is
-//! made of that (checkpoints, snapshots) would stay wrong after the file was put back.
+//! A log that once had keys is not opened for writing without them. Otherwise every personal field would look erased,
+//! and checkpoints and snapshots would stay wrong after the file is restored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::store::StoreError;
 
 /// `log.db.keys`.
 pub(super) const SUFFIX: &str = "keys";
-/// Whose presence says that the keys are lost for ever.
+/// The file that marks the keys as permanently lost.
 const ACCEPTED: &str = "keys.lost";
 
 /// Notes in the log which keys it needs: in the transaction that stores the first event sealed with them.
@@ -49,7 +49,7 @@ pub(super) fn open(connection: &Connection, path: &Path) -> Result<Arc<KeyRing>,
     if noted.is_some_and(|noted| noted[..] != keys.ring().0[..]) {
         note(connection, &keys).map_err(|e| error::explain(&e, 0))?;
     }
-    // It holds for the loss that it was made for, not for the next one.
+    // It accepts this loss, not the next one.
     match std::fs::remove_file(&accepted) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(StoreError::Io(format!("{}: {error}", accepted.display())))

@@ -1,9 +1,9 @@
 //! One process per log.
 //!
-//! The lock is on a file of its own: closing any handle of the data file would drop SQLite's own locks on it. The kernel
-//! gives the lock up when the process ends, however it ends; the file stays and tells who had it last, if that one did not
-//! leave the log in order. Who has it now is
-//! asked of the kernel first, because the one that has just taken it may not have written yet.
+//! The lock is on a file of its own: closing any handle of the data file would drop SQLite's own locks on it. The
+//! kernel releases the lock when the process ends, however it ends. The file stays, and names the last holder if that
+//! one did not close the log properly. The kernel is asked for the present holder first, because a new holder may not
+//! have written its name yet.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -14,7 +14,7 @@ use crate::store::StoreError;
 
 /// Held as long as the log is open.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct LogLock {
     file: File,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn was_left(data: &Path) -> bool {
     file.is_ok_and(|file| file.metadata().is_ok_and(|metadata| metadata.len() > 0) && holder(&file).is_none())
 }
 
-impl Lock {
+impl LogLock {
     pub(super) fn take(data: &Path) -> Result<Self, StoreError> {
         let path = super::schema::beside(data, "lock");
         let failed = |e: std::io::Error| StoreError::Io(format!("{}: {e}", path.display()));
@@ -53,14 +53,14 @@ impl Lock {
         Ok(Self { file })
     }
 
-    /// Everything is in the data file and sealed: whoever looks at the files from now on finds them as they were left.
+    /// Marks a clean close: everything is in the data file and sealed.
     pub(super) fn leave(&self) {
         // Where that fails, the seals are made again from the file, at the price of reading it once.
         let _ = self.file.set_len(0);
     }
 }
 
-/// Whom the kernel knows as the holder (proc_locks(5)). `None` where it does not tell: another container's process.
+/// The holder, according to the kernel (proc_locks(5)). `None` if it does not say: a process of another container.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;

@@ -1,23 +1,23 @@
-//! Brings a file of an older format up to date, in one transaction: all of it, or nothing.
+//! Migrates a file of an older format in one transaction: all of it, or nothing.
 //!
-//! Format 2 had its index by stream in each transaction. What takes its place is filled when the log is opened.
+//! Format 2 had its index by stream in each transaction. The table that replaces it is filled when the log is opened.
 //!
-//! Format 1 had no chain. Its events get one here, in the order in which they stand, after each was held against its own
-//! checksum. Such a chain proves what the log held when it was brought up to date, not what it held before; so the position
-//! of the last of these events is kept in the table `meta`, and a verification tells it.
+//! Format 1 had no chain. Its events get one here, in their order, after each was checked against its own checksum.
+//! Such a chain proves the content of the log at the migration, not before. So the table `meta` keeps the
+//! position of the last of these events, and a verification reports it.
 
 use rusqlite::{Connection, params};
 
 use super::row::{COLUMNS, RowReader, checksum, signed};
 use super::schema::{audit_view, bound};
 use super::{by_stream, error, reader};
-use crate::chain::{Content, EventHash, link};
+use crate::chain::{EventContent, EventHash, link};
 use crate::envelope::{Position, Recorded};
 use crate::store::StoreError;
 
 /// Events read before they are written back.
 const PAGE: u64 = 1_024;
-/// How often progress is told.
+/// How often progress is logged.
 const TOLD_EVERY: u64 = 1_000_000;
 
 /// From format 1.
@@ -78,7 +78,7 @@ fn chain(connection: &Connection, head: Position) -> Result<(), StoreError> {
             return Err(super::reader::missing(at + 1 + page.len() as u64));
         }
         for mut event in page {
-            hash = link(&hash, event.position, event.revision, &Content::of(&event).hash());
+            hash = link(&hash, event.position, event.revision, &EventContent::of(&event).hash());
             event.hash = Some(hash);
             let sum = checksum(&event, &mut scratch);
             update
@@ -93,7 +93,7 @@ fn chain(connection: &Connection, head: Position) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The row at `position`, held against the checksum of format 1: position, revision, then the content.
+/// The row at `position`, checked against the checksum of format 1: position, revision, then the content.
 fn whole(
     reader: &mut RowReader<'_>,
     row: &rusqlite::Row<'_>,
@@ -106,7 +106,7 @@ fn whole(
     if event.position.0 != position {
         return Err(super::reader::missing(position));
     }
-    Content::of(&event).bytes(scratch);
+    EventContent::of(&event).bytes(scratch);
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&event.position.0.to_le_bytes());
     hasher.update(&event.revision.0.to_le_bytes());

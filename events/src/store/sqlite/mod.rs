@@ -1,18 +1,18 @@
 //! The log in one SQLite file: the back end that needs nothing else to run.
 //!
-//! Why SQLite: thirty years of crash testing, and a file that every auditor can open. What is ours:
+//! Why SQLite: thirty years of crash testing, and a file that every auditor can open. This module adds:
 //!
-//! * **One writer** ([`writer`]): a thread that owns the only writing connection and commits whatever is waiting as one
-//!   transaction (WAL), and a thread ([`sync`]) that makes it durable with one fdatasync while the next one is written.
-//!   Nothing is answered, or seen by readers of this process, before that.
+//! * **One writer** ([`writer`]): a thread that owns the only writing connection and commits all waiting requests as
+//!   one transaction (WAL). A second thread ([`sync`]) makes it durable with one fdatasync while the next one is
+//!   written. No append is acknowledged, or visible to readers of this process, before that.
 //! * **Readers** ([`reader`]): a few read-only connections on blocking threads; they never wait for the writer.
-//! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]) and its place in the chain
-//!   ([`crate::chain`]), positions and revisions are checked for gaps on every read, and a [`witness`] beside the file remembers how far the log once reached, because
-//!   SQLite takes a write-ahead log that was cut short for one that was never longer. [`seals`] are for every bit besides;
-//!   [`verify`] looks at all of it.
-//! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else. Other programs may look at the file with a
-//!   client of SQLite while it is written: nobody here opens it past SQLite, or only through [`data_file`], and a file that
-//!   was taken away all the same ends all acknowledgements ([`watch`]).
+//! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]) and its place in the
+//!   chain ([`crate::chain`]). Every read checks positions and revisions for gaps. A [`witness`] beside the file
+//!   records how far the log once reached, because SQLite cannot detect a truncated write-ahead log. [`seals`] protect
+//!   all other bits; [`verify`] checks everything.
+//! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else. Other programs may read the file with
+//!   a SQLite client while it is written. This process opens it beside SQLite only through [`data_file`]. If the file
+//!   is removed or replaced nevertheless, acknowledgements stop ([`watch`]).
 //!
 //! The file's layout and its version are in [`schema`].
 
@@ -44,15 +44,15 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
-use super::criteria::{Criteria, Found};
+use super::criteria::{Criteria, EventSearchResult};
 use super::tail::{Subscription, Tail};
-use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
-use by_stream::Pending;
+use by_stream::UnindexedEvents;
 use reader::Readers;
 use watch::LogWatch;
-use writer::{Append, Encoded, Job, Writer};
+use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 
 pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
@@ -60,7 +60,7 @@ pub use reader::Verified;
 /// How a log is kept. The defaults are right for nearly everybody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// Requests that may wait for the writer; whoever comes next waits for a place.
+    /// Requests that may wait for the writer; later ones wait for a place in the queue.
     pub queue: usize,
     /// Requests in one transaction.
     pub batch_requests: usize,
@@ -70,7 +70,7 @@ pub struct SqliteOptions {
     pub readers: usize,
     /// About how many pages are written between two checkpoints of SQLite's write-ahead log.
     pub checkpoint_pages: usize,
-    /// The file is not to grow beyond this many pages (of 4 KiB).
+    /// Limit of the file's size, in pages of 4 KiB.
     pub max_pages: Option<u32>,
 }
 
@@ -89,10 +89,10 @@ impl Default for SqliteOptions {
 
 /// The log in one SQLite file.
 pub struct SqliteStore {
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<mpsc::Sender<WriteJob>>,
     readers: Arc<Readers>,
     keys: Arc<KeyRing>,
-    pending: Arc<Pending>,
+    pending: Arc<UnindexedEvents>,
     tail: Arc<Tail>,
     watch: Arc<LogWatch>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -107,7 +107,7 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the log at `path`, or begins one there. Blocks while it looks at the file.
+    /// Opens the log at `path`, or creates one there. Blocks while it checks the file.
     pub fn open(path: impl AsRef<Path>, options: &SqliteOptions) -> Result<Arc<Self>, StoreError> {
         let mut opened = schema::open(path.as_ref(), options)?;
         let path = opened.path.clone();
@@ -143,19 +143,20 @@ impl SqliteStore {
         &self.path
     }
 
-    /// Whether what is appended can be acknowledged: no failure before, the files are still the ones that were opened, and
-    /// there is room on the disk. Writes a few pages now and then, and does not wait for the disk to take them.
+    /// Whether appends can be acknowledged: no earlier failure, the files are still the opened ones, and the disk has
+    /// space. Sometimes writes a few pages, without waiting for the disk.
     pub fn health(&self) -> Result<(), StoreError> {
         self.watch.check()?;
         self.watch.room()
     }
 
-    /// Writes what is waiting, closes the file and gives up the lock. Later calls fail with [`StoreError::Closed`].
+    /// Writes the waiting requests, closes the file and releases the lock. Later calls fail with
+    /// [`StoreError::Closed`].
     pub async fn close(&self) {
         self.readers.close().await;
         if let Some(jobs) = &self.jobs {
             // Fails only if the writer has gone already.
-            let _ = jobs.send(Job::Close).await;
+            let _ = jobs.send(WriteJob::Close).await;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -164,13 +165,13 @@ impl SqliteStore {
         }
     }
 
-    /// Looks at every page and every event: SQLite's own structures, checksums, positions, revisions. Takes time
-    /// proportional to the log; readers and the writer go on meanwhile.
+    /// Verifies every page and every event: SQLite's own structures, checksums, positions, revisions. Takes time
+    /// proportional to the log; readers and the writer continue meanwhile.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
         self.readers.run(reader::verify).await
     }
 
-    async fn submit<T>(&self, job: Job, reply: oneshot::Receiver<T>) -> Result<T, StoreError> {
+    async fn submit<T>(&self, job: WriteJob, reply: oneshot::Receiver<T>) -> Result<T, StoreError> {
         self.jobs.as_ref().ok_or(StoreError::Closed)?.send(job).await.map_err(|_| StoreError::Closed)?;
         reply.await.map_err(|_| StoreError::Closed)
     }
@@ -195,14 +196,14 @@ impl EventStore for SqliteStore {
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
         super::make_keys(Some(&self.keys), stream, &events).await?;
-        // Encoded, sealed and hashed here, on the caller's thread: the writer is the bottleneck.
+        // Encode, seal and hash on the caller's thread, because the writer is the bottleneck.
         let (mut encoded, mut scratch) = (Vec::with_capacity(events.len()), Vec::with_capacity(512));
         for new in events {
-            encoded.push(Encoded::new(&self.keys, stream, new, &mut scratch)?);
+            encoded.push(EncodedEvent::new(&self.keys, stream, new, &mut scratch)?);
         }
         let (reply, answer) = oneshot::channel();
-        let append = Append { stream: stream.clone(), expected, events: encoded, reply };
-        self.submit(Job::Append(append), answer).await?
+        let append = AppendJob { stream: stream.clone(), expected, events: encoded, reply };
+        self.submit(WriteJob::Append(append), answer).await?
     }
 
     async fn read_stream(
@@ -211,7 +212,7 @@ impl EventStore for SqliteStore {
         after: Revision,
         limit: usize,
     ) -> Result<Vec<Arc<Recorded>>, StoreError> {
-        // In this order: whatever is durable is known here or in the index.
+        // In this order: each durable event is known here or in the index.
         let durable = self.tail.head();
         let pending = self.pending.after(stream, after);
         let stream = stream.clone();
@@ -226,7 +227,12 @@ impl EventStore for SqliteStore {
         self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit, durable)).await
     }
 
-    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+    async fn search(
+        &self,
+        after: Position,
+        limit: usize,
+        criteria: &Criteria,
+    ) -> Result<EventSearchResult, StoreError> {
         let (criteria, durable) = (criteria.clone(), self.tail.head());
         let search =
             move |connection: &_, kinds: &_| search::search(connection, kinds, after, limit, &criteria, durable);
@@ -249,16 +255,16 @@ impl EventStore for SqliteStore {
     async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
         self.tail.forget();
         let (reply, answer) = oneshot::channel();
-        self.submit(Job::Forget { streams: streams.to_vec(), reply }, answer).await?
+        self.submit(WriteJob::Forget { streams: streams.to_vec(), reply }, answer).await?
     }
 
-    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
         let stream = stream.clone();
         self.readers.run(move |connection, _| reader::load_snapshot(connection, &stream)).await
     }
 
-    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError> {
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.submit(Job::Snapshot { stream: stream.clone(), snapshot, reply }, answer).await?
+        self.submit(WriteJob::Snapshot { stream: stream.clone(), snapshot, reply }, answer).await?
     }
 }

@@ -1,24 +1,24 @@
-//! What the writer remembers of streams, so that it need not ask for each append.
+//! The writer's cache of stream revisions, so that it need not query for each append.
 
 use std::collections::HashMap;
 
 use crate::envelope::StreamId;
 
-/// Streams whose revision is remembered, at most twice this many.
+/// Number of cached streams; at most twice as many.
 const REMEMBERED: usize = 65_536;
 
 /// A stream's number in the file and its revision.
-pub(super) type Place = (i64, u64);
+pub(super) type StreamPlace = (i64, u64);
 
 /// Revisions of the streams written to lately; the older half is forgotten when there are too many.
 #[derive(Default)]
-pub(super) struct Places {
-    young: HashMap<StreamId, Place>,
-    old: HashMap<StreamId, Place>,
+pub(super) struct StreamPlaces {
+    young: HashMap<StreamId, StreamPlace>,
+    old: HashMap<StreamId, StreamPlace>,
 }
 
-impl Places {
-    pub(super) fn get(&mut self, stream: &StreamId) -> Option<Place> {
+impl StreamPlaces {
+    pub(super) fn get(&mut self, stream: &StreamId) -> Option<StreamPlace> {
         if let Some(place) = self.young.get(stream) {
             return Some(*place);
         }
@@ -27,7 +27,7 @@ impl Places {
         Some(place)
     }
 
-    pub(super) fn put(&mut self, stream: &StreamId, place: Place) {
+    pub(super) fn put(&mut self, stream: &StreamId, place: StreamPlace) {
         if let Some(known) = self.young.get_mut(stream) {
             *known = place;
             return;

@@ -1,5 +1,5 @@
-//! What SQLite itself does on this disk, for measurements: the same table and bytes in the same batches, an index by stream as
-//! a table has it, and nothing of ours. The limit that the log is put beside.
+//! Measures SQLite itself on this disk: the same table, bytes and batches, an ordinary index by stream, and none of our
+//! code. Benchmarks compare the log with it.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl Probe {
     /// Begins a file at `path`.
     pub fn begin(path: &Path) -> Result<Self, StoreError> {
         let options = SqliteOptions::default();
-        let schema::Opened { connection, data, .. } = schema::open(path, &options)?;
+        let schema::OpenedLog { connection, data, .. } = schema::open(path, &options)?;
         // Checkpoints as often as the log makes them; here SQLite decides when.
         let sql = format!("PRAGMA wal_autocheckpoint = {}", options.checkpoint_pages);
         connection.query_row(&sql, [], |_| Ok(())).map_err(|e| error::explain(&e, 0))?;

@@ -1,8 +1,9 @@
-//! A log that somebody else writes, or nobody: what auditors and operators open.
+//! The read-only log for auditors and operators, with or without a running writer.
 //!
-//! Takes no lock, writes nothing, and sees every commit of the writer as soon as it is one, which is up to one sync of the
-//! disk before it is acknowledged to anybody; where the log ended when it was opened is made durable first. The file is distrusted as the
-//! writer distrusts it: a log that is shorter than its own head, or than the note beside it says, is refused.
+//! Takes no lock, writes nothing, and sees every commit of the writer at once, up to one disk sync before its
+//! acknowledgement. Everything up to the end of the log at the time of opening is made durable first. Like the
+//! writer, it does not trust the file: it refuses a log that is shorter than its own head, or than the note beside it
+//! says.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use super::reader::{self, Readers, Verified};
 use super::{schema, search};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
-use crate::store::criteria::{Criteria, Found};
+use crate::store::criteria::{Criteria, EventSearchResult};
 use crate::store::tail::{Subscription, Tail};
-use crate::store::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 
 /// Connections that read at the same time.
 const READERS: usize = 2;
@@ -25,8 +26,8 @@ const READERS: usize = 2;
 pub struct ReadOnlyLog {
     readers: Arc<Readers>,
     keys: Arc<KeyRing>,
-    /// Closed from the start: a subscription gives what is there and ends. Whoever wants to follow another process's log
-    /// asks again with [`EventStore::read_all`].
+    /// Closed from the start: a subscription returns the existing events and ends. To follow another process's log,
+    /// call [`EventStore::read_all`] again.
     tail: Arc<Tail>,
     path: PathBuf,
     this: std::sync::Weak<Self>,
@@ -39,12 +40,12 @@ impl std::fmt::Debug for ReadOnlyLog {
 }
 
 impl ReadOnlyLog {
-    /// Opens the log at `path`, which must be there. Blocks while it looks at the file.
+    /// Opens the log at `path`, which must exist. Blocks while it checks the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, StoreError> {
         let path = path.as_ref();
         let missing = |reason: &dyn std::fmt::Display| StoreError::Io(format!("{}: {reason}", path.display()));
         let path = std::path::absolute(path).map_err(|error| missing(&error))?;
-        // SQLite would speak of a database file that it is unable to open.
+        // SQLite's own error would not say that the file is missing.
         let data = DataFile::open(&path).map_err(|error| missing(&error))?;
         let head = schema::open_read_only(&path)?;
         let tail = Tail::new(head.position);
@@ -59,7 +60,7 @@ impl ReadOnlyLog {
         &self.path
     }
 
-    /// Looks at every page and every event: SQLite's own structures, checksums, positions, revisions.
+    /// Verifies every page and every event: SQLite's own structures, checksums, positions, revisions.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
         self.readers.run(reader::verify).await
     }
@@ -93,7 +94,12 @@ impl EventStore for ReadOnlyLog {
             .await
     }
 
-    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+    async fn search(
+        &self,
+        after: Position,
+        limit: usize,
+        criteria: &Criteria,
+    ) -> Result<EventSearchResult, StoreError> {
         let criteria = criteria.clone();
         self.readers
             .run(move |connection, kinds| search::search(connection, kinds, after, limit, &criteria, Position::END))
@@ -118,12 +124,12 @@ impl EventStore for ReadOnlyLog {
         Err(Self::refused())
     }
 
-    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
         let stream = stream.clone();
         self.readers.run(move |connection, _| reader::load_snapshot(connection, &stream)).await
     }
 
-    async fn save_snapshot(&self, _: &StreamId, _: Snapshot) -> Result<(), StoreError> {
+    async fn save_snapshot(&self, _: &StreamId, _: StreamSnapshot) -> Result<(), StoreError> {
         Err(Self::refused())
     }
 }

@@ -1,7 +1,7 @@
 //! Reading: a few read-only connections on blocking threads, and the queries.
 //!
-//! A read never answers with less than there is: a missing row is a gap in positions or revisions, or fewer rows than the
-//! head promises, and each of these is an error.
+//! A read never returns fewer events than there are. A missing row shows as a gap in positions or revisions, or as
+//! fewer rows than the head says; each of these is an error.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use super::{by_stream, error};
 use crate::chain::{Chain, EventHash};
 use crate::envelope::{Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
-use crate::store::{Snapshot, StoreError};
+use crate::store::{StoreError, StreamSnapshot};
 
-/// One connection and what it knows of the kinds.
-struct Reader {
+/// One connection and its cache of the kinds.
+struct LogReader {
     connection: Connection,
     kinds: Kinds,
 }
@@ -28,7 +28,7 @@ struct Reader {
 /// The connections that read.
 pub(super) struct Readers {
     path: PathBuf,
-    idle: Mutex<Vec<Reader>>,
+    idle: Mutex<Vec<LogReader>>,
     places: Arc<Semaphore>,
     count: u32,
     closed: AtomicBool,
@@ -73,19 +73,19 @@ impl Readers {
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<LogReader>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Result<Reader, StoreError> {
+    fn take(&self) -> Result<LogReader, StoreError> {
         if let Some(reader) = self.idle().pop() {
             return Ok(reader);
         }
         let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        Ok(Reader { connection, kinds: Kinds::with_keys(&self.keys) })
+        Ok(LogReader { connection, kinds: Kinds::with_keys(&self.keys) })
     }
 
-    fn give_back(&self, reader: Reader) {
+    fn give_back(&self, reader: LogReader) {
         if !self.closed.load(Ordering::SeqCst) {
             self.idle().push(reader);
         }
@@ -93,7 +93,7 @@ impl Readers {
 
     /// Waits for reads under way and refuses later ones.
     pub(super) async fn close(&self) {
-        // An error means that somebody else closed it already.
+        // An error means that another caller has closed it already.
         let _ = self.places.acquire_many(self.count).await;
         self.closed.store(true, Ordering::SeqCst);
         self.places.close();
@@ -101,7 +101,7 @@ impl Readers {
     }
 }
 
-impl Reader {
+impl LogReader {
     /// Kinds are only ever added, and before the first event that needs them.
     fn learn_kinds(&mut self) -> Result<(), StoreError> {
         let known = i64::try_from(self.kinds.len()).unwrap_or(i64::MAX);
@@ -160,7 +160,7 @@ fn read_each(
     until: Position,
     mut each: impl FnMut(Recorded) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    // Read first: whatever is appended meanwhile is beyond it.
+    // Read first: later appends are beyond it.
     let head = head(connection)?.min(until);
     let last = head.0.min(after.0.saturating_add(limit as u64));
     let mut expected = after.0;
@@ -171,7 +171,7 @@ fn read_each(
     let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, after.0 + 1))?;
     let mut rows = statement.query([bound(after.0), bound(last)]).map_err(|e| error::explain(&e, after.0 + 1))?;
     let mut reader = RowReader::new(kinds);
-    // Not a step beyond the last: what is there may be damaged.
+    // Do not read beyond the last row: the next one may be damaged.
     while expected < last {
         let Some(event) = next(&mut rows, &mut reader, expected.saturating_add(1))? else { break };
         expected += 1;
@@ -198,8 +198,8 @@ pub(super) fn missing(position: u64) -> StoreError {
     StoreError::Corrupt { position, reason: "the event is missing".to_owned() }
 }
 
-/// At most `limit` events of a stream. `rest`: where those are that the index may not have yet, and the newest event that
-/// there is; without it they are looked for.
+/// At most `limit` events of a stream. `rest`: the positions of events that the index may not have yet, and the newest
+/// event; without it they are searched.
 pub(super) fn read_stream(
     connection: &Connection,
     kinds: &Kinds,
@@ -223,7 +223,7 @@ pub(super) fn read_stream(
         Some(rest) => rest,
         None => (by_stream::look(&transaction, number, after, indexed).map_err(explain)?, Position::END),
     };
-    let mut events = Events { stream, reader: RowReader::new(kinds), revision: after.0, found: Vec::new() };
+    let mut events = StreamEvents { stream, reader: RowReader::new(kinds), revision: after.0, found: Vec::new() };
     let sql = format!(
         "SELECT {COLUMNS} FROM events_by_stream i LEFT JOIN events e ON e.position = i.position \
          LEFT JOIN streams s ON s.id = e.stream \
@@ -245,14 +245,14 @@ pub(super) fn read_stream(
 }
 
 /// The events of one stream, which may have no gap.
-struct Events<'a> {
+struct StreamEvents<'a> {
     stream: &'a StreamId,
     reader: RowReader<'a>,
     revision: u64,
     found: Vec<Arc<Recorded>>,
 }
 
-impl Events<'_> {
+impl StreamEvents<'_> {
     fn take(&mut self, rows: &mut Rows<'_>) -> Result<(), StoreError> {
         loop {
             let position = self.found.last().map_or(0, |event| event.position.0 + 1);
@@ -274,13 +274,13 @@ impl Events<'_> {
 }
 
 /// A damaged snapshot is no snapshot.
-pub(super) fn load_snapshot(connection: &Connection, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+pub(super) fn load_snapshot(connection: &Connection, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
     let sql = "SELECT revision, state_version, data, checksum FROM snapshots WHERE stream = ?1";
     let found = connection
         .prepare_cached(sql)
         .and_then(|mut statement| {
             let read = |row: &rusqlite::Row<'_>| {
-                let snapshot = Snapshot {
+                let snapshot = StreamSnapshot {
                     revision: Revision(unsigned(row.get(0)?)),
                     state_version: row.get(1)?,
                     bytes: row.get(2)?,
@@ -299,10 +299,10 @@ pub(super) fn load_snapshot(connection: &Connection, stream: &StreamId) -> Resul
     }))
 }
 
-/// What is wrong with an event that is whole, but not the one that was there.
+/// The error for an event that is intact, but not the original one.
 pub(super) const BROKEN: &str = "the chain is broken: the event is not the one that was appended here";
 
-/// What [`super::SqliteStore::verify`] looked at.
+/// The counts of [`super::SqliteStore::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
     pub events: u64,

@@ -1,7 +1,7 @@
 //! One event as one row, and the checksum over it.
 //!
-//! The checksum is for every read, and each row can be held against its own; the chain ([`crate::chain`]) needs the row
-//! before as well, and is for proofs. The checksum covers the chain's hash.
+//! Every read verifies the checksum of each row by itself. The chain ([`crate::chain`]) also needs the row before, and
+//! is for proofs. The checksum covers the chain's hash.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Row};
 use uuid::Uuid;
 
-use crate::chain::{Content, EventHash};
+use crate::chain::{EventContent, EventHash};
 use crate::envelope::{Cause, Meta, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::sealed::keys::KeyRing;
@@ -36,7 +36,7 @@ pub(super) fn unsigned(value: i64) -> u64 {
     value as u64
 }
 
-/// Who caused it, as columns: exactly one of user, process and system is set.
+/// The cause as columns: exactly one of user, process and system is set.
 #[derive(Default)]
 struct CauseColumns<'a> {
     user: Option<&'a str>,
@@ -96,14 +96,14 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// CRC-32 over everything that the log says about an event: the canonical bytes of its content ([`Content::bytes`]), then
+/// CRC-32 over all data of an event: the canonical bytes of its content ([`EventContent::bytes`]), then
 /// position, revision and hash. Part of the file format.
 pub(super) fn checksum(event: &Recorded, scratch: &mut Vec<u8>) -> u32 {
-    Content::of(event).bytes(scratch);
+    EventContent::of(event).bytes(scratch);
     finish_checksum(crc32fast::hash(scratch), event)
 }
 
-/// The checksum of an event whose content has the checksum `content`.
+/// The checksum of an event, from the checksum of its content.
 pub(super) fn finish_checksum(content: u32, event: &Recorded) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(content);
     hasher.update(&event.position.0.to_le_bytes());
@@ -116,7 +116,7 @@ pub(super) fn finish_checksum(content: u32, event: &Recorded) -> u32 {
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     pub(super) names: HashMap<i64, Arc<str>>,
-    /// What opens sealed payloads.
+    /// The keys for sealed payloads.
     pub(super) keys: Option<Arc<KeyRing>>,
 }
 

@@ -1,10 +1,10 @@
-//! The file: its layout, its version, and what is looked at before it is trusted.
+//! The file: its layout, its version, and the checks before it is used.
 //!
 //! `user_version` is the version of the layout. A change of any table, or of the checksum, is a new version with a
 //! migration in [`super::migrate`]; a file of a newer version is refused unread.
 //!
-//! Stream names and kinds are kept once, in side tables: a name of 45 bytes would otherwise stand in each row and again in
-//! the index. Auditors read the view `audit_events`, which puts everything back together as text.
+//! Stream names and kinds are kept once, in side tables: otherwise each row and the index would repeat a name of 45
+//! bytes. Auditors read the view `audit_events`, which puts everything back together as text.
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -15,18 +15,18 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::by_stream::{self, Pending};
+use super::by_stream::{self, UnindexedEvents};
 use super::data_file::DataFile;
-use super::lock::Lock;
+use super::lock::LogLock;
 use super::row::{signed, unsigned};
-use super::seals::{Remains, Seals};
-use super::witness::{Note, Witness};
+use super::seals::{Seals, WalRemains};
+use super::witness::{Witness, WitnessNote};
 use super::{SqliteOptions, error, migrate, reader, wal};
 use crate::chain::{Anchor, Chain, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
 
-/// "Chro", which `file(1)` can be taught.
+/// "Chro": a magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_726f;
 /// Version of the layout.
 pub(super) const FORMAT: u32 = 3;
@@ -107,15 +107,15 @@ pub(super) fn audit_view() -> String {
 }
 
 /// A log that may be written.
-pub(super) struct Opened {
+pub(super) struct OpenedLog {
     pub(super) connection: Connection,
     pub(super) head: Anchor,
-    pub(super) note: Note,
+    pub(super) note: WitnessNote,
     pub(super) witness: Witness,
     pub(super) seals: Seals,
-    pub(super) pending: Pending,
+    pub(super) pending: UnindexedEvents,
     pub(super) path: PathBuf,
-    pub(super) lock: Lock,
+    pub(super) lock: LogLock,
     /// Closed after the connection.
     pub(super) data: DataFile,
 }
@@ -128,20 +128,20 @@ pub(super) fn beside(data: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, StoreError> {
+pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, StoreError> {
     let path = &std::path::absolute(path).map_err(|e| io(path, &e))?;
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| io(folder, &e))?;
     }
-    let remains = Remains::of(path);
-    let lock = Lock::take(path)?;
+    let remains = WalRemains::of(path);
+    let lock = LogLock::take(path)?;
     let mut witness = Witness::beside(path);
     let note = witness.read();
     check_size(path, note)?;
-    // Before SQLite, and after it in the order in which they are dropped.
+    // Opened before SQLite, and dropped after it.
     let data = DataFile::create(path).map_err(|e| io(path, &e))?;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // From here on nobody else can be the last that closes the file.
+    // From here on no other process can be the last to close the file.
     let overtaken = remains.are_overtaken(path);
     let format = check_format(path, &connection)?;
     prepare(&connection, options).map_err(|e| error::explain(&e, 0))?;
@@ -169,7 +169,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
         // A full disk, most likely: what is there can still be read.
         tracing::warn!(%error, "the log's index has to wait");
     }
-    let pending = Pending::read(&connection).map_err(|e| error::explain(&e, head.position.0))?;
+    let pending = UnindexedEvents::read(&connection).map_err(|e| error::explain(&e, head.position.0))?;
     let page_size: u32 =
         connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(|e| error::explain(&e, 0))?;
     let shared = data.share().map_err(|e| io(path, &e))?;
@@ -182,12 +182,12 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
             known
         }
     };
-    let note = Note { log, head: head.position, file };
+    let note = WitnessNote { log, head: head.position, file };
     witness.write(note);
-    Ok(Opened { connection, head, note, witness, seals, pending, path: path.clone(), lock, data })
+    Ok(OpenedLog { connection, head, note, witness, seals, pending, path: path.clone(), lock, data })
 }
 
-/// Looks at a log as [`open`] does, and touches nothing. Tells where it ends.
+/// Checks a log as [`open`] does, and changes nothing. Returns its head.
 pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
     let witness = Witness::beside(path);
     let note = witness.read();
@@ -199,13 +199,13 @@ pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
     let head = check_head(&transaction)?;
     check_note(&witness, note, log, head.position)?;
     if let Err(error) = sync_recovered(path) {
-        // A file system that can only be read has nothing to lose.
+        // A read-only file system cannot lose anything.
         tracing::debug!(%error, "the write-ahead log cannot be synced");
     }
     Ok(head)
 }
 
-/// Refuses what is no log of the newest format, for those who may not migrate it.
+/// Refuses a file that is not a log of the newest format, for callers that may not migrate it.
 pub(super) fn check_current(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     match check_format(path, connection)? {
         Some(FORMAT) => Ok(()),
@@ -214,8 +214,8 @@ pub(super) fn check_current(path: &Path, connection: &Connection) -> Result<(), 
     }
 }
 
-/// What a killed process left in the write-ahead log may be in the kernel's memory only. It is about to be shown to
-/// everybody, so it has to be on disk.
+/// The write-ahead log of a killed process may be in the kernel's memory only. Readers are about to see it, so it has
+/// to be on disk.
 fn sync_recovered(path: &Path) -> Result<(), StoreError> {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
@@ -226,8 +226,8 @@ fn sync_recovered(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Moves what is in the write-ahead log into the data file, seals the pages, empties the write-ahead log if that is asked
-/// for, and tells the size that the data file has for certain.
+/// Moves the write-ahead log into the data file, seals the pages, and empties the write-ahead log on request. Returns
+/// the size that the data file certainly has.
 pub(super) fn checkpoint(
     connection: &Connection,
     path: &Path,
@@ -244,7 +244,7 @@ pub(super) fn checkpoint(
     }
     let (busy, frames, done) = run("PASSIVE")?;
     seals.renew(unsigned(done.max(0)));
-    // A reader in an old part of it holds the rest back, until the next time.
+    // A reader in an old part of it delays the rest until the next checkpoint.
     if busy != 0 || frames != done {
         return Ok(None);
     }
@@ -258,8 +258,8 @@ fn io(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Io(format!("{}: {error}", path.display()))
 }
 
-/// Before SQLite sees the file, which would take an empty one for a new one.
-fn check_size(path: &Path, note: Option<Note>) -> Result<(), StoreError> {
+/// Before SQLite opens the file, because SQLite treats an empty file as a new one.
+fn check_size(path: &Path, note: Option<WitnessNote>) -> Result<(), StoreError> {
     let Some(note) = note else {
         return Ok(());
     };
@@ -295,22 +295,22 @@ fn connect_to(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // An auditor's client may hold a lock for a moment.
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(32);
-    // A log that is refused is left as it is, evidence included.
+    // A refused log stays as it is, with all evidence.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // SQLite opens the files when it first reads.
     connection.query_row("PRAGMA user_version", [], |_| Ok(()))?;
     Ok(connection)
 }
 
-/// Readers share an index of the write-ahead log in a file. Where that cannot be made (read-only media) and there is no
-/// write-ahead log, the file can be read without: nobody is writing it.
+/// Readers share an index of the write-ahead log in a file. If it cannot be created (read-only media) and there is no
+/// write-ahead log, the file can be read without it: there is no writer.
 fn is_at_rest(path: &Path, error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     let cannot = matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly));
     cannot && path.exists() && wal::path_of(path).metadata().map_or(true, |wal| wal.len() == 0)
 }
 
-/// The path as a URI that promises that nobody writes (<https://www.sqlite.org/uri.html>).
+/// The path as a URI that declares the file immutable (<https://www.sqlite.org/uri.html>).
 fn immutable(path: &Path) -> String {
     use std::fmt::Write;
     use std::os::unix::ffi::OsStrExt;
@@ -328,7 +328,7 @@ fn immutable(path: &Path) -> String {
     uri
 }
 
-/// The format of the log in this file, if one has been begun; nothing has been written so far.
+/// The format of the log in this file, if it has one. Writes nothing.
 fn check_format(path: &Path, connection: &Connection) -> Result<Option<u32>, StoreError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|e| error::explain(&e, 0));
     let (application, format) = (ask("PRAGMA application_id")?, ask("PRAGMA user_version")?);
@@ -355,9 +355,9 @@ fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result
     // The writer decides when: between batches, not inside somebody's commit.
     connection.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", -65_536)?;
-    // Events are never removed; what a snapshot said must be gone from the page when the snapshot is.
+    // Events are never removed. The content of a deleted snapshot must be gone from the page.
     connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
-    // The writer knows what it refers to; reading it back for each event would cost a third of the time.
+    // The writer knows that its references are valid; checking them for each event would cost a third of the time.
     connection.pragma_update(None, "foreign_keys", false)?;
     if let Some(pages) = options.max_pages {
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
@@ -384,7 +384,7 @@ pub(super) fn log_id(connection: &Connection) -> Result<Uuid, StoreError> {
         .map_err(|_| StoreError::Corrupt { position: 0, reason: "the id of the log is damaged".to_owned() })
 }
 
-/// The head's row is written in each transaction, so it tells of events that are missing at the end.
+/// The head's row is written in each transaction, so it reveals events that are missing at the end.
 fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
     let head = reader::head(connection)?;
     let last: Option<i64> = connection
@@ -401,7 +401,7 @@ fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
     let newest = reader::read_all(connection, &kinds, Position(head.0.saturating_sub(TRUST)), usize::MAX, head)?;
     let mut chain: Option<Chain> = (head.0 <= TRUST).then_some(Chain::after(EventHash::START));
     for event in &newest {
-        // What is before the first of these is not looked at.
+        // Earlier events are not checked.
         let Some(chain) = &mut chain else {
             chain = event.hash.map(Chain::after);
             continue;
@@ -413,7 +413,7 @@ fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
     Ok(Anchor { position: head, hash: chain.unwrap_or(Chain::after(EventHash::START)).head })
 }
 
-fn check_note(witness: &Witness, note: Option<Note>, log: Uuid, head: Position) -> Result<(), StoreError> {
+fn check_note(witness: &Witness, note: Option<WitnessNote>, log: Uuid, head: Position) -> Result<(), StoreError> {
     match note {
         Some(note) if note.log != log => {
             tracing::warn!(path = %witness.path().display(), "the note beside the log is about another log: ignored");

@@ -1,15 +1,15 @@
 //! One checksum for every page of the data file, beside it: `log.db.seals`.
 //!
-//! The checksums and hashes of events find every change of an event. A file holds more: pages of indexes, free space within
-//! pages, numbers of SQLite's own. A flipped bit there changes nothing that can be read today, and it is the first that a
-//! failing disk lets one see. So each page has its seal: CRC-32 over the page's number and its bytes, which finds every
+//! The checksums and hashes of events detect every change of an event. A file holds more: index pages, free space
+//! within pages, SQLite's own counters. A flipped bit there changes no event, but it may be the first sign of a failing
+//! disk. So each page has its seal: CRC-32 over the page's number and its bytes, which finds every
 //! single flipped bit.
 //!
-//! Pages change only when a checkpoint moves them from the write-ahead log into the data file, so seals are written after
-//! each checkpoint and before the write-ahead log is used again, from the very bytes in it. After a crash in between, the
-//! frames are still there, and are sealed when the log is opened. A failure to seal is no failure of the log: the seals are
-//! then marked stale, and made anew from the file when it is opened the next time. Nothing is read from them except by a
-//! verification.
+//! Pages change only when a checkpoint moves them from the write-ahead log into the data file. So seals are computed
+//! from the write-ahead log after each checkpoint, before it is reused. After a crash in between, the
+//! frames are still there, and are sealed when the log is opened. A failure to seal is not a failure of the log:
+//! the seals are marked stale, and rebuilt from the file at the next opening. Only a verification reads the
+//! seals.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -28,17 +28,17 @@ const ENTRY: u64 = 4;
 /// Pages that are read from the data file together.
 const PAGES_AT_ONCE: usize = 256;
 
-/// What stands at the beginning.
+/// The header of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct SealsHeader {
     pub(super) log: Uuid,
     pub(super) pages: u64,
     pub(super) page_size: u32,
-    /// Whether every page is as its seal says.
+    /// Whether the seals are valid for all pages.
     pub(super) current: bool,
 }
 
-impl Header {
+impl SealsHeader {
     fn to_bytes(self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..8].copy_from_slice(MAGIC);
@@ -100,13 +100,13 @@ pub(super) fn pages(
 }
 
 /// All seals of a file, as a verification reads them. `None` when there is no such file, or none that any version wrote.
-pub(super) fn read(data: &Path) -> io::Result<Option<(Header, Vec<u32>)>> {
+pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
     let bytes = match std::fs::read(path_of(data)) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let Some(header) = Header::from_bytes(&bytes) else {
+    let Some(header) = SealsHeader::from_bytes(&bytes) else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "its first bytes are not what was written"));
     };
     let entries: Vec<u32> =
@@ -114,16 +114,16 @@ pub(super) fn read(data: &Path) -> io::Result<Option<(Header, Vec<u32>)>> {
     Ok(Some((header, entries)))
 }
 
-/// What a writer that was killed left in the write-ahead log, to see whether another program has moved it into the data
-/// file, past the seals: the last of SQLite's clients that closes the file does that, and removes the write-ahead log.
+/// The write-ahead log of a killed writer. It shows whether another program has moved it into the data file without
+/// sealing. SQLite's last client to close the file does that, and removes the write-ahead log.
 #[derive(Debug)]
-pub(super) struct Remains {
+pub(super) struct WalRemains {
     killed: bool,
     /// Open, so that no other file gets its identity. `None` where there is nothing in it.
     wal: Option<File>,
 }
 
-impl Remains {
+impl WalRemains {
     /// Looks before SQLite does, which would begin a new write-ahead log.
     pub(super) fn of(data: &Path) -> Self {
         let holds_pages = |wal: &File| wal.metadata().is_ok_and(|metadata| metadata.len() > 0);
@@ -131,7 +131,7 @@ impl Remains {
         Self { killed: lock::was_left(data), wal }
     }
 
-    /// Whether the seals are older than the data file. Where nothing at all was left that is not known, and is said as well.
+    /// Whether the seals are older than the data file. Without any frames this is unknown, and counts as yes.
     pub(super) fn are_overtaken(&self, data: &Path) -> bool {
         let known = self.wal.as_ref().and_then(|wal| wal.metadata().ok());
         let now = wal::path_of(data).metadata().ok();
@@ -143,18 +143,18 @@ impl Remains {
 #[derive(Debug)]
 pub(super) struct Seals {
     path: PathBuf,
-    /// `None` after a failure: nothing is sealed until the log is opened anew.
+    /// `None` after a failure: nothing is sealed until the log is reopened.
     file: Option<File>,
-    /// The file after a failure, as long as it does not say yet that it is stale.
+    /// The file after a failure, until it is marked stale.
     untold: Option<File>,
-    header: Header,
+    header: SealsHeader,
     data: DataFile,
 }
 
 impl Seals {
-    /// Those that are there, if they can be gone on with. `overtaken`: pages may have been changed past them.
+    /// The existing seals, if they can be continued. `overtaken`: pages may have been changed past them.
     pub(super) fn open(path: &Path, data: DataFile, log: Uuid, page_size: u32, overtaken: bool) -> Self {
-        let fresh = Header { log, pages: 0, page_size, current: false };
+        let fresh = SealsHeader { log, pages: 0, page_size, current: false };
         let mut this = Self { path: path.to_owned(), file: None, untold: None, header: fresh, data };
         match this.attach() {
             Ok(found) => this.header = found.filter(|header| header.log == log).unwrap_or(fresh),
@@ -166,13 +166,13 @@ impl Seals {
         this
     }
 
-    fn attach(&mut self) -> io::Result<Option<Header>> {
+    fn attach(&mut self) -> io::Result<Option<SealsHeader>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(path_of(&self.path))?;
         let mut bytes = [0; HEADER];
         let found = match file.read_exact_at(&mut bytes, 0) {
-            Ok(()) => Header::from_bytes(&bytes),
+            Ok(()) => SealsHeader::from_bytes(&bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
             Err(error) => return Err(error),
         };
@@ -244,7 +244,7 @@ impl Seals {
         self.may_change();
     }
 
-    /// Whether pages may be changed: either they are sealed afterwards, or the seals say that they are not to be believed.
+    /// Whether pages may be changed: either they are sealed afterwards, or the seals are marked stale.
     pub(super) fn may_change(&mut self) -> bool {
         if let Some(file) = &self.untold {
             // Overwrites what is there, so even a full disk takes it, and if it does not, it may let go of the file.
@@ -282,14 +282,14 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_no_other() {
-        let header = Header { log: Uuid::from_u128(7), pages: 42, page_size: 4096, current: true };
+        let header = SealsHeader { log: Uuid::from_u128(7), pages: 42, page_size: 4096, current: true };
         let bytes = header.to_bytes();
-        assert_eq!(Header::from_bytes(&bytes), Some(header));
+        assert_eq!(SealsHeader::from_bytes(&bytes), Some(header));
         for bit in 0..HEADER * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::from_bytes(&flipped), None, "bit {bit}");
+            assert_eq!(SealsHeader::from_bytes(&flipped), None, "bit {bit}");
         }
-        assert_eq!(Header::from_bytes(&bytes[..20]), None);
+        assert_eq!(SealsHeader::from_bytes(&bytes[..20]), None);
     }
 }

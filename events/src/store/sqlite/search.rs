@@ -1,4 +1,4 @@
-//! Searching by SQL: the columns decide, so that only what is asked for is read and decoded.
+//! Searches by SQL on the columns, so that only matching events are read and decoded.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use super::row::{COLUMNS, Kinds, RowReader};
 use super::schema::{bound, limit as sql_limit};
 use crate::envelope::Position;
 use crate::store::StoreError;
-use crate::store::criteria::{Criteria, Found, matches};
+use crate::store::criteria::{Criteria, EventSearchResult, matches};
 
-/// Positions looked at in one query: a search for something rare gives the connection back now and then.
+/// Positions per query: a long search releases the connection between queries.
 const WINDOW: u64 = 65_536;
 
-/// What holds of the events asked for: terms that must all hold, and their parameters.
+/// The conditions of a search: terms that must all hold, and their parameters.
 #[derive(Default)]
-struct Terms {
+struct SqlTerms {
     all: Vec<String>,
     values: Vec<Value>,
 }
 
-impl Terms {
+impl SqlTerms {
     /// A placeholder for `value`.
     fn bind(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
@@ -105,13 +105,13 @@ pub(super) fn search(
     limit: usize,
     criteria: &Criteria,
     durable: Position,
-) -> Result<Found, StoreError> {
+) -> Result<EventSearchResult, StoreError> {
     let last = head(connection)?.min(durable).0.min(after.0.saturating_add(WINDOW));
     if last <= after.0 {
-        return Ok(Found { events: Vec::new(), until: after });
+        return Ok(EventSearchResult { events: Vec::new(), until: after });
     }
     let fail = |e: rusqlite::Error| error::explain(&e, after.0 + 1);
-    let mut terms = Terms::of(criteria, kinds);
+    let mut terms = SqlTerms::of(criteria, kinds);
     let (from, to) = (terms.bind(bound(after.0)), terms.bind(bound(last)));
     let most = terms.bind(sql_limit(limit.max(1)));
     terms.all.push(format!("e.position > {from} AND e.position <= {to}"));
@@ -126,11 +126,12 @@ pub(super) fn search(
     while let Some(event) = next(&mut rows, &mut reader, at.0 + 1)? {
         seen += 1;
         at = event.position;
-        // SQL may be generous (patterns that GLOB reads otherwise, an id inside what is sealed); the definition is not.
+        // SQL may match too much (patterns that GLOB reads otherwise, an id inside sealed bytes); the definition is
+        // exact.
         if criteria.admits(&event) {
             events.push(Arc::new(event));
         }
     }
     let until = if seen >= limit.max(1) { at } else { Position(last) };
-    Ok(Found { events, until })
+    Ok(EventSearchResult { events, until })
 }

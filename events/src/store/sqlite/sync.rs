@@ -1,12 +1,12 @@
 //! Makes committed transactions durable, then answers: the second half of the writer, on a thread of its own.
 //!
-//! A commit only hands pages to the kernel. One `fdatasync` of the write-ahead log then makes durable whatever was committed
-//! before it, and while the disk is busy with that the writer already works on the next transaction. Nothing is published
-//! and nobody is answered before the sync, and readers in this process see nothing beyond what is published.
+//! A commit only hands pages to the kernel. One `fdatasync` of the write-ahead log then makes all earlier commits
+//! durable, while the writer already works on the next transaction. Nothing is published or acknowledged before the
+//! sync, and readers in this process see only published events.
 //!
-//! After a sync that failed nobody can say what is on the disk, and the kernel says so only once: everything that is in
-//! doubt is refused, and so is everything later, until the log is opened anew. The same goes for files that were taken away
-//! ([`super::watch`]).
+//! After a failed sync the content of the disk is unknown, and the kernel reports this only once. So all appends in
+//! doubt, and all later ones, are refused until the log is reopened. The same holds after the files were removed or
+//! replaced ([`super::watch`]).
 
 use std::fs::File;
 use std::path::Path;
@@ -18,22 +18,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
 use super::watch::LogWatch;
-use super::witness::{Note, Witness};
+use super::witness::{Witness, WitnessNote};
 use crate::envelope::Recorded;
 use crate::store::tail::Tail;
 use crate::store::{AppendError, Appended, StoreError};
 
-/// A disk that stalls once is no reason to collect for as long.
+/// A single stall of the disk must not lengthen the collection time.
 const LONGEST: Duration = Duration::from_millis(2);
 
 /// An answer that waits for the sync.
-pub(super) enum Answer {
+pub(super) enum PendingReply {
     Append(oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>),
     Done(oneshot::Sender<Result<(), StoreError>>),
 }
 
-impl Answer {
-    /// Whoever does not wait any more does not want to know.
+impl PendingReply {
+    /// A caller that has stopped waiting needs no answer.
     pub(super) fn give(self) {
         match self {
             Self::Append(reply, answer) => drop(reply.send(answer)),
@@ -43,8 +43,8 @@ impl Answer {
 
     pub(super) fn fail(self, failure: &StoreError) {
         match self {
-            // What was to be encoded or was too large failed before it came here; a conflict may be one with an event that
-            // was not written after all.
+            // Encoding errors and oversized events were refused earlier; a conflict may be with an event that was not
+            // written after all.
             Self::Append(reply, _) => drop(reply.send(Err(failure.clone().into()))),
             Self::Done(reply) => drop(reply.send(Err(failure.clone()))),
         }
@@ -53,14 +53,14 @@ impl Answer {
 
 /// One committed transaction.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) answers: Vec<Answer>,
+pub(super) struct CommittedBatch {
+    pub(super) answers: Vec<PendingReply>,
     pub(super) written: Vec<Arc<Recorded>>,
 }
 
-/// What the disk is doing.
+/// The state of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Disk {
+pub(super) enum DiskActivity {
     /// Nothing waits for it.
     Idle,
     /// Requests that the sync under way will answer; there is room for one more transaction behind it.
@@ -70,22 +70,22 @@ pub(super) enum Disk {
 }
 
 #[derive(Default)]
-struct State {
+struct SyncState {
     /// Committed, to be covered by the next sync.
-    waiting: Option<Batch>,
+    waiting: Option<CommittedBatch>,
     /// How many answers the sync under way will give.
     syncing: Option<usize>,
     closed: bool,
     failed: Option<StoreError>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct SyncShared {
+    state: Mutex<SyncState>,
     /// For the thread that syncs: there is something to do. For the writer: there is room.
     changed: Condvar,
     /// For a writer that waits for requests as well.
     room: Notify,
-    noted: Mutex<(Witness, Note)>,
+    noted: Mutex<(Witness, WitnessNote)>,
     wal: File,
     watch: Arc<LogWatch>,
     /// How long a sync lately took, in nanoseconds.
@@ -95,7 +95,7 @@ struct Shared {
 
 /// The writer's handle.
 pub(super) struct Syncer {
-    shared: Arc<Shared>,
+    shared: Arc<SyncShared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -104,11 +104,11 @@ impl Syncer {
     pub(super) fn start(
         wal: &Path,
         watch: &Arc<LogWatch>,
-        (witness, note): (Witness, Note),
+        (witness, note): (Witness, WitnessNote),
         tail: &Arc<Tail>,
     ) -> Result<Self, StoreError> {
         let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", wal.display()));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SyncShared {
             state: Mutex::default(),
             changed: Condvar::new(),
             room: Notify::new(),
@@ -123,16 +123,16 @@ impl Syncer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    pub(super) fn disk(&self) -> Disk {
+    pub(super) fn disk(&self) -> DiskActivity {
         let state = self.shared.state();
         match (&state.waiting, state.syncing) {
-            (Some(batch), syncing) => Disk::Full(batch.answers.len() + syncing.unwrap_or(0)),
-            (None, Some(syncing)) => Disk::Busy(syncing),
-            (None, None) => Disk::Idle,
+            (Some(batch), syncing) => DiskActivity::Full(batch.answers.len() + syncing.unwrap_or(0)),
+            (None, Some(syncing)) => DiskActivity::Busy(syncing),
+            (None, None) => DiskActivity::Idle,
         }
     }
 
-    /// Why nothing is durable any more.
+    /// Why nothing becomes durable any more.
     pub(super) fn failure(&self) -> Option<StoreError> {
         self.shared.state().failed.clone()
     }
@@ -148,7 +148,7 @@ impl Syncer {
     }
 
     /// Takes a committed transaction; waits while another one is waiting.
-    pub(super) fn take(&self, batch: Batch) {
+    pub(super) fn take(&self, batch: CommittedBatch) {
         let mut state = self.shared.state();
         while state.waiting.is_some() && state.failed.is_none() {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -163,9 +163,9 @@ impl Syncer {
         self.shared.changed.notify_all();
     }
 
-    /// Makes it durable on this thread, which saves waking the other one up: for when nobody else waits. Only while the
-    /// disk is idle.
-    pub(super) fn take_here(&self, batch: Batch) {
+    /// Makes it durable on this thread, which saves a wake-up of the other one: for when no other request waits. Only
+    /// while the disk is idle.
+    pub(super) fn take_here(&self, batch: CommittedBatch) {
         self.shared.finish(batch);
     }
 
@@ -177,7 +177,7 @@ impl Syncer {
         witness.write(*note);
     }
 
-    /// Waits until everything that was taken is durable and answered, or has failed.
+    /// Waits until all accepted transactions are durable and answered, or have failed.
     pub(super) fn close(&mut self) {
         self.shared.state().closed = true;
         self.shared.changed.notify_all();
@@ -188,17 +188,17 @@ impl Syncer {
     }
 }
 
-/// Leaves nobody waiting for a thread that has ended.
+/// Fails all callers that wait for a thread that has ended.
 impl Drop for Syncer {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// Tells the writer that the thread has ended, if nobody asked it to: it panicked.
-struct Ended<'a>(&'a Shared);
+/// Tells the writer that the thread has ended without a request, because it panicked.
+struct SyncThreadGuard<'a>(&'a SyncShared);
 
-impl Drop for Ended<'_> {
+impl Drop for SyncThreadGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         if !state.closed {
@@ -210,24 +210,24 @@ impl Drop for Ended<'_> {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SyncShared {
+    fn state(&self) -> MutexGuard<'_, SyncState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn noted(&self) -> MutexGuard<'_, (Witness, Note)> {
+    fn noted(&self) -> MutexGuard<'_, (Witness, WitnessNote)> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
-        let _ended = Ended(self);
+        let _ended = SyncThreadGuard(self);
         while let Some(batch) = self.next() {
             self.finish(batch);
         }
     }
 
     /// The next one to be made durable; `None` when nothing follows.
-    fn next(&self) -> Option<Batch> {
+    fn next(&self) -> Option<CommittedBatch> {
         let mut state = self.state();
         if state.syncing.take().is_some() {
             self.room.notify_one();
@@ -247,8 +247,8 @@ impl Shared {
         }
     }
 
-    /// Everything that was committed before this is durable when it returns well.
-    fn finish(&self, batch: Batch) {
+    /// After `Ok`, all earlier commits are durable.
+    fn finish(&self, batch: CommittedBatch) {
         let before = self.state().failed.clone();
         let synced = before.map_or_else(|| self.sync().map_err(|error| self.fail(&error)), Err);
         let failure = synced.and_then(|()| self.look()).err();
@@ -264,26 +264,26 @@ impl Shared {
             drop(noted);
             self.tail.publish(batch.written);
         }
-        batch.answers.into_iter().for_each(Answer::give);
+        batch.answers.into_iter().for_each(PendingReply::give);
     }
 
     fn sync(&self) -> std::io::Result<()> {
         let begun = Instant::now();
         self.wal.sync_data()?;
         let (took, usual) = (begun.elapsed().min(LONGEST), self.usual.load(Ordering::Relaxed));
-        // One that was slow once is soon forgotten.
+        // The effect of a single slow sync decays soon.
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.usual.store(usual - usual / 4 + took / 4, Ordering::Relaxed);
         Ok(())
     }
 
-    /// After the sync: what was durable by then is in the log, whatever became of its files a moment later.
+    /// After the sync: events durable by then are in the log, whatever happens to its files a moment later.
     fn look(&self) -> Result<(), StoreError> {
         self.watch.check().inspect_err(|failure| self.state().failed = Some(failure.clone()))
     }
 
     fn fail(&self, error: &std::io::Error) -> StoreError {
-        tracing::error!(%error, "the log cannot be made durable: nothing is written any more until it is opened anew");
+        tracing::error!(%error, "the log cannot be made durable: nothing is written until the server is restarted");
         let failure = StoreError::Io(format!("the write-ahead log cannot be synced: {error}"));
         self.watch.fail(&failure);
         self.state().failed = Some(failure.clone());

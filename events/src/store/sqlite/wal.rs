@@ -1,7 +1,7 @@
 //! Reads SQLite's write-ahead log as a file (<https://www.sqlite.org/fileformat2.html#walformat>).
 //!
-//! SQLite tells nobody which pages a checkpoint wrote, and takes a damaged frame for the end of the file without a word.
-//! Both matter here: [`super::seals`] has to know the pages, a verification has to find the damage.
+//! SQLite does not report which pages a checkpoint wrote, and silently treats a damaged frame as the end of the file.
+//! Both matter here: [`super::seals`] needs the pages, a verification has to find the damage.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,12 +25,12 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 /// The running checksum of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sum {
+struct WalChecksum {
     big_endian: bool,
     parts: (u32, u32),
 }
 
-impl Sum {
+impl WalChecksum {
     fn add(&mut self, bytes: &[u8]) {
         let number = |bytes: &[u8]| {
             let bytes: [u8; 4] = bytes.try_into().unwrap_or_default();
@@ -51,14 +51,14 @@ impl Sum {
 
 /// One page as a transaction left it.
 #[derive(Debug)]
-pub(super) struct Frame<'a> {
+pub(super) struct WalFrame<'a> {
     pub(super) page: u32,
     pub(super) data: &'a [u8],
 }
 
-/// What became of the file.
+/// The result of reading the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Contents {
+pub(super) struct WalContents {
     /// Frames of finished transactions.
     pub(super) committed: u64,
     /// Whole frames behind those that are of the same generation of the file: written and not finished, or damaged.
@@ -66,8 +66,8 @@ pub(super) struct Contents {
 }
 
 /// The page of each of the first `count` frames, as SQLite itself has just read them: the newest frame of every page, in the
-/// order of pages. Of the others only the headers are read.
-pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&Frame<'_>) -> io::Result<()>) -> io::Result<()> {
+/// order of pages. For other frames only the headers are read.
+pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&WalFrame<'_>) -> io::Result<()>) -> io::Result<()> {
     let file = File::open(path)?;
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0)?;
@@ -82,32 +82,32 @@ pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&Frame<'_>) -
     let mut data = vec![0; size];
     for (page, number) in last {
         file.read_exact_at(&mut data, at(number) + FRAME as u64)?;
-        each(&Frame { page, data: &data })?;
+        each(&WalFrame { page, data: &data })?;
     }
     Ok(())
 }
 
 /// Calls `each` for the frames of the write-ahead log at `path`. One that is missing or empty has none. How many of them are
 /// committed is known after the last one: a frame counts once a frame behind it commits.
-pub(super) fn frames(path: &Path, mut each: impl FnMut(&Frame<'_>)) -> io::Result<Contents> {
+pub(super) fn frames(path: &Path, mut each: impl FnMut(&WalFrame<'_>)) -> io::Result<WalContents> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(WalContents::default()),
         Err(error) => return Err(error),
     };
     let mut file = BufReader::with_capacity(1 << 18, file);
     let mut header = [0; HEADER];
     if !whole(&mut file, &mut header)? || word(&header, 0) & !1 != 0x377f_0682 {
-        return Ok(Contents::default());
+        return Ok(WalContents::default());
     }
-    let mut sum = Sum { big_endian: word(&header, 0) & 1 == 1, parts: (0, 0) };
+    let mut sum = WalChecksum { big_endian: word(&header, 0) & 1 == 1, parts: (0, 0) };
     sum.add(&header[..24]);
     if !sum.is(&header, 24) {
-        return Ok(Contents::default());
+        return Ok(WalContents::default());
     }
     let salts = (word(&header, 16), word(&header, 20));
     let mut buffer = vec![0; FRAME + word(&header, 8) as usize];
-    let (mut read, mut sound) = (Contents::default(), true);
+    let (mut read, mut sound) = (WalContents::default(), true);
     while whole(&mut file, &mut buffer)? {
         let ours = (word(&buffer, 8), word(&buffer, 12)) == salts;
         if sound {
@@ -116,11 +116,11 @@ pub(super) fn frames(path: &Path, mut each: impl FnMut(&Frame<'_>)) -> io::Resul
             sound = ours && sum.is(&buffer, 16);
         }
         if !sound {
-            // What an earlier generation left is no frame of this one.
+            // A frame of an earlier generation does not count.
             read.unfinished += u64::from(ours);
             continue;
         }
-        each(&Frame { page: word(&buffer, 0), data: &buffer[FRAME..] });
+        each(&WalFrame { page: word(&buffer, 0), data: &buffer[FRAME..] });
         read.unfinished += 1;
         if word(&buffer, 4) != 0 {
             read.committed += read.unfinished;

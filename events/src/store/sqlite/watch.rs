@@ -1,9 +1,9 @@
 //! Whether a log that is open can be written: its files are still the ones that were opened, and the disk takes more.
 //!
-//! A file that is removed or replaced lives on for those who have it open, and takes everything with it when they end:
-//! writes succeed, are synced, and are lost. So before anything is acknowledged, each name is held against the file that
-//! it was the name of. A program that removes the write-ahead log in good order moves what is in it into the data file
-//! first; hence the look comes after the sync, and what was acknowledged by then is safe.
+//! A removed or replaced file exists as long as a process has it open, and is lost afterwards: writes succeed, are
+//! synced, and are lost. So before each acknowledgement this checks that each name still leads to the opened file. A
+//! program that removes the write-ahead log properly moves its content into the data file first. Hence the check comes
+//! after the sync, and earlier acknowledged events are safe.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -17,7 +17,7 @@ use crate::store::StoreError;
 
 /// Bytes that have to be free: a few commits.
 const ROOM: usize = 256 << 10;
-/// How long it is known whether there is room.
+/// How long the result of a probe is valid.
 const KNOWN_FOR: Duration = Duration::from_secs(2);
 
 /// The files that a writer has open, and why nothing is written any more.
@@ -25,9 +25,9 @@ const KNOWN_FOR: Duration = Duration::from_secs(2);
 pub(super) struct LogWatch {
     files: Vec<(PathBuf, FileIdentity)>,
     failed: Mutex<Option<StoreError>>,
-    /// What is written and removed to see whether there is room.
+    /// The probe file that is written and removed to check for free space.
     probe: PathBuf,
-    /// What that showed, and when.
+    /// The result of the last probe, and its time.
     room: Mutex<Option<(Instant, Result<(), StoreError>)>>,
 }
 
@@ -41,7 +41,7 @@ impl LogWatch {
         Ok(Self { files: known.collect::<Result<_, _>>()?, failed: Mutex::default(), probe, room: Mutex::default() })
     }
 
-    /// Notes why nothing is written any more, as everybody is told from now on; the first reason stays.
+    /// Records why writing has stopped; callers get this reason from now on. The first reason stays.
     pub(super) fn fail(&self, failure: &StoreError) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| failure.clone());
     }
@@ -69,8 +69,8 @@ impl LogWatch {
         Ok(())
     }
 
-    /// An error that passes: the disk has no room, or does not let anybody write. Known for some time once it is found out,
-    /// so that asking often costs nothing.
+    /// A temporary error: the disk is full or read-only. The result is cached for some time, so that frequent calls
+    /// cost nothing.
     pub(super) fn room(&self) -> Result<(), StoreError> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         match &*room {
@@ -83,7 +83,7 @@ impl LogWatch {
         }
     }
 
-    /// By writing, as quotas and read-only file systems are seen by nothing else.
+    /// Probes by writing, because only a write detects quotas and read-only file systems.
     fn look_for_room(&self) -> Result<(), StoreError> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.probe);
         let written = file.and_then(|mut file| file.write_all(&vec![0; ROOM]));

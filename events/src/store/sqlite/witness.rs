@@ -1,6 +1,6 @@
 //! Remembers, outside the log, how far the log reached.
 //!
-//! SQLite cannot tell a write-ahead log that lost its end from one that never had it: it opens both without a word. So the
+//! SQLite cannot distinguish a truncated write-ahead log from a complete one: it opens both without an error. So the
 //! writer notes the head and the size of the data file in a small file after each commit. The note is not fsynced: after a
 //! power cut it may be older than the log, which is harmless, and it is never newer.
 
@@ -15,16 +15,16 @@ use crate::envelope::Position;
 const MAGIC: &[u8; 4] = b"CHW1";
 const SIZE: usize = 4 + 16 + 8 + 8 + 4;
 
-/// What the log once was; it can only have grown since.
+/// The head and size of the log at some time; it can only have grown since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct WitnessNote {
     pub(super) log: Uuid,
     pub(super) head: Position,
     /// Bytes of the data file after its last checkpoint.
     pub(super) file: u64,
 }
 
-impl Note {
+impl WitnessNote {
     fn to_bytes(self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[..4].copy_from_slice(MAGIC);
@@ -36,7 +36,7 @@ impl Note {
         bytes
     }
 
-    /// `None` for a note that was half written when the power went.
+    /// `None` for a note half written at a power failure.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_at_checked(SIZE - 4)?;
         if sum != crc32fast::hash(body).to_le_bytes() || &body[..4] != MAGIC {
@@ -49,10 +49,10 @@ impl Note {
 
 /// The note as it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum NoteState {
     Missing,
     Damaged,
-    Says(Note),
+    Says(WitnessNote),
 }
 
 #[derive(Debug)]
@@ -70,26 +70,26 @@ impl Witness {
         &self.path
     }
 
-    /// What a verification finds beside the log.
-    pub(super) fn look(data: &Path) -> Seen {
+    /// The note as a verification finds it.
+    pub(super) fn look(data: &Path) -> NoteState {
         match std::fs::read(Self::beside(data).path) {
-            Err(_) => Seen::Missing,
-            Ok(bytes) if bytes.len() != SIZE => Seen::Damaged,
-            Ok(bytes) => Note::from_bytes(&bytes).map_or(Seen::Damaged, Seen::Says),
+            Err(_) => NoteState::Missing,
+            Ok(bytes) if bytes.len() != SIZE => NoteState::Damaged,
+            Ok(bytes) => WitnessNote::from_bytes(&bytes).map_or(NoteState::Damaged, NoteState::Says),
         }
     }
 
-    pub(super) fn read(&self) -> Option<Note> {
+    pub(super) fn read(&self) -> Option<WitnessNote> {
         let bytes = std::fs::read(&self.path).ok()?;
-        let note = Note::from_bytes(&bytes);
+        let note = WitnessNote::from_bytes(&bytes);
         if note.is_none() {
             tracing::warn!(path = %self.path.display(), "the note of how far the log reached is unreadable: ignored");
         }
         note
     }
 
-    /// A failure is told once and is no failure of the log: an old note, or none, is only a weaker proof.
-    pub(super) fn write(&mut self, note: Note) {
+    /// A failure is logged once and is not a failure of the log: an old note, or none, only weakens the proof.
+    pub(super) fn write(&mut self, note: WitnessNote) {
         let written = match &self.file {
             Some(file) => file.write_all_at(&note.to_bytes(), 0),
             None => self.create(note),
@@ -99,7 +99,7 @@ impl Witness {
         }
     }
 
-    fn create(&mut self, note: Note) -> std::io::Result<()> {
+    fn create(&mut self, note: WitnessNote) -> std::io::Result<()> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
         file.write_all_at(&note.to_bytes(), 0)?;
@@ -114,11 +114,11 @@ mod tests {
 
     #[test]
     fn a_note_survives_and_a_torn_one_is_ignored() {
-        let note = Note { log: Uuid::from_u128(7), head: Position(42), file: 8_192 };
+        let note = WitnessNote { log: Uuid::from_u128(7), head: Position(42), file: 8_192 };
         let mut bytes = note.to_bytes();
-        assert_eq!(Note::from_bytes(&bytes), Some(note));
-        assert_eq!(Note::from_bytes(&bytes[..20]), None);
+        assert_eq!(WitnessNote::from_bytes(&bytes), Some(note));
+        assert_eq!(WitnessNote::from_bytes(&bytes[..20]), None);
         bytes[25] ^= 1;
-        assert_eq!(Note::from_bytes(&bytes), None);
+        assert_eq!(WitnessNote::from_bytes(&bytes), None);
     }
 }

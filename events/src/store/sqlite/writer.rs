@@ -1,14 +1,14 @@
-//! The one writer: takes everything that comes, commits it as one transaction, and has it made durable ([`super::sync`])
-//! while it takes what comes next. Answers are given after that.
+//! The single writer: takes all waiting requests, commits them as one transaction, and has it made durable
+//! ([`super::sync`]) while it takes the next ones. Answers are sent after that.
 //!
-//! Each request is held against the revision of its own stream, the requests before it included, also those that are not
-//! durable yet: whatever depends on them is made durable after them. A conflict refuses that request only. Requests are
-//! checked before anything of theirs is written, so a transaction holds nothing that has to be taken back, unless it fails
-//! as a whole: then nothing of it was written, and everybody in it is told so.
+//! Each request is checked against the revision of its own stream, including earlier requests that are not durable yet:
+//! dependent events become durable after them. A conflict refuses that request only. Requests are checked before their
+//! events are written, so nothing in a transaction has to be undone. If the transaction fails as a whole, nothing of it
+//! was written, and all its requests get an error.
 //!
-//! When to commit: as soon as nobody else comes and the disk has nothing to do; otherwise when as much time has gone into
-//! the transaction as a sync takes. So the disk and the writer are both at work, and neither waits for the other, whether
-//! syncs are slow (few large transactions) or requests are many (more and smaller ones).
+//! The writer commits as soon as no request waits and the disk is idle. Otherwise it commits when the transaction has
+//! taken as long as a sync takes. So the disk and the writer are both busy, and neither waits for the other, with slow
+//! syncs (few large transactions) and with many requests (more and smaller ones).
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -20,44 +20,44 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::by_stream::{self, Pending};
+use super::by_stream::{self, UnindexedEvents};
 use super::data_file::DataFile;
-use super::places::{Place, Places};
+use super::places::{StreamPlace, StreamPlaces};
 use super::row::{INSERT, finish_checksum, insert, signed};
-use super::schema::Opened;
+use super::schema::OpenedLog;
 use super::seals::Seals;
-use super::sync::{Answer, Batch, Disk, Syncer};
+use super::sync::{CommittedBatch, DiskActivity, PendingReply, Syncer};
 use super::watch::LogWatch;
 use super::{SqliteOptions, error, reader, schema, wal};
-use crate::chain::{self, Anchor, Content, EventHash};
+use crate::chain::{self, Anchor, EventContent, EventHash};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
-use crate::sealed::Stored;
+use crate::sealed::StoredPayload;
 use crate::sealed::keys::KeyRing;
 use crate::store::encode_payload;
 use crate::store::tail::Tail;
-use crate::store::{AppendError, Appended, Expected, Snapshot, StoreError, check_expected};
+use crate::store::{AppendError, Appended, Expected, StoreError, StreamSnapshot, check_expected};
 
 const PAGE: usize = 4_096;
 /// Pages that a transaction touches besides those for its payloads: head, streams, interior pages.
 const PAGES_PER_COMMIT: usize = 6;
-/// Pages that are touched when the index follows, about.
+/// About the number of pages that an index update changes.
 const INDEX_PAGES: usize = by_stream::STEP / 8;
-/// However fast the disk is, a transaction has a price of its own.
+/// A transaction has a fixed cost, even on a fast disk.
 const SHORTEST: Duration = Duration::from_micros(100);
 
 /// An event for which everything is computed that does not need its place in the log.
-pub(super) struct Encoded {
+pub(super) struct EncodedEvent {
     pub(super) new: NewEvent,
     pub(super) codec: u8,
     pub(super) data: Bytes,
-    /// What opens it again, where it is sealed.
+    /// The key of a sealed payload.
     pub(super) keys: Option<Arc<KeyRing>>,
     /// The hash and the checksum of its content.
     pub(super) content: EventHash,
     pub(super) sum: u32,
 }
 
-impl Encoded {
+impl EncodedEvent {
     /// For an append to `stream`; `scratch` is reused between events.
     pub(super) fn new(
         keys: &Arc<KeyRing>,
@@ -65,38 +65,38 @@ impl Encoded {
         new: NewEvent,
         scratch: &mut Vec<u8>,
     ) -> Result<Self, AppendError> {
-        let Stored { codec, data } = encode_payload(Some(keys), stream, &new)?;
+        let StoredPayload { codec, data } = encode_payload(Some(keys), stream, &new)?;
         let keys = (codec == crate::codec::SEALED).then(|| Arc::clone(keys));
-        Content::of_new(stream, &new, codec, &data).bytes(scratch);
+        EventContent::of_new(stream, &new, codec, &data).bytes(scratch);
         let (content, sum) = (chain::hash(scratch), crc32fast::hash(scratch));
         Ok(Self { new, codec, data: data.into(), keys, content, sum })
     }
 }
 
-pub(super) struct Append {
+pub(super) struct AppendJob {
     pub(super) stream: StreamId,
     pub(super) expected: Expected,
-    pub(super) events: Vec<Encoded>,
+    pub(super) events: Vec<EncodedEvent>,
     pub(super) reply: oneshot::Sender<Result<Appended, AppendError>>,
 }
 
-pub(super) enum Job {
-    Append(Append),
+pub(super) enum WriteJob {
+    Append(AppendJob),
     Snapshot {
         stream: StreamId,
-        snapshot: Snapshot,
+        snapshot: StreamSnapshot,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
-    /// Drops the snapshots of streams, so that no page and no log of pages has them any more.
+    /// Drops the snapshots of streams from the data file and from the write-ahead log.
     Forget {
         streams: Vec<StreamId>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
-    /// What is queued is still done.
+    /// Queued requests are still processed.
     Close,
 }
 
-impl Job {
+impl WriteJob {
     fn bytes(&self) -> usize {
         match self {
             Self::Append(append) => append.events.iter().map(|event| event.data.len() + 256).sum(),
@@ -125,8 +125,8 @@ impl Drop for CloseTail {
 }
 
 /// A transaction that is being written.
-struct Open {
-    batch: Batch,
+struct OpenTransaction {
+    batch: CommittedBatch,
     /// Requests in it.
     requests: usize,
     bytes: usize,
@@ -134,15 +134,15 @@ struct Open {
     begun: bool,
     /// The newest event in it.
     end: Anchor,
-    /// Something was dropped that must not stay in the write-ahead log.
+    /// Dropped content must not stay in the write-ahead log.
     forgets: bool,
     begun_at: Instant,
 }
 
-impl Open {
+impl OpenTransaction {
     fn after(end: Anchor) -> Self {
         Self {
-            batch: Batch::default(),
+            batch: CommittedBatch::default(),
             requests: 0,
             bytes: 0,
             begun: false,
@@ -163,9 +163,9 @@ pub(super) struct Writer {
     head: Anchor,
     path: std::path::PathBuf,
     tail: Arc<Tail>,
-    pending: Arc<Pending>,
+    pending: Arc<UnindexedEvents>,
     options: SqliteOptions,
-    places: Places,
+    places: StreamPlaces,
     kinds: HashMap<&'static str, (i64, Arc<str>)>,
     /// Pages written since the last checkpoint, about.
     pages: usize,
@@ -176,16 +176,16 @@ pub(super) struct Writer {
     /// Why nothing is written any more.
     failed: Option<StoreError>,
     watch: Arc<LogWatch>,
-    // Last: given up after the connection was closed.
+    // Last: released after the connection is closed.
     _data: DataFile,
-    lock: super::lock::Lock,
+    lock: super::lock::LogLock,
 }
 
 impl Writer {
     pub(super) fn new(
-        opened: Opened,
+        opened: OpenedLog,
         tail: Arc<Tail>,
-        pending: Arc<Pending>,
+        pending: Arc<UnindexedEvents>,
         watch: &Arc<LogWatch>,
         options: &SqliteOptions,
     ) -> Result<Self, StoreError> {
@@ -208,7 +208,7 @@ impl Writer {
             tail,
             pending,
             options: options.clone(),
-            places: Places::default(),
+            places: StreamPlaces::default(),
             kinds: HashMap::new(),
             pages: 0,
             crowd: 1,
@@ -220,7 +220,7 @@ impl Writer {
         })
     }
 
-    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+    pub(super) fn run(mut self, mut queue: mpsc::Receiver<WriteJob>) {
         let _close = CloseTail(Arc::clone(&self.tail));
         while let Some(first) = queue.blocking_recv() {
             match self.failure() {
@@ -232,7 +232,7 @@ impl Writer {
             }
         }
         self.syncer.close();
-        // What is in a file that was taken away is for whoever restores it to judge.
+        // Leave a removed file as it is; an operator who restores it can examine it.
         if self.failure().is_none() && self.watch.check().is_ok() {
             self.index();
             if self.checkpoint(true) {
@@ -252,8 +252,8 @@ impl Writer {
     }
 
     /// One transaction of what comes until it is worth committing.
-    fn transact(&mut self, first: Job, queue: &mut mpsc::Receiver<Job>) {
-        let mut open = Open::after(self.head);
+    fn transact(&mut self, first: WriteJob, queue: &mut mpsc::Receiver<WriteJob>) {
+        let mut open = OpenTransaction::after(self.head);
         let outcome = self.fill(&mut open, first, queue).and_then(|()| self.commit(&mut open));
         if let Err(failure) = outcome.or_else(|error| self.give_up(&error, &open)) {
             open.batch.answers.into_iter().for_each(|answer| answer.fail(&failure));
@@ -264,7 +264,7 @@ impl Writer {
         }
         let pending = self.pending.add(open.batch.written.iter().map(|event| &**event));
         if open.forgets {
-            // The old pages are in the write-ahead log, too, until it is begun anew.
+            // The old pages are in the write-ahead log, too, until it is restarted.
             self.checkpoint(true);
         }
         self.hand_over(open, queue.len());
@@ -273,17 +273,17 @@ impl Writer {
         }
     }
 
-    fn hand_over(&mut self, open: Open, queued: usize) {
+    fn hand_over(&mut self, open: OpenTransaction, queued: usize) {
         let disk = self.syncer.disk();
         let ahead = match disk {
-            Disk::Idle => 0,
-            Disk::Busy(requests) | Disk::Full(requests) => requests,
+            DiskActivity::Idle => 0,
+            DiskActivity::Busy(requests) | DiskActivity::Full(requests) => requests,
         };
-        // Those who come back a little late still belong to it.
+        // Slightly late requests still belong to it.
         self.crowd = (ahead + open.requests + queued).max(self.crowd - self.crowd.div_ceil(8));
         if ahead == 0 && !open.begun {
-            open.batch.answers.into_iter().for_each(Answer::give);
-        } else if disk == Disk::Idle && open.requests >= self.crowd {
+            open.batch.answers.into_iter().for_each(PendingReply::give);
+        } else if disk == DiskActivity::Idle && open.requests >= self.crowd {
             self.syncer.take_here(open.batch);
         } else {
             self.syncer.take(open.batch);
@@ -291,11 +291,16 @@ impl Writer {
     }
 
     /// Writes what comes until it is worth committing.
-    fn fill(&mut self, open: &mut Open, first: Job, queue: &mut mpsc::Receiver<Job>) -> rusqlite::Result<()> {
+    fn fill(
+        &mut self,
+        open: &mut OpenTransaction,
+        first: WriteJob,
+        queue: &mut mpsc::Receiver<WriteJob>,
+    ) -> rusqlite::Result<()> {
         let mut next = Some(first);
         loop {
             match next.take().map_or_else(|| queue.try_recv(), Ok) {
-                Ok(Job::Close) => queue.close(),
+                Ok(WriteJob::Close) => queue.close(),
                 Ok(job) => {
                     self.write(open, job)?;
                     if self.is_full(open) || self.is_overdue(open) {
@@ -303,23 +308,26 @@ impl Writer {
                     }
                 }
                 Err(TryRecvError::Disconnected) => return Ok(()),
-                Err(TryRecvError::Empty) if open.requests == 0 || self.syncer.disk() == Disk::Idle => return Ok(()),
+                Err(TryRecvError::Empty) if open.requests == 0 || self.syncer.disk() == DiskActivity::Idle => {
+                    return Ok(());
+                }
                 Err(TryRecvError::Empty) => next = self.wait(queue),
             }
         }
     }
 
-    fn is_full(&self, open: &Open) -> bool {
+    fn is_full(&self, open: &OpenTransaction) -> bool {
         open.requests >= self.options.batch_requests || open.bytes >= self.options.batch_bytes
     }
 
     /// Longer than a sync takes: the disk has waited, or will wait, for this transaction.
-    fn is_overdue(&self, open: &Open) -> bool {
-        open.begun_at.elapsed() >= self.syncer.usual().max(SHORTEST) && !matches!(self.syncer.disk(), Disk::Full(_))
+    fn is_overdue(&self, open: &OpenTransaction) -> bool {
+        open.begun_at.elapsed() >= self.syncer.usual().max(SHORTEST)
+            && !matches!(self.syncer.disk(), DiskActivity::Full(_))
     }
 
     /// Until something comes or the disk is less busy.
-    fn wait(&self, queue: &mut mpsc::Receiver<Job>) -> Option<Job> {
+    fn wait(&self, queue: &mut mpsc::Receiver<WriteJob>) -> Option<WriteJob> {
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
@@ -329,8 +337,8 @@ impl Writer {
         })
     }
 
-    /// After an error: `Ok` if the transaction is in the log all the same, otherwise nothing of it is.
-    fn give_up(&mut self, error: &rusqlite::Error, open: &Open) -> Result<(), StoreError> {
+    /// After an error: `Ok` if the transaction is in the log nevertheless, otherwise nothing of it is.
+    fn give_up(&mut self, error: &rusqlite::Error, open: &OpenTransaction) -> Result<(), StoreError> {
         let position = self.head.position.0 + 1;
         let failure = match error::explain(error, position) {
             StoreError::Io(_) if error::is_quota(error, &self.path) => StoreError::Full,
@@ -340,7 +348,7 @@ impl Writer {
         if !self.connection.is_autocommit() && self.connection.execute_batch("ROLLBACK").is_err() {
             self.fail(&failure);
         }
-        // They may know of streams and kinds that were taken back.
+        // They may contain streams and kinds that were rolled back.
         self.places.clear();
         self.kinds.clear();
         self.keys_noted = false;
@@ -348,7 +356,7 @@ impl Writer {
             self.fail(&failure);
         }
         if failure == StoreError::Full {
-            // What was checkpointed need not be kept twice.
+            // Checkpointed frames need not be kept in the write-ahead log.
             self.checkpoint(false);
         }
         match reader::head(&self.connection) {
@@ -359,22 +367,22 @@ impl Writer {
                 }
             }
             Ok(head) if head == self.head.position => {}
-            // Nobody can say what is in the log until it has been opened anew.
+            // The content of the log is unknown until it is reopened.
             _ => self.fail(&failure),
         }
         Err(failure)
     }
 
     /// Writes one request into the transaction.
-    fn write(&mut self, open: &mut Open, job: Job) -> rusqlite::Result<()> {
+    fn write(&mut self, open: &mut OpenTransaction, job: WriteJob) -> rusqlite::Result<()> {
         open.requests += 1;
         open.bytes += job.bytes();
         match job {
-            Job::Append(Append { stream, expected, events, reply }) => {
+            WriteJob::Append(AppendJob { stream, expected, events, reply }) => {
                 let place = match self.place(&stream) {
                     Ok(place) => place,
                     Err(error) => {
-                        open.batch.answers.push(Answer::Append(reply, Err(StoreError::Closed.into())));
+                        open.batch.answers.push(PendingReply::Append(reply, Err(StoreError::Closed.into())));
                         return Err(error);
                     }
                 };
@@ -384,20 +392,20 @@ impl Writer {
                     position: Position(open.end.position.0 + events.len() as u64),
                 });
                 let writes = answer.is_ok() && !events.is_empty();
-                // Before anything can fail: everybody is to be told.
-                open.batch.answers.push(Answer::Append(reply, answer));
+                // Before anything can fail, because every caller must get an answer.
+                open.batch.answers.push(PendingReply::Append(reply, answer));
                 if writes {
                     self.begin(open)?;
                     self.append(&stream, place, events, open)?;
                 }
             }
-            Job::Snapshot { stream, snapshot, reply } => {
-                open.batch.answers.push(Answer::Done(reply));
+            WriteJob::Snapshot { stream, snapshot, reply } => {
+                open.batch.answers.push(PendingReply::Done(reply));
                 self.begin(open)?;
                 self.snapshot(&stream, &snapshot)?;
             }
-            Job::Forget { streams, reply } => {
-                open.batch.answers.push(Answer::Done(reply));
+            WriteJob::Forget { streams, reply } => {
+                open.batch.answers.push(PendingReply::Done(reply));
                 self.begin(open)?;
                 for stream in streams {
                     let sql = "DELETE FROM snapshots WHERE stream = ?1";
@@ -405,12 +413,12 @@ impl Writer {
                 }
                 open.forgets = true;
             }
-            Job::Close => {}
+            WriteJob::Close => {}
         }
         Ok(())
     }
 
-    fn begin(&self, open: &mut Open) -> rusqlite::Result<()> {
+    fn begin(&self, open: &mut OpenTransaction) -> rusqlite::Result<()> {
         if !open.begun {
             self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             open.begun = true;
@@ -418,7 +426,7 @@ impl Writer {
         Ok(())
     }
 
-    fn commit(&mut self, open: &mut Open) -> rusqlite::Result<()> {
+    fn commit(&mut self, open: &mut OpenTransaction) -> rusqlite::Result<()> {
         if !open.begun {
             return Ok(());
         }
@@ -432,7 +440,7 @@ impl Writer {
     }
 
     /// The stream's number and revision, if it exists.
-    fn place(&mut self, stream: &StreamId) -> rusqlite::Result<Option<Place>> {
+    fn place(&mut self, stream: &StreamId) -> rusqlite::Result<Option<StreamPlace>> {
         if let Some(place) = self.places.get(stream) {
             return Ok(Some(place));
         }
@@ -455,9 +463,9 @@ impl Writer {
     fn append(
         &mut self,
         stream: &StreamId,
-        place: Option<Place>,
-        events: Vec<Encoded>,
-        open: &mut Open,
+        place: Option<StreamPlace>,
+        events: Vec<EncodedEvent>,
+        open: &mut OpenTransaction,
     ) -> rusqlite::Result<()> {
         let (number, mut revision) = if let Some(place) = place {
             place
@@ -465,7 +473,7 @@ impl Writer {
             let sql = "INSERT INTO streams (name) VALUES (?1)";
             (self.connection.prepare_cached(sql)?.insert([stream.as_str()])?, 0)
         };
-        for Encoded { new, codec, data, keys, content, sum } in events {
+        for EncodedEvent { new, codec, data, keys, content, sum } in events {
             revision += 1;
             if let Some(keys) = keys.as_ref().filter(|_| !self.keys_noted) {
                 super::keys::note(&self.connection, keys)?;
@@ -516,7 +524,7 @@ impl Writer {
         Ok((number, name))
     }
 
-    fn snapshot(&self, stream: &StreamId, snapshot: &Snapshot) -> rusqlite::Result<()> {
+    fn snapshot(&self, stream: &StreamId, snapshot: &StreamSnapshot) -> rusqlite::Result<()> {
         let sql = "INSERT INTO snapshots (stream, revision, state_version, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5) \
                    ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision, \
                    state_version = excluded.state_version, data = excluded.data, checksum = excluded.checksum";
@@ -530,8 +538,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Lets the index follow. A failure only makes it wait, unless two events claim one place: then the file is not what the
-    /// writer knows it to be.
+    /// Updates the index. A failure only delays the update, unless two events have the same place: then the file
+    /// differs from the writer's state.
     fn index(&mut self) {
         match by_stream::extend(&self.connection, self.head.position) {
             Ok(()) => {
@@ -547,8 +555,8 @@ impl Writer {
         }
     }
 
-    /// Moves what is in the write-ahead log into the data file; tells whether that is all of it. A failure is none of the
-    /// log: all is where it was, and the next checkpoint tries again.
+    /// Moves the write-ahead log into the data file; returns whether it moved all of it. A failure does not affect the
+    /// log: the next checkpoint tries again.
     fn checkpoint(&mut self, truncate: bool) -> bool {
         self.pages = 0;
         match schema::checkpoint(&self.connection, &self.path, &mut self.seals, truncate) {

@@ -28,7 +28,7 @@ fn spec() -> NetworkSpec {
 
 #[test]
 fn a_network_is_golden() {
-    let plan = Plan::new(&spec()).unwrap();
+    let plan = NetworkPlan::new(&spec()).unwrap();
     let layout = plan.layout(ForwardMode::Nat);
     let xml = plan.element(ForwardMode::Nat, Some(&layout)).render();
     expectorate::assert_contents("golden/network.xml", &xml);
@@ -38,18 +38,18 @@ fn a_network_is_golden() {
 
 #[test]
 fn reservations_do_not_change_the_layout_but_all_else_does() {
-    let (mut other, plan) = (spec(), Plan::new(&spec()).unwrap());
+    let (mut other, plan) = (spec(), NetworkPlan::new(&spec()).unwrap());
     let layout = plan.layout(ForwardMode::Nat);
     other.reservations.clear();
-    assert_eq!(Plan::new(&other).unwrap().layout(ForwardMode::Nat), layout);
+    assert_eq!(NetworkPlan::new(&other).unwrap().layout(ForwardMode::Nat), layout);
     assert_ne!(plan.layout(ForwardMode::Open), layout);
     other.mtu = 1500;
-    assert_ne!(Plan::new(&other).unwrap().layout(ForwardMode::Nat), layout);
+    assert_ne!(NetworkPlan::new(&other).unwrap().layout(ForwardMode::Nat), layout);
 }
 
 #[test]
 fn bad_addresses_are_refused() {
     let mut bad = spec();
     bad.subnets[0].cidr = "10.0.0.0".to_owned();
-    assert!(Plan::new(&bad).is_err());
+    assert!(NetworkPlan::new(&bad).is_err());
 }

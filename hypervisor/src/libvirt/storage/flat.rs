@@ -5,7 +5,7 @@
 
 use virt_sys as sys;
 
-use super::{Disk, ImageBackend, Site, Wanted, copy_image, volume_xml};
+use super::{HostStorage, ImageBackend, StoredDisk, VolumeToCreate, copy_image, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{ImageFormat, ImageRef};
@@ -19,7 +19,7 @@ pub(super) const SUFFIX: &str = ".raw";
 pub(super) struct Flat;
 
 /// As large as wanted, and with all its room taken from the file system where that is wanted.
-fn settle(site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
+fn settle(site: HostStorage<'_>, disk: &StoredDisk, capacity: u64) -> DriverResult<()> {
     let now = disk.capacity()?;
     let flags = if site.options.images.preallocate { sys::VIR_STORAGE_VOL_RESIZE_ALLOCATE } else { 0 };
     if now >= capacity && flags == 0 {
@@ -68,20 +68,20 @@ impl ImageBackend for Flat {
         DiskSource::File { path: format!("{}/{volume}", options.pool_path), format: "raw" }
     }
 
-    fn make(&self, site: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()> {
-        let Wanted { pool, volume, capacity } = *wanted;
+    fn make(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>) -> DriverResult<()> {
+        let VolumeToCreate { pool, volume, capacity } = *wanted;
         let allocation = if site.options.images.preallocate { capacity } else { 0 };
         pool::create(pool, &volume_xml(volume, capacity, allocation, "raw")).map(drop)
     }
 
-    fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
-        let Wanted { pool, volume, capacity } = *wanted;
+    fn fill(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>, image: &ImageRef) -> DriverResult<()> {
+        let VolumeToCreate { pool, volume, capacity } = *wanted;
         let made = copy_image(site, pool, &volume_xml(volume, capacity, 0, "raw"), image)?;
-        let disk = Disk { backend: &Self, pool: pool.clone(), volume: made, name: volume.to_owned() };
+        let disk = StoredDisk { backend: &Self, pool: pool.clone(), volume: made, name: volume.to_owned() };
         settle(site, &disk, capacity)
     }
 
-    fn grow(&self, site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
+    fn grow(&self, site: HostStorage<'_>, disk: &StoredDisk, capacity: u64) -> DriverResult<()> {
         settle(site, disk, capacity)
     }
 }

@@ -7,7 +7,7 @@ use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
 use virt_sys as sys;
 
-use super::{Disk, ImageBackend, Site, Wanted, copy_image, open_apart, volume_xml};
+use super::{HostStorage, ImageBackend, StoredDisk, VolumeToCreate, copy_image, open_apart, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::DriverResult;
 use crate::guest::ImageRef;
@@ -75,7 +75,7 @@ impl ImageBackend for Logical {
         options.images.volume_group.is_some()
     }
 
-    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
+    fn pool(&self, site: HostStorage<'_>) -> DriverResult<StoragePool> {
         let group = group(site.options);
         let setting = format!("[libvirt] images_volume_group names the volume group {group}");
         open_apart(site.connect, &pool_name(site.options, group), &pool_xml(site.options, group), &setting)
@@ -86,7 +86,7 @@ impl ImageBackend for Logical {
     }
 
     /// An interrupted growth leaves two volumes; the whole one is the disk.
-    fn lookup(&self, site: Site<'_>, pool: &StoragePool, volume: &str) -> DriverResult<Option<StorageVol>> {
+    fn lookup(&self, site: HostStorage<'_>, pool: &StoragePool, volume: &str) -> DriverResult<Option<StorageVol>> {
         let found = pool::lookup(pool, volume)?;
         let Some(larger) = pool::lookup(pool, &format!("{volume}{LARGER}"))? else { return Ok(found) };
         let size = |volume: &StorageVol| Ok(volume.info().during("disk size")?.capacity);
@@ -107,16 +107,16 @@ impl ImageBackend for Logical {
         DiskSource::Block { path: format!("/dev/{}/{volume}", group(options)) }
     }
 
-    fn make(&self, site: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()> {
+    fn make(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>) -> DriverResult<()> {
         pool::create(wanted.pool, &blank_xml(site.options, wanted.volume, wanted.capacity)).map(drop)
     }
 
-    fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
+    fn fill(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>, image: &ImageRef) -> DriverResult<()> {
         let xml = blank_xml(site.options, wanted.volume, wanted.capacity);
         copy_image(site, wanted.pool, &xml, image).map(drop)
     }
 
-    fn grow(&self, site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
+    fn grow(&self, site: HostStorage<'_>, disk: &StoredDisk, capacity: u64) -> DriverResult<()> {
         let (pool, xml) = (&disk.pool, |name: &str| blank_xml(site.options, name, capacity));
         let larger = format!("{}{LARGER}", disk.name);
         remove(pool, &larger)?;
@@ -128,7 +128,7 @@ impl ImageBackend for Logical {
     }
 
     /// Nova's `volume_clear`.
-    fn clear(&self, site: Site<'_>, volume: &StorageVol) -> DriverResult<()> {
+    fn clear(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
         let images = &site.options.images;
         // Unwritten parts of a sparse volume have no room to wipe; libvirt refuses it.
         if images.clear == VolumeClear::None || images.sparse_logical_volumes {
@@ -146,7 +146,7 @@ impl ImageBackend for Logical {
     }
 
     /// Every host has a volume group of its own, whatever they are called.
-    fn shared(&self, _: Site<'_>) -> DriverResult<Option<StoragePool>> {
+    fn shared(&self, _: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         Ok(None)
     }
 }

@@ -39,7 +39,7 @@ use crate::xml::Element;
 
 /// A host's storage, as this process is to use it.
 #[derive(Clone, Copy)]
-pub(super) struct Site<'a> {
+pub(super) struct HostStorage<'a> {
     pub(super) connect: &'a Connect,
     pub(super) options: &'a LibvirtOptions,
 }
@@ -84,7 +84,7 @@ trait ImageBackend: Sync {
     fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
         None
     }
-    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
+    fn pool(&self, site: HostStorage<'_>) -> DriverResult<StoragePool> {
         pool::open(site.connect, site.options)
     }
     /// The name of the volume that is this disk.
@@ -95,37 +95,37 @@ trait ImageBackend: Sync {
     fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
         Some(volume)
     }
-    fn lookup(&self, site: Site<'_>, pool: &StoragePool, volume: &str) -> DriverResult<Option<StorageVol>> {
+    fn lookup(&self, site: HostStorage<'_>, pool: &StoragePool, volume: &str) -> DriverResult<Option<StorageVol>> {
         let _ = site;
         pool::lookup(pool, volume)
     }
     fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource;
     /// A disk with nothing on it.
-    fn make(&self, site: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()>;
+    fn make(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>) -> DriverResult<()>;
     /// Whether it keeps this image in the image's own format, as a whole copy.
     fn keeps_format(&self, options: &LibvirtOptions, image: &ImageRef) -> bool {
         let _ = (options, image);
         false
     }
     /// A disk with what the image holds.
-    fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()>;
-    fn grow(&self, site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
+    fn fill(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>, image: &ImageRef) -> DriverResult<()>;
+    fn grow(&self, site: HostStorage<'_>, disk: &StoredDisk, capacity: u64) -> DriverResult<()> {
         let _ = site;
         disk.volume.resize(capacity, 0).during("grow disk")
     }
     /// Makes what is on the disk unreadable to whoever gets its room next.
-    fn clear(&self, site: Site<'_>, volume: &StorageVol) -> DriverResult<()> {
+    fn clear(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
         let _ = (site, volume);
         Ok(())
     }
     /// The pool in which hosts see whether they have the same disks; `None`: no other host has this one's.
-    fn shared(&self, site: Site<'_>) -> DriverResult<Option<StoragePool>> {
+    fn shared(&self, site: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         self.pool(site).map(Some)
     }
 }
 
 /// A volume to make.
-struct Wanted<'a> {
+struct VolumeToCreate<'a> {
     pool: &'a StoragePool,
     volume: &'a str,
     /// Bytes that the guest is to see.
@@ -136,14 +136,14 @@ struct Wanted<'a> {
 const BACKENDS: &[&dyn ImageBackend] = &[&flat::Flat, &qcow2::Qcow2, &logical::Logical, &rbd::Rbd];
 
 /// A disk that is there.
-pub(super) struct Disk {
+pub(super) struct StoredDisk {
     backend: &'static dyn ImageBackend,
     pub(super) pool: StoragePool,
     pub(super) volume: StorageVol,
     name: String,
 }
 
-impl Disk {
+impl StoredDisk {
     /// Whether the volume's bytes are those that the guest sees, and not a file in a format of its own.
     pub(super) fn is_raw(&self) -> bool {
         self.backend.is_raw()
@@ -173,14 +173,14 @@ impl Disk {
     }
 
     /// Grows the disk to `wanted` bytes; disks never shrink.
-    pub(super) fn grow(&self, site: Site<'_>, wanted: u64) -> DriverResult<()> {
+    pub(super) fn grow(&self, site: HostStorage<'_>, wanted: u64) -> DriverResult<()> {
         match self.capacity()? < wanted {
             true => self.backend.grow(site, self, wanted),
             false => Ok(()),
         }
     }
 
-    pub(super) fn remove(&self, site: Site<'_>) -> DriverResult<()> {
+    pub(super) fn remove(&self, site: HostStorage<'_>) -> DriverResult<()> {
         self.backend.clear(site, &self.volume)?;
         pool::delete(&self.volume)
     }
@@ -207,12 +207,12 @@ pub(super) fn copies_whole(options: &LibvirtOptions) -> bool {
 
 /// The pool that new disks take their room from.
 pub(super) fn pool_of_new_disks(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
-    chosen(options).pool(Site { connect, options })
+    chosen(options).pool(HostStorage { connect, options })
 }
 
 /// The pool in which other hosts' marks tell that they have the same disks.
 pub(super) fn shared_pool(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Option<StoragePool>> {
-    chosen(options).shared(Site { connect, options })
+    chosen(options).shared(HostStorage { connect, options })
 }
 
 /// Whether what is at this path of a domain's disk is a disk of ours that only this host, or whoever shares the directory, has.
@@ -226,7 +226,7 @@ pub(super) fn shares_disks_alone(options: &LibvirtOptions) -> bool {
     chosen(options).shares_disks_alone()
 }
 
-impl<'a> Site<'a> {
+impl<'a> HostStorage<'a> {
     pub(super) fn new(connect: &'a Connect, options: &'a LibvirtOptions) -> Self {
         Self { connect, options }
     }
@@ -257,17 +257,17 @@ impl<'a> Site<'a> {
         Ok(pools)
     }
 
-    pub(super) fn find(self, disk: &str) -> DriverResult<Option<Disk>> {
+    pub(super) fn find(self, disk: &str) -> DriverResult<Option<StoredDisk>> {
         for (backend, pool) in self.pools()? {
             let name = backend.volume(disk);
             if let Some(volume) = backend.lookup(self, &pool, &name)? {
-                return Ok(Some(Disk { backend, pool, volume, name }));
+                return Ok(Some(StoredDisk { backend, pool, volume, name }));
             }
         }
         Ok(None)
     }
 
-    pub(super) fn require(self, disk: &str) -> DriverResult<Disk> {
+    pub(super) fn require(self, disk: &str) -> DriverResult<StoredDisk> {
         let missing = || DriverError::Failed { call: "disk lookup", message: format!("there is no volume {disk}") };
         self.find(disk)?.ok_or_else(missing)
     }
@@ -293,7 +293,7 @@ impl<'a> Site<'a> {
     }
 
     fn make(self, backend: &'static dyn ImageBackend, disk: &str, capacity: u64) -> DriverResult<()> {
-        backend.make(self, &Wanted { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity })
+        backend.make(self, &VolumeToCreate { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity })
     }
 
     /// A disk with what the image holds, unless it is there. `anew`: its guest is not defined, so that a copy that is there
@@ -311,11 +311,15 @@ impl<'a> Site<'a> {
         if backend.keeps_format(options, image) {
             return qcow2::whole(self, disk, capacity, image);
         }
-        backend.fill(self, &Wanted { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity }, image)
+        backend.fill(
+            self,
+            &VolumeToCreate { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity },
+            image,
+        )
     }
 
     /// A disk for content that is about to be written over it, or for the copy that an emulator makes of another one.
-    pub(super) fn provide_empty(self, disk: &str, capacity: u64, raw: bool) -> DriverResult<Disk> {
+    pub(super) fn provide_empty(self, disk: &str, capacity: u64, raw: bool) -> DriverResult<StoredDisk> {
         self.remove(disk)?;
         let chosen = chosen(self.options);
         let backend = match raw {
@@ -355,14 +359,14 @@ impl<'a> Site<'a> {
     }
 
     /// The guest's disks, by name; files of the directory that are none are among them.
-    pub(super) fn disks_of(self, instance: InstanceId) -> DriverResult<BTreeMap<String, Disk>> {
+    pub(super) fn disks_of(self, instance: InstanceId) -> DriverResult<BTreeMap<String, StoredDisk>> {
         let mut disks = BTreeMap::new();
         for (backend, pool) in self.pools()? {
             pool::refresh(&pool);
             for name in pool::names(&pool)?.into_iter().filter(|name| volumes::owner(name) == Some(instance)) {
                 let Some(disk) = backend.disk(&name).map(str::to_owned) else { continue };
                 if let Some(volume) = pool::lookup(&pool, &name)? {
-                    disks.entry(disk).or_insert(Disk { backend, pool: pool.clone(), volume, name });
+                    disks.entry(disk).or_insert(StoredDisk { backend, pool: pool.clone(), volume, name });
                 }
             }
         }
@@ -379,7 +383,7 @@ impl<'a> Site<'a> {
         names.extend(guest.rescue.as_ref().map(|_| volumes::rescue(instance)));
         let mut places = BTreeMap::new();
         for name in names {
-            if let Some(disk) = self.find(&name)?.filter(Disk::is_raw) {
+            if let Some(disk) = self.find(&name)?.filter(StoredDisk::is_raw) {
                 places.insert(name, disk.source(self.options));
             }
         }
@@ -401,7 +405,7 @@ fn volume_xml(name: &str, capacity: u64, allocation: u64, format: &str) -> Strin
 }
 
 /// A new volume with what the image holds.
-fn copy_image(site: Site<'_>, pool: &StoragePool, xml: &str, image: &ImageRef) -> DriverResult<StorageVol> {
+fn copy_image(site: HostStorage<'_>, pool: &StoragePool, xml: &str, image: &ImageRef) -> DriverResult<StorageVol> {
     let base = cached_image::volume(site.connect, site.options, image)?;
     StorageVol::create_xml_from(pool, xml, &base, 0).during("disk from image")
 }

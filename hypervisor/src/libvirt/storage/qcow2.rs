@@ -1,11 +1,11 @@
 //! Copy-on-write files over the cached image: `images_type = qcow2`.
 
-use super::{ImageBackend, Site, Wanted, copy_image, volume_xml};
+use super::{HostStorage, ImageBackend, VolumeToCreate, copy_image, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::DriverResult;
 use crate::guest::ImageRef;
 use crate::libvirt::cached_image::format_name;
-use crate::libvirt::pool::{self, Backing};
+use crate::libvirt::pool::{self, BackingStore};
 use crate::options::{ImagesType, LibvirtOptions};
 use crate::volumes;
 
@@ -40,21 +40,21 @@ impl ImageBackend for Qcow2 {
         DiskSource::File { path: format!("{}/{volume}", options.pool_path), format: "qcow2" }
     }
 
-    fn make(&self, _: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()> {
+    fn make(&self, _: HostStorage<'_>, wanted: &VolumeToCreate<'_>) -> DriverResult<()> {
         pool::ensure_disk(wanted.pool, wanted.volume, wanted.capacity, None)
     }
 
-    fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
+    fn fill(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>, image: &ImageRef) -> DriverResult<()> {
         let path = format!("{}/{}", site.options.pool_path, volumes::base(image));
-        let backing = Backing { path, format: format_name(image.format) };
+        let backing = BackingStore { path, format: format_name(image.format) };
         pool::ensure_disk(wanted.pool, wanted.volume, wanted.capacity, Some(&backing))
     }
 }
 
 /// A file in the image's own format that needs no other: what Nova's `flat` makes where `force_raw_images` is off.
-pub(super) fn whole(site: Site<'_>, disk: &str, capacity: u64, image: &ImageRef) -> DriverResult<()> {
+pub(super) fn whole(site: HostStorage<'_>, disk: &str, capacity: u64, image: &ImageRef) -> DriverResult<()> {
     let pool = Qcow2.pool(site)?;
     let volume = copy_image(site, &pool, &volume_xml(disk, capacity, 0, "qcow2"), image)?;
-    let grown = super::Disk { backend: &Qcow2, pool, volume, name: disk.to_owned() };
+    let grown = super::StoredDisk { backend: &Qcow2, pool, volume, name: disk.to_owned() };
     grown.grow(site, capacity)
 }

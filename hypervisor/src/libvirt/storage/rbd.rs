@@ -5,7 +5,7 @@
 
 use virt::storage_pool::StoragePool;
 
-use super::{ImageBackend, Site, Wanted, open_apart, volume_xml};
+use super::{HostStorage, ImageBackend, VolumeToCreate, open_apart, volume_xml};
 use crate::domain_xml::source::host;
 use crate::domain_xml::{DiskSource, RbdImage};
 use crate::driver::{DriverError, DriverResult};
@@ -50,7 +50,7 @@ impl ImageBackend for Rbd {
         true
     }
 
-    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
+    fn pool(&self, site: HostStorage<'_>) -> DriverResult<StoragePool> {
         let setting = format!("[libvirt] images_rbd_pool names the Ceph pool {}", site.options.images.rbd.pool);
         open_apart(site.connect, &pool_name(site.options), &pool_xml(site.options), &setting)
     }
@@ -66,11 +66,11 @@ impl ImageBackend for Rbd {
         })
     }
 
-    fn make(&self, _: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()> {
+    fn make(&self, _: HostStorage<'_>, wanted: &VolumeToCreate<'_>) -> DriverResult<()> {
         pool::create(wanted.pool, &volume_xml(wanted.volume, wanted.capacity, 0, "raw")).map(drop)
     }
 
-    fn fill(&self, _: Site<'_>, _: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
+    fn fill(&self, _: HostStorage<'_>, _: &VolumeToCreate<'_>, image: &ImageRef) -> DriverResult<()> {
         let what = format!("a disk of image {} in a Ceph pool: libvirt cannot write into one", image.id);
         Err(DriverError::Unsupported(what + "; give the server a root volume, or set another [libvirt] images_type"))
     }

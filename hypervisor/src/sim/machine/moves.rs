@@ -4,16 +4,16 @@
 
 use chronova_events::ids::InstanceId;
 
-use super::Machine;
+use super::SimMachine;
 use crate::capability::disk_transfer::DiskFile;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
-use crate::sim::journal::Change;
+use crate::sim::journal::SimChange;
 
 /// The content of a simulated disk.
 pub(in crate::sim) const CONTENT: &[u8] = b"simulated disk";
 
-impl Machine {
+impl SimMachine {
     pub(in crate::sim) fn disk_files(&self, instance: InstanceId) -> Vec<DiskFile> {
         let mut disks = Vec::new();
         if let Some(guest) = self.guests.get(&instance) {
@@ -40,16 +40,16 @@ impl Machine {
 
     pub(in crate::sim) fn take_disk(&mut self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
         match (disk.is_kept(), self.guests.get(&instance)) {
-            (true, _) => self.change(&Change::Keep(instance)),
+            (true, _) => self.change(&SimChange::Keep(instance)),
             (false, Some(guest)) if guest.is_on() => Err(failed("receive_disk", "the guest runs")),
             (false, Some(_)) => Ok(()),
-            (false, None) => self.change(&Change::Leak(instance)),
+            (false, None) => self.change(&SimChange::Leak(instance)),
         }
     }
 
     pub(in crate::sim) fn remove_disk(&mut self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
         match disk.is_kept() && self.kept.contains(&instance) {
-            true => self.change(&Change::Unkeep(instance)),
+            true => self.change(&SimChange::Unkeep(instance)),
             false => Ok(()),
         }
     }
@@ -59,7 +59,7 @@ impl Machine {
             return Ok(());
         }
         self.require_surroundings(spec)?;
-        self.change(&Change::Leak(spec.instance))?;
+        self.change(&SimChange::Leak(spec.instance))?;
         self.base_root(spec)
     }
 
@@ -82,7 +82,7 @@ impl Machine {
         }
         self.define(spec)?;
         if self.leaks.contains(&instance) {
-            self.change(&Change::Tidy(instance))?;
+            self.change(&SimChange::Tidy(instance))?;
         }
         if on { self.start(instance) } else { Ok(()) }
     }

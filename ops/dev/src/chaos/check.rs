@@ -1,7 +1,7 @@
-//! The rules that must hold when nothing goes wrong any more and everything has come to rest.
+//! The invariants after the faults have stopped and all work has ended.
 //!
-//! The log is the model: domains, disks, ports, allocations, volumes and quota are exactly those that follow from the
-//! servers and volumes that it knows.
+//! The log is the model: domains, disks, ports, allocations, volumes and quota must be exactly those of the servers and
+//! volumes in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use chronova_projections::migrations::MigrationStatus;
 use chronova_projections::views::Views;
 
 use super::traffic::Tally;
-use super::world::World;
+use super::world::ChaosWorld;
 
 /// Something that must not be.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Wrong {
+pub(super) struct BrokenInvariant {
     pub(super) server: Option<InstanceId>,
     pub(super) what: String,
 }
 
-impl Wrong {
+impl BrokenInvariant {
     pub(super) fn new(what: String) -> Self {
         Self { server: None, what }
     }
@@ -33,17 +33,17 @@ impl Wrong {
     }
 }
 
-struct Check<'a> {
-    world: &'a World,
+struct InvariantCheck<'a> {
+    world: &'a ChaosWorld,
     views: &'a Views,
     servers: BTreeMap<InstanceId, Instance>,
-    wrong: Vec<Wrong>,
+    wrong: Vec<BrokenInvariant>,
 }
 
 /// Everything that is wrong.
-pub(super) fn wrongs(world: &World, views: &Views, tally: &Tally) -> Vec<Wrong> {
+pub(super) fn wrongs(world: &ChaosWorld, views: &Views, tally: &Tally) -> Vec<BrokenInvariant> {
     let servers = views.servers.read(|servers| servers.all().map(|row| (row.id, row.instance.clone())).collect());
-    let mut check = Check { world, views, servers, wrong: Vec::new() };
+    let mut check = InvariantCheck { world, views, servers, wrong: Vec::new() };
     check.work();
     check.acknowledged(tally);
     check.guests();
@@ -57,11 +57,11 @@ pub(super) fn wrongs(world: &World, views: &Views, tally: &Tally) -> Vec<Wrong> 
 }
 
 /// Leftovers once everything was deleted.
-pub(super) fn remains(world: &World, views: &Views) -> Vec<Wrong> {
+pub(super) fn remains(world: &ChaosWorld, views: &Views) -> Vec<BrokenInvariant> {
     let mut wrong = Vec::new();
     let mut count = |what: &str, number: usize| {
         if number > 0 {
-            wrong.push(Wrong::new(format!("everything was deleted, and there are still {number} {what}")));
+            wrong.push(BrokenInvariant::new(format!("everything was deleted, and there are still {number} {what}")));
         }
     };
     let fleet = &world.fleet;
@@ -82,9 +82,9 @@ pub(super) fn remains(world: &World, views: &Views) -> Vec<Wrong> {
     wrong
 }
 
-impl Check<'_> {
+impl InvariantCheck<'_> {
     fn say(&mut self, server: InstanceId, what: impl Into<String>) {
-        self.wrong.push(Wrong::of(server, what));
+        self.wrong.push(BrokenInvariant::of(server, what));
     }
 
     fn living(&self) -> Vec<(InstanceId, Alive)> {
@@ -96,7 +96,7 @@ impl Check<'_> {
         self.views.processes.read(|view| {
             for pending in view.pending() {
                 let what = format!("{} never ends: {:?}", pending.task.name(), pending.state);
-                self.wrong.push(Wrong { server: pending.task.instance(), what });
+                self.wrong.push(BrokenInvariant { server: pending.task.instance(), what });
             }
         });
         for (id, server) in self.living() {
@@ -118,12 +118,12 @@ impl Check<'_> {
         self.views.migrations.read(|view| {
             for migration in view.all().filter(|migration| !done(migration.status)) {
                 let what = format!("migration {} is {:?} for ever", migration.number, migration.status);
-                self.wrong.push(Wrong::of(migration.instance, what));
+                self.wrong.push(BrokenInvariant::of(migration.instance, what));
             }
         });
         let down = self.views.hosts.read(|hosts| hosts.all().filter(|host| !host.answers()).count());
         if down > 0 {
-            self.wrong.push(Wrong::new(format!("{down} hosts that live count as down")));
+            self.wrong.push(BrokenInvariant::new(format!("{down} hosts that live count as down")));
         }
     }
 
@@ -153,7 +153,7 @@ impl Check<'_> {
             let expected = placed.and_then(|host| self.world.host_named(host));
             for host in hosts.iter().filter(|host| Some(**host) != expected) {
                 let name = self.world.fleet.hostname(*host);
-                self.wrong.push(Wrong::of(*id, format!("leak: a guest on {name}, where it should not be")));
+                self.wrong.push(BrokenInvariant::of(*id, format!("leak: a guest on {name}, where it should not be")));
             }
         }
         for (id, server) in self.living() {
@@ -180,7 +180,7 @@ impl Check<'_> {
             self.say(id, what);
         }
         for image in self.world.images.unfinished() {
-            self.wrong.push(Wrong::new(format!("leak: image {image} never got its bytes")));
+            self.wrong.push(BrokenInvariant::new(format!("leak: image {image} never got its bytes")));
         }
     }
 
@@ -248,7 +248,7 @@ impl Check<'_> {
         }
         for (consumer, claim) in claims {
             let what = format!("leak: {consumer} holds {claim:?}, and is no server that lives");
-            self.wrong.push(Wrong { server: consumer.parse().ok(), what });
+            self.wrong.push(BrokenInvariant { server: consumer.parse().ok(), what });
         }
     }
 
@@ -273,33 +273,34 @@ impl Check<'_> {
             self.say(id, format!("its quota should be {cores} cores and {memory} MiB, and is not"));
         }
         for room in volume_room::plan(self.views) {
-            self.wrong.push(Wrong::new(format!("leak: quota {room:?} of nothing")));
+            self.wrong.push(BrokenInvariant::new(format!("leak: quota {room:?} of nothing")));
         }
     }
 
-    /// The hosts hold the volumes and snapshots that the log knows, and no others.
+    /// The hosts have exactly the volumes and snapshots in the log.
     fn volumes(&mut self) {
         let (mut known, mut torn) = (BTreeSet::new(), BTreeSet::new());
         for volume in self.views.volumes.read(|view| view.of(None)) {
             let id = volume.created.volume;
             if let Some(process) = volume.ongoing {
-                self.wrong.push(Wrong::new(format!("volume {id} is stuck in {:?} ({process})", volume.status)));
+                self.wrong
+                    .push(BrokenInvariant::new(format!("volume {id} is stuck in {:?} ({process})", volume.status)));
             }
             let place = volume.place.as_ref().and_then(|(host, _)| self.world.host_named(*host));
             let Some(host) = place else {
                 if volume.status != VolumeStatus::Error {
-                    self.wrong.push(Wrong::new(format!("volume {id} is {:?} and nowhere", volume.status)));
+                    self.wrong.push(BrokenInvariant::new(format!("volume {id} is {:?} and nowhere", volume.status)));
                 }
                 continue;
             };
             known.insert((host, volumes::volume(id)));
-            // An image could not be written over it: what it holds, if anything, is not known.
+            // Writing an image over it failed: its content, if any, is unknown.
             if volume.status == VolumeStatus::Error && volume.reimaged_by.is_some() {
                 torn.insert((host, volumes::volume(id)));
             }
             for (snapshot, now) in &volume.snapshots {
                 if now.process.is_some() {
-                    self.wrong.push(Wrong::new(format!("snapshot {snapshot} is stuck in {:?}", now.status)));
+                    self.wrong.push(BrokenInvariant::new(format!("snapshot {snapshot} is stuck in {:?}", now.status)));
                 }
                 if now.status == SnapshotStatus::Available {
                     known.insert((host, volumes::snapshot(*snapshot)));
@@ -307,7 +308,7 @@ impl Check<'_> {
             }
         }
         let fleet = &self.world.fleet;
-        // Where it is shared, the storage is looked at through the first host.
+        // Shared storage is checked through the first host.
         let hosts = if self.world.shares_volumes { 0..1 } else { 0..fleet.len() };
         let there: BTreeSet<_> =
             hosts.flat_map(|host| fleet.volumes(host).into_keys().map(move |name| (host, name))).collect();
@@ -316,10 +317,10 @@ impl Check<'_> {
             (known, torn) = (here(known), here(torn));
         }
         for (host, name) in there.difference(&known) {
-            self.wrong.push(Wrong::new(format!("leak: {name} on {}", fleet.hostname(*host))));
+            self.wrong.push(BrokenInvariant::new(format!("leak: {name} on {}", fleet.hostname(*host))));
         }
         for (host, name) in known.difference(&there).filter(|one| !torn.contains(*one)) {
-            self.wrong.push(Wrong::new(format!("{name} should be on {}, and is not", fleet.hostname(*host))));
+            self.wrong.push(BrokenInvariant::new(format!("{name} should be on {}, and is not", fleet.hostname(*host))));
         }
     }
 

@@ -5,7 +5,7 @@ use chronova_events::instance::Alive;
 use serde_json::{Value, json};
 
 use super::dice::Dice;
-use super::world::{Life, Request};
+use super::world::{ChaosRequest, Life};
 
 /// An image that everybody sees.
 pub(super) const IMAGE: &str = "70a599e0-31e7-49b7-b260-868f441e862b";
@@ -105,7 +105,7 @@ impl Deed {
     }
 }
 
-/// Whatever a server can be asked, whether or not that makes sense now.
+/// Any operation on a server, valid in its present state or not.
 pub(super) const ANY: &[(u64, Deed)] = &[
     (4, D::Delete),
     (1, D::ForceDelete),
@@ -185,22 +185,22 @@ pub(super) fn of_status(status: &str) -> &'static [(u64, Deed)] {
     }
 }
 
-fn action(id: InstanceId, body: Value, dice: &mut Dice) -> Request {
+fn action(id: InstanceId, body: Value, dice: &mut Dice) -> ChaosRequest {
     let version = dice.one_of(&VERSIONS).unwrap_or("2.95");
-    Request { method: "POST", path: format!("/compute/v2.1/servers/{id}/action"), version, body: Some(body) }
+    ChaosRequest { method: "POST", path: format!("/compute/v2.1/servers/{id}/action"), version, body: Some(body) }
 }
 
 /// A request to the Compute API, below its root.
-fn compute(method: &'static str, path: &str, body: Option<Value>) -> Request {
-    Request { method, path: format!("/compute/v2.1{path}"), version: "2.84", body }
+fn compute(method: &'static str, path: &str, body: Option<Value>) -> ChaosRequest {
+    ChaosRequest { method, path: format!("/compute/v2.1{path}"), version: "2.84", body }
 }
 
-fn volumes(method: &'static str, path: &str, body: Option<Value>) -> Request {
-    Request { method, path: format!("/volume/v3/admin{path}"), version: "2.1", body }
+fn volumes(method: &'static str, path: &str, body: Option<Value>) -> ChaosRequest {
+    ChaosRequest { method, path: format!("/volume/v3/admin{path}"), version: "2.1", body }
 }
 
 /// A new server.
-pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &mut Dice) -> Request {
+pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &mut Dice) -> ChaosRequest {
     let flavor = dice.one_of(&FLAVORS).map_or("1", |flavor| flavor.0);
     let network = networks.get(dice.index(networks.len()));
     let networks: Vec<Value> = network.into_iter().map(|network| json!({"uuid": network})).collect();
@@ -217,7 +217,7 @@ pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &m
 }
 
 /// The server that a deed is done to, and what is around it.
-pub(super) struct Target<'a> {
+pub(super) struct DeedTarget<'a> {
     pub(super) id: InstanceId,
     pub(super) server: &'a Alive,
     pub(super) life: &'a Life,
@@ -225,7 +225,7 @@ pub(super) struct Target<'a> {
 }
 
 /// The request for an operation on this server; `None` where the server lacks its subject.
-pub(super) fn request(deed: Deed, target: &Target<'_>, dice: &mut Dice) -> Option<Request> {
+pub(super) fn request(deed: Deed, target: &DeedTarget<'_>, dice: &mut Dice) -> Option<ChaosRequest> {
     let simple = |name: &str| json!({name: null});
     let body = match deed {
         D::Start => simple("os-start"),
@@ -258,8 +258,8 @@ pub(super) fn request(deed: Deed, target: &Target<'_>, dice: &mut Dice) -> Optio
 }
 
 /// Deeds that name something besides the server.
-fn request_of_part(deed: Deed, target: &Target<'_>, dice: &mut Dice) -> Option<Request> {
-    let Target { id, server, life, networks } = *target;
+fn request_of_part(deed: Deed, target: &DeedTarget<'_>, dice: &mut Dice) -> Option<ChaosRequest> {
+    let DeedTarget { id, server, life, networks } = *target;
     let attached =
         || server.disks.iter().filter_map(|disk| disk.device.volume.filter(|_| disk.device.boot_index != Some(0)));
     let volume = |dice: &mut Dice| {
@@ -303,7 +303,7 @@ fn request_of_part(deed: Deed, target: &Target<'_>, dice: &mut Dice) -> Option<R
 }
 
 /// Deeds on volumes alone.
-pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (Deed, Request) {
+pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (Deed, ChaosRequest) {
     let all = life.views().volumes.read(|view| view.of(None));
     let deed = dice.weighed(&[
         (if all.len() < life.context().fleet.len() { 12 } else { 2 }, D::CreateVolume),
@@ -337,7 +337,7 @@ pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (Deed, Request) {
 }
 
 /// The requests that furnish a new cloud: flavors, no limits. Networks are made apart, as their ids are needed.
-pub(super) fn furniture() -> Vec<Request> {
+pub(super) fn furniture() -> Vec<ChaosRequest> {
     let flavor = |(id, vcpus, ram, disk): (&str, u32, u32, u32)| {
         let flavor = json!({"id": id, "name": format!("m{id}"), "vcpus": vcpus, "ram": ram, "disk": disk});
         compute("POST", "/flavors", Some(json!({"flavor": flavor})))
@@ -346,37 +346,41 @@ pub(super) fn furniture() -> Vec<Request> {
     let volumes_too =
         json!({"quota_set": {"volumes": -1, "gigabytes": -1, "snapshots": -1, "per_volume_gigabytes": -1}});
     let ports_too = json!({"quota": {"port": -1}});
-    let ports =
-        Request { method: "PUT", path: "/network/v2.0/quotas/admin".to_owned(), version: "2.1", body: Some(ports_too) };
-    let mut all: Vec<Request> = FLAVORS.map(flavor).into();
+    let ports = ChaosRequest {
+        method: "PUT",
+        path: "/network/v2.0/quotas/admin".to_owned(),
+        version: "2.1",
+        body: Some(ports_too),
+    };
+    let mut all: Vec<ChaosRequest> = FLAVORS.map(flavor).into();
     all.push(compute("PUT", "/os-quota-sets/admin", Some(unlimited)));
     all.push(volumes("PUT", "/os-quota-sets/admin", Some(volumes_too)));
     all.push(ports);
     all
 }
 
-pub(super) fn network(number: usize) -> Request {
+pub(super) fn network(number: usize) -> ChaosRequest {
     let body = json!({"network": {"name": format!("net{number}"), "shared": true}});
-    Request { method: "POST", path: "/network/v2.0/networks".to_owned(), version: "2.1", body: Some(body) }
+    ChaosRequest { method: "POST", path: "/network/v2.0/networks".to_owned(), version: "2.1", body: Some(body) }
 }
 
-pub(super) fn subnet(network: &str, number: usize) -> Request {
+pub(super) fn subnet(network: &str, number: usize) -> ChaosRequest {
     let cidr = format!("10.{number}.0.0/16");
     let body = json!({"subnet": {"network_id": network, "ip_version": 4, "cidr": cidr}});
-    Request { method: "POST", path: "/network/v2.0/subnets".to_owned(), version: "2.1", body: Some(body) }
+    ChaosRequest { method: "POST", path: "/network/v2.0/subnets".to_owned(), version: "2.1", body: Some(body) }
 }
 
 /// The end of a volume or a snapshot, when everything goes.
-pub(super) fn remove_volume(id: impl std::fmt::Display) -> Request {
+pub(super) fn remove_volume(id: impl std::fmt::Display) -> ChaosRequest {
     volumes("DELETE", &format!("/volumes/{id}"), None)
 }
 
-pub(super) fn remove_snapshot(id: impl std::fmt::Display) -> Request {
+pub(super) fn remove_snapshot(id: impl std::fmt::Display) -> ChaosRequest {
     volumes("DELETE", &format!("/snapshots/{id}"), None)
 }
 
 /// A deed on a server that needs nothing besides it.
-pub(super) fn plain(deed: Deed, id: InstanceId) -> Request {
+pub(super) fn plain(deed: Deed, id: InstanceId) -> ChaosRequest {
     match deed {
         D::Confirm => compute("POST", &format!("/servers/{id}/action"), Some(json!({"confirmResize": null}))),
         D::Revert => compute("POST", &format!("/servers/{id}/action"), Some(json!({"revertResize": null}))),

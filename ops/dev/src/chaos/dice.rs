@@ -1,4 +1,4 @@
-//! Random draws that follow from the seed.
+//! Random draws that derive from the seed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Dice {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// Whether something happens that happens so many times in a thousand.
+    /// True with a probability of so many in a thousand.
     pub(super) fn happens(&mut self, in_a_thousand: u64) -> bool {
         self.below(1_000) < in_a_thousand
     }
@@ -31,7 +31,7 @@ impl Dice {
         all.get(index).copied()
     }
 
-    /// One of these, each as likely as its weight.
+    /// One of these, chosen by weight.
     pub(super) fn weighed<T: Copy>(&mut self, all: &[(u64, T)]) -> Option<T> {
         let mut left = self.below(all.iter().map(|(weight, _)| weight).sum());
         for (weight, one) in all {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use chronova_events::chain::EventHash;
 
-use super::check::Wrong;
+use super::check::BrokenInvariant;
 use super::traffic::Tally;
 use super::trouble::Troubles;
 
 /// The findings of a run.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ChaosFindings {
     pub(super) tally: Tally,
     pub(super) troubles: Troubles,
     /// Faults that struck, by what they did.
@@ -23,7 +23,7 @@ pub(super) struct Found {
     pub(super) took: Duration,
     pub(super) servers: usize,
     pub(super) migrations: usize,
-    pub(super) wrong: Vec<Wrong>,
+    pub(super) wrong: Vec<BrokenInvariant>,
     /// The last events of servers about which something is wrong.
     pub(super) stories: Vec<String>,
 }

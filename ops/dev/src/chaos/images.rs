@@ -1,4 +1,4 @@
-//! The image service of a chaos run: in memory, and alive whatever happens to the control plane, as a real one would be.
+//! The image service of a chaos run: in memory, and independent of the control plane's crashes, as a real one would be.
 //!
 //! The embedded service writes files on threads that wait for the disk: what happens when would no longer follow from the
 //! seed.
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_actors::ports::{ImageDraft, Images, PortError};
+use chronova_actors::ports::{ImageDraft, ImageService, PortError};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::ImageSnapshot;
@@ -17,26 +17,26 @@ use chronova_hypervisor::guest::ImageRef;
 use futures::StreamExt as _;
 use sha2::{Digest as _, Sha512};
 
-/// The bytes of every image that was not made of a server.
+/// The data of every image that is not a snapshot of a server.
 const TINY: &[u8] = b"tiny";
 
 #[derive(Debug, Clone)]
-struct Image {
+struct ChaosImage {
     draft: ImageDraft,
     bytes: Option<Bytes>,
     /// Counts images in the order in which they were made.
     number: u64,
 }
 
-/// Every id that nobody made an image under is a public image of a few bytes.
+/// Every other id is a public image of a few bytes.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
-    made: Mutex<BTreeMap<ImageId, Image>>,
+pub(super) struct ChaosImages {
+    made: Mutex<BTreeMap<ImageId, ChaosImage>>,
     deleted: Mutex<BTreeSet<ImageId>>,
 }
 
-impl Shelf {
-    fn made(&self) -> MutexGuard<'_, BTreeMap<ImageId, Image>> {
+impl ChaosImages {
+    fn made(&self) -> MutexGuard<'_, BTreeMap<ImageId, ChaosImage>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,7 +55,7 @@ fn gone(image: ImageId) -> PortError {
 }
 
 #[async_trait]
-impl ImageSource for Shelf {
+impl ImageSource for ChaosImages {
     async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream> {
         let bad = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
         if self.deleted().contains(&image.id) {
@@ -68,7 +68,7 @@ impl ImageSource for Shelf {
 }
 
 #[async_trait]
-impl Images for Shelf {
+impl ImageService for ChaosImages {
     async fn find(&self, image: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
         if self.deleted().contains(&image) {
             return Err(gone(image));
@@ -76,7 +76,7 @@ impl Images for Shelf {
         let known = self.made().get(&image).cloned();
         let (name, format, bytes, properties) = match known {
             None => ("tiny".to_owned(), "raw".to_owned(), Bytes::from_static(TINY), vec![]),
-            Some(Image { draft, bytes: Some(bytes), .. }) => (draft.name, draft.format, bytes, draft.properties),
+            Some(ChaosImage { draft, bytes: Some(bytes), .. }) => (draft.name, draft.format, bytes, draft.properties),
             Some(_) => return Err(PortError::Invalid(format!("Image {image} is not active."))),
         };
         let size = bytes.len() as u64;
@@ -97,7 +97,7 @@ impl Images for Shelf {
         let mut made = self.made();
         let number = made.values().map(|image| image.number + 1).max().unwrap_or(0);
         self.deleted().remove(&draft.image);
-        made.insert(draft.image, Image { draft, bytes: None, number });
+        made.insert(draft.image, ChaosImage { draft, bytes: None, number });
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Images for Shelf {
 
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
         let server = instance.to_string();
-        let says = |image: &Image, name: &str, value: &str| {
+        let says = |image: &ChaosImage, name: &str, value: &str| {
             image.draft.properties.iter().any(|(key, has)| key == name && has == value)
         };
         let made = self.made();

@@ -1,5 +1,5 @@
-//! `chronova-dev chaos`: random operations on a simulated fleet while hosts die, drivers refuse, lie and dawdle, and the
-//! control plane is killed; afterwards nothing may be stuck, lost, doubled or left behind.
+//! `chronova-dev chaos`: random operations on a simulated fleet, while hosts fail, driver calls fail or are slow, and
+//! the control plane is killed. Afterwards nothing may be stuck, lost, duplicated or left behind.
 //!
 //! A run has the whole control plane: requests to the API, actors, processes, scheduler, reconcilers, host agents. Simulated
 //! are the hosts ([`chronova_hypervisor::sim`]), the image service and time.
@@ -18,9 +18,10 @@
 //! | `settings`, `found` | the settings and the findings of a run |
 //! | `tell` | the report |
 //!
-//! Invariant: the same seed, number of operations, number of hosts and kind of storage give the same log, byte for byte. Everything runs on
-//! one thread, whose clock stands still while anything can be done and then jumps to what is due next; ids, draws and faults
-//! follow from the seed ([`chronova_events::entropy`]). Nothing here may ask the machine for time, randomness or threads.
+//! Invariant: the same seed, number of operations, number of hosts and kind of storage give the same log, byte for
+//! byte. Everything runs on one thread. Its clock stands still while work is ready, and then jumps to the next due
+//! time. Ids, draws and faults derive from the seed ([`chronova_events::entropy`]). Nothing here may ask the machine
+//! for time, randomness or threads.
 
 mod check;
 mod deeds;
@@ -50,15 +51,15 @@ use serde_json::Value;
 
 use super::settings::Common;
 use dice::Dice;
-use found::Found;
+use found::ChaosFindings;
 use plant::{Gardener, Plant};
 use settings::Settings;
-use traffic::Traffic;
+use traffic::ChaosTraffic;
 use trouble::Troubles;
-use world::{Life, Request, World};
+use world::{ChaosRequest, ChaosWorld, Life};
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ChaosArgs {
     /// Operations asked for
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     operations: u32,
@@ -74,20 +75,20 @@ pub(super) struct Args {
     /// The hosts have one storage for the guests' disks; otherwise each has its own
     #[arg(long)]
     shared_storage: bool,
-    /// Plants a defect: the Nth time that a step is due it is said to be done, and is not
+    /// Plants a defect: at the Nth time, a step reports success without doing anything
     #[arg(long, value_name = "PROCESS.STEP@N", hide = true)]
     plant: Option<Plant>,
     /// Writes the log to a file as well, an event a line
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Tells every operation on standard error
+    /// Prints every operation on standard error
     #[arg(long, hide = true)]
     trace: bool,
 }
 
 /// Runs with each seed until one fails.
-pub(super) fn run(common: &Common, args: &Args) -> Result<ExitCode> {
-    // Not as many digits as a number has room for: somebody will type them.
+pub(super) fn run(common: &Common, args: &ChaosArgs) -> Result<ExitCode> {
+    // Fewer digits than possible, because people type the seed.
     let first = args.seed.unwrap_or_else(|| entropy::number() % 1_000_000);
     for seed in (0..u64::from(args.seeds)).map(|next| first.wrapping_add(next)) {
         let settings = Settings {
@@ -111,9 +112,9 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<ExitCode> {
 }
 
 /// One run on a thread of its own, so that nothing of another run is left there.
-fn once(settings: &Settings) -> Result<Found> {
+fn once(settings: &Settings) -> Result<ChaosFindings> {
     let (settings, begun) = (settings.clone(), Instant::now());
-    let thread = std::thread::Builder::new().name("chaos".to_owned()).spawn(move || -> Result<Found> {
+    let thread = std::thread::Builder::new().name("chaos".to_owned()).spawn(move || -> Result<ChaosFindings> {
         entropy::seed_this_thread(Some(settings.seed));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
         let system = actix_rt::System::with_tokio_rt(move || runtime);
@@ -127,15 +128,15 @@ fn once(settings: &Settings) -> Result<Found> {
     Ok(found)
 }
 
-async fn live_through(settings: &Settings) -> Result<Found> {
+async fn live_through(settings: &Settings) -> Result<ChaosFindings> {
     let interference = settings.plant.clone().map(|plant| Arc::new(Gardener::new(plant)) as Arc<dyn Interference>);
-    let world = World::new(settings, interference)?;
+    let world = ChaosWorld::new(settings, interference)?;
     let mut dice = Dice::new(settings.seed);
     let mut life = world.begin().await?;
     ensure!(rest::hosts_answer(&world, &life).await, "the hosts never came up");
     let networks = furnish(&life).await?;
     let (mut troubles, mut lives) = (Troubles::default(), 1);
-    let mut traffic = Traffic::new(Dice::new(settings.seed ^ 0x000d_ecaf), networks);
+    let mut traffic = ChaosTraffic::new(Dice::new(settings.seed ^ 0x000d_ecaf), networks);
     traffic.trace = settings.trace;
     for index in 0..settings.operations {
         if life.store.is_blown() {
@@ -161,11 +162,11 @@ async fn live_through(settings: &Settings) -> Result<Found> {
     rest::come_to_rest(settings, &world, life, traffic, troubles, lives, dice).await
 }
 
-/// The control plane is dead; after a while, in which hosts live and die on, another one begins.
+/// The control plane is killed. After a while, in which hosts still fail and return, another one starts.
 async fn reborn(
-    world: &World,
+    world: &ChaosWorld,
     dead: Life,
-    traffic: &mut Traffic,
+    traffic: &mut ChaosTraffic,
     troubles: &mut Troubles,
     dice: &mut Dice,
 ) -> Result<Life> {
@@ -178,9 +179,9 @@ async fn reborn(
     world.begin().await
 }
 
-/// Flavors, networks, no limits. Gives back the networks' ids.
+/// Flavors, networks, no limits. Returns the networks' ids.
 async fn furnish(life: &Life) -> Result<Vec<String>> {
-    let ask = async |request: Request| -> Result<Value> {
+    let ask = async |request: ChaosRequest| -> Result<Value> {
         let path = request.path.clone();
         let (status, body) = life.api.ask(request).await;
         ensure!(status < 300, "{path}: {status}: {body}");

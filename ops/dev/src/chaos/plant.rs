@@ -1,12 +1,12 @@
-//! A defect that is planted to be found.
+//! A deliberate defect that the run has to find.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 
-/// `delete_instance.release_claim@3`: the third time that this step is due it is said to be done, and is not.
+/// `delete_instance.release_claim@3`: at the third time, this step reports success without doing anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plant {
     process: String,
@@ -32,7 +32,7 @@ impl FromStr for Plant {
     }
 }
 
-/// Somebody who skips what the plant says.
+/// Skips the step that the defect names.
 pub(super) struct Gardener {
     plant: Plant,
     seen: AtomicU64,
@@ -45,11 +45,11 @@ impl Gardener {
 }
 
 impl Interference for Gardener {
-    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
-        let here = (process, step, way) == (self.plant.process.as_str(), self.plant.step.as_str(), Way::Run);
+    fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
+        let here = (process, step, way) == (self.plant.process.as_str(), self.plant.step.as_str(), StepDirection::Run);
         match here && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.plant.nth {
-            true => Verdict::Skip,
-            false => Verdict::Pass,
+            true => InterferenceVerdict::Skip,
+            false => InterferenceVerdict::Pass,
         }
     }
 }

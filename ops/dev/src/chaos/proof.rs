@@ -1,4 +1,4 @@
-//! What the log of a run proves, and what it tells of a server.
+//! Verifies the log of a run, and shows the history of a server.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,19 +16,19 @@ use chronova_events::instance::Instance;
 use chronova_events::process::ProcessEvent;
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
-use chronova_hypervisor::sim::{Call, Trespass};
+use chronova_hypervisor::sim::{DriverCall, Trespass};
 
-use super::check::Wrong;
-use super::world::World;
+use super::check::BrokenInvariant;
+use super::world::ChaosWorld;
 
 /// As long as a host needs for two answers.
 const MOMENT: Duration = Duration::from_millis(40);
-/// How much of an event is told, and how many of them.
+/// Limits of the report: length of an event, number of events.
 const WIDTH: usize = 230;
 const LAST: usize = 24;
 
-/// Follows the chain from the first event to the last; gives back how many there are and the last one's hash, or where the
-/// chain breaks.
+/// Follows the chain from the first event to the last; returns their number and the last hash, or the break of the
+/// chain.
 pub(super) async fn chain(log: &dyn EventStore) -> Result<(u64, EventHash, Option<Position>)> {
     let (mut chain, mut position, mut broken) = (Chain::after(EventHash::default()), Position::START, None);
     loop {
@@ -43,7 +43,7 @@ pub(super) async fn chain(log: &dyn EventStore) -> Result<(u64, EventHash, Optio
     }
 }
 
-/// Every event of the log, a line each: position, time in microseconds since 1970, stream, what happened.
+/// Every event of the log, one line each: position, time in microseconds since 1970, stream, event.
 pub(super) async fn write_out(log: &dyn EventStore, file: &Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(file).with_context(|| format!("{} cannot be written", file.display()))?);
     let mut position = Position::START;
@@ -92,21 +92,21 @@ pub(super) async fn story(log: &dyn EventStore, server: InstanceId) -> Result<St
 }
 
 /// Calls to disks on shared storage that another host owned at the time of the call.
-pub(super) async fn trespasses(world: &World) -> Result<Vec<Wrong>> {
+pub(super) async fn trespasses(world: &ChaosWorld) -> Result<Vec<BrokenInvariant>> {
     let (fleet, mut wrong) = (&world.fleet, Vec::new());
     // The disks of a deleted server had to go.
     let lives = |trespass: &Trespass| fleet.whereabouts().contains_key(&trespass.instance);
     for Trespass { instance, at, call, here, there } in fleet.trespasses().into_iter().filter(lives) {
         let server = as_of(world.log.as_ref(), instance, world.moment(at)).await?;
         let Some(server) = server.alive() else { continue };
-        // One that is back since a moment could not be asked before: there the lock that QEMU has on a disk decides.
-        let starts = matches!(call, Call::Install | Call::Spawn | Call::Start);
+        // A host that has just come back could not be asked before: there QEMU's lock on the disk decides.
+        let starts = matches!(call, DriverCall::Install | DriverCall::Spawn | DriverCall::Start);
         let knows = |up_for: Duration| !starts || up_for > MOMENT;
         let there = there.into_iter().filter(|(_, up_for)| knows(*up_for)).map(|(other, _)| other);
         for other in there.filter(|other| server.concerns(fleet.uri().host_id(*other))) {
             let (call, here, other) = (call.name(), fleet.hostname(here), fleet.hostname(other));
             let what = format!("its disk was removed or written over while {other} had it: {call} on {here}");
-            wrong.push(Wrong::of(instance, what));
+            wrong.push(BrokenInvariant::of(instance, what));
         }
     }
     Ok(wrong)

@@ -1,4 +1,4 @@
-//! The end of a run: trouble stops, everything comes to rest and is looked at; then everything is deleted, and looked at
+//! The end of a run: the faults stop, all work completes and is checked; then everything is deleted, and checked
 //! again.
 
 use std::time::Duration;
@@ -12,27 +12,27 @@ use chronova_hypervisor::sim::Effect;
 use chronova_projections::checkpoint;
 use chronova_projections::processes::Processes;
 
-use super::check::{self, Wrong};
+use super::check::{self, BrokenInvariant};
 use super::deeds::{self, Deed};
 use super::dice::Dice;
-use super::found::Found;
+use super::found::ChaosFindings;
 use super::proof;
 use super::settings::Settings;
-use super::traffic::Traffic;
+use super::traffic::ChaosTraffic;
 use super::trouble::{self, Troubles};
-use super::world::{Life, Request, World};
+use super::world::{ChaosRequest, ChaosWorld, Life};
 
-/// How long, in the time of the run, everything may take to come to rest.
+/// How long all work may take to end, in the time of the run.
 const PATIENCE: Duration = Duration::from_hours(2);
 /// How long nothing may move before that counts as rest: more than two rounds of every reconciler.
 const CALM: Duration = Duration::from_secs(150);
 const LOOK: Duration = Duration::from_secs(5);
-/// Differences between read models that are told.
+/// Number of reported differences between read models.
 const DIFFERENCES: usize = 5;
-/// Servers whose story is told.
+/// Servers with a history in the report.
 const STORIES: usize = 3;
 
-pub(super) async fn hosts_answer(world: &World, life: &Life) -> bool {
+pub(super) async fn hosts_answer(world: &ChaosWorld, life: &Life) -> bool {
     for _ in 0..1_000 {
         if all_up(world, life) {
             return true;
@@ -42,15 +42,15 @@ pub(super) async fn hosts_answer(world: &World, life: &Life) -> bool {
     false
 }
 
-fn all_up(world: &World, life: &Life) -> bool {
+fn all_up(world: &ChaosWorld, life: &Life) -> bool {
     let context = life.context();
     let answers = |id| context.fleet.driver(id).is_some();
     let up = context.views.hosts.read(|view| view.all().filter(|host| host.up && answers(host.id)).count());
     up == world.fleet.len()
 }
 
-/// Whether nobody has anything to do.
-fn is_calm(world: &World, life: &Life) -> bool {
+/// Whether all work has ended.
+fn is_calm(world: &ChaosWorld, life: &Life) -> bool {
     let views = life.views();
     views.position() >= life.store.head()
         && views.processes.read(Processes::is_empty)
@@ -60,7 +60,7 @@ fn is_calm(world: &World, life: &Life) -> bool {
         && volume_room::plan(views).is_empty()
 }
 
-async fn comes_to_rest(world: &World, life: &Life) -> bool {
+async fn comes_to_rest(world: &ChaosWorld, life: &Life) -> bool {
     let end = world.age() + PATIENCE;
     let (mut since, mut seen) = (world.age(), life.store.head());
     while world.age() < end {
@@ -77,18 +77,18 @@ async fn comes_to_rest(world: &World, life: &Life) -> bool {
 
 pub(super) async fn come_to_rest(
     settings: &Settings,
-    world: &World,
+    world: &ChaosWorld,
     life: Life,
-    mut traffic: Traffic,
+    mut traffic: ChaosTraffic,
     troubles: Troubles,
     lives: u32,
     mut dice: Dice,
-) -> Result<Found> {
+) -> Result<ChaosFindings> {
     life.store.arm(None);
     trouble::end(world, &mut dice);
     let mut wrong = Vec::new();
     if !answered(&mut traffic).await {
-        wrong.push(Wrong::new("requests are never answered".to_owned()));
+        wrong.push(BrokenInvariant::new("requests are never answered".to_owned()));
     }
     comes_to_rest(world, &life).await;
     decide(world, &life, &mut dice).await;
@@ -108,7 +108,7 @@ pub(super) async fn come_to_rest(
         proof::write_out(world.log.as_ref(), file).await?;
     }
     let (events, head, broken) = proof::chain(world.log.as_ref()).await?;
-    wrong.extend(broken.map(|position| Wrong::new(format!("the chain of the log breaks at {position}"))));
+    wrong.extend(broken.map(|position| BrokenInvariant::new(format!("the chain of the log breaks at {position}"))));
     wrong.sort();
     wrong.dedup();
     let mut stories = Vec::new();
@@ -119,7 +119,7 @@ pub(super) async fn come_to_rest(
     }
     let struck = world.fleet.struck().into_iter().map(|(effect, times)| (word(effect).to_owned(), times)).collect();
     tracing::debug!(seed = settings.seed, "a chaos run has ended");
-    Ok(Found {
+    Ok(ChaosFindings {
         tally: traffic.tally.take(),
         troubles,
         struck,
@@ -149,13 +149,13 @@ fn word(effect: Effect) -> &'static str {
 }
 
 /// Waits for the answers that are still to come.
-async fn answered(traffic: &mut Traffic) -> bool {
+async fn answered(traffic: &mut ChaosTraffic) -> bool {
     let all = async { while traffic.under_way.join_next().await.is_some() {} };
     tokio::time::timeout(PATIENCE, all).await.is_ok()
 }
 
-/// Moves are confirmed or reverted; guests that somebody took away are made again.
-async fn decide(world: &World, life: &Life, dice: &mut Dice) {
+/// Moves are confirmed or reverted; undefined guests are created again.
+async fn decide(world: &ChaosWorld, life: &Life, dice: &mut Dice) {
     // A revert or a reboot can fail and leave something to be decided again.
     for _ in 0..3 {
         let mut asked = 0;
@@ -181,7 +181,7 @@ async fn decide(world: &World, life: &Life, dice: &mut Dice) {
     }
 }
 
-async fn delete_everything(world: &World, life: &Life) {
+async fn delete_everything(world: &ChaosWorld, life: &Life) {
     // A volume or snapshot in use is refused until what uses it is gone.
     for _ in 0..3 {
         for request in remaining(life) {
@@ -191,9 +191,9 @@ async fn delete_everything(world: &World, life: &Life) {
     }
 }
 
-fn remaining(life: &Life) -> Vec<Request> {
+fn remaining(life: &Life) -> Vec<ChaosRequest> {
     let views = life.views();
-    let mut all: Vec<Request> = views.servers.read(|servers| {
+    let mut all: Vec<ChaosRequest> = views.servers.read(|servers| {
         let alive = servers.all().filter(|row| row.instance.alive().is_some());
         alive.map(|row| deeds::plain(Deed::ForceDelete, row.id)).collect()
     });
@@ -205,10 +205,14 @@ fn remaining(life: &Life) -> Vec<Request> {
 }
 
 /// The read models, folded afresh; where the live ones differ from them, that is wrong.
-async fn rebuilt(world: &World, life: &Life, wrong: &mut Vec<Wrong>) -> Result<chronova_projections::views::Views> {
+async fn rebuilt(
+    world: &ChaosWorld,
+    life: &Life,
+    wrong: &mut Vec<BrokenInvariant>,
+) -> Result<chronova_projections::views::Views> {
     life.views().wait_for(life.store.head(), Duration::from_mins(1)).await;
     let rebuilt = world.rebuilt().await?;
     let differences = checkpoint::differences(life.views(), &rebuilt, DIFFERENCES);
-    wrong.extend(differences.into_iter().map(|one| Wrong::new(format!("a rebuild differs: {one}"))));
+    wrong.extend(differences.into_iter().map(|one| BrokenInvariant::new(format!("a rebuild differs: {one}"))));
     Ok(rebuilt)
 }

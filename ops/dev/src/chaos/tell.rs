@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::found::Found;
+use super::found::ChaosFindings;
 use super::settings::Settings;
 
-/// Wrongs that are told.
+/// Number of reported problems.
 const TOLD: usize = 20;
 
 fn thousands(number: u64) -> String {
@@ -22,7 +22,7 @@ fn thousands(number: u64) -> String {
     text
 }
 
-pub(super) fn text(settings: &Settings, found: &Found) -> String {
+pub(super) fn text(settings: &Settings, found: &ChaosFindings) -> String {
     let mut out = String::new();
     let (seed, operations) = (settings.seed, thousands(settings.operations.into()));
     let storage = if settings.shared_storage { " with one storage" } else { "" };
@@ -67,7 +67,7 @@ pub(super) fn text(settings: &Settings, found: &Found) -> String {
     out
 }
 
-pub(super) fn json(settings: &Settings, found: &Found) -> Value {
+pub(super) fn json(settings: &Settings, found: &ChaosFindings) -> Value {
     let operations: serde_json::Map<String, Value> = found
         .tally
         .of

@@ -50,7 +50,7 @@ fn plants_are_read() {
     }
 }
 
-/// `CHRONOVA_SOAK=1` runs it: what everybody can run by hand, over seeds that nobody chose.
+/// `CHRONOVA_SOAK=1` runs it: the same as the command, over random seeds.
 #[test]
 fn thousands_of_operations_over_several_seeds() {
     if std::env::var_os("CHRONOVA_SOAK").is_none() {

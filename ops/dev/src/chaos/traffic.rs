@@ -10,9 +10,9 @@ use chronova_events::instance::{Instance, status};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::deeds::{self, Deed, Target};
+use super::deeds::{self, Deed, DeedTarget};
 use super::dice::Dice;
-use super::world::{Life, Request, World};
+use super::world::{ChaosRequest, ChaosWorld, Life};
 
 /// Servers for each host, while nothing else decides.
 const SERVERS_A_HOST: usize = 3;
@@ -69,26 +69,26 @@ impl Tally {
     }
 }
 
-pub(super) struct Traffic {
+pub(super) struct ChaosTraffic {
     dice: Dice,
     pub(super) tally: Rc<RefCell<Tally>>,
-    /// Those that are not known to be gone.
+    /// Those that may still exist.
     servers: Vec<InstanceId>,
     pub(super) networks: Vec<String>,
     /// Requests under way in this life.
     pub(super) under_way: JoinSet<()>,
-    /// Tells every operation on standard error.
+    /// Prints every operation on standard error.
     pub(super) trace: bool,
 }
 
-impl Traffic {
+impl ChaosTraffic {
     pub(super) fn new(dice: Dice, networks: Vec<String>) -> Self {
         let (tally, under_way) = (Rc::default(), JoinSet::new());
         Self { dice, tally, servers: Vec::new(), networks, under_way, trace: false }
     }
 
     /// Asks for one operation, and does not wait for the answer.
-    pub(super) fn ask(&mut self, index: u32, world: &World, life: &Life) {
+    pub(super) fn ask(&mut self, index: u32, world: &ChaosWorld, life: &Life) {
         let (deed, subject, request) = self.next(index, world, life);
         if self.trace {
             let about = request.body.as_ref().map(Value::to_string).unwrap_or_default();
@@ -99,7 +99,7 @@ impl Traffic {
         let (api, tally, dead) = (life.api.clone(), Rc::clone(&self.tally), life.store.dead());
         self.under_way.spawn_local(async move {
             let (status, body) = api.ask(request).await;
-            // The client of a dead control plane hears nothing.
+            // The client of a killed control plane gets no answer.
             if dead.load(Ordering::SeqCst) {
                 return;
             }
@@ -109,7 +109,7 @@ impl Traffic {
         while self.under_way.try_join_next().is_some() {}
     }
 
-    fn next(&mut self, index: u32, world: &World, life: &Life) -> (Deed, Option<InstanceId>, Request) {
+    fn next(&mut self, index: u32, world: &ChaosWorld, life: &Life) -> (Deed, Option<InstanceId>, ChaosRequest) {
         if index.is_multiple_of(LOOK_EVERY) {
             self.look_around(life);
         }
@@ -134,7 +134,7 @@ impl Traffic {
         (deed, None, deeds::create(on_volume, index.into(), &self.networks, &mut self.dice))
     }
 
-    fn of_a_server(&mut self, world: &World, life: &Life) -> Option<(Deed, InstanceId, Request)> {
+    fn of_a_server(&mut self, world: &ChaosWorld, life: &Life) -> Option<(Deed, InstanceId, ChaosRequest)> {
         for _ in 0..20 {
             if self.servers.is_empty() {
                 self.look_around(life);
@@ -155,7 +155,8 @@ impl Traffic {
             } else {
                 self.dice.weighed(deeds::of_status(status::of_alive(server).status))
             };
-            let request = deeds::request(deed?, &Target { id, server, life, networks: &self.networks }, &mut self.dice);
+            let request =
+                deeds::request(deed?, &DeedTarget { id, server, life, networks: &self.networks }, &mut self.dice);
             if let (Some(deed), Some(request)) = (deed, request) {
                 return Some((deed, id, request));
             }
@@ -163,7 +164,7 @@ impl Traffic {
         None
     }
 
-    /// Whatever lives, also what nobody was told of.
+    /// All existing resources, also those with a lost reply.
     fn look_around(&mut self, life: &Life) {
         let alive = life.views().servers.read(|servers| {
             let alive = servers.all().filter(|row| row.instance.alive().is_some());
@@ -172,7 +173,7 @@ impl Traffic {
         self.servers = alive;
     }
 
-    /// Nobody waits for an answer of a dead control plane.
+    /// A killed control plane sends no answer.
     pub(super) async fn cut(&mut self) {
         self.under_way.shutdown().await;
     }

@@ -1,13 +1,13 @@
-//! Troubles and their times: hosts die and come back, drivers refuse, lie and dawdle, guests end by themselves, and the
+//! Faults and their times: hosts fail and come back, driver calls fail or are slow, guests end by themselves, and the
 //! control plane is killed.
 
 use std::collections::BTreeMap;
 
 use chronova_events::ids::InstanceId;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 
 use super::dice::Dice;
-use super::world::{Life, World};
+use super::world::{ChaosWorld, Life};
 
 /// Something goes wrong, or well again, at so many operations in a thousand.
 const TROUBLES: u64 = 250;
@@ -41,7 +41,7 @@ impl Troubles {
     }
 
     /// Perhaps something happens before the next operation.
-    pub(super) fn perhaps(&mut self, world: &World, life: &Life, dice: &mut Dice) {
+    pub(super) fn perhaps(&mut self, world: &ChaosWorld, life: &Life, dice: &mut Dice) {
         if dice.happens(KILLS) {
             self.count("kills of the control plane");
             life.store.arm(Some(1 + dice.below(60)));
@@ -52,11 +52,11 @@ impl Troubles {
     }
 
     /// Something happens while there is no control plane.
-    pub(super) fn meanwhile(&mut self, world: &World, dice: &mut Dice) {
+    pub(super) fn meanwhile(&mut self, world: &ChaosWorld, dice: &mut Dice) {
         self.one(world, dice);
     }
 
-    fn one(&mut self, world: &World, dice: &mut Dice) {
+    fn one(&mut self, world: &ChaosWorld, dice: &mut Dice) {
         let fleet = &world.fleet;
         let down: Vec<usize> = (0..fleet.len()).filter(|host| !fleet.is_alive(*host)).collect();
         let host = dice.index(fleet.len());
@@ -98,7 +98,7 @@ impl Troubles {
         }
     }
 
-    fn befall_a_guest(&mut self, what: Trouble, world: &World, host: usize, dice: &mut Dice) {
+    fn befall_a_guest(&mut self, what: Trouble, world: &ChaosWorld, host: usize, dice: &mut Dice) {
         let fleet = &world.fleet;
         let guests: Vec<InstanceId> = fleet.guests(host).into_keys().collect();
         let Some(guest) = dice.one_of(&guests) else { return };
@@ -115,14 +115,14 @@ impl Troubles {
 }
 
 /// Half of the time it was only the network, and the guests ran on.
-fn returned(world: &World, host: usize, guests_survived: bool) {
+fn returned(world: &ChaosWorld, host: usize, guests_survived: bool) {
     if let Err(error) = world.fleet.revive_host(host, guests_survived) {
         tracing::error!(host, %error, "a simulated host does not come back");
     }
 }
 
 /// No more trouble, and every host is back.
-pub(super) fn end(world: &World, dice: &mut Dice) {
+pub(super) fn end(world: &ChaosWorld, dice: &mut Dice) {
     world.fleet.set_all_faults(&FaultPlan::default());
     world.fleet.fail_travellers(None);
     for host in 0..world.fleet.len() {
@@ -139,31 +139,31 @@ pub(super) fn end(world: &World, dice: &mut Dice) {
 }
 
 fn faults(dice: &mut Dice) -> FaultPlan {
-    const WORK: [Call; 24] = [
-        Call::Spawn,
-        Call::Destroy,
-        Call::Start,
-        Call::Stop,
-        Call::RebootHard,
-        Call::Pause,
-        Call::Suspend,
-        Call::Resume,
-        Call::EnsureImage,
-        Call::EnsureNetwork,
-        Call::EnsureFilter,
-        Call::Redefine,
-        Call::CopyRoot,
-        Call::RemoveCopy,
-        Call::AttachDisk,
-        Call::DetachDisk,
-        Call::AttachNic,
-        Call::DetachNic,
-        Call::CreateVolume,
-        Call::ReceiveDisk,
-        Call::Install,
-        Call::StartMigration,
-        Call::MigrationState,
-        Call::PrepareDestination,
+    const WORK: [DriverCall; 24] = [
+        DriverCall::Spawn,
+        DriverCall::Destroy,
+        DriverCall::Start,
+        DriverCall::Stop,
+        DriverCall::RebootHard,
+        DriverCall::Pause,
+        DriverCall::Suspend,
+        DriverCall::Resume,
+        DriverCall::EnsureImage,
+        DriverCall::EnsureNetwork,
+        DriverCall::EnsureFilter,
+        DriverCall::Redefine,
+        DriverCall::CopyRoot,
+        DriverCall::RemoveCopy,
+        DriverCall::AttachDisk,
+        DriverCall::DetachDisk,
+        DriverCall::AttachNic,
+        DriverCall::DetachNic,
+        DriverCall::CreateVolume,
+        DriverCall::ReceiveDisk,
+        DriverCall::Install,
+        DriverCall::StartMigration,
+        DriverCall::MigrationState,
+        DriverCall::PrepareDestination,
     ];
     const EFFECTS: [(u64, Effect); 7] = [
         (30, Effect::Refuse),
@@ -176,13 +176,13 @@ fn faults(dice: &mut Dice) -> FaultPlan {
     ];
     let mut plan = FaultPlan::default();
     for _ in 0..=dice.below(6) {
-        let call = if dice.happens(800) { dice.one_of(&WORK) } else { dice.one_of(Call::ALL) };
+        let call = if dice.happens(800) { dice.one_of(&WORK) } else { dice.one_of(DriverCall::ALL) };
         let chance = dice.one_of(&[0.1, 0.3, 0.7]);
         if let (Some(call), Some(chance), Some(effect)) = (call, chance, dice.weighed(&EFFECTS)) {
             // Only these have halves.
-            let whole = effect == Effect::Tear && !matches!(call, Call::Spawn | Call::Destroy);
+            let whole = effect == Effect::Tear && !matches!(call, DriverCall::Spawn | DriverCall::Destroy);
             let effect = if whole { Effect::Refuse } else { effect };
-            plan = plan.with(call, When::Chance(chance), effect);
+            plan = plan.with(call, FaultTrigger::Chance(chance), effect);
         }
     }
     plan

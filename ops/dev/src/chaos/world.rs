@@ -1,8 +1,8 @@
 //! The parts that outlive a control plane (the log, the hosts, the image service), and one life of it.
 //!
-//! A life is the whole of it: actors, processes, reconcilers, host agents, the API. It is killed where the seed says: an
-//! append becomes durable and nobody learns of it, nothing else reaches log or hosts, and the next life begins with what
-//! those remember.
+//! A life is the whole of it: actors, processes, reconcilers, host agents, the API. The seed decides where it is
+//! killed: an append becomes durable but loses its reply, and nothing else reaches log or hosts. The next control plane
+//! starts with only their contents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,21 +30,21 @@ use chronova_projections::runner;
 use chronova_projections::views::Views;
 use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;
-use chronova_web::metrics::Metrics;
+use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::Enforcer;
 use chronova_web::server::configure;
 use chronova_web::tables::Routers;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::images::Shelf;
+use super::images::ChaosImages;
 use super::settings::Settings;
 
 /// A driver call takes about so long; a live migration so long.
 const LATENCY: Duration = Duration::from_millis(20);
 const TRAVEL: Duration = Duration::from_secs(5);
 
-/// The time of the run: it stands still while anything can be done, and then jumps to what comes next.
+/// The clock of the run: it stands still while work is ready, and then jumps to the next due time.
 #[derive(Debug)]
 struct RunClock(Instant);
 
@@ -63,10 +63,10 @@ impl Clock for RunClock {
     }
 }
 
-pub(super) struct World {
+pub(super) struct ChaosWorld {
     pub(super) log: Arc<MemoryStore>,
     pub(super) fleet: Arc<SimFleet>,
-    pub(super) images: Arc<Shelf>,
+    pub(super) images: Arc<ChaosImages>,
     clock: Arc<RunClock>,
     options: RuntimeOptions,
     interference: Option<Arc<dyn Interference>>,
@@ -75,8 +75,8 @@ pub(super) struct World {
     pub(super) shares_volumes: bool,
 }
 
-impl World {
-    /// Needs the runtime whose time it is to live in.
+impl ChaosWorld {
+    /// Needs the tokio runtime with the clock that it uses.
     pub(super) fn new(settings: &Settings, interference: Option<Arc<dyn Interference>>) -> Result<Self> {
         let (hosts, seed) = (settings.hosts as usize, settings.seed);
         let uri = SimUri { seed, latency: LATENCY, vcpus: 16, memory_mib: 16_384, disk_gib: 400, ..SimUri::new(hosts) };
@@ -114,7 +114,7 @@ impl World {
     pub(super) async fn begin(&self) -> Result<Life> {
         let store = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, None);
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
-        // Without threads of its own: everything happens on this one, in one order.
+        // Without own threads: everything happens on this one, in one order.
         let mut core = Core::start(log, Arc::clone(&self.clock) as Arc<dyn Clock>, Views::new(), 0).await?;
         core.interference.clone_from(&self.interference);
         let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
@@ -126,10 +126,10 @@ impl World {
         let runtime = Runtime::start(core, drivers, ports, self.options.clone()).await;
         let config = WebConfig::default();
         let policy = Enforcer::load(&config.policy).context("the policy cannot be used")?;
-        let metrics = Metrics::new(prometheus::Registry::new())?;
+        let metrics = HttpMetrics::new(prometheus::Registry::new())?;
         let app = chronova_web::App::new(config, policy, Authentication::NoAuth, metrics);
         let app = Arc::new(app.with_operations(Arc::clone(runtime.operations())).with_volumes(volumes));
-        Ok(Life { runtime, store, api: Api { app, routers: Arc::clone(&self.routers) } })
+        Ok(Life { runtime, store, api: ChaosApi { app, routers: Arc::clone(&self.routers) } })
     }
 
     /// The read models, folded afresh from the whole log.
@@ -169,7 +169,7 @@ fn options(seed: u64) -> RuntimeOptions {
 pub(super) struct Life {
     pub(super) runtime: Runtime,
     pub(super) store: Arc<FuseStore>,
-    pub(super) api: Api,
+    pub(super) api: ChaosApi,
 }
 
 impl Life {
@@ -188,7 +188,7 @@ impl Life {
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(super) struct ChaosRequest {
     pub(super) method: &'static str,
     /// With the service's prefix.
     pub(super) path: String,
@@ -198,14 +198,14 @@ pub(super) struct Request {
 
 /// The API, called without a network.
 #[derive(Clone)]
-pub(super) struct Api {
+pub(super) struct ChaosApi {
     app: Arc<chronova_web::App>,
     routers: Arc<Routers>,
 }
 
-impl Api {
-    /// Asks as an administrator; gives back status and body.
-    pub(super) async fn ask(&self, request: Request) -> (u16, Value) {
+impl ChaosApi {
+    /// Sends a request as an administrator; returns status and body.
+    pub(super) async fn ask(&self, request: ChaosRequest) -> (u16, Value) {
         let configured = configure(Arc::clone(&self.app), Arc::clone(&self.routers), None);
         let service = init_service(actix_web::App::new().configure(configured)).await;
         let mut asked = TestRequest::with_uri(&request.path)

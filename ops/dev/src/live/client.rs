@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client on one connection that is kept: it costs so little that the server is what is measured.
+//! A plain HTTP/1.1 client on one persistent connection: it costs so little that a benchmark measures the server.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// The newest versions, as the clients of today ask for.
+/// The newest versions, as present clients request them.
 pub(crate) const VERSIONS: &str = "compute 2.96, placement 1.39";
 /// Longest time without a byte.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Whom a connection speaks to, and as whom.
+/// The server and the credentials of a connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct LoadTarget {
     pub(crate) address: SocketAddr,
     /// Empty: nobody.
     pub(crate) token: String,
@@ -22,8 +22,8 @@ pub(crate) struct Target {
 }
 
 #[derive(Debug)]
-pub(crate) struct Client {
-    target: Target,
+pub(crate) struct LoadClient {
+    target: LoadTarget,
     stream: Option<TcpStream>,
     request: Vec<u8>,
     buffer: Vec<u8>,
@@ -33,14 +33,14 @@ pub(crate) struct Client {
 
 /// Status and body; the body stays in the client's buffer until the next request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct RawResponse<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
     /// The request line, for errors.
     what: &'a [u8],
 }
 
-impl Answer<'_> {
+impl RawResponse<'_> {
     pub(crate) fn expect(self, status: u16) -> Result<Self> {
         if self.status == status {
             return Ok(self);
@@ -51,7 +51,7 @@ impl Answer<'_> {
     }
 
     pub(crate) fn json(self) -> Result<Value> {
-        serde_json::from_slice(self.body).context("the answer is no JSON")
+        serde_json::from_slice(self.body).context("the answer is not JSON")
     }
 
     /// The text at a JSON pointer.
@@ -62,36 +62,42 @@ impl Answer<'_> {
     }
 }
 
-impl Client {
-    pub(crate) fn new(target: &Target) -> Self {
+impl LoadClient {
+    pub(crate) fn new(target: &LoadTarget) -> Self {
         Self { target: target.clone(), stream: None, request: Vec::new(), buffer: Vec::new(), subject: String::new() }
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Result<Answer<'_>> {
+    pub(crate) fn get(&mut self, path: &str) -> Result<RawResponse<'_>> {
         self.send("GET", path, "application/json", None)
     }
 
-    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Result<Answer<'_>> {
+    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Result<RawResponse<'_>> {
         self.send("POST", path, "application/json", Some(body.to_string().as_bytes()))
     }
 
-    pub(crate) fn put(&mut self, path: &str, body: &Value) -> Result<Answer<'_>> {
+    pub(crate) fn put(&mut self, path: &str, body: &Value) -> Result<RawResponse<'_>> {
         self.send("PUT", path, "application/json", Some(body.to_string().as_bytes()))
     }
 
-    pub(crate) fn delete(&mut self, path: &str) -> Result<Answer<'_>> {
+    pub(crate) fn delete(&mut self, path: &str) -> Result<RawResponse<'_>> {
         self.send("DELETE", path, "application/json", None)
     }
 
-    /// The token that the identity service gives out for `body`.
+    /// The token that the identity service issues for `body`.
     pub(crate) fn login(&mut self, body: &Value) -> Result<String> {
         self.post("/identity/v3/auth/tokens", body)?.expect(201)?;
         anyhow::ensure!(!self.subject.is_empty(), "the identity service gave out no token");
         Ok(self.subject.clone())
     }
 
-    /// One request. A kept connection that the server has closed meanwhile is reopened, once.
-    pub(crate) fn send(&mut self, method: &str, path: &str, content: &str, body: Option<&[u8]>) -> Result<Answer<'_>> {
+    /// One request. If the server has closed the connection meanwhile, it is reopened, once.
+    pub(crate) fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        content: &str,
+        body: Option<&[u8]>,
+    ) -> Result<RawResponse<'_>> {
         self.write_head(method, path, content, body)?;
         let kept = self.stream.is_some();
         let answered = match self.exchange() {
@@ -105,11 +111,11 @@ impl Client {
             self.stream = None;
         }
         let (status, from, to) = answered.with_context(|| format!("{method} {path}"))?;
-        Ok(Answer { status, body: &self.buffer[from..to], what: &self.request })
+        Ok(RawResponse { status, body: &self.buffer[from..to], what: &self.request })
     }
 
     fn write_head(&mut self, method: &str, path: &str, content: &str, body: Option<&[u8]>) -> Result<()> {
-        let Target { address, token, versions } = &self.target;
+        let LoadTarget { address, token, versions } = &self.target;
         self.request.clear();
         let request = &mut self.request;
         write!(request, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAccept: application/json\r\n")?;
@@ -142,7 +148,7 @@ impl Client {
             }
             more(stream, buffer)?;
         };
-        let Head { status, length, close, subject } = read_head(&buffer[..head])?;
+        let ResponseHead { status, length, close, subject } = read_head(&buffer[..head])?;
         if let Some(subject) = subject {
             self.subject = subject;
         }
@@ -174,7 +180,7 @@ fn more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-struct Head {
+struct ResponseHead {
     status: u16,
     length: usize,
     /// The server ends the connection.
@@ -182,8 +188,8 @@ struct Head {
     subject: Option<String>,
 }
 
-/// The server tells the length of everything that is measured here.
-fn read_head(head: &[u8]) -> Result<Head> {
+/// The server sends a length for every response that is measured here.
+fn read_head(head: &[u8]) -> Result<ResponseHead> {
     let text = std::str::from_utf8(head).context("the head of the answer is no text")?;
     let mut lines = text.split("\r\n");
     let first = lines.next().unwrap_or_default();
@@ -201,7 +207,7 @@ fn read_head(head: &[u8]) -> Result<Head> {
             bail!("an answer in pieces, which is not measured here");
         }
     }
-    Ok(Head { status, length: length.unwrap_or(0), close, subject })
+    Ok(ResponseHead { status, length: length.unwrap_or(0), close, subject })
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {

@@ -10,13 +10,13 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::{Client, Target, VERSIONS};
+use super::client::{LoadClient, LoadTarget, VERSIONS};
 use super::{pause, process};
 
 /// How long a start may take: a large log is folded meanwhile.
 const PATIENCE: Duration = Duration::from_hours(1);
 
-pub(crate) struct Cloud {
+pub(crate) struct LoadedCloud {
     folder: TempDir,
     address: SocketAddr,
     token: String,
@@ -52,7 +52,7 @@ fn server_program() -> Result<PathBuf> {
     Ok(program)
 }
 
-impl Cloud {
+impl LoadedCloud {
     /// Nothing runs yet. `fleet` is the `[chronova] hypervisors`.
     pub(crate) fn new(folder: TempDir, fleet: &str) -> Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -61,7 +61,7 @@ impl Cloud {
         Ok(cloud)
     }
 
-    /// Says which hosts there are at the next start.
+    /// Sets the hosts for the next start.
     pub(crate) fn configure(&self, fleet: &str) -> Result<()> {
         let unlimited: String = ["instances", "cores", "ram"].map(|name| format!("{name} = -1\n")).concat();
         // Tokens live longer than the longest run; everything else is as it is by default.
@@ -78,7 +78,7 @@ impl Cloud {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    pub(crate) fn memory(&self) -> process::Memory {
+    pub(crate) fn memory(&self) -> process::ProcessMemory {
         process::memory(self.pid())
     }
 
@@ -113,7 +113,7 @@ impl Cloud {
         Ok(begun.elapsed())
     }
 
-    /// Whether somebody listens; what is asked then waits until the read models are complete.
+    /// Whether the server listens; requests then wait until the read models are complete.
     fn answers(&self) -> bool {
         std::net::TcpStream::connect(self.address).is_ok()
     }
@@ -159,8 +159,8 @@ impl Cloud {
         Ok(())
     }
 
-    pub(crate) fn client(&self) -> Client {
-        Client::new(&Target { address: self.address, token: self.token.clone(), versions: VERSIONS })
+    pub(crate) fn client(&self) -> LoadClient {
+        LoadClient::new(&LoadTarget { address: self.address, token: self.token.clone(), versions: VERSIONS })
     }
 
     /// An image and a flavor to make servers of.
@@ -229,13 +229,13 @@ impl Cloud {
 }
 
 /// Compute services whose state is `up`.
-fn count_up(client: &mut Client) -> Result<usize> {
+fn count_up(client: &mut LoadClient) -> Result<usize> {
     let all = client.get("/compute/v2.1/os-services?binary=nova-compute")?.expect(200)?.json()?;
     let all = all["services"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(all.iter().filter(|service| service["state"] == "up").count())
 }
 
-impl Drop for Cloud {
+impl Drop for LoadedCloud {
     fn drop(&mut self) {
         let _ = self.kill();
     }

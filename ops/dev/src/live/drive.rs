@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::client::Client;
-use super::cloud::Cloud;
+use super::client::LoadClient;
+use super::cloud::LoadedCloud;
 use super::process;
 use crate::meter::Run;
 use crate::stats::Latencies;
 
 /// How long clients go on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Until {
+pub(crate) enum LoadLimit {
     /// Until so many operations are done by all of them together.
     Count(usize),
     Time(Duration),
@@ -21,10 +21,10 @@ pub(crate) enum Until {
 
 /// Lets `clients` do `operation` again and again, each on its own connection; it is given the number of the operation.
 pub(crate) fn clients(
-    cloud: &Cloud,
+    cloud: &LoadedCloud,
     clients: usize,
-    until: Until,
-    operation: impl Fn(&mut Client, usize) -> Result<()> + Sync,
+    until: LoadLimit,
+    operation: impl Fn(&mut LoadClient, usize) -> Result<()> + Sync,
 ) -> Result<Run> {
     let next = AtomicUsize::new(0);
     let (began, cpu) = (Instant::now(), process::cpu(cloud.pid()));
@@ -34,8 +34,8 @@ pub(crate) fn clients(
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let over = match until {
-                Until::Count(count) => number >= count,
-                Until::Time(time) => began.elapsed() >= time,
+                LoadLimit::Count(count) => number >= count,
+                LoadLimit::Time(time) => began.elapsed() >= time,
             };
             if over {
                 return Ok(latencies);

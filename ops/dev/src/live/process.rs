@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Memory of a process, in KiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub(crate) struct ProcessMemory {
     /// Resident.
     pub(crate) rss: u64,
     /// The same, with what is shared counted by its share: what `bench.py` and the operators of Nova add up.
@@ -15,10 +15,10 @@ pub(crate) struct Memory {
 }
 
 /// The memory of the process now.
-pub(crate) fn memory(pid: u32) -> Memory {
+pub(crate) fn memory(pid: u32) -> ProcessMemory {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    Memory { rss: kib(&status, "VmRSS:"), pss: kib(&rollup, "Pss:"), peak: kib(&status, "VmHWM:") }
+    ProcessMemory { rss: kib(&status, "VmRSS:"), pss: kib(&rollup, "Pss:"), peak: kib(&status, "VmHWM:") }
 }
 
 /// CPU time of all threads of the process so far, in the kernel's hundredths of a second: a run has to be long enough.

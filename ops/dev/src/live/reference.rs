@@ -1,4 +1,4 @@
-//! The HTTP library alone: a handler that returns the same bytes and knows nothing.
+//! The HTTP library alone: a handler that returns constant bytes.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -7,12 +7,13 @@ use actix_web::{HttpResponse, HttpServer, web};
 use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
 
-use super::client::{Client, Target};
+use super::client::{LoadClient, LoadTarget};
 
 /// Requests a second of `clients` connections against an actix handler that answers `body`.
 pub(crate) fn same_bytes(body: &[u8], clients: usize, time: Duration) -> Result<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let target = Target { address: listener.local_addr()?, token: String::new(), versions: super::client::VERSIONS };
+    let target =
+        LoadTarget { address: listener.local_addr()?, token: String::new(), versions: super::client::VERSIONS };
     let (tell, told) = std::sync::mpsc::sync_channel(1);
     let body = Bytes::copy_from_slice(body);
     let serving = std::thread::spawn(move || {
@@ -38,10 +39,10 @@ fn answer(body: Bytes) -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(body)
 }
 
-fn ask(target: &Target, clients: usize, time: Duration) -> Result<f64> {
+fn ask(target: &LoadTarget, clients: usize, time: Duration) -> Result<f64> {
     let began = Instant::now();
     let one = || -> Result<u32> {
-        let mut client = Client::new(target);
+        let mut client = LoadClient::new(target);
         let mut answered = 0;
         while began.elapsed() < time {
             client.get("/")?.expect(200)?;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::super::meter::{Meter, Run};
 use super::super::raw;
-use super::super::report::{Aim, Line, Report};
+use super::super::report::{Aim, BenchLine, BenchReport};
 use super::super::settings::{Common, in_system};
 
 /// Bytes that SQLite writes for one such event, besides the pages of its index: what a file without SQLite would take.
@@ -38,14 +38,14 @@ fn event() -> NewEvent {
     NewEvent::new(ProcessEvent::from(StepUndone { step: "x".repeat(100) }), Timestamp(1), &meta)
 }
 
-pub(super) fn measure(common: &Common, writers: &[u32], appends: Option<u32>, report: &mut Report) -> Result<()> {
+pub(super) fn measure(common: &Common, writers: &[u32], appends: Option<u32>, report: &mut BenchReport) -> Result<()> {
     for &writers in writers {
         let writers = writers.max(1);
         let usual = u64::from(appends.unwrap_or((4_000 + writers.min(1_000) * 2_000).min(400_000)));
         let appends = common.sized(usual, u64::from(writers) * 4).max(writers.into());
         let (mut ours, mut plain, mut disk) = (Vec::new(), Vec::new(), Vec::new());
         let mut bytes_per_event = 0.0;
-        // By turns, so that whatever else the machine does meets them alike.
+        // In turns, so that other load on the machine affects all alike.
         common.repeat_warm(&format!("append, {writers} at once"), || {
             let (run, bytes) = durable(common, writers, appends)?;
             bytes_per_event = bytes;
@@ -60,11 +60,11 @@ pub(super) fn measure(common: &Common, writers: &[u32], appends: Option<u32>, re
         for runs in [&mut ours, &mut plain, &mut disk] {
             runs.remove(0);
         }
-        let plain = Line::new(format!("append.{writers}.sqlite"), plain);
-        let disk = Line::new(format!("append.{writers}.disk"), disk);
+        let plain = BenchLine::new(format!("append.{writers}.sqlite"), plain);
+        let disk = BenchLine::new(format!("append.{writers}.disk"), disk);
         let limit = plain.per_second().unwrap_or(0.0);
         let mut line =
-            Line::new(format!("append.{writers}"), ours).raw("plain SQLite, the same bytes and batches", limit);
+            BenchLine::new(format!("append.{writers}"), ours).raw("plain SQLite, the same bytes and batches", limit);
         if writers == AIMED_AT {
             line = line.aim(Aim::OfRaw(0.8));
         }

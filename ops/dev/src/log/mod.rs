@@ -1,19 +1,19 @@
 //! `chronova-dev log`: how fast the log takes events durably, and how fast what it holds is read, folded and brought back.
 //!
-//! Beside each append stands what the machine does without this program, in the same run and by turns: plain SQLite with
-//! the same table, the same bytes and as many events in a transaction as there are writers; and the bytes alone, written
-//! to a file and synced.
+//! Each append figure has two references from the same run, measured in turns. One is plain SQLite with the same
+//! table and bytes, and as many events in a transaction as there are writers. The other writes and syncs the bytes
+//! alone.
 
 mod append;
 mod replay;
 
 use anyhow::Result;
 
-use super::report::Report;
+use super::report::BenchReport;
 use super::settings::Common;
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct LogBenchArgs {
     /// Numbers of writers that append at the same time
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_u32, 8, 64, 512])]
     writers: Vec<u32>,
@@ -28,13 +28,13 @@ pub(super) struct Args {
     no_appends: bool,
 }
 
-pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+pub(super) fn run(common: &Common, args: &LogBenchArgs) -> Result<BenchReport> {
     let mut sizes: Vec<u64> = args.events.iter().map(|events| common.sized(*events, *events.min(&5_000))).collect();
     sizes.retain(|events| *events > 0);
     sizes.sort_unstable();
     sizes.dedup();
     let shown: Vec<String> = sizes.iter().map(ToString::to_string).collect();
-    let mut report = Report::new("log").setting("events", &shown.join(", "));
+    let mut report = BenchReport::new("log").setting("events", &shown.join(", "));
     if !args.no_appends {
         append::measure(common, &args.writers, args.appends, &mut report)?;
     }

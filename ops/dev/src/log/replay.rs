@@ -14,13 +14,13 @@ use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore, probe};
 use chronova_events::store::{EventStore, Expected};
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints, KeeperOptions};
-use chronova_projections::lifelike::Lifelike;
-use chronova_projections::progress::Progress;
-use chronova_projections::replay::{Until, replay};
+use chronova_projections::lifelike::SyntheticEvents;
+use chronova_projections::progress::WorkProgress;
+use chronova_projections::replay::{ReplayEnd, replay};
 use chronova_projections::views::Views;
 
 use super::super::meter::{Meter, Run};
-use super::super::report::{Aim, Line, Report};
+use super::super::report::{Aim, BenchLine, BenchReport};
 use super::super::settings::{Common, in_system};
 use super::super::stats::{Latencies, median};
 
@@ -38,17 +38,17 @@ const ROWS: u64 = 2_000_000;
 /// Events that are kept decoded for the folds.
 const SAMPLE: usize = 200_000;
 
-pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut Report) -> Result<()> {
+pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut BenchReport) -> Result<()> {
     let folder = common.scratch()?;
     let path = folder.path().join("log.db");
-    let mut life = Lifelike::new(FLEET, CYCLES);
+    let mut life = SyntheticEvents::new(FLEET, CYCLES);
     let mut written = 0;
     for &events in sizes {
         chronova::output::complain(&format!("\rwriting a log of {events} events "));
         // The larger log begins with the smaller one.
         in_system(write(&path, &mut life, written, events))?;
         chronova::output::complain("\r\x1b[K");
-        let log = Log { path: &path, events, checkpoints: folder.path().join(format!("views-{events}")) };
+        let log = BenchLog { path: &path, events, checkpoints: folder.path().join(format!("views-{events}")) };
         if written == 0 {
             log.decoded(common, report)?;
         }
@@ -59,47 +59,48 @@ pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut Report) -> Re
 }
 
 /// A log of so many events.
-struct Log<'a> {
+struct BenchLog<'a> {
     path: &'a Path,
     events: u64,
     checkpoints: PathBuf,
 }
 
-impl Log<'_> {
+impl BenchLog<'_> {
     /// The processor's part alone: the events are in memory already.
-    fn decoded(&self, common: &Common, report: &mut Report) -> Result<()> {
+    fn decoded(&self, common: &Common, report: &mut BenchReport) -> Result<()> {
         let folds = common.repeat("fold", || in_system(fold(self.path)))?;
         let views = common.repeat("fold into all read models", || in_system(project(self.path)))?;
         let raw = common.repeat("plain SQLite", || plain(self.path, self.events.min(SAMPLE as u64)))?;
-        let raw = Line::new("replay.sqlite", raw);
+        let raw = BenchLine::new("replay.sqlite", raw);
         let limit = raw.per_second().unwrap_or(0.0);
-        let line = |name: &str, runs| Line::new(name, runs).raw(RAW, limit);
+        let line = |name: &str, runs| BenchLine::new(name, runs).raw(RAW, limit);
         report.lines.push(line("replay.fold", folds).aim(Aim::PerSecond(1_000_000.0)));
         report.lines.push(line("replay.projections", views).aim(Aim::PerSecond(300_000.0)));
         report.lines.push(raw);
         Ok(())
     }
 
-    fn read_back(&self, common: &Common, report: &mut Report) -> Result<()> {
+    fn read_back(&self, common: &Common, report: &mut BenchReport) -> Result<()> {
         let (events, path) = (self.events, self.path);
         let name = |what: &str| format!("{what}.{events}");
-        let kept = Kept::new(&self.checkpoints, events)?;
+        let kept = ReplayCheckpoints::new(&self.checkpoints, events)?;
         #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
         let bytes = path.metadata()?.len() as f64 / events as f64;
 
         let raw = common.repeat(&name("plain SQLite"), || plain(path, events.min(ROWS)))?;
-        let raw = Line::new(name("rebuild") + ".sqlite", raw);
+        let raw = BenchLine::new(name("rebuild") + ".sqlite", raw);
         let rebuilds = common.repeat(&name("rebuild"), || in_system(rebuild(path, &kept)))?;
         let seconds = median(rebuilds.iter().map(|run| run.elapsed.as_secs_f64()).collect()).unwrap_or(0.0);
         let limit = raw.per_second().unwrap_or(0.0);
-        let line = Line::new(name("rebuild"), rebuilds).raw(RAW, limit).aim(Aim::PerSecond(300_000.0));
+        let line = BenchLine::new(name("rebuild"), rebuilds).raw(RAW, limit).aim(Aim::PerSecond(300_000.0));
         report.lines.push(line.figure("bytes per event", bytes).figure("seconds", seconds));
         report.lines.push(raw);
 
         let (_, newest) = &kept.head;
         let restarts = common.repeat(&name("restart"), || in_system(restart(path, newest, events)))?;
-        let disk = Line::new(name("restart") + ".disk", common.repeat("the bytes of a checkpoint", || read(newest))?);
-        let line = Line::new(name("restart"), restarts).aim(Aim::P50Within(Duration::from_secs(2)));
+        let disk =
+            BenchLine::new(name("restart") + ".disk", common.repeat("the bytes of a checkpoint", || read(newest))?);
+        let line = BenchLine::new(name("restart"), restarts).aim(Aim::P50Within(Duration::from_secs(2)));
         let size = newest.list().0.last().map_or(0, |found| found.bytes);
         #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
         let line = line.figure("MiB of the checkpoint", (size >> 20) as f64);
@@ -108,7 +109,7 @@ impl Log<'_> {
 
         let (at, behind) = &kept.behind;
         let restarts = common.repeat(&(name("restart") + ".killed"), || in_system(restart(path, behind, events)))?;
-        let line = Line::new(name("restart") + ".killed", restarts).aim(Aim::P50Within(Duration::from_secs(2)));
+        let line = BenchLine::new(name("restart") + ".killed", restarts).aim(Aim::P50Within(Duration::from_secs(2)));
         #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
         let line = line.figure("events since the checkpoint", (events - at.0) as f64);
         report.lines.push(line);
@@ -120,7 +121,7 @@ impl Log<'_> {
             loads.push(load.as_secs_f64());
             Ok(run)
         })?;
-        let line = Line::new(name("as-of"), asked).aim(Aim::P50Within(Duration::from_secs(1)));
+        let line = BenchLine::new(name("as-of"), asked).aim(Aim::P50Within(Duration::from_secs(1)));
         report.lines.push(line.figure("seconds before, to load the checkpoint", median(loads).unwrap_or(0.0)));
         for (_, checkpoints) in kept.all() {
             checkpoints.discard_all()?;
@@ -130,19 +131,19 @@ impl Log<'_> {
 }
 
 /// A checkpoint, by itself in a folder, and its position.
-type Place = (Position, Arc<Checkpoints>);
+type CheckpointAt = (Position, Arc<Checkpoints>);
 
 /// The checkpoints that a server has which has written such a log.
-struct Kept {
+struct ReplayCheckpoints {
     /// For questions about the past: the history that is kept.
-    past: Place,
+    past: CheckpointAt,
     /// As old as the newest one can be, when the server is killed.
-    behind: Place,
+    behind: CheckpointAt,
     /// As a graceful end leaves it.
-    head: Place,
+    head: CheckpointAt,
 }
 
-impl Kept {
+impl ReplayCheckpoints {
     fn new(folder: &Path, events: u64) -> Result<Self> {
         let keys = KeyRing::in_memory()?;
         let place = |name: &str, at| {
@@ -154,13 +155,13 @@ impl Kept {
         Ok(Self { past, behind: place("behind", events - behind), head })
     }
 
-    fn all(&self) -> [&Place; 3] {
+    fn all(&self) -> [&CheckpointAt; 3] {
         [&self.past, &self.behind, &self.head]
     }
 }
 
 /// Makes the log, which has `from` events, one of `events` events, as a cloud leaves them.
-async fn write(path: &Path, life: &mut Lifelike, from: u64, events: u64) -> Result<()> {
+async fn write(path: &Path, life: &mut SyntheticEvents, from: u64, events: u64) -> Result<()> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let meta = Meta::system("bench");
     let mut at = from;
@@ -217,7 +218,7 @@ async fn as_of(path: &Path, checkpoints: &Arc<Checkpoints>, past: Position, even
     let load = began.elapsed();
     anyhow::ensure!(views.position() == past, "the checkpoint is of {}", views.position());
     let (meter, began) = (Meter::start(), Instant::now());
-    replay(&*store, &views, Until::Position(asked), &Progress::new("time travel", 0)).await?;
+    replay(&*store, &views, ReplayEnd::Position(asked), &WorkProgress::new("time travel", 0)).await?;
     let servers = views.servers.read(|servers| servers.all().count());
     let run = Run { operations: 1, ..meter.stop(vec![began.elapsed()]) };
     anyhow::ensure!(views.position() == asked && servers > 0, "the answer is of {}", views.position());
@@ -274,15 +275,15 @@ async fn project(path: &Path) -> Result<Run> {
 
 /// All read models from the file, as after a change of their version. The first time it stops where checkpoints are kept, and
 /// keeps them, which is not counted.
-async fn rebuild(path: &Path, kept: &Kept) -> Result<Run> {
+async fn rebuild(path: &Path, kept: &ReplayCheckpoints) -> Result<Run> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let views = Arc::new(Views::new());
-    let progress = Progress::new("replay", 0);
+    let progress = WorkProgress::new("replay", 0);
     let (mut whole, mut took) = (Run::default(), Duration::ZERO);
-    let stops: Vec<&Place> = if kept.head.1.list().0.is_empty() { kept.all().into() } else { vec![&kept.head] };
+    let stops: Vec<&CheckpointAt> = if kept.head.1.list().0.is_empty() { kept.all().into() } else { vec![&kept.head] };
     for (position, checkpoints) in stops {
         let (meter, began) = (Meter::start(), Instant::now());
-        replay(&*store, &views, Until::Position(*position), &progress).await?;
+        replay(&*store, &views, ReplayEnd::Position(*position), &progress).await?;
         took += began.elapsed();
         let part = meter.stop(Vec::new());
         whole.elapsed += part.elapsed;
@@ -304,7 +305,7 @@ async fn restart(path: &Path, checkpoints: &Arc<Checkpoints>, events: u64) -> Re
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let opened = checkpoints.open(&*store).await.context("the checkpoint cannot be read")?;
     let views = Arc::new(opened.views);
-    replay(&*store, &views, Until::Head, &Progress::new("replay", 0)).await?;
+    replay(&*store, &views, ReplayEnd::Head, &WorkProgress::new("replay", 0)).await?;
     let run = Run { operations: 1, ..meter.stop(vec![began.elapsed()]) };
     anyhow::ensure!(views.position() == Position(events), "the read models are at {}", views.position());
     store.close().await;

@@ -1,9 +1,10 @@
 //! `chronova audit archive`: old events in compressed files that can be verified and listed without the log.
 //!
-//! A segment is a file of JSON lines (zstd), one stored event each, and beside it a manifest: positions, the chain before and
-//! at its end, SHA-256 of the file. A manifest is written after its segment and whole, so a segment without one does not
-//! count. Segments follow each other without gaps. Nothing is removed from the log: an archive is a copy that proves itself.
-//! Personal fields are sealed in it as they are in the log, under the same keys, so an erasure reaches it.
+//! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside it has positions, the chain
+//! before and at its end, and the SHA-256 of the file. A manifest is written atomically after its segment, so a segment
+//! without one does not count. Segments follow each other without gaps. Nothing is removed from the log: an archive is
+//! a copy that can be verified by itself. Personal fields are sealed in it as they are in the log, under the same keys,
+//! so an erasure reaches it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -21,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::super::when::{NoTime, When};
+use super::super::when::{MomentArg, NoTime};
 use super::super::{CommandFailure, Exit};
 use super::export::hash_at;
-use super::export::record::Entry;
+use super::export::record::ExportEntry;
 
 const FORMAT: &str = "chronova-archive";
 const VERSION: u32 = 1;
@@ -37,7 +38,7 @@ const LONGEST_LINE: u64 = 16 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
     Position(u64),
-    Time(When),
+    Time(MomentArg),
 }
 
 impl FromStr for Before {
@@ -49,17 +50,17 @@ impl FromStr for Before {
 }
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
-    /// Archive what is before this position, or was recorded before this time
+pub struct ArchiveArgs {
+    /// Archive the events before this position or time
     #[arg(long, value_name = "POSITION|TIME")]
     pub before: Before,
-    /// The archive's folder; goes on where the archive there ends [default: `archive` in the data directory]
+    /// The archive's folder; continues an existing archive [default: `archive` in the data directory]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct VerifyArgs {
+pub struct ArchiveVerifyArgs {
     /// The archive's folder [default: `archive` in the data directory]
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
@@ -102,9 +103,9 @@ pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, CommandFailure> {
     Ok(all)
 }
 
-/// Archives what `args` say.
+/// Archives the events that `args` select.
 pub async fn run(
-    args: &Args,
+    args: &ArchiveArgs,
     store: &dyn EventStore,
     folder: &Path,
     now: Timestamp,
@@ -136,7 +137,8 @@ pub async fn run(
     Ok(Exit::Yes)
 }
 
-/// The first position recorded at or after `time`. Clocks may go back: positions before it are older, not all behind it.
+/// The first position recorded at or after `time`. Clocks may go back: all earlier positions are older, but later
+/// positions may be, too.
 async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, CommandFailure> {
     let since = Criteria { since: Some(time), ..Criteria::default() };
     let mut at = Position::START;
@@ -168,7 +170,7 @@ async fn segment(
         let page =
             store.read_all(Position(position), PAGE.min(usize::try_from(last - position).unwrap_or(PAGE))).await?;
         for recorded in &page {
-            serde_json::to_writer(&mut lines, &Entry::shown(recorded, None)).map_err(io::Error::other)?;
+            serde_json::to_writer(&mut lines, &ExportEntry::shown(recorded, None)).map_err(io::Error::other)?;
             lines.write_all(b"\n")?;
             position = recorded.position.0;
         }
@@ -225,7 +227,7 @@ fn sha256(path: &Path) -> Result<String, CommandFailure> {
 fn read_segment(
     folder: &Path,
     manifest: &Manifest,
-    mut each: impl FnMut(Entry) -> Result<(), CommandFailure>,
+    mut each: impl FnMut(ExportEntry) -> Result<(), CommandFailure>,
 ) -> Result<(), CommandFailure> {
     // The manifest names a file beside itself, and nothing else.
     let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
@@ -304,9 +306,9 @@ fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<O
     Ok(problem)
 }
 
-/// Lists the events of an archive as `chronova audit` lists those of the log.
+/// Lists the events of an archive, as `chronova audit` does for the log.
 pub fn list(
-    args: &super::Args,
+    args: &super::AuditArgs,
     folder: &Path,
     keys: &Arc<KeyRing>,
     now: Timestamp,

@@ -1,15 +1,15 @@
-//! `chronova audit erase`: personal data out of the log for good, while no server runs.
+//! `chronova audit erase`: erases personal data from the log permanently, while no server runs.
 //!
-//! Beside a running server the same is asked of it over HTTP (`POST /chronova/v1/erasures`): only one process may write a log.
+//! With a running server, use its API instead (`POST /chronova/v1/erasures`): only one process may write a log.
 
 use std::io::Write;
 use std::sync::Arc;
 
-use chronova_actors::erasure::work::{Eraser, Plan};
+use chronova_actors::erasure::work::{Eraser, ErasurePlan};
 use chronova_actors::runtime::Core;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
-use chronova_events::erasure::Whose;
+use chronova_events::erasure::ErasureTarget;
 use chronova_events::ids::{InstanceId, ProjectId, UserId};
 use chronova_events::store::EventStore;
 use chronova_projections::checkpoint::Checkpoints;
@@ -21,7 +21,7 @@ use super::super::{CommandFailure, Exit};
 
 #[derive(Debug, Clone, clap::Args)]
 #[command(group(clap::ArgGroup::new("whose").required(true).args(["user", "server", "project"])))]
-pub struct Args {
+pub struct EraseArgs {
     /// This user's (id) name, attributes and key pairs, and all their servers' personal data
     #[arg(long, value_name = "ID")]
     pub user: Option<String>,
@@ -34,28 +34,28 @@ pub struct Args {
     /// Why: recorded with the erasure
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Erase; without it, only what would be erased is told
+    /// Erase; without it, only list the data that would be erased
     #[arg(long)]
     pub yes: bool,
-    /// Erase also what belongs to a user or servers that are not deleted
+    /// Also erase data of a user or servers that are not deleted
     #[arg(long)]
     pub even_alive: bool,
 }
 
-impl Args {
-    fn whose(&self) -> Result<Whose, CommandFailure> {
+impl EraseArgs {
+    fn whose(&self) -> Result<ErasureTarget, CommandFailure> {
         match (&self.user, &self.server, &self.project) {
-            (Some(user), _, _) => Ok(Whose::User(UserId::new(user))),
-            (_, Some(server), _) => Ok(Whose::Server(*server)),
-            (_, _, Some(project)) => Ok(Whose::Project(ProjectId::new(project))),
+            (Some(user), _, _) => Ok(ErasureTarget::User(UserId::new(user))),
+            (_, Some(server), _) => Ok(ErasureTarget::Server(*server)),
+            (_, _, Some(project)) => Ok(ErasureTarget::Project(ProjectId::new(project))),
             (None, None, None) => Err(CommandFailure::Usage("name a user, a server or a project".to_owned())),
         }
     }
 }
 
-/// Erases what `args` say from the log in `store`, which is open for writing. Needs a running actix system.
+/// Erases the data that `args` select from the log in `store`, which is open for writing. Needs a running actix system.
 pub async fn run(
-    args: &Args,
+    args: &EraseArgs,
     store: Arc<dyn EventStore>,
     checkpoints: Arc<Checkpoints>,
     out: &mut dyn Write,
@@ -72,13 +72,13 @@ pub async fn run(
     done
 }
 
-async fn erase(args: &Args, views: &Views, eraser: &Eraser, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+async fn erase(args: &EraseArgs, views: &Views, eraser: &Eraser, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let failed = |error: &dyn std::error::Error| CommandFailure::Usage(error.to_string());
     let resumed = eraser.resume().await.map_err(|e| failed(&e))?;
     if resumed > 0 {
         writeln!(out, "completed {resumed} erasures that were interrupted")?;
     }
-    let plan = Plan::of(views, args.whose()?);
+    let plan = ErasurePlan::of(views, args.whose()?);
     if plan.is_empty() {
         writeln!(out, "nothing to erase: no server is concerned")?;
         return Ok(Exit::No);
@@ -92,14 +92,14 @@ async fn erase(args: &Args, views: &Views, eraser: &Eraser, out: &mut dyn Write)
         writeln!(out, "refused: delete them first, or say --even-alive")?;
         return Ok(Exit::No);
     }
-    // An operator is anybody who may write the files of the log; the operating system knows that user, the log does not.
+    // Any user who may write the log's files counts as an operator; only the operating system knows that user.
     let meta = Meta::system("audit-erase");
     let completed = eraser.erase(plan, args.reason.clone(), &meta).await.map_err(|e| failed(&e))?;
     writeln!(out, "erased: {} keys destroyed (erasure {})", completed.keys, completed.erasure)?;
     Ok(Exit::Yes)
 }
 
-fn tell(plan: &Plan, out: &mut dyn Write) -> Result<(), CommandFailure> {
+fn tell(plan: &ErasurePlan, out: &mut dyn Write) -> Result<(), CommandFailure> {
     if let Some(user) = &plan.user {
         let exists = if plan.user_exists { " (who can still log in)" } else { "" };
         writeln!(out, "user {user}{exists}: name, attributes, key pairs")?;

@@ -1,6 +1,6 @@
-//! `chronova audit`: who did what, oldest first; and what is done with the log as a record.
+//! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase.
 //!
-//! Without a further word it lists events. A filter given twice takes what either takes; different filters must all agree.
+//! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match.
 
 pub mod archive;
 pub mod erase;
@@ -20,19 +20,19 @@ use clap::ValueEnum;
 use uuid::Uuid;
 
 use super::log_pages::payload;
-use super::when::When;
+use super::when::MomentArg;
 use super::{CommandFailure, Exit};
 
 pub use chronova_web::audit::line::{json_line, shown};
 
-/// How often the log of another process is looked at.
+/// How often the log of another process is polled.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 /// Events read at once.
 const PAGE: usize = 1_024;
 
 /// The forms of the listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     /// One JSON object a line
     #[default]
     Json,
@@ -44,7 +44,7 @@ pub enum Output {
     Table,
 }
 
-impl Output {
+impl OutputFormat {
     fn format(self) -> Format {
         match self {
             Self::Json => Format::Json,
@@ -58,12 +58,12 @@ impl Output {
 /// When it was recorded.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Times {
-    /// Only what was recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
+    /// Only events recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
     #[arg(long, value_name = "TIME")]
-    pub since: Option<When>,
-    /// Only what was recorded before then
+    pub since: Option<MomentArg>,
+    /// Only events recorded before then
     #[arg(long, value_name = "TIME")]
-    pub until: Option<When>,
+    pub until: Option<MomentArg>,
 }
 
 impl Times {
@@ -74,26 +74,26 @@ impl Times {
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Args {
-    /// Only streams that begin so, or match a pattern: `instance`, `quota-*`, `instance-1b2c*`
+pub struct AuditArgs {
+    /// Only streams with this prefix or pattern: `instance`, `quota-*`, `instance-1b2c*`
     #[arg(long, value_name = "PATTERN")]
     pub stream: Vec<String>,
-    /// Only kinds of events that begin so, or match a pattern: `instance.build`, `*_failed`
+    /// Only kinds of events with this prefix or pattern: `instance.build`, `*_failed`
     #[arg(long, value_name = "PATTERN")]
     pub kind: Vec<String>,
-    /// Only what this user (id) asked for directly
+    /// Only direct requests of this user (id)
     #[arg(long, value_name = "ID")]
     pub user: Vec<String>,
-    /// Only what was asked for in this project (id)
+    /// Only requests in this project (id)
     #[arg(long, value_name = "ID")]
     pub project: Vec<String>,
-    /// Only what follows from this request: `req-...`
+    /// Only events that this request caused: `req-...`
     #[arg(long, value_name = "ID")]
     pub request_id: Vec<String>,
-    /// Only this server and everything that was done for it, in whatever stream
+    /// Only this server and all work for it, in any stream
     #[arg(long, visible_alias = "instance", value_name = "UUID")]
     pub server: Vec<InstanceId>,
-    /// Only this host and what names it, in whatever stream
+    /// Only this host and events that name it, in any stream
     #[arg(long, value_name = "UUID|NAME")]
     pub host: Vec<String>,
     #[command(flatten)]
@@ -106,16 +106,16 @@ pub struct Args {
     pub to_position: Option<u64>,
     /// The form of the listing
     #[arg(long, short = 'o', value_enum, value_name = "FORM", default_value_t)]
-    pub output: Output,
-    /// List what is in the archive in this folder instead of the log
+    pub output: OutputFormat,
+    /// List the archive in this folder instead of the log
     #[arg(long, value_name = "DIR", conflicts_with = "follow")]
     pub archive: Option<std::path::PathBuf>,
-    /// Go on with what is recorded from now on
+    /// Continue with new events as they are recorded
     #[arg(long, short)]
     pub follow: bool,
 }
 
-impl Args {
+impl AuditArgs {
     fn after(&self) -> Position {
         Position(self.from_position.map_or(0, |position| position.saturating_sub(1)))
     }
@@ -124,7 +124,7 @@ impl Args {
         Position(self.to_position.unwrap_or(u64::MAX))
     }
 
-    /// The filter that the log's search takes; `hosts` are the ids of [`Args::host`].
+    /// The filter that the log's search takes; `hosts` are the ids of [`AuditArgs::host`].
     pub fn criteria(&self, now: Timestamp, hosts: Vec<Uuid>) -> Criteria {
         let (since, until) = self.times.resolve(now);
         Criteria {
@@ -168,9 +168,9 @@ async fn hosts(given: &str, store: &dyn EventStore) -> Result<Vec<Uuid>, Command
     Ok(found)
 }
 
-/// Prints what `args` ask for.
+/// Prints the events that `args` select.
 pub async fn run(
-    args: &Args,
+    args: &AuditArgs,
     store: &dyn EventStore,
     now: Timestamp,
     out: &mut dyn Write,

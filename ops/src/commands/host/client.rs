@@ -1,4 +1,4 @@
-//! The way to the running server, with the credentials that the `openstack` client would take.
+//! The client of the running server, with the credentials that the `openstack` client would use.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,26 +14,26 @@ use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 use super::super::CommandFailure;
-use super::{Access, pause};
+use super::{CloudAccess, pause};
 use crate::config::Config;
 use crate::serve::listen;
 
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_mins(1);
-/// How long a server that was there may be away.
+/// How long a server may be unreachable after it has answered once.
 const AWAY: Duration = Duration::from_mins(5);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Where the identity service is, on a port that serves everything.
 const IDENTITY: &str = "/identity";
 
-/// A `clouds.yaml`, as far as it matters.
+/// The used parts of a `clouds.yaml`.
 #[derive(Debug, Deserialize)]
 struct Clouds {
-    clouds: BTreeMap<String, Cloud>,
+    clouds: BTreeMap<String, CloudsYamlEntry>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Cloud {
+struct CloudsYamlEntry {
     auth: Auth,
     cacert: Option<PathBuf>,
     verify: Option<bool>,
@@ -60,15 +60,15 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// How a token is come by.
+/// How to get a token.
 enum Login {
-    /// A server that believes everybody.
+    /// A server with noauth2.
     None,
-    /// The address of tokens, and what is sent there.
+    /// The address of the token API, and the request body.
     Password { url: String, body: Value },
 }
 
-pub(super) struct Client {
+pub(super) struct OperatorClient {
     agent: Agent,
     /// With the namespace of our own.
     base: String,
@@ -84,8 +84,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-impl Cloud {
-    /// The credentials that the environment names, else those of the file in the data directory.
+impl CloudsYamlEntry {
+    /// The credentials from the environment, otherwise those of the file in the data directory.
     fn find(data: &Path) -> Result<Self, CommandFailure> {
         if let Some(url) = variable("OS_AUTH_URL") {
             return Ok(Self { auth: Auth::of_environment(url), cacert: None, verify: None });
@@ -123,7 +123,7 @@ impl Auth {
         if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") }
     }
 
-    /// Where everything else is, if it is behind the same address.
+    /// The base address of the other APIs, if they are behind the same address.
     fn base(&self) -> Option<String> {
         let v3 = self.v3();
         v3.strip_suffix("/v3")?.strip_suffix(IDENTITY).map(str::to_owned)
@@ -156,13 +156,13 @@ impl Auth {
     }
 }
 
-impl Client {
-    pub(super) fn open(config: &Config, access: &Access) -> Result<Self, CommandFailure> {
+impl OperatorClient {
+    pub(super) fn open(config: &Config, access: &CloudAccess) -> Result<Self, CommandFailure> {
         let (login, base, cacert, verify) = if config.api.auth_strategy == "noauth2" {
             let listeners = listen::listeners(config).map_err(|error| usage(error.to_string()))?;
             (Login::None, Some(listen::public_url(config, &listeners)), None, true)
         } else {
-            let Cloud { auth, cacert, verify } = Cloud::find(&config.chronova.data_dir)?;
+            let CloudsYamlEntry { auth, cacert, verify } = CloudsYamlEntry::find(&config.chronova.data_dir)?;
             let login = Login::Password { url: format!("{}/auth/tokens", auth.v3()), body: auth.request()? };
             (login, auth.base(), cacert, verify.unwrap_or(true))
         };
@@ -245,7 +245,7 @@ impl Client {
     }
 }
 
-/// Whether one may wait any longer.
+/// Whether to wait any longer.
 fn waited(since: Instant, error: CommandFailure) -> Result<(), CommandFailure> {
     if since.elapsed() > AWAY { Err(error) } else { Ok(()) }
 }

@@ -1,8 +1,8 @@
-//! `chronova host`: empties hosts and takes them out of service, by asking the running server.
+//! `chronova host`: drains hosts and puts them into maintenance, through the running server.
 //!
-//! The work goes on whether or not somebody watches: ending the command ends nothing, and the command waits for a server
-//! that is being restarted. Exit status: 0 the host is empty, 1 something stays on it, 2 the command could not be
-//! carried out.
+//! The drain continues without the command: ending the command does not cancel it, and the command waits for a
+//! server that is being restarted. Exit status: 0 the host is empty, 1 servers stay on it, 2 the command
+//! failed.
 
 mod client;
 mod progress;
@@ -13,54 +13,54 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use self::client::Client;
-use self::progress::Progress;
+use self::client::OperatorClient;
+use self::progress::DrainProgress;
 use super::{CommandFailure, Exit};
-use crate::cli::Place;
+use crate::cli::ConfigPaths;
 use crate::config::Config;
 
 /// The operations on hosts.
 #[derive(Debug, Subcommand)]
-pub enum HostCommand {
+pub enum HostSubcommand {
     /// List the compute hosts: servers on each, and whether it takes new ones.
     List {
         #[command(flatten)]
-        access: Access,
+        access: CloudAccess,
     },
     /// Show a host with its newest drain.
     Show {
         /// Its name or its id.
         host: String,
         #[command(flatten)]
-        access: Access,
+        access: CloudAccess,
     },
-    /// Move all servers away: those that run live, those that are off cold; the host takes no new ones from now on.
+    /// Move all servers away: running ones live, stopped ones cold; the host takes no new servers from now on.
     Drain {
         /// Its name or its id.
         host: String,
         #[command(flatten)]
         how: How,
-        /// Call the drain off: what is on its way arrives, nothing else leaves.
+        /// Cancel the drain: moves that have begun still end, no other server leaves.
         #[arg(long, conflicts_with_all = ["parallel", "reason"])]
         cancel: bool,
         #[command(flatten)]
-        access: Access,
+        access: CloudAccess,
     },
-    /// Take a host out of service, which drains it, or give it back.
+    /// Put a host into maintenance, which drains it, or end the maintenance.
     Maintenance {
         /// Its name or its id.
         host: String,
-        /// Whether it is to be out of service.
+        /// Whether to start (`on`) or end (`off`) maintenance.
         switch: Switch,
         #[command(flatten)]
         how: How,
         #[command(flatten)]
-        access: Access,
+        access: CloudAccess,
     },
 }
 
-impl HostCommand {
-    pub fn access(&self) -> &Access {
+impl HostSubcommand {
+    pub fn access(&self) -> &CloudAccess {
         match self {
             Self::List { access }
             | Self::Show { access, .. }
@@ -70,13 +70,13 @@ impl HostCommand {
     }
 }
 
-/// How it is done.
+/// Options of a drain.
 #[derive(Debug, Args)]
 pub struct How {
-    /// Servers on their way at the same time (1 to 64); one more than `max_concurrent_live_migrations` by default.
+    /// Concurrent moves (1 to 64); one more than `max_concurrent_live_migrations` by default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub parallel: Option<u32>,
-    /// Why, for whoever looks at the disabled service.
+    /// The reason that the disabled service shows.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Do not wait until it is done.
@@ -90,45 +90,45 @@ pub enum Switch {
     Off,
 }
 
-/// How the server is reached. Credentials come from `OS_AUTH_URL` and its like, or from a `clouds.yaml`:
+/// How to reach the server. Credentials come from `OS_AUTH_URL` and related variables, or from a `clouds.yaml`:
 /// `OS_CLIENT_CONFIG_FILE` and `OS_CLOUD`, or the one in the data directory.
 #[derive(Debug, Args)]
-pub struct Access {
+pub struct CloudAccess {
     #[command(flatten)]
-    pub place: Place,
-    /// Where the server answers, http://HOST:PORT; otherwise as the credentials or the configuration say.
+    pub place: ConfigPaths,
+    /// The server's URL, http://HOST:PORT; by default from the credentials or the configuration.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// The authority that signed the server's certificate, in PEM.
+    /// The certificate authority of the server's certificate, in PEM.
     #[arg(long, value_name = "FILE", env = "OS_CACERT")]
     pub os_cacert: Option<std::path::PathBuf>,
-    /// Do not look at the server's certificate.
+    /// Do not verify the server's certificate.
     #[arg(long)]
     pub insecure: bool,
 }
 
-/// Between two looks at a drain.
+/// The interval between two polls of a drain.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Does what was asked.
-pub fn run(command: &HostCommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+/// Runs the command.
+pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     match command {
-        HostCommand::List { access } => list(&Client::open(config, access)?, out),
-        HostCommand::Show { host, access } => {
-            let shown = Client::open(config, access)?.get(&path(host, ""))?;
+        HostSubcommand::List { access } => list(&OperatorClient::open(config, access)?, out),
+        HostSubcommand::Show { host, access } => {
+            let shown = OperatorClient::open(config, access)?.get(&path(host, ""))?;
             writeln!(out, "{:#}", shown["host"])?;
             Ok(Exit::Yes)
         }
-        HostCommand::Drain { host, how, cancel, access } => {
-            let client = Client::open(config, access)?;
+        HostSubcommand::Drain { host, how, cancel, access } => {
+            let client = OperatorClient::open(config, access)?;
             let answer = match cancel {
                 true => client.delete(&path(host, "/drain"))?,
                 false => client.post(&path(host, "/drain"), &json!({"drain": wish(how)}))?,
             };
             follow(&client, host, &answer, how.no_wait, out)
         }
-        HostCommand::Maintenance { host, switch, how, access } => {
-            let client = Client::open(config, access)?;
+        HostSubcommand::Maintenance { host, switch, how, access } => {
+            let client = OperatorClient::open(config, access)?;
             if *switch == Switch::Off {
                 client.delete(&path(host, "/maintenance"))?;
                 writeln!(out, "{host} is in service and takes new servers")?;
@@ -142,7 +142,7 @@ pub fn run(command: &HostCommand, config: &Config, out: &mut dyn Write) -> Resul
 }
 
 fn path(host: &str, rest: &str) -> String {
-    // Names of hosts and ids need no escapes; anything else is no host, and the server says so.
+    // Names of hosts and ids need no escapes; the server refuses anything else as an unknown host.
     let plain: String = host.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-._".contains(*sign)).collect();
     format!("/hosts/{plain}{rest}")
 }
@@ -158,7 +158,7 @@ fn wish(how: &How) -> Value {
     Value::Object(wish)
 }
 
-fn list(client: &Client, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+fn list(client: &OperatorClient, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let shown = client.get("/hosts")?;
     writeln!(out, "{:<32} {:>7}  {:<5} {:<9} WHY NOT", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
     for host in shown["hosts"].as_array().into_iter().flatten() {
@@ -177,9 +177,9 @@ fn list(client: &Client, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     Ok(Exit::Yes)
 }
 
-/// Tells how the drain goes until it is over.
+/// Reports the progress of the drain until it is over.
 fn follow(
-    client: &Client,
+    client: &OperatorClient,
     host: &str,
     answer: &Value,
     no_wait: bool,
@@ -189,7 +189,7 @@ fn follow(
     if drain.is_null() {
         return Ok(Exit::Yes);
     }
-    let mut progress = Progress::new(host, drain);
+    let mut progress = DrainProgress::new(host, drain);
     progress.begin(drain, out)?;
     if no_wait {
         writeln!(out, "it goes on by itself; look at it with: chronova host show {host}")?;

@@ -1,4 +1,4 @@
-//! The lines that are printed while a host is drained: news since the last look, and nothing twice.
+//! The lines that are printed while a host is drained: changes since the last poll, each once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::super::Exit;
 
-pub(super) struct Progress {
+pub(super) struct DrainProgress {
     host: String,
     /// The drain that is followed.
     id: String,
-    /// The last line printed about each server on its way.
+    /// The last line printed about each server that is being moved.
     moving: BTreeMap<String, String>,
     settled: BTreeSet<(String, String)>,
 }
@@ -31,13 +31,13 @@ fn called(server: &Value) -> String {
     }
 }
 
-/// How far it is, in tenths: more often is noise.
+/// Progress in tenths, to limit the output.
 fn moved(server: &Value) -> Option<u64> {
     let (total, left) = (server["memory_total_bytes"].as_u64()?, server["memory_remaining_bytes"].as_u64()?);
     (total > 0).then(|| total.saturating_sub(left) * 10 / total * 10)
 }
 
-impl Progress {
+impl DrainProgress {
     pub(super) fn new(host: &str, drain: &Value) -> Self {
         let id = text(drain, "id").to_owned();
         Self { host: host.to_owned(), id, moving: BTreeMap::new(), settled: BTreeSet::new() }
@@ -54,7 +54,7 @@ impl Progress {
         writeln!(out, "{host} takes no new servers; {waiting} to be moved, {parallel} at a time (drain of {since})")
     }
 
-    /// The news since the last look.
+    /// The changes since the last poll.
     pub(super) fn tell(&mut self, drain: &Value, out: &mut dyn Write) -> io::Result<()> {
         for server in all(drain, "leaving") {
             let mut how = format!("{}: {}", text(server, "how"), server["status"].as_str().unwrap_or("asked for"));
@@ -112,7 +112,7 @@ mod tests {
             "leaving": [{"server": "1", "name": "web", "how": "live", "status": "running",
                          "memory_total_bytes": 1000, "memory_remaining_bytes": 560}],
         });
-        let (mut progress, mut out) = (Progress::new("h1", &drain), Vec::new());
+        let (mut progress, mut out) = (DrainProgress::new("h1", &drain), Vec::new());
         progress.begin(&drain, &mut out).unwrap();
         progress.tell(&drain, &mut out).unwrap();
         drain["leaving"][0]["memory_remaining_bytes"] = json!(550);

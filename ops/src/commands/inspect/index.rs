@@ -14,9 +14,9 @@ use chronova_events::store::EventStore;
 use super::super::CommandFailure;
 use super::super::log_pages::{payload, walk};
 
-/// The subject of a story.
+/// The subject of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum StorySubject {
     Server(InstanceId),
     Process(ProcessId),
     Host(HostId),
@@ -24,7 +24,7 @@ pub(super) enum Subject {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct InspectIndex {
     /// With their newest names; the deleted ones too.
     pub servers: BTreeMap<InstanceId, Named>,
     pub hosts: BTreeMap<HostId, String>,
@@ -37,12 +37,12 @@ pub(super) struct Named {
     pub deleted: bool,
 }
 
-impl Index {
+impl InspectIndex {
     /// Those of the log up to `until`.
     pub(super) async fn read(store: &dyn EventStore, until: Position) -> Result<Self, CommandFailure> {
         let mut index = Self::default();
         walk(store, Position::START, until, |recorded| {
-            // Others have nothing to say here, and need not be decoded.
+            // Other events do not matter here, and need not be decoded.
             if matches!(recorded.stream.category(), "instance" | "host" | "process") {
                 index.take(recorded, payload(recorded)?);
             }
@@ -78,12 +78,12 @@ impl Index {
     }
 
     /// The subjects that `name` can mean. A full id beats a name, a living server beats deleted ones of the same name.
-    pub(super) fn find(&self, kind: &str, name: &str) -> Result<Vec<Subject>, CommandFailure> {
+    pub(super) fn find(&self, kind: &str, name: &str) -> Result<Vec<StorySubject>, CommandFailure> {
         Ok(match kind {
             "server" => self.find_server(name),
-            "process" => {
-                by_prefix(self.processes.keys().map(|id| (*id, id.to_string())), name).map(Subject::Process).collect()
-            }
+            "process" => by_prefix(self.processes.keys().map(|id| (*id, id.to_string())), name)
+                .map(StorySubject::Process)
+                .collect(),
             "host" => {
                 let named = self.hosts.iter().filter(|(_, hostname)| *hostname == name).map(|(id, _)| *id);
                 let named: Vec<HostId> = named.collect();
@@ -92,9 +92,9 @@ impl Index {
                 } else {
                     named
                 };
-                found.into_iter().map(Subject::Host).collect()
+                found.into_iter().map(StorySubject::Host).collect()
             }
-            "request" => vec![Subject::Request(match name.strip_prefix("req-") {
+            "request" => vec![StorySubject::Request(match name.strip_prefix("req-") {
                 Some(_) => name.to_owned(),
                 None => format!("req-{name}"),
             })],
@@ -104,9 +104,9 @@ impl Index {
         })
     }
 
-    fn find_server(&self, name: &str) -> Vec<Subject> {
+    fn find_server(&self, name: &str) -> Vec<StorySubject> {
         if let Some(id) = name.parse().ok().filter(|id| self.servers.contains_key(id)) {
-            return vec![Subject::Server(id)];
+            return vec![StorySubject::Server(id)];
         }
         let named = || self.servers.iter().filter(|(_, server)| server.name == name);
         let living: Vec<InstanceId> = named().filter(|(_, server)| !server.deleted).map(|(id, _)| *id).collect();
@@ -114,20 +114,20 @@ impl Index {
         if found.is_empty() {
             found = by_prefix(self.servers.keys().map(|id| (*id, id.to_string())), name).collect();
         }
-        found.into_iter().map(Subject::Server).collect()
+        found.into_iter().map(StorySubject::Server).collect()
     }
 
     /// `server web-1 (1b2c...)`
-    pub(super) fn title(&self, subject: &Subject) -> String {
+    pub(super) fn title(&self, subject: &StorySubject) -> String {
         match subject {
-            Subject::Server(id) => {
+            StorySubject::Server(id) => {
                 let name = self.servers.get(id).map_or("", |server| server.name.as_str());
                 let gone = if self.servers.get(id).is_some_and(|server| server.deleted) { ", deleted" } else { "" };
                 format!("server {name} ({id}{gone})")
             }
-            Subject::Process(id) => format!("process {} ({id})", self.process_name(*id)),
-            Subject::Host(id) => format!("host {} ({id})", self.hosts.get(id).map_or("", String::as_str)),
-            Subject::Request(id) => format!("request {id}"),
+            StorySubject::Process(id) => format!("process {} ({id})", self.process_name(*id)),
+            StorySubject::Host(id) => format!("host {} ({id})", self.hosts.get(id).map_or("", String::as_str)),
+            StorySubject::Request(id) => format!("request {id}"),
         }
     }
 

@@ -1,8 +1,8 @@
-//! `chronova inspect`: what happened to a server (a process, a host, in a request), in order, and who is to blame.
+//! `chronova inspect`: the history of a server, a process, a host or a request, in order, with the cause of each event.
 //!
-//! A story has chapters: one per request, or per thing that the system did by itself. A chapter says who asked, when and
-//! under which request id, how it ended and how long it took; its lines are the events of every stream that it touched,
-//! with the time that each step of a process took, failures and undoing included.
+//! A history has chapters: one per request, or per action of the system itself. A chapter names the initiator, time,
+//! request id, result and duration. Its lines are the events of every stream that it changed, with the duration of each
+//! process step, including failures and undos.
 
 mod index;
 mod past;
@@ -19,37 +19,37 @@ use chronova_events::store::EventStore;
 
 use super::when::AsOf;
 use super::{CommandFailure, Exit};
-use index::Index;
+use index::InspectIndex;
 
 pub use reconcilers::ReconcileRules;
-pub use story::{Chapter, Line, Story};
+pub use story::{Chapter, Story, StoryLine};
 
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Args {
+pub struct InspectArgs {
     /// A server's UUID, the beginning of it, or its name; or `process ID`, `host NAME`, `request ID`,
-    /// `scheduling SERVER` (why it is where it is, or nowhere); or `reconcilers` (what each would mend now)
+    /// `scheduling SERVER` (why it is on its host, or on none); or `reconcilers` (what each would mend now)
     #[arg(required = true, num_args = 1..=2, value_name = "[KIND] NAME")]
     pub subject: Vec<String>,
-    /// The story as it could be told then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log
+    /// The history as of then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log
     #[arg(long, value_name = "WHEN")]
     pub as_of: Option<AsOf>,
-    /// As JSON instead of text
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
     #[arg(skip)]
     pub rules: ReconcileRules,
 }
 
-impl Args {
+impl InspectArgs {
     /// Whether they ask for the reconcilers: a server of that name is asked for as `server reconcilers`.
     pub fn is_about_reconcilers(&self) -> bool {
         matches!(self.subject.as_slice(), [only] if only == "reconcilers")
     }
 }
 
-/// Tells the story that `args` ask for.
+/// Prints the history that `args` select.
 pub async fn run(
-    args: &Args,
+    args: &InspectArgs,
     store: &dyn EventStore,
     now: Timestamp,
     out: &mut dyn Write,
@@ -68,7 +68,7 @@ pub async fn run(
         reconcilers::survey(store, &args.rules, (until, now)).await?.write(args.json, out)?;
         return Ok(Exit::Yes);
     }
-    let index = Index::read(store, until).await?;
+    let index = InspectIndex::read(store, until).await?;
     let candidates = index.find(if kind == "scheduling" { "server" } else { kind }, name)?;
     let subject = match candidates.as_slice() {
         [subject] => subject.clone(),
@@ -85,7 +85,7 @@ pub async fn run(
             return Ok(Exit::No);
         }
     };
-    if let ("scheduling", index::Subject::Server(server)) = (kind, &subject) {
+    if let ("scheduling", index::StorySubject::Server(server)) = (kind, &subject) {
         return scheduling::tell(store, (*server, &index.title(&subject)), now, args.json, out).await;
     }
     let mut story = story::tell(store, &index, &subject, until, now).await?;

@@ -10,7 +10,7 @@ use super::super::CommandFailure;
 use super::super::log_pages::walk;
 use super::super::when::AsOf;
 
-/// A position, and the time that it was then.
+/// A position, and its time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Past {
     pub position: Position,
@@ -23,7 +23,7 @@ impl fmt::Display for Past {
     }
 }
 
-/// As the API understands it: a time means the longest beginning of the log in which nothing is later.
+/// As in the API: a time means the longest prefix of the log without a later event.
 pub(super) async fn find(store: &dyn EventStore, as_of: AsOf, now: Timestamp) -> Result<Past, CommandFailure> {
     match as_of {
         AsOf::Position(position) => at_position(store, Position(position)).await,

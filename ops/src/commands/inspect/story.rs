@@ -1,4 +1,4 @@
-//! Collects the events that belong to a subject, and arranges them by what caused them.
+//! Collects the events that belong to a subject, and groups them by cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use chronova_events::fold::Fold;
 use chronova_events::host::{Host, HostEvent};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{Instance, InstanceEvent, status};
-use chronova_events::process::{Outcome, Process, ProcessEvent, Task};
+use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, Task};
 use chronova_events::registry::{Event, NounEvent};
 use chronova_events::store::EventStore;
 use serde::Serialize;
@@ -17,10 +17,10 @@ use uuid::Uuid;
 
 use super::super::CommandFailure;
 use super::super::log_pages::{mentions, payload, walk};
-use super::index::{Index, Subject};
+use super::index::{InspectIndex, StorySubject};
 use super::words;
 
-/// All that happened to a subject.
+/// The history of a subject.
 #[derive(Debug, Serialize)]
 pub struct Story {
     pub title: String,
@@ -30,7 +30,7 @@ pub struct Story {
     pub chapters: Vec<Chapter>,
 }
 
-/// The events that one request, or one act of the system, caused.
+/// The events that one request, or one action of the system, caused.
 #[derive(Debug, Serialize)]
 pub struct Chapter {
     pub title: String,
@@ -40,14 +40,14 @@ pub struct Chapter {
     pub by: String,
     pub began: String,
     pub took_seconds: f64,
-    /// How its processes ended; none where nothing was begun.
+    /// How its processes ended; none if it began no process.
     pub outcome: Option<&'static str>,
-    pub lines: Vec<Line>,
+    pub lines: Vec<StoryLine>,
 }
 
 /// One event.
 #[derive(Debug, Serialize)]
-pub struct Line {
+pub struct StoryLine {
     pub position: u64,
     pub at: String,
     /// Since the chapter began.
@@ -65,8 +65,8 @@ pub struct Line {
 
 pub(super) async fn tell(
     store: &dyn EventStore,
-    index: &Index,
-    subject: &Subject,
+    index: &InspectIndex,
+    subject: &StorySubject,
     until: Position,
     now: Timestamp,
 ) -> Result<Story, CommandFailure> {
@@ -92,14 +92,14 @@ pub(super) async fn tell(
     Ok(Story { title: index.title(subject), facts: facts(subject, &events, now)?, chapters })
 }
 
-/// The requests (by correlation) that had to do with a server, and which servers each of them had to do with.
+/// The requests (by correlation) that concern a server, and the servers that each of them concerns.
 async fn requests_of(
     store: &dyn EventStore,
-    index: &Index,
-    subject: &Subject,
+    index: &InspectIndex,
+    subject: &StorySubject,
     until: Position,
 ) -> Result<BTreeMap<Uuid, BTreeSet<InstanceId>>, CommandFailure> {
-    let Subject::Server(id) = subject else { return Ok(BTreeMap::new()) };
+    let StorySubject::Server(id) = subject else { return Ok(BTreeMap::new()) };
     let mut requests: BTreeMap<Uuid, BTreeSet<InstanceId>> = BTreeMap::new();
     walk(store, Position::START, until, |recorded| {
         if let Some(server) = server_of(&recorded.stream, index) {
@@ -115,15 +115,15 @@ async fn requests_of(
 /// The name of a process's subject.
 fn subject_word(task: &Task) -> &'static str {
     match task.subject() {
-        chronova_events::process::Subject::Server(_) => "server",
-        chronova_events::process::Subject::Volume(_) => "volume",
-        chronova_events::process::Subject::Host(_) => "host",
-        chronova_events::process::Subject::Project(_) => "project",
+        chronova_events::process::ProcessSubject::Server(_) => "server",
+        chronova_events::process::ProcessSubject::Volume(_) => "volume",
+        chronova_events::process::ProcessSubject::Host(_) => "host",
+        chronova_events::process::ProcessSubject::Project(_) => "project",
     }
 }
 
 /// The server that a stream is about.
-fn server_of(stream: &StreamId, index: &Index) -> Option<InstanceId> {
+fn server_of(stream: &StreamId, index: &InspectIndex) -> Option<InstanceId> {
     match stream.category() {
         "instance" => stream.key().parse().ok(),
         "process" => index.processes.get(&stream.key().parse().ok()?)?.instance(),
@@ -133,30 +133,30 @@ fn server_of(stream: &StreamId, index: &Index) -> Option<InstanceId> {
 
 fn belongs(
     recorded: &Recorded,
-    index: &Index,
-    subject: &Subject,
+    index: &InspectIndex,
+    subject: &StorySubject,
     requests: &BTreeMap<Uuid, BTreeSet<InstanceId>>,
 ) -> bool {
     match subject {
-        Subject::Server(id) => {
+        StorySubject::Server(id) => {
             if let Some(server) = server_of(&recorded.stream, index) {
                 return server == *id;
             }
-            // One request may have asked for many servers: what names others only is theirs.
+            // One request may create many servers: skip events that name only other servers.
             let others = |servers: &BTreeSet<InstanceId>| servers.iter().any(|other| mentions(recorded, other.0));
             mentions(recorded, id.0) || requests.get(&recorded.meta.correlation).is_some_and(|servers| !others(servers))
         }
-        Subject::Process(id) => {
+        StorySubject::Process(id) => {
             recorded.meta.cause == Cause::Process { process: *id }
                 || recorded.stream.key() == id.to_string()
                 || mentions(recorded, id.0)
         }
-        Subject::Host(id) => recorded.stream.key() == id.to_string() || mentions(recorded, id.0),
-        Subject::Request(id) => recorded.meta.request_id.as_ref().is_some_and(|known| known.as_str() == id),
+        StorySubject::Host(id) => recorded.stream.key() == id.to_string() || mentions(recorded, id.0),
+        StorySubject::Request(id) => recorded.meta.request_id.as_ref().is_some_and(|known| known.as_str() == id),
     }
 }
 
-fn chapter(events: &[&Recorded], index: &Index) -> Result<Chapter, CommandFailure> {
+fn chapter(events: &[&Recorded], index: &InspectIndex) -> Result<Chapter, CommandFailure> {
     let (first, last) = (events[0], events[events.len() - 1]);
     let mut previous: BTreeMap<&StreamId, Timestamp> = BTreeMap::new();
     let mut lines = Vec::with_capacity(events.len());
@@ -177,7 +177,7 @@ fn chapter(events: &[&Recorded], index: &Index) -> Result<Chapter, CommandFailur
                 _ => {}
             }
         }
-        lines.push(Line {
+        lines.push(StoryLine {
             position: recorded.position.0,
             at: recorded.recorded_at.to_string(),
             after_seconds: seconds(first.recorded_at, recorded),
@@ -197,9 +197,9 @@ fn chapter(events: &[&Recorded], index: &Index) -> Result<Chapter, CommandFailur
         Some("stuck")
     } else if begun.iter().any(|stream| !ended.contains_key(stream)) {
         Some("not finished")
-    } else if ended.values().any(|outcome| *outcome == Outcome::Failed) {
+    } else if ended.values().any(|outcome| *outcome == ProcessOutcome::Failed) {
         Some("failed")
-    } else if ended.values().any(|outcome| *outcome == Outcome::CalledOff) {
+    } else if ended.values().any(|outcome| *outcome == ProcessOutcome::CalledOff) {
         Some("called off")
     } else {
         (!ended.is_empty()).then_some("succeeded")
@@ -217,7 +217,7 @@ fn chapter(events: &[&Recorded], index: &Index) -> Result<Chapter, CommandFailur
 }
 
 /// The requester: the user, if the chapter has one.
-fn who(events: &[&Recorded], index: &Index) -> String {
+fn who(events: &[&Recorded], index: &InspectIndex) -> String {
     let user = events.iter().find_map(|recorded| match &recorded.meta.cause {
         Cause::User { user, project, roles } => {
             let project = project.as_ref().map(|project| format!(" of project {project}")).unwrap_or_default();
@@ -238,10 +238,14 @@ fn seconds(from: Timestamp, to: &Recorded) -> f64 {
 }
 
 /// The subject's state now, from its own stream.
-fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<Vec<(String, String)>, CommandFailure> {
+fn facts(
+    subject: &StorySubject,
+    events: &[Arc<Recorded>],
+    now: Timestamp,
+) -> Result<Vec<(String, String)>, CommandFailure> {
     let pair = |name: &str, value: String| (name.to_owned(), value);
     Ok(match subject {
-        Subject::Server(id) => {
+        StorySubject::Server(id) => {
             let instance = folded::<Instance, InstanceEvent>(events, &id.to_string())?;
             let Some(server) = instance.known() else { return Ok(Vec::new()) };
             let asked = &server.request;
@@ -265,7 +269,7 @@ fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<
             }));
             facts
         }
-        Subject::Process(id) => match folded::<Process, ProcessEvent>(events, &id.to_string())? {
+        StorySubject::Process(id) => match folded::<Process, ProcessEvent>(events, &id.to_string())? {
             Process::Absent => vec![pair("state", "asked for, not begun".to_owned())],
             Process::Finished { task, outcome, .. } => vec![
                 pair(subject_word(&task), task.subject().to_string()),
@@ -278,7 +282,7 @@ fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<
                 pair("stuck", format!("{} times at the step now due", run.stuck)),
             ],
         },
-        Subject::Host(id) => {
+        StorySubject::Host(id) => {
             let host = folded::<Host, HostEvent>(events, &id.to_string())?;
             let Some(host) = host.0 else { return Ok(Vec::new()) };
             let state = match (&host.down_reason, host.up) {
@@ -307,7 +311,7 @@ fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<
             }
             told
         }
-        Subject::Request(_) => vec![pair("events", events.len().to_string())],
+        StorySubject::Request(_) => vec![pair("events", events.len().to_string())],
     })
 }
 

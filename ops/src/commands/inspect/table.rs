@@ -1,8 +1,8 @@
-//! A story as plain text.
+//! A history as plain text.
 
 use std::io::{self, Write};
 
-use super::story::{Chapter, Line, Story};
+use super::story::{Chapter, Story, StoryLine};
 
 pub(super) fn write(story: &Story, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", story.title)?;
@@ -27,7 +27,7 @@ fn write_chapter(chapter: &Chapter, out: &mut dyn Write) -> io::Result<()> {
         Some(outcome) => writeln!(out, "{}  {outcome}, {:.3} s", chapter.began, chapter.took_seconds)?,
         None => writeln!(out, "{}", chapter.began)?,
     }
-    let width = |text: fn(&Line) -> &str| chapter.lines.iter().map(|line| text(line).len()).max().unwrap_or(0);
+    let width = |text: fn(&StoryLine) -> &str| chapter.lines.iter().map(|line| text(line).len()).max().unwrap_or(0);
     let (by, kind) = (width(|line| &line.by), width(|line| &line.kind));
     for line in &chapter.lines {
         let mark = if line.trouble { '!' } else { ' ' };

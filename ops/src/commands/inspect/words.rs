@@ -1,12 +1,12 @@
 //! One line for people about each event.
 //!
-//! Kinds without a sentence of their own are shown field by field: a new noun needs nothing here.
+//! Kinds without a sentence here are shown field by field, so a new noun needs no change.
 
 use chronova_events::host::HostEvent;
 use chronova_events::instance::status::Status;
 use chronova_events::instance::{FlavorSnapshot, InstanceEvent, MoveKind, NicInfo, PowerAction, RequestedNetworks};
 use chronova_events::ledger::LedgerEvent;
-use chronova_events::process::{Outcome, Output, ProcessEvent};
+use chronova_events::process::{ProcessEvent, ProcessOutcome, StepOutput};
 use chronova_events::quota::{QuotaEvent, ServersClaimed};
 use chronova_events::registry::Event;
 use chronova_hypervisor::cpus;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::super::audit;
 
-/// The user's name for the thing that an event begins.
+/// The user's name for the operation that an event begins.
 pub(super) fn deed(event: &Event) -> Option<&'static str> {
     let Event::InstanceEvent(event) = event else { return None };
     Some(match event {
@@ -92,7 +92,7 @@ pub(super) fn is_trouble(event: &Event) -> bool {
             | ProcessEvent::StepStuck(_)
             | ProcessEvent::Restarted(_)
             | ProcessEvent::CalledOff(_) => true,
-            ProcessEvent::Finished(finished) => finished.outcome != Outcome::Succeeded,
+            ProcessEvent::Finished(finished) => finished.outcome != ProcessOutcome::Succeeded,
             _ => false,
         },
         Event::HostEvent(event) => matches!(event, HostEvent::WentDown(_) | HostEvent::ServerStayed(_)),
@@ -153,11 +153,11 @@ fn process(event: &ProcessEvent) -> String {
     match event {
         ProcessEvent::Started(started) => format!("{} of {}", started.task.name(), started.task.subject()),
         ProcessEvent::StepDone(done) => match &done.output {
-            Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
-            Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
-            Output::Connected(way) => format!("{}: {} in pool {}", done.step, way.volume, way.pool),
-            Output::Image(image) => format!("{}: image {}", done.step, image.id),
-            Output::Nothing => done.step.clone(),
+            StepOutput::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
+            StepOutput::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
+            StepOutput::Connected(way) => format!("{}: {} in pool {}", done.step, way.volume, way.pool),
+            StepOutput::Image(image) => format!("{}: image {}", done.step, image.id),
+            StepOutput::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {
             let next = if failed.elsewhere { "; may work elsewhere" } else { "" };
@@ -218,11 +218,11 @@ fn power(action: PowerAction) -> &'static str {
     }
 }
 
-pub(super) fn outcome(outcome: Outcome) -> &'static str {
+pub(super) fn outcome(outcome: ProcessOutcome) -> &'static str {
     match outcome {
-        Outcome::Succeeded => "succeeded",
-        Outcome::Failed => "failed, and was undone",
-        Outcome::CalledOff => "called off, and was undone",
+        ProcessOutcome::Succeeded => "succeeded",
+        ProcessOutcome::Failed => "failed, and was undone",
+        ProcessOutcome::CalledOff => "called off, and was undone",
     }
 }
 

@@ -1,12 +1,12 @@
-//! A history that did not happen: read models that take in events of the log, and others instead of some of them.
+//! An alternative history: read models that fold events of the log, with some of them replaced.
 
 use std::sync::Arc;
 
-use chronova_actors::aggregate::Aggregate as _;
+use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::coordination::pending_claims::PendingClaims;
-use chronova_actors::instance::InstanceAggregate;
-use chronova_actors::ledger::{CELL, LedgerAggregate};
-use chronova_actors::scheduler::{Chosen, Decision, Request, SchedulerOptions, choose};
+use chronova_actors::instance::InstanceRoot;
+use chronova_actors::ledger::{CELL, LedgerRoot};
+use chronova_actors::scheduler::{RankedHost, RequestSpec, SchedulerOptions, SchedulingDecision, choose};
 use chronova_events::envelope::{Meta, NewEvent, Position, Recorded, StreamId, Timestamp};
 use chronova_events::ids::{ConsumerId, InstanceId, ProjectId, UserId};
 use chronova_events::instance::InstanceEvent;
@@ -18,33 +18,33 @@ use chronova_projections::views::Views;
 
 use super::super::CommandFailure;
 
-/// Events taken in at once.
+/// Events folded at once.
 const BATCH: usize = 1_024;
 
-pub(super) struct Alternative {
+pub(super) struct AlternativeHistory {
     views: Views,
     waiting: Vec<Arc<Recorded>>,
 }
 
-impl Alternative {
+impl AlternativeHistory {
     pub(super) fn new() -> Self {
         Self { views: Views::new(), waiting: Vec::new() }
     }
 
-    /// Takes in an event as it was recorded.
+    /// Folds an event as it was recorded.
     pub(super) fn take(&mut self, recorded: &Arc<Recorded>) -> Result<(), CommandFailure> {
         self.waiting.push(Arc::clone(recorded));
         if self.waiting.len() >= BATCH { self.settle() } else { Ok(()) }
     }
 
-    /// Takes in an event that was not recorded.
+    /// Folds an event that was not recorded.
     pub(super) async fn invent(
         &mut self,
         stream: StreamId,
         event: impl Into<Event>,
         at: Timestamp,
     ) -> Result<(), CommandFailure> {
-        // A log of its own turns it into what the read models take in.
+        // A log in memory turns it into the form that the read models fold.
         let log = MemoryStore::new();
         let new = NewEvent::new(event, at, &Meta::system("what-if"));
         log.append(&stream, Expected::Any, vec![new]).await.map_err(|error| match error {
@@ -61,7 +61,7 @@ impl Alternative {
         event: impl Into<InstanceEvent>,
         at: Timestamp,
     ) -> Result<(), CommandFailure> {
-        self.invent(InstanceAggregate::stream(&server), event.into(), at).await
+        self.invent(InstanceRoot::stream(&server), event.into(), at).await
     }
 
     pub(super) async fn invent_in_ledger(
@@ -69,16 +69,16 @@ impl Alternative {
         event: impl Into<LedgerEvent>,
         at: Timestamp,
     ) -> Result<(), CommandFailure> {
-        self.invent(LedgerAggregate::stream(&CELL), event.into(), at).await
+        self.invent(LedgerRoot::stream(&CELL), event.into(), at).await
     }
 
-    /// The server holds what was chosen for it.
+    /// The server has an allocation on the selected host.
     pub(super) async fn claim(
         &mut self,
         server: InstanceId,
         project: &ProjectId,
         user: &UserId,
-        chosen: &Chosen,
+        chosen: &RankedHost,
         at: Timestamp,
     ) -> Result<(), CommandFailure> {
         let claimed = Claimed {
@@ -91,7 +91,11 @@ impl Alternative {
         self.invent_in_ledger(claimed, at).await
     }
 
-    pub(super) fn decide(&mut self, request: &Request, options: &SchedulerOptions) -> Result<Decision, CommandFailure> {
+    pub(super) fn decide(
+        &mut self,
+        request: &RequestSpec,
+        options: &SchedulerOptions,
+    ) -> Result<SchedulingDecision, CommandFailure> {
         self.settle()?;
         Ok(choose(&self.views, &PendingClaims::default(), request, options))
     }

@@ -1,9 +1,9 @@
-//! `chronova schedule`: what the scheduler would do, without doing it.
+//! `chronova schedule`: shows scheduling decisions without making them.
 //!
-//! `--dry-run` decides for one flavor (and image, hints, zone) on the cell as the log leaves it, and tells why.
-//! `--replay` makes every decision of a stretch of the log again, with another configuration or another fleet, and reports
-//! what would have differed. Both read the log only, beside a running server if need be; the scheduler is the server's own,
-//! and a decision follows from read models, request and options alone.
+//! `--dry-run` selects a host for one flavor (and image, hints, zone) in the present state of the cell, with the
+//! reasons. `--replay` repeats every decision of a part of the log with another configuration or another fleet, and
+//! reports the differences. Both only read the log, also beside a running server. They run the server's own scheduler;
+//! a decision depends on read models, request and options alone.
 
 mod alternative;
 mod packing;
@@ -19,14 +19,14 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::sim::SimUri;
 
-use super::when::When;
+use super::when::MomentArg;
 use super::{CommandFailure, Exit};
 use crate::config::{self, Config, Severity};
 
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(group(clap::ArgGroup::new("how").required(true).args(["dry_run", "replay"])))]
-pub struct Args {
-    /// Say where a server would go now, and why
+pub struct ScheduleArgs {
+    /// Show which host a server would get now, and why
     #[arg(long, requires = "flavor", help_heading = "What if")]
     pub dry_run: bool,
     /// Its flavor, by name or id
@@ -35,7 +35,7 @@ pub struct Args {
     /// Its image, by name or id
     #[arg(long, value_name = "IMAGE", help_heading = "What if")]
     pub image: Option<String>,
-    /// Whose server it would be
+    /// The project of the server
     #[arg(long, value_name = "PROJECT", help_heading = "What if")]
     pub project: Option<String>,
     /// As in the API: ZONE, or ZONE:HOST
@@ -47,30 +47,30 @@ pub struct Args {
     /// An extra spec that the flavor would have; may be repeated
     #[arg(long, value_name = "KEY=VALUE", help_heading = "What if")]
     pub extra_spec: Vec<String>,
-    /// So many servers, one after the other
+    /// Number of servers, placed one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "What if")]
     pub count: u32,
 
-    /// Make the decisions of the log again, and say what would have differed
+    /// Repeat the decisions of the log, and report the differences
     #[arg(long, help_heading = "Replay")]
     pub replay: bool,
-    /// Those from then on; what is older stays as it was
+    /// Decisions from then on; earlier ones stay as they were
     #[arg(long, value_name = "TIME", help_heading = "Replay")]
-    pub since: Option<When>,
-    /// Those until then
+    pub since: Option<MomentArg>,
+    /// Decisions until then
     #[arg(long, value_name = "TIME", help_heading = "Replay")]
-    pub until: Option<When>,
+    pub until: Option<MomentArg>,
     /// With this configuration instead of that of --config-file; may be repeated, later files win
     #[arg(long, value_name = "FILE", help_heading = "Replay")]
     pub config: Vec<PathBuf>,
     /// On these hosts instead of the real ones: sim://N?vcpus=64&memory_mib=262144&disk_gib=4096
     #[arg(long, value_name = "URI", help_heading = "Replay", conflicts_with = "dry_run")]
     pub fleet: Option<SimUri>,
-    /// How many differences are listed
+    /// Number of differences to list
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Replay")]
     pub limit: usize,
 
-    /// As JSON instead of text
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -79,7 +79,7 @@ pub struct Args {
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub scheduler: SchedulerOptions,
-    /// The rest of the options: ratios and reserves, of which the inventories of another fleet are made.
+    /// The other options: ratios and reserves for the inventories of another fleet.
     pub options: RuntimeOptions,
 }
 
@@ -94,9 +94,9 @@ impl Rules {
     }
 }
 
-/// Does what `args` ask for, by `rules` unless they name other ones.
+/// Runs the command, with `rules` unless `args` name other ones.
 pub async fn run(
-    args: &Args,
+    args: &ScheduleArgs,
     rules: &Rules,
     store: &dyn EventStore,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! How full the hosts are, and how much more fits.
+//! Use of the hosts, and headroom.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Packing {
     pub hosts: usize,
-    /// Hosts that somebody holds something of.
+    /// Hosts with allocations.
     pub hosts_in_use: usize,
-    /// Held and in all, by class, over all hosts.
+    /// Allocated and total amounts, by class, over all hosts.
     pub claimed: BTreeMap<String, (u64, u64)>,
-    /// How many more servers of the flavor fit, hosts that are down or disabled left out.
+    /// How many more servers of the flavor fit on hosts that are up and enabled.
     pub headroom: u64,
 }
 

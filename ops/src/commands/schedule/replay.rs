@@ -1,17 +1,17 @@
-//! `--replay`: the decisions of the log, made again.
+//! `--replay`: repeats the decisions of the log.
 //!
-//! The log is walked once. Two histories grow from it: as it was, and as it would have been. Whenever a server claimed a host
-//! (or found none), the scheduler is asked again on the other history, and that history goes on with its answer: the claim is
-//! for the host chosen there, and so is the server's place. Everything else (hosts, aggregates, flavors, deletions) happens
-//! in both. On another fleet nothing of the real hosts is taken over, and the servers from before `--since` are placed anew
-//! too, since they need a place.
+//! The log is walked once. It builds two histories: the recorded one, and an alternative one. For each
+//! recorded decision the scheduler decides again on the alternative history. The claim and the server's host
+//! there follow its answer. All other events (hosts, aggregates, flavors, deletions) happen in both. Another
+//! fleet replaces the real hosts; servers from before `--since` are then placed again too, because they need
+//! hosts.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use chronova_actors::scheduler::{Chosen, Request};
+use chronova_actors::scheduler::{RankedHost, RequestSpec};
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::host::HostEvent;
 use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProviderId};
@@ -24,13 +24,13 @@ use serde::Serialize;
 
 use super::super::log_pages::{payload, walk};
 use super::super::{CommandFailure, Exit};
-use super::alternative::Alternative;
+use super::alternative::AlternativeHistory;
 use super::packing::Packing;
-use super::{Args, Rules};
+use super::{Rules, ScheduleArgs};
 
 /// The result of one request in both histories; `None` is "no host".
 #[derive(Debug, Clone, Serialize)]
-struct Outcome {
+struct ReplayedRequest {
     server: InstanceId,
     name: String,
     flavor: String,
@@ -42,7 +42,7 @@ struct Outcome {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct ReplayReport {
     requests: usize,
     placed: (usize, usize),
     refused: (usize, usize),
@@ -50,26 +50,26 @@ struct Report {
     other_host: usize,
     placed_only_now: usize,
     refused_only_now: usize,
-    /// The flavor that was asked for most, which headroom is counted in.
+    /// The most requested flavor, for which headroom is counted.
     flavor: Option<String>,
     as_it_was: Packing,
     replayed: Packing,
-    differences: Vec<Outcome>,
+    differences: Vec<ReplayedRequest>,
 }
 
 struct Replay<'a> {
     rules: &'a Rules,
     since: Timestamp,
     other_fleet: bool,
-    real: Alternative,
-    other: Alternative,
+    real: AlternativeHistory,
+    other: AlternativeHistory,
     requests: BTreeMap<InstanceId, Arc<BuildRequested>>,
-    chosen: BTreeMap<InstanceId, Option<Chosen>>,
-    outcomes: BTreeMap<InstanceId, Outcome>,
+    chosen: BTreeMap<InstanceId, Option<RankedHost>>,
+    outcomes: BTreeMap<InstanceId, ReplayedRequest>,
 }
 
 pub(super) async fn run(
-    args: &Args,
+    args: &ScheduleArgs,
     rules: &Rules,
     store: &dyn EventStore,
     now: Timestamp,
@@ -81,8 +81,8 @@ pub(super) async fn run(
         rules,
         since,
         other_fleet: args.fleet.is_some(),
-        real: Alternative::new(),
-        other: Alternative::new(),
+        real: AlternativeHistory::new(),
+        other: AlternativeHistory::new(),
         requests: BTreeMap::new(),
         chosen: BTreeMap::new(),
         outcomes: BTreeMap::new(),
@@ -123,7 +123,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Takes one event into the other history, or what would have happened instead.
+    /// Folds one event into the alternative history, or the one that replaces it.
     async fn live_through(&mut self, recorded: &Arc<Recorded>) -> Result<(), CommandFailure> {
         let event = payload(recorded)?;
         let again = self.other_fleet || recorded.recorded_at >= self.since;
@@ -151,7 +151,7 @@ impl Replay<'_> {
                     let host = claimed.allocations.first().map(|held| self.real_name(held.provider)).transpose()?;
                     self.decide(&request, host, recorded.recorded_at).await
                 }
-                // Somebody else's claim on hosts that are not there.
+                // A Placement client's claim on hosts that this fleet does not have.
                 None if self.other_fleet => Ok(()),
                 None => self.other.take(recorded),
             },
@@ -166,7 +166,7 @@ impl Replay<'_> {
                     _ => self.other.take(recorded),
                 }
             }
-            // Nobody knows which processors the other host would have given.
+            // The processors that the other host would have assigned are unknown.
             LedgerEvent::GuestFitted(fitted) => match self.server(&fitted.consumer).map(|request| request.instance) {
                 Some(server)
                     if self.chosen.get(&server).is_some_and(|chosen| {
@@ -242,7 +242,7 @@ impl Replay<'_> {
         }
     }
 
-    fn zone(&self, chosen: &Chosen) -> String {
+    fn zone(&self, chosen: &RankedHost) -> String {
         chosen.zone.clone().unwrap_or_else(|| self.rules.default_zone().to_owned())
     }
 
@@ -264,14 +264,14 @@ impl Replay<'_> {
         at: Timestamp,
     ) -> Result<(), CommandFailure> {
         let excluded = std::collections::BTreeSet::new();
-        let request = Request::of_build(build, &excluded, self.rules.default_zone());
+        let request = RequestSpec::of_build(build, &excluded, self.rules.default_zone());
         let mut decision = self.other.decide(&request, &self.rules.scheduler)?;
         let chosen = if decision.ranked.is_empty() { None } else { Some(decision.ranked.swap_remove(0)) };
         if let Some(chosen) = &chosen {
             self.other.claim(build.instance, &build.project, &build.user, chosen, at).await?;
         }
         if at >= self.since {
-            let outcome = Outcome {
+            let outcome = ReplayedRequest {
                 server: build.instance,
                 name: build.name.clone(),
                 flavor: build.flavor.name.clone(),
@@ -286,14 +286,15 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn report(mut self) -> Result<Report, CommandFailure> {
+    fn report(mut self) -> Result<ReplayReport, CommandFailure> {
         let flavor = self.usual_flavor();
         let flavor = flavor.as_deref();
-        let all: Vec<Outcome> = self.outcomes.into_values().collect();
-        let count = |is: fn(&Outcome) -> bool| all.iter().filter(|outcome| is(outcome)).count();
-        let mut differences: Vec<Outcome> = all.iter().filter(|outcome| outcome.was != outcome.is).cloned().collect();
+        let all: Vec<ReplayedRequest> = self.outcomes.into_values().collect();
+        let count = |is: fn(&ReplayedRequest) -> bool| all.iter().filter(|outcome| is(outcome)).count();
+        let mut differences: Vec<ReplayedRequest> =
+            all.iter().filter(|outcome| outcome.was != outcome.is).cloned().collect();
         differences.sort_by(|a, b| (&a.at, &a.name, a.server).cmp(&(&b.at, &b.name, b.server)));
-        Ok(Report {
+        Ok(ReplayReport {
             requests: all.len(),
             placed: (count(|one| one.was.is_some()), count(|one| one.is.is_some())),
             refused: (count(|one| one.was.is_none()), count(|one| one.is.is_none())),
@@ -308,7 +309,7 @@ impl Replay<'_> {
         })
     }
 
-    /// The one that the replayed requests asked for most.
+    /// The flavor that the replayed requests asked for most.
     fn usual_flavor(&self) -> Option<Arc<FlavorSnapshot>> {
         let mut counts: BTreeMap<&str, (usize, &FlavorSnapshot)> = BTreeMap::new();
         for request in self.outcomes.keys().filter_map(|server| self.requests.get(server)) {
@@ -319,7 +320,7 @@ impl Replay<'_> {
     }
 }
 
-fn tell(report: &Report, limit: usize, out: &mut dyn Write) -> Result<(), CommandFailure> {
+fn tell(report: &ReplayReport, limit: usize, out: &mut dyn Write) -> Result<(), CommandFailure> {
     writeln!(out, "{} requests replayed", report.requests)?;
     writeln!(out, "{:28}{:>12}{:>12}", "", "as it was", "replayed")?;
     let mut row = |name: &str, was: &dyn std::fmt::Display, is: &dyn std::fmt::Display| {

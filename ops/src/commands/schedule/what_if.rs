@@ -1,10 +1,10 @@
-//! `--dry-run`: where a server would go now.
+//! `--dry-run`: the host that a server would get now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use chronova_actors::scheduler::{Decision, Request};
+use chronova_actors::scheduler::{RequestSpec, SchedulingDecision};
 use chronova_actors::services::embedded::image::embedded::snapshot;
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::ids::{InstanceId, ProjectId, UserId};
@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 
 use super::super::log_pages::walk;
 use super::super::{CommandFailure, Exit};
-use super::alternative::Alternative;
-use super::{Args, Rules};
+use super::alternative::AlternativeHistory;
+use super::{Rules, ScheduleArgs};
 
 pub(super) async fn run(
-    args: &Args,
+    args: &ScheduleArgs,
     rules: &Rules,
     store: &dyn EventStore,
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let mut world = Alternative::new();
+    let mut world = AlternativeHistory::new();
     walk(store, Position::START, Position(u64::MAX), |recorded| world.take(recorded).map(ControlFlow::Continue))
         .await?;
     let mut request = request(args, rules, world.views()?)?;
@@ -55,7 +55,7 @@ pub(super) async fn run(
     Ok(if all_placed { Exit::Yes } else { Exit::No })
 }
 
-fn request(args: &Args, rules: &Rules, views: &Views) -> Result<Request, CommandFailure> {
+fn request(args: &ScheduleArgs, rules: &Rules, views: &Views) -> Result<RequestSpec, CommandFailure> {
     let mut flavor = flavor(views, args.flavor.as_deref().unwrap_or_default())?;
     let mut extra: BTreeMap<String, String> = flavor.extra_specs.into_iter().collect();
     extra.extend(pairs("--extra-spec", &args.extra_spec)?);
@@ -70,7 +70,7 @@ fn request(args: &Args, rules: &Rules, views: &Views) -> Result<Request, Command
         Some(None) => (args.availability_zone.as_deref(), None),
         None => (None, None),
     };
-    Ok(Request {
+    Ok(RequestSpec {
         server: None,
         project: ProjectId::new(args.project.as_deref().unwrap_or("what-if")),
         flavor: flavor.into(),
@@ -116,14 +116,19 @@ fn flavor(views: &Views, wanted: &str) -> Result<FlavorSnapshot, CommandFailure>
 }
 
 fn image(views: &Views, wanted: &str) -> Result<ImageSnapshot, CommandFailure> {
-    let all = views.images.read(chronova_projections::images::Images::all);
+    let all = views.images.read(chronova_projections::images::ImagesView::all);
     let named = |name: &Option<String>| name.as_deref() == Some(wanted);
     let found = all.iter().find(|image| image.id.to_string() == wanted || named(&image.attributes.name));
     let image = found.ok_or_else(|| CommandFailure::Usage(format!("there is no image {wanted}")))?;
     snapshot(image).map_err(|error| CommandFailure::Usage(error.to_string()))
 }
 
-fn tell(request: &Request, decision: &Decision, place: (u32, u32), out: &mut dyn Write) -> Result<(), CommandFailure> {
+fn tell(
+    request: &RequestSpec,
+    decision: &SchedulingDecision,
+    place: (u32, u32),
+    out: &mut dyn Write,
+) -> Result<(), CommandFailure> {
     let (number, count) = place;
     let reasons = &decision.reasons;
     if number == 0 {
@@ -167,7 +172,7 @@ fn examples(check: &CheckRecord) -> String {
     if refused.is_empty() { String::new() } else { format!(" ({})", refused.join("; ")) }
 }
 
-fn as_json(decision: &Decision) -> Value {
+fn as_json(decision: &SchedulingDecision) -> Value {
     let reasons = &decision.reasons;
     json!({
         "hosts": decision.ranked.iter().map(|chosen| &chosen.hostname).collect::<Vec<_>>(),

@@ -33,7 +33,7 @@ section! {
         }
         list_records_by_skipping_down_cells: bool => nothing {
             default: Text("true"),
-            help: "Leave out servers of a cell that is down from listings rather than fail the request.",
+            help: "Omit servers of a cell that is down from lists; off, the request fails.",
         }
         enable_instance_password: bool => compute.enable_instance_password {
             deprecated: &[("DEFAULT", "enable_instance_password")],
@@ -59,12 +59,13 @@ section! {
         }
         vendordata_dynamic_targets: Vec<String> => here {
             deprecated: &[("DEFAULT", "vendordata_dynamic_targets")],
-            help: "NAME@URL of services that DynamicJSON asks by POST, each time that a guest is told: what one answers is in \
-                   vendor_data2.json under its name. They are not told who asks: there is no token in the request.",
+            help: "NAME@URL of services that DynamicJSON calls by POST for each metadata request; the answer of each \
+                   is in vendor_data2.json under its name. The request has no token.",
         }
         vendordata_dynamic_ssl_certfile: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "vendordata_dynamic_ssl_certfile")],
-            help: "Certificates (PEM) of the authorities by which those services are known. Unset: the system's.",
+            help: "Certificates (PEM) of the authorities that signed those services' certificates. Unset: the \
+                   system's.",
         }
         vendordata_dynamic_connect_timeout: u32 => here {
             default: Text("5"), min: Some(3.0), unit: "seconds",
@@ -74,23 +75,23 @@ section! {
         vendordata_dynamic_read_timeout: u32 => here {
             default: Text("5"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "vendordata_dynamic_read_timeout")],
-            help: "How long its answer may take then, which may be 256 KiB long.",
+            help: "How long its answer may take, which may be 256 KiB long.",
         }
         vendordata_dynamic_failure_fatal: bool => here {
             default: Text("false"),
             deprecated: &[("DEFAULT", "vendordata_dynamic_failure_fatal")],
-            help: "Tell guests nothing, and make no config drive, where one of them does not answer. Off: it has said {}.",
+            help: "Fail metadata requests and config drives if one of them does not answer. Off: its data is {}.",
         }
         metadata_cache_expiration: u32 => here {
             default: Text("15"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "metadata_cache_expiration")],
-            help: "How long a guest's metadata may be answered from a cache. It is read from memory here, without a cache: any \
-                   value tells what is so now, as 0 does in Nova.",
+            help: "How long a guest's metadata may be answered from a cache. It is read from memory here, without a \
+                   cache: any value gives the present data, as 0 does in Nova.",
         }
         use_forwarded_for: bool => web.metadata.use_forwarded_for {
             deprecated: &[("DEFAULT", "use_forwarded_for")],
-            help: "Know a guest that asks for its metadata by X-Forwarded-For, if the header names one address. Because anybody \
-                   can write it, it counts only of [chronova] trusted_proxies.",
+            help: "Identify a guest that asks for its metadata by X-Forwarded-For, if the header names one address. \
+                   Because any client can write it, only [chronova] trusted_proxies may send it.",
         }
     }
 }
@@ -102,7 +103,7 @@ section! {
             help: "Refuse a token whose scope (system, domain, project) is not one the rule is meant for.",
         }
         enforce_new_defaults: bool => web.policy.enforce_new_defaults {
-            help: "Apply the new default rules alone; otherwise whoever passes the older default passes as well.",
+            help: "Apply the new default rules alone; otherwise a user that passes the older default passes as well.",
         }
         policy_file: PathBuf => web.policy.policy_file by Present {
             default: Text("policy.yaml"),
@@ -112,15 +113,15 @@ section! {
         }
         policy_default_rule: String => web.policy.default_rule {
             deprecated: &[("DEFAULT", "policy_default_rule")],
-            help: "Rule that is used where a rule asked for, or referred to by another, is not defined. Where it is not \
-                   defined either, nobody passes.",
+            help: "Rule that is used where a rule asked for, or referred to by another, is not defined. If it is not \
+                   defined either, every request is refused.",
         }
         policy_dirs: Multi => web.policy.policy_dirs by Paths {
             default: Text("policy.d"),
             deprecated: &[("DEFAULT", "policy_dirs")],
             help: "Directories, relative to the configuration file that is read first, whose files are read after \
-                   policy_file in the order of their names; what is read later wins. Hidden files and subdirectories \
-                   are passed over. A directory that is named and does not exist causes a warning.",
+                   policy_file in the order of their names; later rules win. Hidden files and subdirectories \
+                   are passed over. A missing directory causes a warning.",
         }
     }
 }
@@ -154,7 +155,7 @@ section! {
     /// oslo.middleware.
     OsloMiddleware = "oslo_middleware" from Oslo {
         enable_proxy_headers_parsing: bool => web.enable_proxy_headers_parsing {
-            help: "Believe what the proxies named in [chronova] trusted_proxies say of the client's side: \
+            help: "Trust the headers of the proxies in [chronova] trusted_proxies about the client's side: \
                    X-Forwarded-Proto, -Host and -Prefix become the links of answers.",
         }
     }
@@ -246,8 +247,8 @@ section! {
         }
         ssl_ca_file: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "ssl_ca_file")],
-            help: "File with certificates (PEM) one of which must have signed the certificate that each client then has to \
-                   show. Unset: clients show none.",
+            help: "File with certificates (PEM) of authorities. Each client must then show a certificate signed by one \
+                   of them. Unset: clients need none.",
         }
         keep_alive: bool => here {
             default: Text("true"),
@@ -257,9 +258,10 @@ section! {
         client_socket_timeout: u32 => serving.patience.stalled by Seconds {
             max: Some(86400.0), unit: "seconds",
             deprecated: &[("DEFAULT", "client_socket_timeout")],
-            help: "A connection whose client takes nothing of an answer for so long is closed; 0 waits for ever. Between two \
-                   requests a connection is kept for 5 seconds at most. The head of a request has to arrive within 10 \
-                   seconds, a JSON body within 60, and of an upload something every 60 seconds, whatever is set here.",
+            help: "Close a connection if the client reads nothing of an answer for so long; 0 waits without limit. \
+                   Between two requests a connection is kept for 5 seconds at most. The head of a request has to \
+                   arrive within 10 seconds, a JSON body within 60, and of an upload something every 60 seconds, \
+                   whatever is set here.",
         }
     }
 }

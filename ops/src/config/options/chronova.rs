@@ -1,4 +1,4 @@
-//! `[chronova]`: what Nova has no word for, because there it is spread over many services.
+//! `[chronova]`: options that Nova does not have, because there they belong to other services.
 
 use std::path::PathBuf;
 
@@ -42,8 +42,8 @@ section! {
             help: "Further HOST:PORT that serve the metadata API to guests at their root (customarily 8775).",
         }
         public_url: Option<String> => here {
-            help: "URL under which clients reach the first listener, where a proxy or a name stands before it. The \
-                   identity catalogue and all links point there. Unset: `http://` (`https://` with [wsgi] ssl_cert_file) and \
+            help: "URL under which clients reach the first listener, if it is behind a proxy or a name. The identity \
+                   catalogue and all links point there. Unset: `http://` (`https://` with [wsgi] ssl_cert_file) and \
                    the first listener.",
         }
         public_host: String => here {
@@ -55,8 +55,9 @@ section! {
             help: "Region of the embedded services in the identity catalogue.",
         }
         hypervisors: Words => here {
-            help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, qemu+ssh://root@host/system) \
-                   or simulated fleets (sim://10 is ten hosts). Nothing of ours is installed on them.",
+            help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, \
+                   qemu+ssh://root@host/system) or simulated fleets (sim://10 is ten hosts). Chronova installs nothing \
+                   on them.",
         }
         admin_password_file: Option<PathBuf> => here {
             help: "File holding the first administrator's password. Unset: one is generated at first start and written \
@@ -69,17 +70,18 @@ section! {
         }
         driver_timeout: u32 => drivers.libvirt.call_deadline by Seconds {
             min: Some(1.0), unit: "seconds",
-            help: "Time after which a call to a compute host counts as unanswered. Transfers of images have no bound of \
+            help: "Time after which a call to a compute host counts as failed. Transfers of images have no bound of \
                    their own but must make progress within it.",
         }
         host_cpus: Option<String> => here {
             help: "Processors of hosts that differ from [compute] cpu_shared_set and cpu_dedicated_set, by host name: \
-                   `node1 dedicated=4-15 shared=0-3; node2 dedicated=2-7`. A host that is named has nothing of those two.",
+                   `node1 dedicated=4-15 shared=0-3; node2 dedicated=2-7`. Those two options do not apply to a host \
+                   named here.",
         }
         live_migration_interface: Option<String> => runtime.live.interface {
-            help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt names it. A \
-                   host whose libvirt tells no address of it takes in no guest. `[libvirt] live_migration_inbound_addr` wins \
-                   over it.",
+            help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt \
+                   names it. A host whose libvirt reports none gets no guest. `[libvirt] live_migration_inbound_addr` \
+                   wins over it.",
         }
         rbd_monitors: Vec<String> => drivers.libvirt.images.rbd.monitors {
             help: "Ceph's monitors, HOST or HOST:PORT, as the compute hosts reach them, with [libvirt] images_type rbd.",
@@ -111,11 +113,11 @@ section! {
         }
         checkpoint_spacing: u64 => checkpoints.spacing {
             min: Some(1.0),
-            help: "Events that at least lie between two of the older checkpoints.",
+            help: "Least number of events between two of the older checkpoints.",
         }
         checkpoint_disk: u64 => checkpoints.disk by Mebibytes {
             min: Some(1.0), unit: "MiB",
-            help: "Room that all checkpoints together may take. Older ones give way; the newest two are kept even so.",
+            help: "Space for all checkpoints together. Older ones are removed first; the newest two are always kept.",
         }
         as_of_held: u32 => history.held by Whole {
             min: Some(1.0), max: Some(1000.0),
@@ -132,9 +134,9 @@ section! {
                    many do.",
         }
         trusted_proxies: Vec<String> => web.trusted_proxies by AddressRanges {
-            help: "Addresses or networks (10.0.0.5, 10.1.0.0/16) whose X-Forwarded-Proto, -Host and -Prefix are believed, \
-                   where [oslo_middleware] enable_proxy_headers_parsing is on, and whose X-Forwarded-For is, where [api] \
-                   use_forwarded_for is. Empty: nobody's.",
+            help: "Addresses or networks (10.0.0.5, 10.1.0.0/16) whose X-Forwarded-Proto, -Host and -Prefix are \
+                   believed, where [oslo_middleware] enable_proxy_headers_parsing is on, and whose X-Forwarded-For is, \
+                   where [api] use_forwarded_for is. Empty: none.",
         }
         reserved_networks: Vec<String> => web.reserved_networks by AddressRanges {
             help: "Networks (192.0.2.0/24, 2001:db8::/32) that the hosts and the control plane are in. A subnet that overlaps \
@@ -143,8 +145,8 @@ section! {
         }
         rate_limit: f64 => web.rate_limit {
             min: Some(0.0),
-            help: "Requests a second that one project, or one user with a token of no project, may send, on average; more are \
-                   answered with 429. 0 is no limit. Administrators and services are never held up.",
+            help: "Requests a second that one project, or one user with a token of no project, may send, on average; \
+                   more are answered with 429. 0 is no limit. Administrators and services are never limited.",
         }
         rate_limit_burst: u32 => web.rate_limit_burst {
             min: Some(1.0),
@@ -152,8 +154,8 @@ section! {
         }
         failed_logins: u32 => identity.failed_logins {
             max: Some(100_000.0),
-            help: "Wrong passwords a minute that are compared from one address (one /64 of IPv6), and for one user, before more \
-                   are answered with 429. 0 is no limit. Right ones are not counted.",
+            help: "Wrong passwords a minute that are compared from one address (one /64 of IPv6), and for one user, \
+                   before more are answered with 429. 0 is no limit. Correct ones are not counted.",
         }
         max_servers_per_request: u32 => compute.max_servers_per_request {
             min: Some(1.0), max: Some(20000.0),

@@ -1,4 +1,4 @@
-//! Consoles: which kinds guests have, where users are sent, and what the gateway lets in.
+//! Consoles: the kinds that guests have, the URLs that users get, and the clients that the gateway accepts.
 
 use super::super::option::Default::Text;
 
@@ -95,7 +95,7 @@ section! {
     ConsoleAuth = "consoleauth" from Nova {
         token_ttl: u32 => compute.consoles.token_ttl {
             min: Some(0.0), unit: "seconds", deprecated: &[("DEFAULT", "console_token_ttl")],
-            help: "How long a console token is good.",
+            help: "Life of a console token.",
         }
     }
 }

@@ -10,25 +10,25 @@ section! {
     /// Nova's `[DEFAULT]` with oslo.log's options.
     Default = "DEFAULT" from Nova {
         debug: bool => log.debug {
-            origin: super::super::Origin::Oslo,
+            origin: super::super::OptionOrigin::Oslo,
             help: "Log at level DEBUG instead of INFO. The environment variable RUST_LOG, where set, wins.",
         }
         log_file: Option<PathBuf> => here {
-            origin: super::super::Origin::Oslo,
+            origin: super::super::OptionOrigin::Oslo,
             deprecated: &[("DEFAULT", "logfile")],
             help: "File to log to, relative to log_dir. Unset: standard error.",
         }
         log_dir: Option<PathBuf> => here {
-            origin: super::super::Origin::Oslo,
+            origin: super::super::OptionOrigin::Oslo,
             deprecated: &[("DEFAULT", "logdir")],
             help: "Directory of the log file; with no log_file set, the file is chronova.log in it.",
         }
         use_json: bool => log.json {
-            origin: super::super::Origin::Oslo,
+            origin: super::super::OptionOrigin::Oslo,
             help: "Log one JSON object a line instead of text.",
         }
         use_stderr: bool => log.stderr {
-            origin: super::super::Origin::Oslo,
+            origin: super::super::OptionOrigin::Oslo,
             help: "Log to standard error as well when a log file is set.",
         }
         enabled_ssl_apis: Vec<String> => here {
@@ -70,8 +70,8 @@ section! {
         }
         osapi_compute_listen_port: Option<u16> => here {
             min: Some(0.0), max: Some(65535.0),
-            help: "Port of a further listener of the Compute API at its root. Nova's default is 8774; here it is unset, \
-                   and 0 is as good as unset, because [chronova] listen serves every API.",
+            help: "Port of a further listener of the Compute API at its root. Nova's default is 8774; here it is \
+                   unset, and 0 means unset, because [chronova] listen serves every API.",
         }
         metadata_listen: String => here {
             default: Text("0.0.0.0"),
@@ -182,7 +182,7 @@ section! {
             help: "How long a build waits for the network service to have bound its ports; 0 does not wait.",
         }
         resume_guests_state_on_host_boot: bool => runtime.hosts.resume_guests {
-            help: "Start the guests that were running when their compute host went down, once it is back. A host on which \
+            help: "Start the guests that ran when their compute host went down, once it is back. A host on which \
                    any guest runs was not off.",
         }
         sync_power_state_interval: i32 => nothing {
@@ -221,8 +221,8 @@ section! {
         }
         running_deleted_instance_action: String => runtime.hosts.deleted_guests by DeletedGuestWords {
             choices: &["reap", "log", "shutdown", "noop"],
-            help: "The action on a guest of ours on a host whose server is deleted: remove it; tell of it in the log, if \
-                   it runs; switch it off besides; nothing.",
+            help: "The action on a guest of a deleted server on a host: remove it; report it in the log, if \
+                   it runs; also switch it off; do nothing.",
         }
         running_deleted_instance_poll_interval: u32 => nothing {
             default: Text("1800"), min: Some(0.0), unit: "seconds",
@@ -230,7 +230,7 @@ section! {
         }
         report_interval: u32 => runtime.hosts.heartbeat by Seconds {
             min: Some(1.0), unit: "seconds",
-            help: "Period in which every compute host is asked whether it is there.",
+            help: "Period of the heartbeat of every compute host.",
         }
         service_down_time: u32 => nothing {
             default: Text("60"), min: Some(1.0), unit: "seconds",
@@ -239,7 +239,7 @@ section! {
         }
         graceful_shutdown_timeout: u32 => nothing {
             default: Text("180"), min: Some(0.0), unit: "seconds",
-            help: "How long requests under way may take once the server was told to stop; 0 waits without bound.",
+            help: "How long requests under way may take during shutdown; 0 waits without limit.",
         }
         use_cow_images: bool => here {
             default: Text("true"),
@@ -251,8 +251,9 @@ section! {
         }
         preallocate_images: String => drivers.libvirt.images.preallocate by PreallocationWords {
             choices: &["none", "space"],
-            help: "`space` takes the whole room of a raw disk from the host's file system when the disk is made, so that a \
-                   guest that writes finds it. Copy-on-write files go on taking room as they grow.",
+            help: "`space` allocates the whole size of a raw disk in the host's file system when the disk is made, so \
+                   that a guest's writes cannot fail for lack of space. Copy-on-write files still grow as the guest \
+                   writes.",
         }
         web: PathBuf => compute.consoles.pages {
             help: "Folder of the browsers' viewers (noVNC, spice-html5), whose files the console gateway gives out below \

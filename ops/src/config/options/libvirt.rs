@@ -49,7 +49,7 @@ section! {
         }
         cpu_models: Vec<String> => drivers.libvirt.cpu_models {
             deprecated: &[("libvirt", "cpu_model")],
-            help: "With cpu_mode custom: named CPU models from the most wanted to the least; the first that a host \
+            help: "With cpu_mode custom: named CPU models in order of preference; the first that a host \
                    and the flavor's traits allow is used.",
         }
         cpu_model_extra_flags: Vec<String> => drivers.libvirt.guests.cpu_flags by CpuFlags {
@@ -78,8 +78,8 @@ section! {
         }
         volume_clear_size: u32 => drivers.libvirt.images.clear_mib by Whole {
             min: Some(0.0), unit: "MiB",
-            help: "How much of a logical volume volume_clear is about, from its start; 0 is all of it. A part is written over \
-                   with zeros, whichever way was chosen.",
+            help: "How much of a logical volume volume_clear overwrites, from its start; 0 is all of it. A part is \
+                   overwritten with zeros, whatever volume_clear says.",
         }
         images_rbd_pool: String => drivers.libvirt.images.rbd.pool {
             help: "Ceph pool of guests' disks, with images_type rbd.",
@@ -226,13 +226,14 @@ section! {
             help: "Period in which a guest that is to shut down is asked again.",
         }
         cpu_shared_set: Option<String> => here {
-            help: "Host CPUs for virtual CPUs that float, as in 4-12,^8,15; they become inventory of VCPU, and such guests are \
-                   kept to them. Unset: all, or none where cpu_dedicated_set is set. Applies to every host that [chronova] \
-                   host_cpus does not name.",
+            help: "Host CPUs for floating virtual CPUs, as in 4-12,^8,15; they become inventory of VCPU, and such \
+                   guests are kept to them. Unset: all, or none where cpu_dedicated_set is set. Applies to every host \
+                   that [chronova] host_cpus does not name.",
         }
         cpu_dedicated_set: Option<String> => here {
-            help: "Host CPUs that guests have for themselves (hw:cpu_policy); they become inventory of PCPU. Applies to every \
-                   host that [chronova] host_cpus does not name. A host that does not have them is not registered.",
+            help: "Host CPUs for dedicated virtual CPUs (hw:cpu_policy); they become inventory of PCPU. Applies to \
+                   every host that [chronova] host_cpus does not name. A host that does not have them is not \
+                   registered.",
         }
         packing_host_numa_cells_allocation_strategy: bool => runtime.scheduler.packs_cells {
             help: "Give guests with a NUMA topology the NUMA cells of a host that are used most already; off, those used \
@@ -259,7 +260,7 @@ section! {
         manager_interval: i32 => runtime.image_cache.interval by TaskPeriod {
             min: Some(-1.0), unit: "seconds",
             deprecated: &[("DEFAULT", "image_cache_manager_interval")],
-            help: "Period in which hosts' image caches are looked through for what nobody uses; 0 is every minute, -1 never.",
+            help: "Period of the search for unused images in hosts' image caches; 0 is every minute, -1 never.",
         }
         subdirectory_name: String => nothing {
             default: Text("_base"),
@@ -268,7 +269,7 @@ section! {
         }
         remove_unused_base_images: bool => runtime.image_cache.remove_unused {
             deprecated: &[("DEFAULT", "remove_unused_base_images")],
-            help: "Remove cached images that no guest uses. Turned off, caches are not looked through.",
+            help: "Remove cached images that no guest uses. Off: caches are not checked.",
         }
         remove_unused_original_minimum_age_seconds: u32 => runtime.image_cache.minimum_age by Seconds {
             min: Some(0.0), unit: "seconds",
@@ -287,7 +288,7 @@ section! {
     Workarounds = "workarounds" from Nova {
         handle_virt_lifecycle_events: bool => nothing {
             default: Text("true"),
-            help: "Act on what libvirt announces (a guest stopped, crashed, resumed).",
+            help: "React to libvirt's lifecycle events (a guest stopped, crashed, resumed).",
         }
         disable_deep_image_inspection: bool => nothing {
             default: Text("false"),
@@ -298,10 +299,12 @@ section! {
             help: "Never place a server that asks for dedicated CPUs on a host that has only shared ones.",
         }
         reserve_disk_resource_for_image_cache: bool => runtime.image_cache.reserve_disk {
-            help: "Take the size of a host's image cache off the disk that it offers, as of the last look at the cache                    ([image_cache] manager_interval). For hosts that keep the cache on the file system of the disks.",
+            help: "Take the size of a host's image cache off the disk that it offers, as of the last look at the cache \
+                   ([image_cache] manager_interval). For hosts that keep the cache on the file system of the disks.",
         }
         skip_cpu_compare_on_dest: bool => drivers.libvirt.guests.trusts_cpus {
-            help: "Leave the comparison of CPUs before a live migration to libvirt, which refuses the guest on its way.",
+            help: "Leave the comparison of CPUs before a live migration to libvirt, which refuses the guest during the \
+                   migration.",
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The one table of options.
 //!
-//! Each file declares the options of one theme with [`section!`]: name, type, default, bounds, meaning, origin. From a
-//! declaration come the typed struct that the program reads, the checks of `chronova config check`, and the reference
-//! page. An option that exists in Nova (or in oslo, Keystone, Glance, Neutron) keeps its section, name, default and
-//! meaning; where Chronova's default differs, the help says so and why.
+//! Each file declares the options of one theme with [`section!`]: name, type, default, bounds, meaning, origin. The
+//! typed struct that the program reads, the checks of `chronova config check`, and the reference page come from these
+//! declarations. An option that exists in Nova (or in oslo, Keystone, Glance, Neutron) keeps its section, name, default
+//! and meaning. Where Chronova's default differs, the help says so and why.
 //!
-//! After the type stands what becomes of the value, at least one of these:
+//! After the type comes the use of the value, at least one of these:
 //!
 //! * `=> web.max_limit by Whole`: that field of [`Targets`] takes it, converted by that type of `conversions.rs`. Without
 //!   `by` the field has the option's own type. The field's own default is the option's default, and no other is declared.
@@ -75,7 +75,7 @@ macro_rules! section {
                         $section,
                         stringify!($field),
                         <$t as $crate::config::option::OptionValue>::KIND,
-                        $crate::config::Origin::$origin,
+                        $crate::config::OptionOrigin::$origin,
                     )
                 } ),*
             ];

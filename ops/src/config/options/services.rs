@@ -34,15 +34,15 @@ section! {
     /// Image service: Nova's section for its client, with the bound that the embedded service applies.
     Glance = "glance" from Nova {
         image_size_cap: u64 => here {
-            default: Text("1099511627776"), min: Some(1.0), unit: "bytes", origin: super::super::Origin::Glance,
+            default: Text("1099511627776"), min: Some(1.0), unit: "bytes", origin: super::super::OptionOrigin::Glance,
             help: "Largest image that may be uploaded. In Glance this option stands in [DEFAULT].",
         }
         image_count_total: i64 => here {
-            default: Text("1000"), min: Some(-1.0), origin: super::super::Origin::Glance,
+            default: Text("1000"), min: Some(-1.0), origin: super::super::OptionOrigin::Glance,
             help: "Images that one project may have; -1 is no bound. In Glance this is a limit that Keystone keeps.",
         }
         image_property_quota: i64 => nothing {
-            default: Text("128"), min: Some(-1.0), origin: super::super::Origin::Glance,
+            default: Text("128"), min: Some(-1.0), origin: super::super::OptionOrigin::Glance,
             help: "Properties of one image; -1 is no bound. In Glance this option stands in [DEFAULT].",
         }
         verify_glance_signatures: bool => nothing {
@@ -58,7 +58,7 @@ section! {
             help: "Certificates that are trusted where a request names none. A list that is not empty stops the start.",
         }
         unchecked_certificates: bool => compute.unchecked_certificates {
-            origin: super::super::Origin::Chronova,
+            origin: super::super::OptionOrigin::Chronova,
             help: "Take servers' trusted_image_certificates and show them, although no signature of an image is verified. \
                    Without it such a request is answered with 409.",
         }
@@ -75,8 +75,8 @@ section! {
         service_metadata_proxy: bool => here {
             default: Text("false"),
             deprecated: &[("DEFAULT", "service_neutron_metadata_proxy")],
-            help: "Believe the headers of Neutron's metadata proxy about which guest asks for its metadata, and nobody else. Off: \
-                   a guest is known by the fixed address that it asks from.",
+            help: "Identify the guest of a metadata request by the headers of Neutron's metadata proxy, and refuse \
+                   others. Off: a guest is identified by the fixed address that it asks from.",
         }
         metadata_proxy_shared_secret: String => here {
             default: Text(""), secret: true,
@@ -113,23 +113,23 @@ section! {
                    is reached from the host on which it was made, and from no other.",
         }
         storage_availability_zone: String => runtime.volume.availability_zone {
-            origin: super::super::Origin::Cinder,
+            origin: super::super::OptionOrigin::Cinder,
             help: "Availability zone of all volumes. In Cinder this option stands in [DEFAULT].",
         }
         quota_volumes: i64 => runtime.volume.limits.volumes {
-            min: Some(-1.0), origin: super::super::Origin::Cinder,
+            min: Some(-1.0), origin: super::super::OptionOrigin::Cinder,
             help: "Volumes of a project; -1 is no bound. In Cinder this option stands in [DEFAULT].",
         }
         quota_snapshots: i64 => runtime.volume.limits.snapshots {
-            min: Some(-1.0), origin: super::super::Origin::Cinder,
+            min: Some(-1.0), origin: super::super::OptionOrigin::Cinder,
             help: "Snapshots of a project; -1 is no bound. In Cinder this option stands in [DEFAULT].",
         }
         quota_gigabytes: i64 => runtime.volume.limits.gigabytes {
-            min: Some(-1.0), unit: "GiB", origin: super::super::Origin::Cinder,
+            min: Some(-1.0), unit: "GiB", origin: super::super::OptionOrigin::Cinder,
             help: "Volumes and snapshots of a project together; -1 is no bound. In Cinder this option stands in [DEFAULT].",
         }
         per_volume_size_limit: i64 => runtime.volume.limits.per_volume_gigabytes {
-            min: Some(-1.0), unit: "GiB", origin: super::super::Origin::Cinder,
+            min: Some(-1.0), unit: "GiB", origin: super::super::OptionOrigin::Cinder,
             help: "Largest volume; -1 is no bound. In Cinder this option stands in [DEFAULT].",
         }
     }

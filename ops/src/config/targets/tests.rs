@@ -7,27 +7,27 @@ use chronova_hypervisor::options::CpuMode;
 use chronova_web::auth::Secret;
 
 use super::*;
-use crate::config::ini::{Entry, Place};
+use crate::config::ini::{ConfigLine, IniAssignment};
 use crate::config::options::SECTIONS;
 use crate::config::values::Values;
-use crate::config::{Config, Kind, Machine, OptionDef, load_on};
+use crate::config::{Config, MachineDefaults, OptionDef, OptionType, load_on};
 
 fn targets(text: &str) -> Targets {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
-    let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+    let machine = MachineDefaults { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
     load_on(&machine, &[file.path().to_owned()]).unwrap().config.targets()
 }
 
 /// The targets where at most one option is set and everything else has its default.
 fn with(set: Option<(&'static OptionDef, &str)>) -> Targets {
-    let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+    let machine = MachineDefaults { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
     let mut problems = Vec::new();
     let mut values = Values::new(&machine, &mut problems);
     if let Some((def, value)) = set {
-        let place = Place { file: "one.conf".into(), line: 1 };
+        let place = ConfigLine { file: "one.conf".into(), line: 1 };
         let (section, key) = (def.section.to_owned(), def.name.to_owned());
-        values.assign(def, Entry { section, key, value: value.to_owned(), place });
+        values.assign(def, IniAssignment { section, key, value: value.to_owned(), place });
     }
     let config = Config::read(&mut values);
     assert!(problems.is_empty(), "{problems:?}");
@@ -52,14 +52,14 @@ fn another(def: &OptionDef) -> String {
         return (*choice).to_owned();
     }
     match def.kind {
-        Kind::Boolean => (default.as_deref() != Some("true")).to_string(),
-        Kind::Integer => {
+        OptionType::Boolean => (default.as_deref() != Some("true")).to_string(),
+        OptionType::Integer => {
             let default: i64 = default.and_then(|text| text.parse().ok()).unwrap_or_default();
             (default + 7).to_string()
         }
-        Kind::Float => "17.5".to_owned(),
-        Kind::Path => "/another".to_owned(),
-        Kind::Text | Kind::List | Kind::Words | Kind::Multi => "another".to_owned(),
+        OptionType::Float => "17.5".to_owned(),
+        OptionType::Path => "/another".to_owned(),
+        OptionType::Text | OptionType::List | OptionType::Words | OptionType::Multi => "another".to_owned(),
     }
 }
 
@@ -85,7 +85,7 @@ fn every_value_reaches_the_fields_that_its_declaration_names() {
     assert!(reached > 150, "{reached}");
 }
 
-/// No two options share a field, so that none undoes what another says.
+/// No two options share a field, so that none overwrites another.
 #[test]
 fn an_option_changes_the_fields_of_no_other() {
     let all = || SECTIONS.iter().copied().flatten();
@@ -104,7 +104,7 @@ fn an_option_changes_the_fields_of_no_other() {
     }
 }
 
-/// Nothing is permitted that Nova does not permit by default.
+/// The defaults permit nothing that Nova's defaults forbid.
 #[test]
 fn live_migrations_are_as_the_file_says() {
     let plain = targets("").runtime.live;

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::config::{Machine, load_on};
+use crate::config::{MachineDefaults, load_on};
 
 fn config(text: &str) -> Config {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
-    let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+    let machine = MachineDefaults { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
     load_on(&machine, &[file.path().to_owned()]).unwrap().config
 }
 

@@ -1,18 +1,18 @@
-//! Metrics of checkpoints, past states and long works, counted at each scrape.
+//! Metrics of checkpoints, past states and long jobs, counted at each scrape.
 
 use std::sync::Arc;
 
-use chronova_projections::checkpoint::Keeper;
+use chronova_projections::checkpoint::CheckpointKeeper;
 use chronova_projections::history::History;
-use chronova_projections::progress::Works;
+use chronova_projections::progress::WorkRegistry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntGauge, Opts};
 
 pub(in super::super) struct ReadModelGauges {
-    keeper: Arc<Keeper>,
+    keeper: Arc<CheckpointKeeper>,
     history: Arc<History>,
-    works: Arc<Works>,
+    works: Arc<WorkRegistry>,
     position: IntGauge,
     bytes: IntGauge,
     failing: IntGauge,
@@ -24,7 +24,11 @@ pub(in super::super) struct ReadModelGauges {
 }
 
 impl ReadModelGauges {
-    pub(super) fn new(keeper: Arc<Keeper>, history: Arc<History>, works: Arc<Works>) -> prometheus::Result<Self> {
+    pub(super) fn new(
+        keeper: Arc<CheckpointKeeper>,
+        history: Arc<History>,
+        works: Arc<WorkRegistry>,
+    ) -> prometheus::Result<Self> {
         let gauge = |name, help| IntGauge::with_opts(Opts::new(name, help));
         let work = |name, help| GaugeVec::new(Opts::new(name, help), &["work"]);
         Ok(Self {

@@ -1,5 +1,5 @@
-//! The read models of a server: from checkpoint and log at the start, kept on disk while it works, rebuilt beside the live
-//! ones where their version changed, and what is told about all that.
+//! The read models of a server. They are loaded from checkpoint and log at start-up, checkpointed while it works, and
+//! rebuilt beside the live ones if their version changed. `/healthz`, metrics and log report the progress.
 
 mod gauges;
 
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronova_events::store::EventStore;
-use chronova_projections::checkpoint::{Checkpoints, Keeper, Opened};
+use chronova_projections::checkpoint::{CheckpointKeeper, Checkpoints, OpenedViews};
 use chronova_projections::history::History;
-use chronova_projections::progress::{Progress, Works};
-use chronova_projections::replay::{self, Until};
+use chronova_projections::progress::{WorkProgress, WorkRegistry};
+use chronova_projections::replay::{self, ReplayEnd};
 use chronova_projections::views::Views;
 use chronova_projections::{rebuild, runner};
-use chronova_web::health::Tale;
+use chronova_web::health::HealthReport;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -25,17 +25,17 @@ use crate::config::targets::Targets;
 
 pub(super) use gauges::ReadModelGauges;
 
-/// How often the log of the server tells how far a long work has come.
+/// How often the server's log reports the progress of a long job.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
-/// Differences between old and new that a rebuild on demand tells.
+/// Differences between old and new that a rebuild on demand reports.
 const TOLD_DIFFERENCES: usize = 20;
 
-/// The read models, and those who look after them.
+/// The read models, and the tasks that maintain them.
 pub(super) struct ReadModels {
     pub views: Arc<Views>,
     pub history: Arc<History>,
-    keeper: Arc<Keeper>,
-    works: Arc<Works>,
+    keeper: Arc<CheckpointKeeper>,
+    works: Arc<WorkRegistry>,
     store: Arc<dyn EventStore>,
     remarks: Arc<Vec<String>>,
     provisional: BTreeSet<&'static str>,
@@ -43,46 +43,46 @@ pub(super) struct ReadModels {
 }
 
 impl ReadModels {
-    /// Takes them from the newest checkpoint that can be used, and what it lacks from the log.
+    /// Loads them from the newest usable checkpoint, and the rest from the log.
     pub(super) async fn open(
         config: &Config,
         targets: &Targets,
         store: &Arc<dyn EventStore>,
-        works: &Arc<Works>,
+        works: &Arc<WorkRegistry>,
     ) -> Result<Self> {
         let mut telling = JoinSet::new();
         telling.spawn(tell(Arc::clone(works)));
         let data = DataDir(config.chronova.data_dir.clone());
         let keys = data.keys_of_views(&**store).context("checkpoints of the read models cannot be sealed")?;
         let checkpoints = Checkpoints::new(data.views(), targets.checkpoints, keys);
-        let opened = checkpoints.open(&**store).await.context("the read models cannot be taken from a checkpoint")?;
+        let opened = checkpoints.open(&**store).await.context("cannot load the read models from a checkpoint")?;
         let remarks = opened.remarks();
         for remark in &remarks {
             tracing::warn!("{remark}");
         }
         match &opened.from {
-            Some(found) => tracing::info!(position = %found.mark.position, "read models taken from their checkpoint"),
-            None => tracing::info!("read models are folded from the whole log"),
+            Some(found) => tracing::info!(position = %found.mark.position, "read models loaded from a checkpoint"),
+            None => tracing::info!("no usable checkpoint: folding the read models from the whole log"),
         }
-        let Opened { views, from, provisional, absent, .. } = opened;
+        let OpenedViews { views, from, provisional, absent, .. } = opened;
         if !absent.is_empty() {
-            rebuild::fill(&**store, &views, &absent, works).await.context("the event log cannot be folded")?;
+            rebuild::fill(&**store, &views, &absent, works).await.context("cannot fold the event log")?;
         }
         let views = Arc::new(views);
-        let progress = Progress::new("replay", store.head().0.saturating_sub(views.position().0));
+        let progress = WorkProgress::new("replay", store.head().0.saturating_sub(views.position().0));
         let replaying = works.begin(&progress);
-        replay::replay(&**store, &views, Until::Head, &progress).await.context("the event log cannot be folded")?;
+        replay::replay(&**store, &views, ReplayEnd::Head, &progress).await.context("cannot fold the event log")?;
         drop(replaying);
-        // A checkpoint that was passed over, or that lacks a read model, is no start for the next one.
+        // The next checkpoint cannot build on one that was skipped or that lacks a read model.
         let good = from.filter(|_| remarks.is_empty());
         let from = good.map(|found| found.mark.position).unwrap_or_default();
-        let keeper = Keeper::new(Arc::clone(&views), Arc::clone(&checkpoints), targets.keeper, from);
+        let keeper = CheckpointKeeper::new(Arc::clone(&views), Arc::clone(&checkpoints), targets.keeper, from);
         let history = History::new(Arc::clone(store), Arc::clone(&views), Some(checkpoints), targets.history);
         let (store, works, remarks) = (Arc::clone(store), Arc::clone(works), Arc::new(remarks));
         Ok(Self { views, history, keeper, works, store, remarks, provisional, tasks: telling })
     }
 
-    /// Begins to look after them; they are followed from now on.
+    /// Starts the maintenance tasks; from now on the read models follow the log.
     pub(super) fn attend(&mut self) {
         let (keeper, at_once) = (Arc::clone(&self.keeper), !self.remarks.is_empty() && self.provisional.is_empty());
         self.tasks.spawn(async move {
@@ -102,7 +102,7 @@ impl ReadModels {
         }
     }
 
-    /// Rebuilds all of them beside the live ones, because an operator asked for it.
+    /// Rebuilds all of them beside the live ones, at an operator's request.
     pub(super) fn rebuild_all(&mut self) {
         let (store, views, works) = (Arc::clone(&self.store), Arc::clone(&self.views), Arc::clone(&self.works));
         self.tasks.spawn(async move {
@@ -116,7 +116,7 @@ impl ReadModels {
     }
 
     /// The part of `/healthz` about the read models.
-    pub(super) fn tale(&self) -> Tale {
+    pub(super) fn tale(&self) -> HealthReport {
         let (views, store, keeper) = (Arc::clone(&self.views), Arc::clone(&self.store), Arc::clone(&self.keeper));
         let (works, remarks) = (Arc::clone(&self.works), Arc::clone(&self.remarks));
         Arc::new(move || {
@@ -131,20 +131,20 @@ impl ReadModels {
         })
     }
 
-    /// Takes in what was appended last, and keeps a checkpoint.
+    /// Folds the last events, and writes a checkpoint.
     pub(super) async fn close(mut self) {
         self.tasks.shutdown().await;
         match runner::catch_up(&*self.store, &self.views).await {
             Ok(position) if position == self.keeper.kept().position => {}
-            // Says itself what went wrong; the log has everything.
+            // The task has logged its error; the event log has everything.
             Ok(_) => drop(self.keeper.write().await),
-            Err(error) => tracing::warn!(%error, "no checkpoint is kept"),
+            Err(error) => tracing::warn!(%error, "no checkpoint was written"),
         }
     }
 }
 
 /// Work under way, as `/healthz` shows it.
-pub(super) fn under_way(works: &Works) -> Value {
+pub(super) fn under_way(works: &WorkRegistry) -> Value {
     let work = works.under_way();
     let shown = work.iter().map(|progress| {
         let now = progress.now();
@@ -155,8 +155,8 @@ pub(super) fn under_way(works: &Works) -> Value {
     shown.collect()
 }
 
-/// Says in the server's log how far long works have come.
-async fn tell(works: Arc<Works>) {
+/// Reports the progress of long jobs in the server's log.
+async fn tell(works: Arc<WorkRegistry>) {
     loop {
         tokio::time::sleep(TOLD_EVERY).await;
         for progress in works.under_way() {
@@ -165,12 +165,12 @@ async fn tell(works: Arc<Works>) {
     }
 }
 
-/// Says whether the named read models are new.
+/// Logs the result of a rebuild of the named read models.
 async fn renew(
     store: &dyn EventStore,
     views: &Arc<Views>,
     names: &BTreeSet<&'static str>,
-    works: &Arc<Works>,
+    works: &Arc<WorkRegistry>,
     compare: usize,
 ) -> bool {
     match rebuild::beside(store, views, names, works, compare).await {
@@ -179,7 +179,7 @@ async fn renew(
             true
         }
         Ok(rebuilt) => {
-            tracing::error!(position = %rebuilt.position, "rebuilt read models replaced ones that differed (old | new)");
+            tracing::error!(position = %rebuilt.position, "rebuilt read models differ from the old ones (old | new)");
             for difference in &rebuilt.differences {
                 tracing::error!("{difference}");
             }
@@ -187,7 +187,7 @@ async fn renew(
         }
         Err(error) => {
             let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            tracing::error!(%error, cause, "read models could not be rebuilt; those of the other version stay");
+            tracing::error!(%error, cause, "cannot rebuild the read models; those of the older version stay in use");
             false
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::config::{Machine, load_on};
+use crate::config::{MachineDefaults, load_on};
 
 /// A service that answers everybody with the same, and the requests that it got.
 fn service(answer: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
@@ -38,7 +38,7 @@ fn service(answer: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
 fn config(text: &str) -> Config {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("[api]\n{text}\n")).unwrap();
-    let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+    let machine = MachineDefaults { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
     load_on(&machine, &[file.path().to_owned()]).unwrap().config
 }
 
@@ -51,7 +51,7 @@ fn metadata(config: &Config) -> Result<MetadataOptions> {
     complete(&mut metadata, config).map(|()| metadata)
 }
 
-/// `[api] vendordata_jsonfile_path`: a file that is not as it should be stops the start, and says which and why.
+/// `[api] vendordata_jsonfile_path`: an invalid file stops start-up, with its name and the reason.
 #[test]
 fn what_all_guests_are_told_is_a_file_that_can_be_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -66,7 +66,7 @@ fn entry(line: &str) -> Option<(&str, usize)> {
     Some((root.trim(), files.parse().ok()?))
 }
 
-/// What the list would say today.
+/// The present content of the list.
 pub(crate) fn list(cycles: &[Cycle]) -> String {
     cycles.iter().map(|cycle| format!("{} {}\n", cycle.files.len(), cycle.root)).collect::<Vec<_>>().concat()
 }
@@ -138,7 +138,7 @@ impl Crate {
         }
         let handed_on = module.imports.iter().find(|import| import.name.as_ref() == Some(item) && !import.glob);
         if let Some(next) = handed_on {
-            // What comes from another crate depends on nothing here; the path to it does.
+            // An item of another crate depends on nothing here; the path to it does.
             return self.target(module_path, &next.segments, depth - 1);
         }
         let globbed = module.imports.iter().filter(|import| import.glob).find_map(|import| {

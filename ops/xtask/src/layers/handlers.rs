@@ -46,7 +46,7 @@ pub(crate) fn check(handlers: &[LongHandler], list: &str) -> Vec<Finding> {
     findings
 }
 
-/// What the list would say today.
+/// The present content of the list.
 pub(crate) fn list(handlers: &[LongHandler]) -> String {
     handlers.iter().map(|long| long.entry() + "\n").collect::<Vec<_>>().concat()
 }

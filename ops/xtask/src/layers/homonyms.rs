@@ -53,7 +53,7 @@ fn entry(line: &str) -> Option<(&str, usize)> {
     Some((name.trim(), count.parse().ok()?))
 }
 
-/// What the list would say today, for names that are on it.
+/// The present content of the list, for names that are on it.
 pub(crate) fn list(names: &BTreeMap<String, Vec<String>>) -> String {
     names.iter().map(|(name, places)| format!("{} {name}\n", places.len())).collect::<Vec<_>>().concat()
 }

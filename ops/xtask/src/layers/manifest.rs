@@ -1,5 +1,5 @@
-//! The import table, as the packages' manifests must keep to it. What is not a dependency cannot be imported by a macro
-//! or a glob either.
+//! The import table, as the packages' manifests must keep to it. A macro or a glob cannot import from a crate that is
+//! not a dependency.
 
 use super::rules::may_import;
 use super::source::package_of;

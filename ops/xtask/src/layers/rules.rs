@@ -101,7 +101,7 @@ const EVERYTHING: &[&str] = &[
     "chronova_tests",
 ];
 
-/// What decides in `actors`, by file name: it reads no views. (The shell and the gateway carry decisions.)
+/// The deciding files of `actors`, by name: they read no views. (The shell and the gateway carry decisions.)
 const DECIDING: [&str; 5] = ["aggregate", "decide", "gateway", "plan", "state"];
 const SHELL: &str = "actors/src/shell";
 

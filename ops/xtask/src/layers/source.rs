@@ -1,7 +1,7 @@
 //! Rust source as tokens with line numbers.
 //!
-//! Just enough of the language for the rules: comments vanish, texts and numbers become opaque literals, `use` trees are
-//! spread into paths, and code under `#[cfg(test)]` is told apart. It is no parser; what it cannot tell apart (a local
+//! A partial parser, sufficient for the rules: it drops comments, makes texts and numbers opaque literals, and expands
+//! `use` trees into paths. It marks code under `#[cfg(test)]`. It is no parser; what it cannot tell apart (a local
 //! module named like a crate, say) the names of this code base do not mix.
 
 use std::ops::Range;

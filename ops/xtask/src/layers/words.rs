@@ -1,4 +1,4 @@
-//! The product speaks of itself: of what it does and why, not of how or where it was written.
+//! Texts of the product describe its function and reasons, not how or where it was written.
 
 use super::tree::{Finding, Text, has_extension};
 

@@ -1,22 +1,22 @@
-//! Looks into the trees that are left: which of their providers serve the request together.
+//! Searches the trees that are left for providers that serve the request together.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 
-use super::plan::{Plan, Serves, Together};
-use super::{Amounts, Candidate};
+use super::plan::{SearchPlan, Serves, SplitGroup};
+use super::{Candidate, ResourceAmounts};
 use crate::slots::{Slot, Slots};
 
 /// One way to serve one group in one tree: provider, class, amount; and the providers, those without amounts included.
-struct Part {
+struct GroupOption {
     amounts: Vec<(Slot, usize, u64)>,
     providers: Vec<Slot>,
 }
 
 /// Everything that serves the request, tree by tree, until there are `limit`.
-pub(super) fn all(plan: &Plan<'_>, limit: usize) -> Vec<Candidate> {
+pub(super) fn all(plan: &SearchPlan<'_>, limit: usize) -> Vec<Candidate> {
     let mut search = Search {
         plan,
         limit,
@@ -35,12 +35,12 @@ pub(super) fn all(plan: &Plan<'_>, limit: usize) -> Vec<Candidate> {
 }
 
 struct Search<'a> {
-    plan: &'a Plan<'a>,
+    plan: &'a SearchPlan<'a>,
     limit: usize,
     found: Vec<Candidate>,
     seen: Option<HashSet<Candidate>>,
     /// The amounts of the provider before, which are mostly those of the next one.
-    usual: Amounts,
+    usual: ResourceAmounts,
 }
 
 impl Search<'_> {
@@ -54,12 +54,12 @@ impl Search<'_> {
                 .filter(|slot| self.plan.index.root_of(*slot) != anchor)
                 .map(|slot| (slot, false)),
         );
-        let mut parts: Vec<Vec<Part>> = Vec::with_capacity(self.plan.groups.len());
+        let mut parts: Vec<Vec<GroupOption>> = Vec::with_capacity(self.plan.groups.len());
         for group in &self.plan.groups {
             let found = match &group.serves {
                 Serves::One { providers, amounts } => {
                     let fitting = around.iter().filter(|(slot, _)| providers.contains(*slot));
-                    let part = |slot: Slot| Part {
+                    let part = |slot: Slot| GroupOption {
                         amounts: amounts.iter().map(|(class, amount)| (slot, *class, *amount)).collect(),
                         providers: vec![slot],
                     };
@@ -75,8 +75,8 @@ impl Search<'_> {
         self.choose(&parts, &mut Vec::with_capacity(parts.len()));
     }
 
-    /// Adds a part for the next group to those that are chosen, as long as they get on with each other.
-    fn choose<'p>(&mut self, parts: &'p [Vec<Part>], chosen: &mut Vec<&'p Part>) {
+    /// Adds an option of the next group to the chosen ones, if they are compatible.
+    fn choose<'p>(&mut self, parts: &'p [Vec<GroupOption>], chosen: &mut Vec<&'p GroupOption>) {
         let Some(next) = parts.get(chosen.len()) else {
             self.take(chosen);
             return;
@@ -93,8 +93,8 @@ impl Search<'_> {
         }
     }
 
-    /// Groups with suffixes each have a provider of their own where that is asked for.
-    fn is_apart(&self, part: &Part, chosen: &[&Part]) -> bool {
+    /// With `group_policy=isolate`, each group with a suffix has a provider of its own.
+    fn is_apart(&self, part: &GroupOption, chosen: &[&GroupOption]) -> bool {
         let named = |at: usize| !self.plan.groups[at].suffix.is_empty();
         if !self.plan.request.isolate || !named(chosen.len()) {
             return true;
@@ -103,8 +103,8 @@ impl Search<'_> {
         others.flat_map(|other| &other.providers).all(|slot| !part.providers.contains(slot))
     }
 
-    /// Groups that were looked at one by one may together want more than a provider has.
-    fn fits_beside(&self, part: &Part, chosen: &[&Part]) -> bool {
+    /// Groups that fit one by one may together exceed a provider.
+    fn fits_beside(&self, part: &GroupOption, chosen: &[&GroupOption]) -> bool {
         part.amounts.iter().all(|(slot, class, amount)| {
             let same =
                 chosen.iter().flat_map(|other| &other.amounts).filter(|(other, of, _)| other == slot && of == class);
@@ -118,7 +118,7 @@ impl Search<'_> {
         })
     }
 
-    fn take(&mut self, chosen: &[&Part]) {
+    fn take(&mut self, chosen: &[&GroupOption]) {
         if !self.is_in_subtrees(chosen) || (self.plan.request.flat && self.uses_a_tree_twice(chosen)) {
             return;
         }
@@ -131,7 +131,7 @@ impl Search<'_> {
         self.found.push(candidate);
     }
 
-    fn is_in_subtrees(&self, chosen: &[&Part]) -> bool {
+    fn is_in_subtrees(&self, chosen: &[&GroupOption]) -> bool {
         let groups = &self.plan.groups;
         self.plan.request.same_subtrees.iter().all(|suffixes| {
             let named = groups.iter().zip(chosen).filter(|(group, _)| suffixes.contains(&*group.suffix));
@@ -154,13 +154,13 @@ impl Search<'_> {
         found
     }
 
-    fn uses_a_tree_twice(&self, chosen: &[&Part]) -> bool {
+    fn uses_a_tree_twice(&self, chosen: &[&GroupOption]) -> bool {
         let used: BTreeSet<Slot> = chosen.iter().flat_map(|part| &part.amounts).map(|(slot, _, _)| *slot).collect();
         let mut roots = BTreeSet::new();
         !used.into_iter().all(|slot| roots.insert(self.plan.index.root_of(slot)))
     }
 
-    fn candidate(&mut self, chosen: &[&Part]) -> Candidate {
+    fn candidate(&mut self, chosen: &[&GroupOption]) -> Candidate {
         let id = |slot: Slot| self.plan.index.id(slot).unwrap_or(ProviderId(uuid::Uuid::nil()));
         let mut amounts: Vec<(ProviderId, usize, u64)> = chosen
             .iter()
@@ -182,8 +182,8 @@ impl Search<'_> {
         Candidate { allocations, mappings }
     }
 
-    /// What one provider gives, each class once.
-    fn amounts(&mut self, of_one: &[(ProviderId, usize, u64)]) -> Amounts {
+    /// The allocations of one provider, each class once.
+    fn amounts(&mut self, of_one: &[(ProviderId, usize, u64)]) -> ResourceAmounts {
         let classes = &self.plan.classes;
         let by_class = || {
             of_one.chunk_by(|a, b| a.1 == b.1).map(|same| {
@@ -200,14 +200,14 @@ impl Search<'_> {
 }
 
 /// One provider for each class, in every way that has the traits.
-fn combinations(group: &Together, anchor: Slot, around: &[(Slot, bool)]) -> Vec<Part> {
+fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Vec<GroupOption> {
     let serving = |fitting: &Slots| -> Vec<Slot> {
         let fits = around.iter().filter(|(slot, own)| fitting.contains(*slot) && group.admits(*slot, anchor, *own));
         fits.map(|(slot, _)| *slot).collect()
     };
     let choices: Vec<Vec<Slot>> = group.classes.iter().map(|(_, _, fitting)| serving(fitting)).collect();
     let mut parts = Vec::new();
-    for chosen in Product::new(choices.iter().map(Vec::len)) {
+    for chosen in CartesianProduct::new(choices.iter().map(Vec::len)) {
         let slots: Vec<Slot> = chosen.iter().zip(&choices).map(|(at, choice)| choice[*at]).collect();
         if !group.required.iter().all(|any| slots.iter().any(|slot| any.contains(*slot))) {
             continue;
@@ -217,18 +217,18 @@ fn combinations(group: &Together, anchor: Slot, around: &[(Slot, bool)]) -> Vec<
         let mut providers = slots;
         providers.sort_unstable();
         providers.dedup();
-        parts.push(Part { amounts, providers });
+        parts.push(GroupOption { amounts, providers });
     }
     parts
 }
 
 /// All ways to choose one of each, as indexes; the last varies fastest.
-struct Product {
+struct CartesianProduct {
     lengths: Vec<usize>,
     next: Option<Vec<usize>>,
 }
 
-impl Product {
+impl CartesianProduct {
     fn new(lengths: impl Iterator<Item = usize>) -> Self {
         let lengths: Vec<usize> = lengths.collect();
         let next = lengths.iter().all(|length| *length > 0).then(|| vec![0; lengths.len()]);
@@ -236,7 +236,7 @@ impl Product {
     }
 }
 
-impl Iterator for Product {
+impl Iterator for CartesianProduct {
     type Item = Vec<usize>;
 
     fn next(&mut self) -> Option<Vec<usize>> {

@@ -1,33 +1,33 @@
-//! Cuts the index down to the trees that may serve every group, before any tree is looked into.
+//! Narrows the index to the trees that may serve every group, before any tree is searched.
 
 use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 
-use super::super::index::Index;
-use super::super::request::{Group, Request};
+use super::super::index::ProviderIndex;
+use super::super::request::{CandidatesRequest, RequestGroup};
 use crate::slots::{Slot, Slots};
 
-/// What a search looks at.
-pub(super) struct Plan<'a> {
-    pub(super) index: &'a Index,
-    pub(super) request: &'a Request,
+/// The inputs of a search.
+pub(super) struct SearchPlan<'a> {
+    pub(super) index: &'a ProviderIndex,
+    pub(super) request: &'a CandidatesRequest,
     pub(super) groups: Vec<GroupPlan>,
-    /// Every class that is asked for, sorted.
+    /// All requested classes, sorted.
     pub(super) classes: Vec<Arc<str>>,
     /// Providers that share, and the trees that may use them.
-    pub(super) shared: Vec<Shared>,
+    pub(super) shared: Vec<SharingProvider>,
     /// The roots of the trees that are left.
     pub(super) anchors: Slots,
 }
 
 /// A provider that trees other than its own may use.
-pub(super) struct Shared {
+pub(super) struct SharingProvider {
     pub(super) slot: Slot,
     pub(super) anchors: Slots,
 }
 
-/// What a group comes to.
+/// The providers that a group leaves.
 pub(super) struct GroupPlan {
     pub(super) suffix: Arc<str>,
     pub(super) serves: Serves,
@@ -37,26 +37,26 @@ pub(super) enum Serves {
     /// One of these alone, with these amounts.
     One { providers: Slots, amounts: Vec<(usize, u64)> },
     /// Several together.
-    Together(Together),
+    Together(SplitGroup),
 }
 
 /// A group that several providers of a tree may serve together.
-pub(super) struct Together {
-    /// Class (its place in [`Plan::classes`]), amount, and who has room for it.
+pub(super) struct SplitGroup {
+    /// Class (its index in [`SearchPlan::classes`]), amount, and the providers with enough capacity.
     pub(super) classes: Vec<(usize, u64, Slots)>,
-    /// For each set of traits of which one is required: who has one.
+    /// For each set of traits of which one is required: the providers that have one.
     pub(super) required: Vec<Slots>,
-    /// Who is a member of the aggregates that are asked for.
+    /// The members of the requested aggregates.
     members: Option<Slots>,
-    /// Who is in a forbidden aggregate.
+    /// The members of forbidden aggregates.
     banned: Slots,
-    /// A tree that was asked for by name takes nothing from outside.
+    /// A requested tree takes nothing from outside.
     alone: bool,
 }
 
-impl Together {
-    /// Whether `slot` may serve in the tree of `anchor`. A provider counts as a member of what the root of the tree is a
-    /// member of; one of another tree, which shares, is a member itself.
+impl SplitGroup {
+    /// Whether `slot` may serve in the tree of `anchor`. A provider counts as a member of its root's aggregates. A
+    /// sharing provider of another tree must be a member itself.
     pub(super) fn admits(&self, slot: Slot, anchor: Slot, own: bool) -> bool {
         let member =
             self.members.as_ref().is_none_or(|members| members.contains(slot) || (own && members.contains(anchor)));
@@ -64,16 +64,17 @@ impl Together {
     }
 }
 
-impl<'a> Plan<'a> {
+impl<'a> SearchPlan<'a> {
     /// `None` where nothing can be found.
-    pub(super) fn of(index: &'a Index, request: &'a Request) -> Option<Self> {
+    pub(super) fn of(index: &'a ProviderIndex, request: &'a CandidatesRequest) -> Option<Self> {
         let mut names: Vec<&str> =
             request.groups.iter().flat_map(|group| group.resources.keys().map(String::as_str)).collect();
         names.sort_unstable();
         names.dedup();
         let sharing = index.sharing().into_iter().flat_map(Slots::iter);
-        let shared: Vec<Shared> =
-            sharing.filter_map(|slot| Some(Shared { slot, anchors: index.anchors(index.provider(slot)?) })).collect();
+        let shared: Vec<SharingProvider> = sharing
+            .filter_map(|slot| Some(SharingProvider { slot, anchors: index.anchors(index.provider(slot)?) }))
+            .collect();
         let mut plan = Self {
             index,
             request,
@@ -100,7 +101,7 @@ impl<'a> Plan<'a> {
         Some(plan)
     }
 
-    fn group(&self, group: &Group, names: &[&str]) -> Option<GroupPlan> {
+    fn group(&self, group: &RequestGroup, names: &[&str]) -> Option<GroupPlan> {
         let tree = match group.in_tree {
             Some(wanted) => Some(self.tree(wanted)?),
             None => None,
@@ -127,7 +128,7 @@ impl<'a> Plan<'a> {
         Some(self.index.tree(root).collect())
     }
 
-    fn one(&self, group: &Group, classes: Vec<(usize, u64, Slots)>) -> Option<Serves> {
+    fn one(&self, group: &RequestGroup, classes: Vec<(usize, u64, Slots)>) -> Option<Serves> {
         // Placement begins a group without resources from the traits and aggregates that it requires, in whatever tree;
         // one that requires none finds nothing.
         if classes.is_empty() && group.traits.required.is_empty() && group.aggregates.member_of.is_empty() {
@@ -145,14 +146,14 @@ impl<'a> Plan<'a> {
         Some(Serves::One { providers, amounts })
     }
 
-    fn together(&self, group: &Group, mut classes: Vec<(usize, u64, Slots)>) -> Together {
+    fn together(&self, group: &RequestGroup, mut classes: Vec<(usize, u64, Slots)>) -> SplitGroup {
         if !group.traits.forbidden.is_empty() {
             let forbidden = self.index.with_any_trait(&group.traits.forbidden);
             for (_, _, fitting) in &mut classes {
                 fitting.remove_all(&forbidden);
             }
         }
-        Together {
+        SplitGroup {
             classes,
             required: group.traits.required.iter().map(|any| self.index.with_any_trait(any)).collect(),
             members: self.index.members(&group.aggregates),

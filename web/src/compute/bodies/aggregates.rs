@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::schema::typed::{self, Sent};
+use crate::schema::typed::{self, SentField};
 use crate::schema::{Schema, any, array, az_name, hostname, name, null, object, one_of, opt, req, string, uuid};
 
 fn zone() -> Schema {
@@ -43,7 +43,7 @@ pub fn images_body() -> Schema {
     object([req("cache", array(object([req("id", uuid())])).types(["array"]).min_items(1))])
 }
 
-/// A host aggregate to be made.
+/// A new host aggregate.
 #[derive(Debug, Deserialize)]
 pub struct AggregateCreateBody {
     name: String,
@@ -62,12 +62,12 @@ impl AggregateCreateBody {
 pub struct AggregateUpdateBody {
     #[serde(default, deserialize_with = "typed::trimmed")]
     pub name: Option<String>,
-    /// `null` takes the zone away.
+    /// `null` removes the zone.
     #[serde(default)]
-    pub availability_zone: Sent<String>,
+    pub availability_zone: SentField<String>,
 }
 
-/// Images that the hosts of an aggregate fetch beforehand.
+/// Images to cache on the hosts of an aggregate.
 #[derive(Debug, Deserialize)]
 pub struct CacheImagesBody {
     pub cache: Vec<CacheImage>,

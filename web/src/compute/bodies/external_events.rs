@@ -1,4 +1,4 @@
-//! What other services tell about servers.
+//! The bodies of external events.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -41,14 +41,14 @@ pub struct ExternalEventsBody {
     pub events: Vec<ExternalEvent>,
 }
 
-/// What another service tells about a server.
+/// An external event about a server.
 #[derive(Debug, Deserialize)]
 #[serde(from = "Map<String, Value>")]
 pub struct ExternalEvent {
     pub name: String,
     pub server_uuid: String,
     pub tag: Option<String>,
-    /// The answer repeats the event as it was sent.
+    /// The event as it was sent, which the answer repeats.
     pub sent: Map<String, Value>,
 }
 

@@ -122,11 +122,11 @@ pub fn flavors_extraspecs_update_body() -> Schema {
         .max_properties(1)
 }
 
-/// A flavor to be made.
+/// A new flavor.
 #[derive(Debug, Deserialize)]
 pub struct FlavorCreateBody {
     pub name: String,
-    /// A number counts as its digits; none and `auto` are an id of the server's choice.
+    /// A number counts as its digits. Without an id, or with `auto`, the server chooses one.
     #[serde(default, deserialize_with = "flavor_id")]
     pub id: Option<String>,
     #[serde(deserialize_with = "typed::number")]

@@ -36,14 +36,14 @@ pub fn create_body() -> Schema {
     )])
 }
 
-/// A key pair to be imported or made.
+/// A key pair to import or generate.
 #[derive(Debug, Deserialize)]
 pub struct KeypairBody {
     pub name: String,
     /// `ssh` or `x509`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// `None`: a pair is to be made.
+    /// `None`: generate a pair.
     pub public_key: Option<String>,
     pub user_id: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What bodies and query strings of the Compute API may look like, at each microversion.
+//! The schemas of the Compute API's bodies and query strings, at each microversion.
 //!
 //! One function per operation, named after it. Operations that share a form share the function.
 
@@ -18,12 +18,12 @@ pub mod volume_attachments;
 
 use crate::schema::{Schema, object, query, string};
 
-/// Operations without parameters ignore what they are given until 2.101 and refuse it from 2.102 on.
+/// Operations without parameters ignore unknown ones until 2.101 and refuse them from 2.102 on.
 pub fn no_query() -> Schema {
     query([]).strict_since(2, 102)
 }
 
-/// Operations that are newer than the ignoring of unknown parameters never ignored any.
+/// Operations from after 2.102 never ignored unknown parameters.
 pub fn strict_no_query() -> Schema {
     object([])
 }

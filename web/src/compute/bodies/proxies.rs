@@ -1,4 +1,4 @@
-//! Bodies and queries of the operations that are passed on to the image and network services.
+//! Bodies and queries of the proxy operations for the image and network services.
 
 use crate::schema::typed;
 use crate::schema::{
@@ -25,7 +25,7 @@ pub fn images_query() -> Schema {
     .pattern_property("^property-.*$", any())
 }
 
-/// Anything: what Nova does not know, it ignored.
+/// Anything: Nova ignored unknown parameters.
 pub fn image_query() -> Schema {
     query([])
 }
@@ -126,7 +126,7 @@ pub fn remove_security_group_body() -> Schema {
     object([req("removeSecurityGroup", object([req("name", string().min_length(1))]))]).open()
 }
 
-/// Whatever was sent, it is not looked at.
+/// Accepts anything; the body is ignored.
 pub fn anything() -> Schema {
     any()
 }
@@ -145,13 +145,13 @@ pub struct AssistedSnapshotBody {
     pub volume_id: String,
 }
 
-/// The pool that a floating address is to come from.
+/// The pool of a new floating address.
 #[derive(Debug, Deserialize)]
 pub struct FloatingIpPoolBody {
     pub pool: Option<String>,
 }
 
-/// A volume as Nova asked Cinder for it.
+/// A new volume in Nova's form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ProxyVolumeBody {
@@ -167,7 +167,7 @@ pub struct ProxyVolumeBody {
     pub metadata: Vec<(String, String)>,
 }
 
-/// A snapshot as Nova asked Cinder for it.
+/// A new snapshot in Nova's form.
 #[derive(Debug, Deserialize)]
 pub struct ProxySnapshotBody {
     pub volume_id: String,
@@ -189,13 +189,13 @@ pub struct SecurityGroupBody {
 #[serde(default)]
 pub struct SecurityGroupRuleBody {
     pub parent_group_id: String,
-    /// The group that is let in.
+    /// The group that may send.
     pub group_id: Option<String>,
     #[serde(deserialize_with = "typed::text")]
     pub ip_protocol: Option<String>,
     pub from_port: Option<Value>,
     pub to_port: Option<Value>,
-    /// The network that is let in.
+    /// The network that may send.
     #[serde(deserialize_with = "typed::text")]
     pub cidr: Option<String>,
 }

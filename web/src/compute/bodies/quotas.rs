@@ -88,14 +88,14 @@ pub fn simple_tenant_usage_show_query() -> Schema {
 /// Limits that are set for a project.
 #[derive(Debug, Deserialize)]
 pub struct QuotaSetBody {
-    /// Sets limits below what is in use, too.
+    /// Allows limits below the usage, too.
     #[serde(default, deserialize_with = "typed::flag")]
     pub force: bool,
     #[serde(flatten)]
     pub limits: Map<String, Value>,
 }
 
-/// A limit as an integer or as its digits, by the name of what is limited, sorted.
+/// Limits as integers or as their digits, by the name of the resource, sorted.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct QuotaClassBody {

@@ -1,4 +1,4 @@
-//! What can be asked of a server through its `action` path.
+//! The bodies of a server's `action` path.
 
 use crate::schema::{
     Schema, any, choice, hostname, ip_address, loose_boolean, loose_boolean_or, null, null_or, object, opt, req, string,

@@ -40,7 +40,7 @@ pub fn create_body() -> Schema {
     )])
 }
 
-/// A server group to be made.
+/// A new server group.
 #[derive(Debug, Deserialize)]
 pub struct ServerGroupBody {
     pub name: String,

@@ -1,4 +1,4 @@
-//! What belongs to a server: metadata, tags, addresses, interfaces, volumes, actions.
+//! The bodies of a server's parts: metadata, tags, addresses, interfaces, volumes, actions.
 
 use crate::schema::typed;
 use crate::schema::{
@@ -89,7 +89,7 @@ pub fn console_auth_tokens_show_query() -> Schema {
     query([]).strict_since(2, 99)
 }
 
-/// A console that is asked for.
+/// A requested console.
 #[derive(Debug, Deserialize)]
 pub struct RemoteConsoleBody {
     pub protocol: String,
@@ -116,7 +116,7 @@ pub struct ServerTagsBody {
     pub tags: Vec<String>,
 }
 
-/// An interface that is asked for; nothing said at all is the one network that there is.
+/// A requested interface; an empty request means the only network.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct InterfaceBody {
@@ -132,7 +132,7 @@ struct FixedIpBody {
 }
 
 impl InterfaceBody {
-    /// The schema lets one address through.
+    /// The schema allows one address.
     pub fn fixed_ip(&self) -> Option<String> {
         self.fixed_ips.first().map(|fixed| fixed.ip_address.clone())
     }

@@ -1,4 +1,4 @@
-//! What can be asked of a server's disks and place: images, rebuilding, rescue, shelving; and of its password.
+//! The bodies of work on a server: images, rebuild, rescue, shelve, password.
 
 use super::printable;
 use crate::schema::{

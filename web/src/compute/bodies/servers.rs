@@ -4,14 +4,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::printable;
-use crate::schema::typed::Sent;
+use crate::schema::typed::SentField;
 use crate::schema::{
     Schema, any, array, base64, choice, date_time, flavor_positive, hostname, ip_address, ipv4, ipv6, loose_boolean,
     many, metadata, name, non_negative_integer, null, null_or, object, one_of, opt, positive_integer, regex, req,
     string, tag, tags, uuid, uuid_or_empty,
 };
 
-/// What lists of servers are sorted by.
+/// The sort keys of lists of servers.
 const SORTED_BY: &[&str] = &[
     "access_ip_v4",
     "access_ip_v6",
@@ -44,7 +44,7 @@ const SORTED_BY: &[&str] = &[
     "vm_state",
 ];
 
-/// Keys that come last until 2.74. Nova sorts by none of them but the lock; it ignores the others.
+/// Keys until 2.74 that Nova accepts, but ignores, except for the lock.
 pub(in crate::compute) const NOT_SORTED_BY: &[&str] = &[
     "architecture",
     "cell_name",
@@ -318,8 +318,8 @@ pub fn update_body() -> Schema {
 #[serde(default)]
 pub struct ServerUpdateBody {
     pub name: Option<String>,
-    /// `null` takes it away.
-    pub description: Sent<String>,
+    /// `null` removes it.
+    pub description: SentField<String>,
     pub hostname: Option<String>,
     #[serde(rename = "OS-DCF:diskConfig")]
     pub disk_config: Option<String>,
@@ -327,5 +327,5 @@ pub struct ServerUpdateBody {
     pub access_ip_v4: Option<String>,
     #[serde(rename = "accessIPv6")]
     pub access_ip_v6: Option<String>,
-    pub pinned_availability_zone: Sent<String>,
+    pub pinned_availability_zone: SentField<String>,
 }

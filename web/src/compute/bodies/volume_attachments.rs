@@ -1,6 +1,6 @@
 //! Volumes of a server: attached, changed, exchanged.
 
-use crate::schema::typed::{self, Sent};
+use crate::schema::typed::{self, SentField};
 use crate::schema::{Schema, any, loose_boolean, object, opt, query, req, tag, uuid};
 use serde::Deserialize;
 
@@ -39,17 +39,17 @@ pub fn show_query() -> Schema {
     query([])
 }
 
-/// A volume that a server gets, or changes of one that it has.
+/// A volume to attach, or changes of an attached one.
 #[derive(Debug, Deserialize)]
 pub struct VolumeAttachmentBody {
     #[serde(rename = "volumeId")]
     pub volume: String,
     #[serde(default)]
-    pub tag: Sent<String>,
+    pub tag: SentField<String>,
     #[serde(default, deserialize_with = "typed::some_flag")]
     pub delete_on_termination: Option<bool>,
     #[serde(default)]
-    pub device: Sent<String>,
+    pub device: SentField<String>,
     #[serde(rename = "serverId")]
     pub server: Option<String>,
     pub id: Option<String>,

@@ -1,5 +1,5 @@
-//! Whether a flavor's extra specs make sense (from 2.86): a name that looks like a known namespace's must be one of its
-//! names, and a known name's value must be of its type and range. Names of unknown namespaces are the operator's own.
+//! Validates a flavor's extra specs (from 2.86). A name in a known namespace must be one of its names. The value of a
+//! known name must have its type and range. Names of unknown namespaces are the operator's own.
 //!
 //! [`table`] lists what is known; resource classes and traits come from Placement's standard names. Source of the words:
 //! nova `api/validation/extra_specs`.
@@ -17,13 +17,13 @@ use table::TABLE;
 
 /// A known extra spec.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spec {
-    name: Name,
-    value: Value,
+pub(super) struct ExtraSpec {
+    name: ExtraSpecName,
+    value: ExtraSpecType,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Name {
+enum ExtraSpecName {
     Is(&'static str),
     /// And any number of `:word`.
     Filtered(&'static str),
@@ -34,7 +34,7 @@ enum Name {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Value {
+enum ExtraSpecType {
     Text,
     Boolean,
     Integer {
@@ -46,18 +46,18 @@ enum Value {
     Pattern(&'static str),
 }
 
-const fn spec(name: Name, value: Value) -> Spec {
-    Spec { name, value }
+const fn spec(name: ExtraSpecName, value: ExtraSpecType) -> ExtraSpec {
+    ExtraSpec { name, value }
 }
 
-const RESOURCE: Value = Value::Integer { min: None, max: None };
-const TRAIT: Value = Value::OneOf(&["required", "forbidden"]);
+const RESOURCE: ExtraSpecType = ExtraSpecType::Integer { min: None, max: None };
+const TRAIT: ExtraSpecType = ExtraSpecType::OneOf(&["required", "forbidden"]);
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-impl Name {
+impl ExtraSpecName {
     fn stem(self) -> &'static str {
         match self {
             Self::Is(stem) | Self::Filtered(stem) | Self::Numbered(stem) | Self::Followed(stem) => stem,
@@ -92,8 +92,8 @@ fn is_custom(name: &str) -> bool {
     })
 }
 
-/// What a value of that name must be; `None` for names that are nobody's or the operator's own.
-fn value_of(name: &str) -> Result<Option<Value>, Fault> {
+/// The type of a value of that name; `None` for unknown names and for the operator's own.
+fn value_of(name: &str) -> Result<Option<ExtraSpecType>, Fault> {
     if let Some(known) = TABLE.iter().find(|spec| spec.name.covers(name)) {
         return Ok(Some(known.value));
     }
@@ -117,14 +117,14 @@ fn value_of(name: &str) -> Result<Option<Value>, Fault> {
 pub(super) fn check(name: &str, value: &str) -> Result<(), Fault> {
     let refused = |what: String| Err(Fault::bad_request(format!("Validation failed; '{value}' {what}")));
     match value_of(name)? {
-        None | Some(Value::Text) => Ok(()),
-        Some(Value::Boolean) if is_boolean(value) => Ok(()),
-        Some(Value::Boolean) => refused("is not a valid boolean-like value.".to_owned()),
-        Some(Value::OneOf(words)) if words.contains(&value) => Ok(()),
-        Some(Value::OneOf(words)) => refused(format!("is not one of: {}.", words.join(", "))),
-        Some(Value::Pattern(pattern)) if matches(pattern, value) => Ok(()),
-        Some(Value::Pattern(pattern)) => refused(format!("is not of the format '{pattern}'.")),
-        Some(Value::Integer { min, max }) => match (integer(value), min, max) {
+        None | Some(ExtraSpecType::Text) => Ok(()),
+        Some(ExtraSpecType::Boolean) if is_boolean(value) => Ok(()),
+        Some(ExtraSpecType::Boolean) => refused("is not a valid boolean-like value.".to_owned()),
+        Some(ExtraSpecType::OneOf(words)) if words.contains(&value) => Ok(()),
+        Some(ExtraSpecType::OneOf(words)) => refused(format!("is not one of: {}.", words.join(", "))),
+        Some(ExtraSpecType::Pattern(pattern)) if matches(pattern, value) => Ok(()),
+        Some(ExtraSpecType::Pattern(pattern)) => refused(format!("is not of the format '{pattern}'.")),
+        Some(ExtraSpecType::Integer { min, max }) => match (integer(value), min, max) {
             (None, _, _) => refused("is not a valid integer value.".to_owned()),
             (Some(number), _, Some(max)) if max < number => Err(Fault::bad_request(format!(
                 "Validation failed; '{number}' is greater than the max value of '{max}'."
@@ -170,7 +170,7 @@ fn is_boolean(text: &str) -> bool {
 fn matches(pattern: &'static str, value: &str) -> bool {
     static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
         let patterns = TABLE.iter().filter_map(|spec| match spec.value {
-            Value::Pattern(pattern) => Some(pattern),
+            ExtraSpecType::Pattern(pattern) => Some(pattern),
             _ => None,
         });
         patterns.filter_map(|pattern| Some((pattern, Regex::new(&format!("^(?:{pattern})$")).ok()?))).collect()

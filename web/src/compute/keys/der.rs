@@ -1,4 +1,4 @@
-//! Writing DER (ITU-T X.690): as much as a certificate and a PKCS#12 file need.
+//! Writes DER (ITU-T X.690), as far as a certificate and a PKCS#12 file need it.
 
 pub(super) const NULL: [u8; 2] = [5, 0];
 

@@ -11,17 +11,17 @@ use ssh_key::{LineEnding, PrivateKey};
 
 use crate::fault::Fault;
 
-/// A public key and what it is known by.
+/// A public key and its fingerprint.
 #[derive(Debug)]
-pub(super) struct Public {
+pub(super) struct PublicKeyInfo {
     pub text: String,
     /// MD5 of an SSH key's bytes, SHA-1 of a certificate, as Nova shows them.
     pub fingerprint: String,
 }
 
 /// A new pair. The private half goes into the answer and is kept nowhere.
-pub(super) struct Generated {
-    pub public: Public,
+pub(super) struct GeneratedKeyPair {
+    pub public: PublicKeyInfo,
     pub private: String,
 }
 
@@ -30,7 +30,7 @@ fn invalid(why: &str) -> Fault {
 }
 
 /// Checks a public key in OpenSSH's form: kind, base64, comment; the bytes begin with the kind again.
-pub(super) fn imported(text: &str) -> Result<Public, Fault> {
+pub(super) fn imported(text: &str) -> Result<PublicKeyInfo, Fault> {
     let text = text.trim();
     let mut words = text.split_whitespace();
     let (Some(kind), Some(encoded)) = (words.next(), words.next()) else {
@@ -46,7 +46,7 @@ pub(super) fn imported(text: &str) -> Result<Public, Fault> {
     if named != Some(kind.as_bytes()) {
         return Err(invalid("failed to generate fingerprint"));
     }
-    Ok(Public { text: text.to_owned(), fingerprint: fingerprint(&blob) })
+    Ok(PublicKeyInfo { text: text.to_owned(), fingerprint: fingerprint(&blob) })
 }
 
 fn fingerprint(blob: &[u8]) -> String {
@@ -59,14 +59,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A new Ed25519 pair.
-pub(super) fn generated() -> Result<Generated, Fault> {
+pub(super) fn generated() -> Result<GeneratedKeyPair, Fault> {
     let mut seed = [0_u8; 32];
     getrandom::fill(&mut seed).map_err(Fault::internal)?;
     let pair = KeypairData::Ed25519(Ed25519Keypair::from_seed(&seed));
     let private = PrivateKey::new(pair, "generated-by-chronova").map_err(Fault::internal)?;
     let public = private.public_key().to_openssh().map_err(Fault::internal)?;
     let private = private.to_openssh(LineEnding::LF).map_err(Fault::internal)?;
-    Ok(Generated { public: imported(&public)?, private: private.to_string() })
+    Ok(GeneratedKeyPair { public: imported(&public)?, private: private.to_string() })
 }
 
 #[cfg(test)]

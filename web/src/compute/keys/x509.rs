@@ -1,7 +1,7 @@
 //! X.509 certificates: fingerprints of imported ones, and new ones with which a user can log in to Windows guests (WinRM).
 //!
-//! A new certificate says what Nova's says: the user as subject, the user's principal name (`user@localhost`) as an
-//! alternative name, client authentication as its only use, ten years. Its key is on the curve P-256. The private half goes
+//! A new certificate equals Nova's: the user is the subject, the principal name (`user@localhost`) an alternative name.
+//! It is for client authentication only, and valid for ten years. Its key is on the curve P-256. The private half goes
 //! into the answer as a PKCS#12 file without a password, in base64, and is kept nowhere.
 //!
 //! Source: nova `crypto.py`; RFC 5280 (certificates), RFC 7292 (PKCS#12).
@@ -14,7 +14,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use ring::{digest, hmac};
 
 use super::der::{self, NULL, bits, context, integer, octets, oid, sequence, set, tagged, utf8};
-use super::{Generated, Public, hex};
+use super::{GeneratedKeyPair, PublicKeyInfo, hex};
 use crate::fault::Fault;
 
 const DATA: &[u64] = &[1, 2, 840, 113_549, 1, 7, 1];
@@ -28,7 +28,7 @@ fn invalid(why: &str) -> Fault {
 }
 
 /// Checks a certificate in PEM.
-pub(in crate::compute) fn imported(text: &str) -> Result<Public, Fault> {
+pub(in crate::compute) fn imported(text: &str) -> Result<PublicKeyInfo, Fault> {
     let inner = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map(|(inner, _)| inner);
     let inner = inner.ok_or_else(|| invalid("Unable to load PEM file: no certificate in it."))?;
     let encoded: String = inner.split_whitespace().collect();
@@ -36,7 +36,7 @@ pub(in crate::compute) fn imported(text: &str) -> Result<Public, Fault> {
     if !is_certificate(&certificate) {
         return Err(invalid("the content is no certificate."));
     }
-    Ok(Public { text: text.to_owned(), fingerprint: fingerprint(&certificate) })
+    Ok(PublicKeyInfo { text: text.to_owned(), fingerprint: fingerprint(&certificate) })
 }
 
 /// RFC 5280: a signed part, an algorithm and a signature, and nothing else.
@@ -55,7 +55,7 @@ fn fingerprint(certificate: &[u8]) -> String {
 }
 
 /// A new certificate for `user`, good from `now` on.
-pub(in crate::compute) fn generated(user: &str, now: DateTime<Utc>) -> Result<Generated, Fault> {
+pub(in crate::compute) fn generated(user: &str, now: DateTime<Utc>) -> Result<GeneratedKeyPair, Fault> {
     let random = SystemRandom::new();
     let failed = |_| Fault::internal("the key could not be made");
     let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(failed)?;
@@ -69,8 +69,8 @@ pub(in crate::compute) fn generated(user: &str, now: DateTime<Utc>) -> Result<Ge
     let signed = to_be_signed(user, &serial, pair.public_key().as_ref(), now);
     let signature = pair.sign(&random, &signed).map_err(failed)?;
     let certificate = sequence(&[&signed, &ecdsa_with_sha256(), &bits(signature.as_ref())]);
-    let public = Public { text: pem(&certificate), fingerprint: fingerprint(&certificate) };
-    Ok(Generated { public, private: STANDARD.encode(pkcs12(&certificate, key.as_ref(), &salt)) })
+    let public = PublicKeyInfo { text: pem(&certificate), fingerprint: fingerprint(&certificate) };
+    Ok(GeneratedKeyPair { public, private: STANDARD.encode(pkcs12(&certificate, key.as_ref(), &salt)) })
 }
 
 fn ecdsa_with_sha256() -> Vec<u8> {
@@ -124,7 +124,7 @@ fn pem(certificate: &[u8]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Certificate and key in one file without a password; readers insist on the checksum all the same.
+/// Certificate and key in one file without a password; readers need the checksum nevertheless.
 fn pkcs12(certificate: &[u8], key: &[u8], salt: &[u8]) -> Vec<u8> {
     let key_id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, certificate);
     let attributes = set(&[&sequence(&[&oid(&[1, 2, 840, 113_549, 1, 9, 21]), &set(&[&octets(key_id.as_ref())])])]);

@@ -1,7 +1,7 @@
 //! `/os-floating-ips` and `/os-floating-ip-pools` until 2.35, `addFloatingIp` and `removeFloatingIp` until 2.43.
 //!
-//! Pools are the external networks. Which floating addresses the caller sees is the network service's rule, as it is when
-//! Nova asks with the user's token.
+//! Pools are the external networks. The network service's policy decides which floating addresses the caller sees, as
+//! when Nova calls it with the user's token.
 //!
 //! Source: nova `api/openstack/compute/floating_ips.py`, `floating_ip_pools.py`, `network/neutron.py`.
 
@@ -11,17 +11,17 @@ use std::sync::Arc;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::NicInfo;
 use chronova_events::network::{Association, FloatingIp, NetworkRow, Port};
-use chronova_projections::networks::Networks;
+use chronova_projections::networks::NetworksView;
 use serde_json::{Value, json};
 
 use crate::compute::bodies::{proxies as bodies, server_actions as actions};
 use crate::compute::reject;
-use crate::compute::servers::found::{Found, find};
+use crate::compute::servers::found::{PermittedServer, find};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
 use crate::network::{floating_ips, targets};
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post};
 
@@ -72,7 +72,7 @@ fn pool_name(row: &NetworkRow) -> String {
     }
 }
 
-fn render(view: &Networks, row: &FloatingIp) -> Value {
+fn render(view: &NetworksView, row: &FloatingIp) -> Value {
     let to: Option<&Association> = view.association(row);
     json!({
         "id": row.id(),
@@ -153,14 +153,14 @@ fn of_pool(fault: Fault, pool: Option<&str>) -> Fault {
 async fn remove_address(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.permit()?;
     let row = by_id(&ctx)?;
-    // Nova looks the server up that has it, and knows no server that the caller does not see.
+    // Nova looks up its server, and finds none that the caller does not see.
     holder(&ctx, &row)?;
     floating_ips::release(&ctx, &permit, &row).await.map_err(|fault| Fault { key: "".into(), ..fault })?;
     Ok(Reply::empty(202))
 }
 
-/// The server that has the floating address, with the target of rules about it; `None` where no device has it.
-fn holder(ctx: &Ctx, row: &FloatingIp) -> Result<Option<(InstanceId, Target)>, Fault> {
+/// The server with the floating address, with the target of its rules; `None` if no device has it.
+fn holder(ctx: &Ctx, row: &FloatingIp) -> Result<Option<(InstanceId, PolicyTarget)>, Fault> {
     let device = ctx.queries()?.views.networks.read(|view| {
         let port = view.port(view.association(row)?.port)?;
         Some(port.binding().device.clone()).filter(|device| !device.is_empty())
@@ -173,7 +173,7 @@ fn holder(ctx: &Ctx, row: &FloatingIp) -> Result<Option<(InstanceId, Target)>, F
     if !ctx.caller().is_admin && ctx.caller().project.as_ref() != Some(&request.project) {
         return Err(reject::no_instance(id));
     }
-    Ok(Some((id, Target::owned(&request.project, &request.user))))
+    Ok(Some((id, PolicyTarget::owned(&request.project, &request.user))))
 }
 
 /// The floating address with this text among those that the caller sees.
@@ -210,7 +210,7 @@ async fn associate(ctx: &Ctx, permit: &Permit, row: &FloatingIp, port: &Port, fi
     floating_ips::associate(ctx, permit, row, Some(to)).await
 }
 
-/// The server's fixed address that is meant: the one named, or else its first of IPv4.
+/// The requested fixed address of the server, or else its first IPv4 address.
 fn fixed_of(nics: &[NicInfo], wish: &Value, id: InstanceId) -> Result<IpAddr, Fault> {
     if nics.is_empty() {
         return Err(Fault::bad_request("Instance network is not ready yet"));
@@ -235,14 +235,14 @@ fn fixed_of(nics: &[NicInfo], wish: &Value, id: InstanceId) -> Result<IpAddr, Fa
     }
 }
 
-fn port_of(ctx: &Ctx, server: &Found, fixed: IpAddr) -> Result<Arc<Port>, Fault> {
+fn port_of(ctx: &Ctx, server: &PermittedServer, fixed: IpAddr) -> Result<Arc<Port>, Fault> {
     let has = |port: &&Arc<Port>| port.addresses().iter().any(|at| at.address == fixed);
     let (id, project) = (server.id, &server.server()?.request.project);
     let port = ctx.queries()?.views.networks.read(|view| view.of_server(project, id).find(has).cloned());
     port.ok_or_else(|| Fault::bad_request(format!("Fixed IP not found for address {fixed}.")))
 }
 
-/// The address is looked up before the server, which is not asked at all if there is no such address.
+/// The address is looked up before the server; without it the server is not read at all.
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let own = ctx.authorize(&ctx.own_target())?;
     let (id, text) = (ctx.param("id"), ctx.action_body()["address"].as_str().unwrap_or_default());

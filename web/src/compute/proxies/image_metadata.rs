@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chronova_actors::services::embedded::image::{Change, ImageCommand};
-use chronova_events::image::Record;
+use chronova_actors::services::embedded::image::{ImageChange, ImageCommand};
+use chronova_events::image::ImageRecord;
 use serde_json::json;
 
 use super::images::{find, permit, properties};
@@ -62,7 +62,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     if !found.attributes.properties.iter().any(|(key, _)| *key == name) {
         return Err(no_item());
     }
-    change(&ctx, &found, vec![Change::RemoveProperty { name }]).await?;
+    change(&ctx, &found, vec![ImageChange::RemoveProperty { name }]).await?;
     Ok(Reply::empty(204))
 }
 
@@ -70,7 +70,7 @@ fn no_item() -> Fault {
     Fault::not_found("Metadata item was not found")
 }
 
-/// Sets what `wanted` names; the rest stays, or goes where all is replaced.
+/// Sets the items in `wanted`; the rest stays, or is removed if all is replaced.
 async fn set(ctx: &Ctx, wanted: &[(String, String)], replace: bool) -> Result<Reply, Fault> {
     let found = find(ctx, "image_id")?;
     let there = &found.attributes.properties;
@@ -78,8 +78,8 @@ async fn set(ctx: &Ctx, wanted: &[(String, String)], replace: bool) -> Result<Re
     let others: Vec<String> = stays.collect();
     let count = wanted.len() + if replace { 0 } else { others.len() };
     check_limit(ctx, count)?;
-    let gone = others.into_iter().filter(|_| replace).map(|name| Change::RemoveProperty { name });
-    let set = wanted.iter().map(|(name, value)| Change::SetProperty { name: name.clone(), value: value.clone() });
+    let gone = others.into_iter().filter(|_| replace).map(|name| ImageChange::RemoveProperty { name });
+    let set = wanted.iter().map(|(name, value)| ImageChange::SetProperty { name: name.clone(), value: value.clone() });
     change(ctx, &found, gone.chain(set).collect()).await?;
     Ok(Reply::ok(json!({"metadata": properties(&*find(ctx, "image_id")?)})))
 }
@@ -95,7 +95,7 @@ fn check_limit(ctx: &Ctx, count: usize) -> Result<(), Fault> {
     }
 }
 
-async fn change(ctx: &Ctx, found: &Arc<Record>, changes: Vec<Change>) -> Result<(), Fault> {
+async fn change(ctx: &Ctx, found: &Arc<ImageRecord>, changes: Vec<ImageChange>) -> Result<(), Fault> {
     let id = found.id;
     let permit = permit(ctx, "modify_image", found)
         .ok_or_else(|| Fault::forbidden(format!("Not authorized for image {id}.")))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronova_actors::services::embedded::image::ImageCommand;
 use chronova_events::ids::ImageId;
-use chronova_events::image::Record;
+use chronova_events::image::ImageRecord;
 use serde_json::{Map, Value, json};
 
 use crate::compute::bodies::proxies as bodies;
@@ -26,14 +26,14 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 ];
 
 /// The image that the path parameter names, if the caller may see it.
-pub(super) fn find(ctx: &Ctx, parameter: &str) -> Result<Arc<Record>, Fault> {
+pub(super) fn find(ctx: &Ctx, parameter: &str) -> Result<Arc<ImageRecord>, Fault> {
     let found = ctx.param(parameter).parse::<ImageId>().ok();
     let found = found.map(|id| image::visible_by_id(ctx, id)).transpose()?.flatten();
     found.ok_or_else(|| Fault::not_found("Image not found."))
 }
 
-/// What the image service's rule says of the caller and this image.
-pub(super) fn permit(ctx: &Ctx, rule: &'static str, found: &Record) -> Option<Permit> {
+/// Checks the image service's rule for the caller and this image.
+pub(super) fn permit(ctx: &Ctx, rule: &'static str, found: &ImageRecord) -> Option<Permit> {
     ctx.app.policy.authorize(Service::Image, rule, &ctx.requester, &image::target(ctx, found)).ok()
 }
 
@@ -45,10 +45,10 @@ async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
     list(&ctx, "images/detail", full)
 }
 
-fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &Record) -> Value) -> Result<Reply, Fault> {
+fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &ImageRecord) -> Value) -> Result<Reply, Fault> {
     let wanted = filters(ctx)?;
-    let mut images: Vec<Arc<Record>> = Vec::new();
-    for found in ctx.queries()?.views.images.read(chronova_projections::images::Images::all) {
+    let mut images: Vec<Arc<ImageRecord>> = Vec::new();
+    for found in ctx.queries()?.views.images.read(chronova_projections::images::ImagesView::all) {
         if image::is_listed(ctx, &found)? && wanted.iter().all(|holds| holds(&found)) {
             images.push(found);
         }
@@ -63,14 +63,14 @@ fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &Record) -> Value) -> Resul
     Ok(Reply::ok(Value::Object(reply)))
 }
 
-type Holds = Box<dyn Fn(&Record) -> bool>;
+type ImagePredicate = Box<dyn Fn(&ImageRecord) -> bool>;
 
-/// What the query says of the images that are wanted; what it does not know, it ignores.
-fn filters(ctx: &Ctx) -> Result<Vec<Holds>, Fault> {
-    let mut all: Vec<Holds> = Vec::new();
+/// The filters of the query; unknown ones are ignored.
+fn filters(ctx: &Ctx) -> Result<Vec<ImagePredicate>, Fault> {
+    let mut all: Vec<ImagePredicate> = Vec::new();
     for (key, value) in ctx.query.pairs() {
         let value = value.clone();
-        let holds: Holds = match key.as_str() {
+        let holds: ImagePredicate = match key.as_str() {
             "name" => Box::new(move |found| found.attributes.name.as_deref() == Some(&*value)),
             "status" => Box::new(move |found| found.content.status().eq_ignore_ascii_case(&value)),
             "changes-since" => {
@@ -95,7 +95,7 @@ fn filters(ctx: &Ctx) -> Result<Vec<Holds>, Fault> {
     Ok(all)
 }
 
-fn property<'a>(found: &'a Record, name: &str) -> Option<&'a str> {
+fn property<'a>(found: &'a ImageRecord, name: &str) -> Option<&'a str> {
     found.attributes.properties.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
 }
 
@@ -116,11 +116,11 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-fn brief(ctx: &Ctx, found: &Record) -> Value {
+fn brief(ctx: &Ctx, found: &ImageRecord) -> Value {
     json!({"id": found.id, "name": found.attributes.name, "links": links(ctx, found)})
 }
 
-fn full(ctx: &Ctx, found: &Record) -> Value {
+fn full(ctx: &Ctx, found: &ImageRecord) -> Value {
     let attributes = &found.attributes;
     let (status, progress) = status(found.content.status());
     let mut shown = json!({
@@ -146,7 +146,7 @@ fn full(ctx: &Ctx, found: &Record) -> Value {
     shown
 }
 
-pub(super) fn properties(found: &Record) -> Value {
+pub(super) fn properties(found: &ImageRecord) -> Value {
     Value::Object(found.attributes.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect())
 }
 
@@ -162,7 +162,7 @@ fn status(status: &str) -> (&'static str, u8) {
     }
 }
 
-fn links(ctx: &Ctx, found: &Record) -> Value {
+fn links(ctx: &Ctx, found: &ImageRecord) -> Value {
     let id = found.id.to_string();
     let mut links = ctx.links.pair("images", &id);
     if let Some(links) = links.as_array_mut() {

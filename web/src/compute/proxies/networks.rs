@@ -1,5 +1,5 @@
-//! `/os-networks` and `/os-tenant-networks` until 2.35. With a network service of its own Nova knows of a network its id
-//! and its name; the rest of the fields is from the days when it had networks itself, and null.
+//! `/os-networks` and `/os-tenant-networks` until 2.35. With Neutron, Nova knows only the id and the name of a network.
+//! The other fields come from nova-network, and are null.
 //!
 //! Source: nova `api/openstack/compute/networks.py`, `tenant_networks.py`.
 
@@ -77,7 +77,7 @@ fn of_nova(ctx: &Ctx, row: &NetworkRow) -> Value {
     Value::Object(shown)
 }
 
-/// `cidr` is the text that Python makes of nothing: Nova knows no address range of a network any more.
+/// `cidr` is Python's text of `None`: Nova knows no address range of a network any more.
 fn of_tenant(row: &NetworkRow) -> Value {
     json!({"id": row.created.network, "cidr": "None", "label": row.settings().name})
 }

@@ -1,12 +1,12 @@
-//! `/os-security-group-rules` until 2.35: what a group lets in. Source: nova `api/openstack/compute/security_groups.py`,
-//! `network/security_group_api.py` (what makes a valid rule).
+//! `/os-security-group-rules` until 2.35: the ingress rules of a group. Source: nova
+//! `api/openstack/compute/security_groups.py`, `network/security_group_api.py` (what makes a valid rule).
 
 use std::net::IpAddr;
 
 use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
 use chronova_actors::services::embedded::network::service::rule_info;
 use chronova_events::ids::{SecurityGroupId, SecurityGroupRuleId};
-use chronova_events::security_group::{Direction, Ethertype, RuleAdded, Traffic};
+use chronova_events::security_group::{Direction, Ethertype, RuleAdded, RuleTraffic};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
 use crate::network;
-use crate::policy::Target;
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, post};
 
@@ -34,7 +34,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let body: SecurityGroupRuleBody = ctx.parse_at("security_group_rule")?;
     let parent = group(&ctx, uuid(&body.parent_group_id)?)?;
-    let permit = ctx.authorize(&Target::default().project(parent.project()))?;
+    let permit = ctx.authorize(&PolicyTarget::default().project(parent.project()))?;
     let traffic = traffic(&ctx, &body)?;
     let rule = SecurityGroupRuleId::random();
     let project = parent.project().clone();
@@ -51,14 +51,14 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let found = ctx.queries()?.views.security_groups.read(|view| view.rule(id).cloned());
     let unknown = || Fault::not_found(format!("Security group rule {id} does not exist"));
     let found = found.ok_or_else(unknown)?;
-    // The id of a group that the caller does not see is not told either.
+    // The id of an invisible group is not shown either.
     let parent = group(&ctx, found.added.group).map_err(|fault| if fault.status == 404 { unknown() } else { fault })?;
-    let permit = ctx.authorize(&Target::default().project(parent.project()))?;
+    let permit = ctx.authorize(&PolicyTarget::default().project(parent.project()))?;
     send(&ctx, &permit, parent.project(), SecurityGroupCommand::RemoveRule { rule: id }).await?;
     Ok(Reply::empty(202))
 }
 
-fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<Traffic, Fault> {
+fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<RuleTraffic, Fault> {
     let source = body.group_id.as_deref().map(uuid::<SecurityGroupId>).transpose()?;
     if let Some(source) = source {
         group(ctx, source)?;
@@ -67,7 +67,7 @@ fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<Traffic, Fault> {
     let ports = ports(body, protocol.as_deref(), source.is_some())?;
     let net = if source.is_some() { None } else { Some(cidr(body.cidr.as_deref())?) };
     let ethertype = if net.is_some_and(|net| net.addr().is_ipv6()) { Ethertype::Ipv6 } else { Ethertype::Ipv4 };
-    Ok(Traffic {
+    Ok(RuleTraffic {
         direction: Direction::Ingress,
         ethertype,
         protocol: ports.map(|_| protocol).unwrap_or_default(),
@@ -78,8 +78,7 @@ fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<Traffic, Fault> {
     })
 }
 
-/// First and last port (or ICMP type and code, -1 for all); `None` for everything, which only a source group may be let
-/// do.
+/// First and last port (or ICMP type and code, -1 for all); `None` for all, which is allowed with a source group only.
 fn ports(body: &SecurityGroupRuleBody, protocol: Option<&str>, from_group: bool) -> Result<Option<(i64, i64)>, Fault> {
     let not_enough = || Fault::bad_request("Not enough parameters to build a valid rule.");
     let (from, to) = match (protocol, &body.from_port, &body.to_port) {
@@ -121,7 +120,7 @@ fn integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
-/// A network; everything where none is given.
+/// A network; any address if none is given.
 fn cidr(given: Option<&str>) -> Result<IpNet, Fault> {
     let text = given.unwrap_or("0.0.0.0/0").trim().to_owned();
     let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::security_group::{
-    GroupPatch, SecurityGroupAggregate, SecurityGroupCommand, SecurityGroupReject,
+    GroupPatch, SecurityGroupCommand, SecurityGroupReject, SecurityGroupRoot,
 };
 use chronova_actors::services::embedded::network::service::group_info;
 use chronova_events::ids::{ProjectId, SecurityGroupId};
-use chronova_events::security_group::{Group, GroupCreated, GroupSettings, default_group};
+use chronova_events::security_group::{GroupCreated, GroupSettings, SecurityGroup, default_group};
 use serde_json::{Value, json};
 
 use crate::compute::bodies::proxies as bodies;
@@ -18,7 +18,7 @@ use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
 use crate::network;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 use crate::schema::is_true;
@@ -53,7 +53,7 @@ pub(super) fn uuid<T: std::str::FromStr>(text: &str) -> Result<T, Fault> {
 }
 
 /// The group, if it is the caller's project's or the caller may see all.
-pub(super) fn group(ctx: &Ctx, id: SecurityGroupId) -> Result<Arc<Group>, Fault> {
+pub(super) fn group(ctx: &Ctx, id: SecurityGroupId) -> Result<Arc<SecurityGroup>, Fault> {
     let found = ctx.queries()?.views.security_groups.read(|view| view.get(id).cloned());
     found
         .filter(|group| ctx.caller().is_admin || ctx.caller().project.as_ref() == Some(group.project()))
@@ -61,9 +61,9 @@ pub(super) fn group(ctx: &Ctx, id: SecurityGroupId) -> Result<Arc<Group>, Fault>
 }
 
 /// The group of the path, and the permit of the route's rule on it.
-fn find(ctx: &Ctx) -> Result<(Arc<Group>, Permit), Fault> {
+fn find(ctx: &Ctx) -> Result<(Arc<SecurityGroup>, Permit), Fault> {
     let found = group(ctx, uuid(ctx.param("id"))?)?;
-    let permit = ctx.authorize(&Target::default().project(found.project()))?;
+    let permit = ctx.authorize(&PolicyTarget::default().project(found.project()))?;
     Ok((found, permit))
 }
 
@@ -73,7 +73,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     if let Some(project) = &own {
         network::security_groups::ensure_default(&ctx, &ctx.permit()?, project).await?;
     }
-    let mut groups: Vec<Arc<Group>> = ctx
+    let mut groups: Vec<Arc<SecurityGroup>> = ctx
         .queries()?
         .views
         .security_groups
@@ -83,15 +83,15 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"security_groups": shown})))
 }
 
-/// `offset` and `limit`, as the API had them before it had markers.
-fn page<'a>(ctx: &Ctx, groups: &'a [Arc<Group>]) -> impl Iterator<Item = &'a Arc<Group>> + use<'a> {
+/// `offset` and `limit`, from before the API had markers.
+fn page<'a>(ctx: &Ctx, groups: &'a [Arc<SecurityGroup>]) -> impl Iterator<Item = &'a Arc<SecurityGroup>> + use<'a> {
     let number = |key: &str| ctx.query.last(key).and_then(|text| text.parse::<usize>().ok());
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
     let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(most).min(most);
     groups.iter().skip(number("offset").unwrap_or(0)).take(limit)
 }
 
-fn show_one(ctx: &Ctx, group: &Group) -> Result<Value, Fault> {
+fn show_one(ctx: &Ctx, group: &SecurityGroup) -> Result<Value, Fault> {
     Ok(ctx.queries()?.views.security_groups.read(|view| render(&group_info(view, group))))
 }
 
@@ -100,7 +100,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"security_group": show_one(&ctx, &found)?})))
 }
 
-/// Name and description. A name of spaces alone is none, but what has more keeps its spaces.
+/// Name and description. A name of spaces alone counts as empty; others keep their spaces.
 fn described(ctx: &Ctx) -> Result<(String, String), Fault> {
     let bodies::SecurityGroupBody { name, description } = ctx.parse_at("security_group")?;
     match name.trim().is_empty() {
@@ -149,7 +149,7 @@ pub(super) async fn send(
     project: &ProjectId,
     command: SecurityGroupCommand,
 ) -> Result<(), Fault> {
-    dispatch::send::<SecurityGroupAggregate>(ctx.dispatch()?, permit, project, command)
+    dispatch::send::<SecurityGroupRoot>(ctx.dispatch()?, permit, project, command)
         .await
         .map(drop)
         .map_err(|error| reject::refused(error, |reject| fault(&reject)))

@@ -1,4 +1,4 @@
-//! `/os-volumes` and `/os-snapshots` until 2.35: the volume service's things in the form that Nova had for them.
+//! `/os-volumes` and `/os-snapshots` until 2.35: the volume service's resources in Nova's old form.
 //!
 //! Source: nova `api/openstack/compute/volumes.py`, `snapshots.py`.
 
@@ -56,7 +56,7 @@ fn project(ctx: &Ctx) -> Result<ProjectId, Fault> {
     ctx.caller().project.clone().ok_or_else(|| Fault::forbidden("The token has no project."))
 }
 
-/// `offset` and `limit`, as the API had them before it had markers.
+/// `offset` and `limit`, from before the API had markers.
 fn page<T>(ctx: &Ctx, all: Vec<T>) -> impl Iterator<Item = T> {
     let number = |key: &str| ctx.query.first(key).and_then(|text| text.parse::<usize>().ok());
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
@@ -209,7 +209,7 @@ async fn wanted_snapshot(ctx: &Ctx) -> Result<NewSnapshot, Fault> {
     })
 }
 
-/// Nova has no answer of its own to an unknown volume here but "bad request".
+/// Nova answers "bad request" to an unknown volume here.
 fn unknown(error: PortError) -> Fault {
     match reject::volume_service(error) {
         fault if fault.status == 404 => Fault::bad_request(fault.message),

@@ -1,12 +1,12 @@
-//! `/servers/{server_id}/os-instance-actions`: what was done to a server, read from the log.
+//! `/servers/{server_id}/os-instance-actions`: the actions on a server, folded from the log.
 
 use std::sync::Arc;
 
-use chronova_projections::servers::Action;
+use chronova_projections::servers::InstanceAction;
 use serde_json::{Map, Value, json};
 
 use super::filters::time;
-use super::found::{Found, find_where};
+use super::found::{PermittedServer, find_where};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView};
 use crate::compute::{paging, versions};
@@ -25,14 +25,15 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .query(no_query),
 ];
 
-fn find(ctx: &Ctx) -> Result<Found, Fault> {
+fn find(ctx: &Ctx) -> Result<PermittedServer, Fault> {
     find_where(ctx, "server_id", versions::actions_of_deleted(ctx.version))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx)?;
     let actions = wanted(&ctx, &found)?;
-    let is = |action: &Arc<Action>, marker: &str| action.request_id.as_ref().is_some_and(|id| id.as_str() == marker);
+    let is =
+        |action: &Arc<InstanceAction>, marker: &str| action.request_id.as_ref().is_some_and(|id| id.as_str() == marker);
     let page = paging::cut(&ctx, actions, is)?;
     let marker = page.items.last().and_then(|action| action.request_id.clone());
     let show = |action| ACTION.render(&ActionView { instance: found.id, action, events: None }, ctx.version);
@@ -45,8 +46,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(Value::Object(reply)))
 }
 
-/// Newest first; within the times asked for.
-fn wanted(ctx: &Ctx, found: &Found) -> Result<Vec<Arc<Action>>, Fault> {
+/// Newest first; within the requested times.
+fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<Vec<Arc<InstanceAction>>, Fault> {
     let since = ctx.query.first("changes-since").map(time).transpose()?;
     let before = ctx.query.first("changes-before").map(time).transpose()?;
     if let (Some(since), Some(before)) = (since, before)
@@ -54,7 +55,7 @@ fn wanted(ctx: &Ctx, found: &Found) -> Result<Vec<Arc<Action>>, Fault> {
     {
         return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
     }
-    let inside = |action: &&Arc<Action>| {
+    let inside = |action: &&Arc<InstanceAction>| {
         since.is_none_or(|at| action.updated_at >= at) && before.is_none_or(|at| action.updated_at <= at)
     };
     Ok(found.row.actions.iter().rev().filter(inside).cloned().collect())
@@ -63,7 +64,7 @@ fn wanted(ctx: &Ctx, found: &Found) -> Result<Vec<Arc<Action>>, Fault> {
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx)?;
     let request = ctx.param("id");
-    let named = |action: &&Arc<Action>| action.request_id.as_ref().is_some_and(|id| id.as_str() == request);
+    let named = |action: &&Arc<InstanceAction>| action.request_id.as_ref().is_some_and(|id| id.as_str() == request);
     let action = found.row.actions.iter().rev().find(named).cloned();
     let action = action.ok_or_else(|| {
         Fault::not_found(format!("Action for request_id {request} on instance {} not found", found.id))
@@ -78,8 +79,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"instanceAction": ACTION.render(&view, ctx.version)})))
 }
 
-/// Newest first; the last is the whole action under the name that Nova gives it, before it are its steps.
-fn events(ctx: &Ctx, found: &Found, action: &Action, full: bool) -> Result<Value, Fault> {
+/// Newest first: the steps, and last the whole action under Nova's name.
+fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;
     let hosts = &ctx.queries()?.views.hosts;

@@ -1,4 +1,4 @@
-//! `POST /servers/{id}/action`: what is served of it. The rest is in [`crate::compute::unserved`].
+//! `POST /servers/{id}/action`: the served actions. The rest is in [`crate::compute::unserved`].
 
 use chronova_actors::hosts::readings::HostReadings;
 use chronova_actors::instance::InstanceCommand;
@@ -8,7 +8,7 @@ use chronova_hypervisor::driver::DriverError;
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -96,7 +96,7 @@ async fn resume(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn lock(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    // Whoever locks a server of another project does so as an administrator.
+    // A lock on another project's server is an administrator's.
     let by_admin = ctx.caller().project.as_ref() != Some(&found.server()?.request.project);
     let lock = Locked {
         by_admin,
@@ -117,7 +117,7 @@ async fn unlock(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// As much of a console's log as Nova reads.
+/// The largest part of a console log that Nova reads.
 const MOST_OF_A_LOG: usize = 102_400;
 
 async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
@@ -127,20 +127,20 @@ async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
     let text = String::from_utf8_lossy(&bytes);
     let lines = match ctx.action_body().get("length") {
         None | Some(Value::Null) => None,
-        // -1 is everything, as no length is.
+        // -1 means everything, like no length.
         Some(length) => to_integer(length).and_then(|length| usize::try_from(length).ok()),
     };
     Ok(Reply::ok(json!({"output": tail(&text, lines)})))
 }
 
-/// The server's host, where it has one that answers.
-pub(super) fn host(ctx: &Ctx, found: &Found) -> Result<HostReadings, Fault> {
+/// The server's host, if it has one that answers.
+pub(super) fn host(ctx: &Ctx, found: &PermittedServer) -> Result<HostReadings, Fault> {
     let not_ready = || Fault::conflict(format!("Instance {} is not ready", found.id));
     let placed = found.server()?.placement.as_ref().ok_or_else(not_ready)?;
     ctx.queries()?.host(placed.host).ok_or_else(not_ready)
 }
 
-fn unreadable(found: &Found, error: DriverError) -> Fault {
+fn unreadable(found: &PermittedServer, error: DriverError) -> Fault {
     match error {
         DriverError::NoSuchGuest(_) => Fault::conflict(format!("Instance {} is not ready", found.id)),
         DriverError::Unsupported(_) => {

@@ -1,7 +1,7 @@
-//! What administrators and debuggers do to a server: its state said anew, its guest interrupted, its counters read.
+//! Actions of administrators and debuggers on a server: reset its state, interrupt its guest, read its counters.
 
 use chronova_actors::instance::InstanceCommand;
-use chronova_actors::instance::actions::{Action, check_state};
+use chronova_actors::instance::actions::{ServerAction, check_state};
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{DeclaredState, Power};
 use chronova_hypervisor::driver::DriverError;
@@ -41,7 +41,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:os-server-password:clear"),
 ];
 
-/// Neither a lock nor a state is in the way.
+/// Neither a lock nor a state prevents it.
 async fn reset_state(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let state = match ctx.action_body()["state"].as_str() {
@@ -76,7 +76,7 @@ fn not_seen(id: chronova_events::ids::InstanceId, error: DriverError) -> Fault {
 async fn diagnose(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let server = found.server()?;
-    check_state(server, Action::Diagnose).map_err(|reject| reject::instance_reject(found.id, reject))?;
+    check_state(server, ServerAction::Diagnose).map_err(|reject| reject::instance_reject(found.id, reject))?;
     if server.power() != Power::Running {
         return Err(not_running(found.id, server.power()));
     }
@@ -102,13 +102,13 @@ fn not_running(id: impl std::fmt::Display, power: Power) -> Fault {
     Fault::conflict(format!("Cannot 'get_diagnostics' instance {id} while it is in power state {state}"))
 }
 
-/// What a guest encrypted and posted to the metadata service.
+/// The password that a guest has encrypted and posted to the metadata service.
 async fn password(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     Ok(Reply::ok(json!({"password": found.server()?.guest_password.as_deref().unwrap_or_default()})))
 }
 
-/// The guest's own password stays what it is; it may post another.
+/// The guest's own password does not change; it may post another.
 async fn clear_password(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     send(&ctx, &found, InstanceCommand::ClearGuestPassword).await?;

@@ -1,12 +1,12 @@
 //! `PUT /servers/{id}` and `DELETE /servers/{id}`.
 
-use chronova_actors::instance::{Asker, Change, InstanceAggregate, InstanceCommand};
+use chronova_actors::instance::{CallerRights, InstanceChange, InstanceCommand, InstanceRoot};
 use chronova_actors::operations::ServerCall;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::DiskConfig;
 use serde_json::json;
 
-use super::found::{Found, find, one_spelling};
+use super::found::{PermittedServer, find, one_spelling};
 use super::viewer::{render, sees};
 use crate::compute::bodies::servers::ServerUpdateBody;
 use crate::compute::{quotas, reject, versions};
@@ -15,20 +15,20 @@ use crate::dispatch;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
-/// Who asks, for decisions about locked servers.
-pub(super) fn asker(ctx: &Ctx, found: &Found) -> Asker {
-    Asker { overrides_lock: ctx.allows("os_compute_api:os-lock-server:unlock:unlock_override", &found.target) }
+/// The caller's rights, for decisions about locked servers.
+pub(super) fn asker(ctx: &Ctx, found: &PermittedServer) -> CallerRights {
+    CallerRights { overrides_lock: ctx.allows("os_compute_api:os-lock-server:unlock:unlock_override", &found.target) }
 }
 
 /// The request about a server that was found, for the use cases of `actors/src/operations`.
-pub(super) fn call<'a>(ctx: &Ctx, found: &'a Found) -> Result<ServerCall<'a>, Fault> {
+pub(super) fn call<'a>(ctx: &Ctx, found: &'a PermittedServer) -> Result<ServerCall<'a>, Fault> {
     let (server, is_admin) = (found.server()?, ctx.caller().is_admin);
     Ok(ServerCall { id: found.id, server, asker: asker(ctx, found), is_admin })
 }
 
 /// Sends a command about a server that was found.
-pub(super) async fn send(ctx: &Ctx, found: &Found, command: InstanceCommand) -> Result<(), Fault> {
-    dispatch::send::<InstanceAggregate>(ctx.dispatch()?, &found.permit, &found.id, command)
+pub(super) async fn send(ctx: &Ctx, found: &PermittedServer, command: InstanceCommand) -> Result<(), Fault> {
+    dispatch::send::<InstanceRoot>(ctx.dispatch()?, &found.permit, &found.id, command)
         .await
         .map(|_| ())
         .map_err(|error| reject::instance(found.id, error))
@@ -37,31 +37,35 @@ pub(super) async fn send(ctx: &Ctx, found: &Found, command: InstanceCommand) -> 
 pub(super) async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let changes = changes(&ctx, &found)?;
-    // Nova changes locked servers' names all the same.
-    let asker = Asker { overrides_lock: true };
+    // Nova changes the names of locked servers, too.
+    let asker = CallerRights { overrides_lock: true };
     send(&ctx, &found, InstanceCommand::Change { changes, asker }).await?;
     let sees = sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
     Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees).await?})))
 }
 
-fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
+fn changes(ctx: &Ctx, found: &PermittedServer) -> Result<Vec<InstanceChange>, Fault> {
     let body: ServerUpdateBody = ctx.parse_at("server")?;
     let now = &found.server()?.request;
     let mut changes = Vec::new();
     if let Some(name) = body.name {
-        changes.push(Change::Name(name.trim().to_owned()));
+        changes.push(InstanceChange::Name(name.trim().to_owned()));
     }
     if let Some(description) = body.description.mentioned() {
-        changes.push(Change::Description(description));
+        changes.push(InstanceChange::Description(description));
     }
     if let Some(hostname) = body.hostname {
-        changes.push(Change::Hostname(hostname));
+        changes.push(InstanceChange::Hostname(hostname));
     }
     if let Some(config) = body.disk_config {
-        changes.push(Change::DiskConfig(if config == "MANUAL" { DiskConfig::Manual } else { DiskConfig::Auto }));
+        changes.push(InstanceChange::DiskConfig(if config == "MANUAL" {
+            DiskConfig::Manual
+        } else {
+            DiskConfig::Auto
+        }));
     }
     if body.access_ip_v4.is_some() || body.access_ip_v6.is_some() {
-        changes.push(Change::AccessAddresses {
+        changes.push(InstanceChange::AccessAddresses {
             v4: body.access_ip_v4.map(one_spelling).or_else(|| now.access_ip_v4.clone()),
             v6: body.access_ip_v6.map(one_spelling).or_else(|| now.access_ip_v6.clone()),
         });
@@ -86,7 +90,7 @@ pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// Nova's `forceDelete`: whatever the server does, and for good.
+/// Nova's `forceDelete`: in any state, and for good.
 pub(super) async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let command = InstanceCommand::Delete { process: ProcessId::random(), force: true, asker: asker(&ctx, &found) };

@@ -1,7 +1,7 @@
 //! `evacuate`: a server leaves a host that is down. Source: nova `api/openstack/compute/evacuate.py`.
 
 use chronova_actors::instance::InstanceCommand;
-use chronova_actors::instance::actions::{self, Action};
+use chronova_actors::instance::actions::{self, ServerAction};
 use chronova_actors::instance::evacuation::EvacuationCommand;
 use chronova_actors::instance::moving::MoveCommand;
 use chronova_events::ids::ProcessId;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::change::{asker, send};
 use super::create;
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
@@ -29,7 +29,7 @@ async fn evacuate(ctx: Ctx) -> Result<Reply, Fault> {
     let asker = asker(&ctx, &found);
     let (host, forced) = destination(&ctx, &found)?;
     let on_shared_storage = on_shared_storage(&ctx)?;
-    actions::admit(found.server()?, Action::Evacuate, asker)
+    actions::admit(found.server()?, ServerAction::Evacuate, asker)
         .map_err(|reject| reject::instance_reject(found.id, reject))?;
     only_from_hosts_that_are_down(&ctx, &found)?;
     let (process, stop) = (ProcessId::random(), versions::evacuated_servers_are_stopped(ctx.version));
@@ -38,8 +38,8 @@ async fn evacuate(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(answer(&ctx, on_shared_storage))
 }
 
-/// The host that was named, and whether the scheduler is not asked about it: before 2.29 it never was.
-fn destination(ctx: &Ctx, found: &Found) -> Result<(Option<String>, bool), Fault> {
+/// The requested host, and whether it skips the scheduler: before 2.29 it always did.
+fn destination(ctx: &Ctx, found: &PermittedServer) -> Result<(Option<String>, bool), Fault> {
     let body = ctx.action_body();
     let host = body["host"].as_str().map(str::to_owned);
     let said = versions::evacuation_can_be_forced(ctx.version) && is_true(&body["force"]);
@@ -58,7 +58,7 @@ fn destination(ctx: &Ctx, found: &Found) -> Result<(Option<String>, bool), Fault
     Ok((host, said || !versions::evacuation_asks_the_scheduler(ctx.version)))
 }
 
-/// From 2.14 on that is found out.
+/// From 2.14 on the control plane detects it.
 fn on_shared_storage(ctx: &Ctx) -> Result<Option<bool>, Fault> {
     let body = ctx.action_body();
     if versions::evacuation_finds_shared_storage(ctx.version) {
@@ -71,7 +71,7 @@ fn on_shared_storage(ctx: &Ctx) -> Result<Option<bool>, Fault> {
     }
 }
 
-fn only_from_hosts_that_are_down(ctx: &Ctx, found: &Found) -> Result<(), Fault> {
+fn only_from_hosts_that_are_down(ctx: &Ctx, found: &PermittedServer) -> Result<(), Fault> {
     let Some(placed) = &found.server()?.placement else { return Ok(()) };
     let known = |hosts: &chronova_projections::hosts::Hosts| {
         hosts.get(placed.host).is_some_and(chronova_events::host::KnownHost::answers)
@@ -82,7 +82,7 @@ fn only_from_hosts_that_are_down(ctx: &Ctx, found: &Found) -> Result<(), Fault> 
     }
 }
 
-/// The password, as long as it was told; a disk that is used as it is keeps its own.
+/// The password, in versions that show it; a disk that is kept has its old one.
 fn answer(ctx: &Ctx, on_shared_storage: Option<bool>) -> Reply {
     if versions::evacuation_finds_shared_storage(ctx.version) {
         return Reply::empty(200);

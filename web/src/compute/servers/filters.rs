@@ -1,4 +1,4 @@
-//! Which servers a listing is about.
+//! The filters of a list of servers.
 //!
 //! Source: nova `api/openstack/compute/servers.py` (`_get_servers`), `db/main/api.py` (which filters are exact, which are
 //! patterns). Filters that the caller may not use are ignored, as Nova does.
@@ -18,7 +18,7 @@ use crate::microversion::{Microversion, v};
 use crate::pattern;
 use chronova_events::instance::status::{self, Status};
 
-/// What those who are not administrators may filter by, and since when.
+/// The filters of callers who are not administrators, and their first versions.
 const FOR_ALL: &[(&str, Microversion)] = &[
     ("reservation_id", v(2, 1)),
     ("name", v(2, 1)),
@@ -50,8 +50,7 @@ const FOR_ALL: &[(&str, Microversion)] = &[
 
 const REBUILDING: &[&str] = &["rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"];
 
-/// In which states and with which tasks a server has a status; no tasks: whatever the task. Source: nova
-/// `api/openstack/common.py` (`_STATE_MAP`).
+/// The states and tasks of each status; no tasks means any task. Source: nova `api/openstack/common.py` (`_STATE_MAP`).
 const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("ACTIVE", &["active"], &[]),
     ("BUILD", &["building"], &[]),
@@ -74,7 +73,7 @@ const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("VERIFY_RESIZE", &["resized"], &[]),
 ];
 
-/// What Nova's schema lets through and its code refuses: other tables than that of servers.
+/// Sort keys that Nova's schema accepts and its code refuses: tables other than that of servers.
 const OF_OTHER_TABLES: &[&str] = &[
     "block_device_mapping",
     "services",
@@ -88,40 +87,40 @@ const OF_OTHER_TABLES: &[&str] = &[
 /// Parameters that are not filters.
 const NO_FILTER: &[&str] = &["limit", "marker", "sort_key", "sort_dir", "all_tenants", "tenant_id", "project_id"];
 
-type Holds = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;
+type ServerPredicate = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;
 
-/// What a listing was asked for.
-pub(super) struct Wanted {
+/// The filters of a listing.
+pub(super) struct ServerListQuery {
     /// `None`: all projects.
     pub project: Option<ProjectId>,
     /// Deleted servers instead of, or (with `changes-since`) besides, the live ones.
-    pub deleted: Deleted,
-    holds: Vec<Holds>,
+    pub deleted: DeletedFilter,
+    holds: Vec<ServerPredicate>,
     /// Whether servers that can still be restored are among those that are not deleted.
     pub soft_deleted: bool,
     /// Nothing can match: a status that does not exist, a flavor that does not exist, no project at all.
     pub nothing: bool,
-    /// Whether a pattern is among what is asked: too slow for whoever keeps others waiting meanwhile.
+    /// Whether a filter is a pattern: too slow to match under a lock.
     pub patterns: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deleted {
+pub(super) enum DeletedFilter {
     No,
     Only,
     Both,
 }
 
-impl Wanted {
+impl ServerListQuery {
     pub(super) fn holds(&self, row: &ServerRow) -> bool {
         let Some(server) = row.instance.known() else { return false };
-        // Out of sight, as if they were gone.
+        // Hidden, like deleted ones.
         let soft = server.is_soft_deleted();
         let gone = row.instance.alive().is_none();
         let listed = match self.deleted {
-            Deleted::No => !gone && (!soft || self.soft_deleted),
-            Deleted::Only => gone || soft,
-            Deleted::Both => true,
+            DeletedFilter::No => !gone && (!soft || self.soft_deleted),
+            DeletedFilter::Only => gone || soft,
+            DeletedFilter::Both => true,
         };
         let Some(shown) = status::of(&row.instance) else { return false };
         listed && self.is_of(row) && self.holds.iter().all(|holds| holds(row, server, &shown))
@@ -145,7 +144,7 @@ impl Wanted {
         let mut wanted = Self {
             nothing: whose == ListedProjects::None,
             project: whose.project(),
-            deleted: Deleted::No,
+            deleted: DeletedFilter::No,
             soft_deleted: false,
             holds: Vec::new(),
             patterns: false,
@@ -162,15 +161,15 @@ impl Wanted {
         {
             return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
         }
-        // Nova never reads what it says, only that something was said.
+        // Nova ignores the value, and checks only that the parameter exists.
         wanted.soft_deleted = query("soft_deleted").is_some_and(|text| !text.is_empty());
         wanted.deleted = match query("deleted") {
-            _ if status_deleted => Deleted::Only,
-            Some(text) if is_on(text) => Deleted::Only,
-            Some(_) => Deleted::No,
-            // What changed includes what is gone.
-            None if since.is_some() || before.is_some() => Deleted::Both,
-            None => Deleted::No,
+            _ if status_deleted => DeletedFilter::Only,
+            Some(text) if is_on(text) => DeletedFilter::Only,
+            Some(_) => DeletedFilter::No,
+            // Changed servers include deleted ones.
+            None if since.is_some() || before.is_some() => DeletedFilter::Both,
+            None => DeletedFilter::No,
         };
         if let Some(since) = since {
             wanted.when(move |_, server, _| server.updated_at >= since);
@@ -198,12 +197,12 @@ impl Wanted {
         self.holds.push(Box::new(holds));
     }
 
-    /// Says whether deleted servers, and nothing else, are asked for.
+    /// Returns whether only deleted servers are requested.
     fn by_status(&mut self, ctx: &Ctx, statuses: &[&str]) -> Result<bool, Fault> {
         let asked: Vec<String> = statuses.iter().map(|status| status.to_uppercase()).collect();
         let meant = || STATUSES.iter().filter(|(status, _, _)| asked.iter().any(|asked| asked == status));
         let states: BTreeSet<&str> = meant().flat_map(|(_, states, _)| states.iter().copied()).collect();
-        // A status that needs no task is one whatever goes on: a server that reboots is found as ACTIVE, too.
+        // A status without tasks matches any task: a server that reboots is found as ACTIVE, too.
         let any_task = meant().any(|(_, _, tasks)| tasks.is_empty());
         let tasks: BTreeSet<&str> = meant().flat_map(|(_, _, tasks)| tasks.iter().copied()).collect();
         if states.is_empty() && versions::unknown_status_is_refused(ctx.version) {
@@ -220,7 +219,7 @@ impl Wanted {
         Ok(deleted)
     }
 
-    /// One filter by what it is called in the query.
+    /// One filter by its name in the query.
     fn by(&mut self, ctx: &Ctx, key: &str, value: &str) -> Result<(), Fault> {
         let text = value.to_owned();
         match key {
@@ -267,7 +266,7 @@ impl Wanted {
             }
             "progress" => self.matching(value, |_| Some("0".to_owned()))?,
             "launch_index" => self.matching(value, |s| Some(s.request.launch_index.to_string()))?,
-            // Nova keeps the word that was sent, which is what a pattern is held against.
+            // Nova stores the sent word, which patterns match.
             "config_drive" => {
                 let word = |s: &Alive| if s.request.config_drive { "True" } else { "" };
                 self.matching(value, move |s| Some(word(s).to_owned()))?;
@@ -319,8 +318,8 @@ impl Wanted {
     }
 }
 
-/// The project that is listed. Naming one counts only where all are asked for, which needs the right to: whoever names
-/// one alone gets their own, as in Nova.
+/// The project that is listed. A named project counts only with `all_tenants`, which needs its own right. As in Nova, a
+/// named project without it lists the caller's own servers.
 fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> Result<ListedProjects, Fault> {
     let own = ctx.caller().project.clone();
     let all = match ctx.query.last("all_tenants") {
@@ -333,8 +332,8 @@ fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> 
         return Ok(own.map_or(ListedProjects::None, ListedProjects::One));
     }
     let target = match &own {
-        Some(project) => crate::policy::Target::default().project(project),
-        None => crate::policy::Target::default(),
+        Some(project) => crate::policy::PolicyTarget::default().project(project),
+        None => crate::policy::PolicyTarget::default(),
     };
     ctx.authorize_rule(list_all, &target)?;
     let asked = ctx.query.last("tenant_id").or_else(|| ctx.query.last("project_id"));
@@ -343,7 +342,7 @@ fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> 
         .map_or(ListedProjects::All, |project| ListedProjects::One(project.into())))
 }
 
-/// Whose servers are listed.
+/// The projects whose servers are listed.
 #[derive(Debug, PartialEq, Eq)]
 enum ListedProjects {
     /// A token without a project has none.
@@ -373,7 +372,7 @@ fn truth(text: &str) -> Result<bool, Fault> {
     }
 }
 
-/// Nova's words for what no schema could refuse.
+/// Nova's words for values that no schema could refuse.
 pub(super) fn invalid(reason: &str) -> Fault {
     Fault::bad_request(format!("Invalid input received: {reason}"))
 }

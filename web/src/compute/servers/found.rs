@@ -1,7 +1,7 @@
-//! The server that a path names, if the caller may know of it.
+//! Finds the server of a path, if the caller may see it.
 //!
-//! Invariant: a server of another project does not exist for those who are not administrators (404, never 403), as in
-//! Nova, where the rows of other projects are not read.
+//! Invariant: for a caller who is no administrator, a server of another project does not exist (404, never 403). Nova
+//! does not read the rows of other projects either.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use chronova_projections::servers::ServerRow;
 use crate::compute::reject;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
-use crate::policy::{Permit, Target};
+use crate::policy::{Permit, PolicyTarget};
 
-/// A server that the caller may know of, and the permit for the route's rule.
-pub(in crate::compute) struct Found {
+/// A server that the caller may see, and the permit for the route's rule.
+pub(in crate::compute) struct PermittedServer {
     pub(in crate::compute) id: InstanceId,
     pub(in crate::compute) row: Arc<ServerRow>,
     pub(in crate::compute) permit: Permit,
-    pub(in crate::compute) target: Target,
+    pub(in crate::compute) target: PolicyTarget,
 }
 
-impl Found {
+impl PermittedServer {
     pub(in crate::compute) fn server(&self) -> Result<&Alive, Fault> {
         self.row.instance.known().ok_or_else(|| reject::no_instance(self.id))
     }
 }
 
 /// The live server that the path parameter `name` names.
-pub(in crate::compute) fn find(ctx: &Ctx, name: &str) -> Result<Found, Fault> {
+pub(in crate::compute) fn find(ctx: &Ctx, name: &str) -> Result<PermittedServer, Fault> {
     find_where(ctx, name, false)
 }
 
-/// As [`find`]; `deleted` ones too where asked for.
-pub(in crate::compute) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, Fault> {
+/// As [`find`], with deleted servers if `deleted`.
+pub(in crate::compute) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<PermittedServer, Fault> {
     let id: InstanceId = ctx.id(name, |text| format!("Instance {text} could not be found."))?;
     let row = ctx.views()?.servers.read(|servers| servers.get(id).cloned());
     let row = row.ok_or_else(|| reject::no_instance(id))?;
@@ -44,12 +44,12 @@ pub(in crate::compute) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Re
     if !ctx.caller().is_admin && ctx.caller().project.as_ref() != Some(&project) {
         return Err(reject::no_instance(id));
     }
-    let target = Target::owned(&project, &user);
+    let target = PolicyTarget::owned(&project, &user);
     let permit = ctx.authorize(&target)?;
-    Ok(Found { id, row, permit, target })
+    Ok(PermittedServer { id, row, permit, target })
 }
 
-/// In the one spelling in which Nova keeps addresses. The schema let only addresses through.
+/// Nova's canonical spelling of an address. The schema allows only addresses.
 pub(super) fn one_spelling(address: String) -> String {
     address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
 }

@@ -1,10 +1,10 @@
-//! Interfaces that come to a running server and leave it, and addresses of its ports (`addFixedIp`, until 2.43).
+//! Attaches and detaches interfaces of a running server, and addresses of its ports (`addFixedIp`, until 2.43).
 //!
-//! As in Nova an attachment is answered when it is done, and a detachment when it is accepted.
+//! As in Nova, the answer to an attachment waits for its end, and the answer to a detachment does not.
 //!
 //! Source of the words: nova `api/openstack/compute/attach_interfaces.py`, `multinic.py`.
 
-use chronova_actors::instance::actions::{self, Action};
+use chronova_actors::instance::actions::{self, ServerAction};
 use chronova_actors::instance::{InstanceCommand, InstanceReject};
 use chronova_actors::operations::interfaces::{AddressChange, AttachInterfaceRequest};
 use chronova_events::ids::{NetworkId, PortId, ProcessId};
@@ -12,7 +12,7 @@ use chronova_events::instance::{Alive, RequestedNic};
 use serde_json::Value;
 
 use super::change::{asker, send};
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use super::parts;
 use crate::compute::bodies::server_parts as bodies;
 use crate::compute::reject;
@@ -49,7 +49,7 @@ async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     parts::show_interface(&ctx, &find(&ctx, "server_id")?, &nic.port.to_string()).await
 }
 
-/// Nothing said at all is the one network that there is.
+/// An empty request means the only network.
 fn wanted(ctx: &Ctx) -> Result<RequestedNic, Fault> {
     let body: bodies::InterfaceBody = ctx.parse_at::<Option<_>>("interfaceAttachment")?.unwrap_or_default();
     let fixed_ip = body.fixed_ip();
@@ -82,8 +82,8 @@ fn no_port(id: &str) -> Fault {
 async fn detach(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let asker = asker(&ctx, &found);
-    // A lock and a state are in the way before the port is looked for.
-    actions::admit(found.server()?, Action::DetachInterface, asker)
+    // The lock and the state are checked before the port.
+    actions::admit(found.server()?, ServerAction::DetachInterface, asker)
         .map_err(|reject| reject::instance_reject(found.id, reject))?;
     let port: PortId = ctx.param("id").parse().map_err(|_| no_port(ctx.param("id")))?;
     send(&ctx, &found, InstanceCommand::DetachNic { process: ProcessId::random(), port, asker }).await?;
@@ -91,7 +91,7 @@ async fn detach(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// A locked server refuses; what else it does is no obstacle, as in Nova.
-fn unlocked<'a>(ctx: &Ctx, found: &'a Found) -> Result<&'a Alive, Fault> {
+fn unlocked<'a>(ctx: &Ctx, found: &'a PermittedServer) -> Result<&'a Alive, Fault> {
     let server = found.server()?;
     match server.lock.is_some() && !asker(ctx, found).overrides_lock {
         true => Err(reject::instance_reject(found.id, InstanceReject::Locked)),
@@ -112,7 +112,7 @@ async fn add_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
     change_address(&ctx, &found, AddressChange::Add(network)).await
 }
 
-fn no_network_of(found: &Found) -> Fault {
+fn no_network_of(found: &PermittedServer) -> Fault {
     Fault::not_found(format!("Network could not be found for instance {}.", found.id))
 }
 
@@ -130,7 +130,7 @@ async fn remove_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
     change_address(&ctx, &found, AddressChange::Remove(address)).await
 }
 
-async fn change_address(ctx: &Ctx, found: &Found, change: AddressChange) -> Result<Reply, Fault> {
+async fn change_address(ctx: &Ctx, found: &PermittedServer, change: AddressChange) -> Result<Reply, Fault> {
     dispatch::change_address(ctx.dispatch()?, &found.permit, found.id, change)
         .await
         .map_err(|error| reject::interface(found.id, error))?;

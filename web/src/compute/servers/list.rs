@@ -1,8 +1,8 @@
 //! Listing servers.
 //!
-//! A list costs what it shows: the read model keeps the servers of each project and of all in the default order. Only
-//! other orders, deleted servers, and filters that few pass look at more. Patterns are held against rows outside of the
-//! read model's lock: other projects do not wait for them.
+//! The cost of a list depends on its page: the read model keeps each project's servers, and all servers, in the default
+//! order. Only other orders, deleted servers and selective filters read more rows. Patterns are matched outside the
+//! read model's lock, so other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use chronova_events::instance::Alive;
 use chronova_events::instance::status;
 use chronova_projections::servers::ServerRow;
 
-use super::filters::{self, Deleted, Wanted};
+use super::filters::{self, DeletedFilter, ServerListQuery};
 use crate::compute::bodies::servers as bodies;
-use crate::compute::paging::{self, Page};
+use crate::compute::paging::{self, ResultPage};
 use crate::compute::versions;
 use crate::compute::views::server::{BRIEF, SERVER, ServerView};
 use crate::ctx::Ctx;
@@ -35,7 +35,7 @@ async fn list(
     collection: &str,
     table: &'static FieldTable<ServerView>,
 ) -> Result<Reply, Fault> {
-    let wanted = Wanted::read(ctx, list_all)?;
+    let wanted = ServerListQuery::read(ctx, list_all)?;
     let page = rows(ctx, &wanted)?;
     Ok(Reply::json_text(200, text(ctx, &page, collection, table).await?))
 }
@@ -43,7 +43,7 @@ async fn list(
 /// The answer as text. Nothing is looked up twice for servers on the same host.
 async fn text(
     ctx: &Ctx,
-    page: &Page<Arc<ServerRow>>,
+    page: &ResultPage<Arc<ServerRow>>,
     collection: &str,
     table: &'static FieldTable<ServerView>,
 ) -> Result<Vec<u8>, Fault> {
@@ -77,16 +77,16 @@ async fn text(
 /// About as long is a server in full.
 const ROW: usize = 2_048;
 
-fn rows(ctx: &Ctx, wanted: &Wanted) -> Result<Page<Arc<ServerRow>>, Fault> {
+fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>>, Fault> {
     let limit = paging::limit(ctx)?;
     if wanted.nothing {
-        return Ok(Page { items: Vec::new(), more: false });
+        return Ok(ResultPage { items: Vec::new(), more: false });
     }
     let order = order(ctx)?;
     let views = ctx.views()?;
     let marker = ctx.query.first("marker");
     // The common case: servers that are there, newest first, straight from the index.
-    if let (Deleted::No, true) = (wanted.deleted, order.is_empty()) {
+    if let (DeletedFilter::No, true) = (wanted.deleted, order.is_empty()) {
         let after = marker.map(|text| text.parse().map_err(|_| no_marker(text))).transpose()?;
         let unknown = || no_marker(marker.unwrap_or_default());
         let items: Vec<_> = if wanted.patterns {
@@ -101,7 +101,7 @@ fn rows(ctx: &Ctx, wanted: &Wanted) -> Result<Page<Arc<ServerRow>>, Fault> {
             })?
         };
         let more = limit > 0 && items.len() == limit;
-        return Ok(Page { items, more });
+        return Ok(ResultPage { items, more });
     }
     // Looked at outside of the read model, where nobody waits for it.
     let mut all: Vec<Arc<ServerRow>> =
@@ -114,15 +114,15 @@ fn rows(ctx: &Ctx, wanted: &Wanted) -> Result<Page<Arc<ServerRow>>, Fault> {
     };
     let items: Vec<_> = all.into_iter().skip(after).take(limit).collect();
     let more = limit > 0 && items.len() == limit;
-    Ok(Page { items, more })
+    Ok(ResultPage { items, more })
 }
 
 fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("marker [{marker}] not found"))
 }
 
-/// Keys and whether each descends; empty for the default, newest first. What Nova's database adds is added here: the time
-/// of creation at the end, in the direction that came first.
+/// Keys and whether each descends; empty for the default, newest first. As in Nova's database layer, the time of
+/// creation is the last sort key, in the direction of the first one.
 fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
     let descends = |text: &str| match text.trim() {
         "desc" => Ok(true),

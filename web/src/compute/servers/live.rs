@@ -1,4 +1,4 @@
-//! Live migrations of a server: asked for, watched, brought to their end, aborted.
+//! Live migrations of a server: start, show, force complete, abort.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use chronova_projections::migrations::{Migration, MigrationStatus};
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use crate::compute::bodies::no_query;
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::versions;
@@ -56,14 +56,14 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     .body(bodies::server_migrations_force_complete_body),
 ];
 
-async fn tell(ctx: &Ctx, found: &Found, command: LiveCommand) -> Result<(), Fault> {
+async fn tell(ctx: &Ctx, found: &PermittedServer, command: LiveCommand) -> Result<(), Fault> {
     send(ctx, found, InstanceCommand::Move(Box::new(MoveCommand::Live(command)))).await
 }
 
 // --------------------------------------------------------------------------------------------------------- asked for
 
-/// What was asked for, whichever the version.
-struct Wish {
+/// The request, for all versions.
+struct LiveMigrationRequest {
     host: Option<String>,
     forced: bool,
     block: Option<bool>,
@@ -71,7 +71,7 @@ struct Wish {
 
 async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let Wish { host, forced, block } = wish(&ctx, &found)?;
+    let LiveMigrationRequest { host, forced, block } = wish(&ctx, &found)?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
     tell(&ctx, &found, LiveCommand::Begin { process, host, forced, block, asker }).await?;
     if !versions::live_migration_checks_are_asynchronous(ctx.version) {
@@ -80,7 +80,7 @@ async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-fn wish(ctx: &Ctx, found: &Found) -> Result<Wish, Fault> {
+fn wish(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationRequest, Fault> {
     let body = ctx.action_body();
     let host = body["host"].as_str().map(str::to_owned);
     let block = match &body["block_migration"] {
@@ -104,11 +104,11 @@ fn wish(ctx: &Ctx, found: &Found) -> Result<Wish, Fault> {
     }
     // Before 2.30 a host that was named was not looked at by the scheduler.
     let forced = forced || (named && !versions::live_migration_asks_the_scheduler(ctx.version));
-    Ok(Wish { host, forced, block })
+    Ok(LiveMigrationRequest { host, forced, block })
 }
 
 /// Before 2.34 the answer tells whether the destination will do.
-async fn checks_of(ctx: &Ctx, found: &Found, process: ProcessId) -> Result<(), Fault> {
+async fn checks_of(ctx: &Ctx, found: &PermittedServer, process: ProcessId) -> Result<(), Fault> {
     let mut waited = Duration::ZERO;
     while waited < CHECKS {
         let views = &ctx.queries()?.views;
@@ -155,7 +155,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The migration that the path names.
-fn this(ctx: &Ctx, found: &Found) -> Result<Arc<Migration>, Fault> {
+fn this(ctx: &Ctx, found: &PermittedServer) -> Result<Arc<Migration>, Fault> {
     let (id, name) = (found.id, ctx.param("id"));
     let number: Option<u64> = name.parse().ok();
     let row = match number {
@@ -165,7 +165,7 @@ fn this(ctx: &Ctx, found: &Found) -> Result<Arc<Migration>, Fault> {
     row.ok_or_else(|| Fault::not_found(format!("Migration {name} is not found for instance {id}")))
 }
 
-fn view_of(ctx: &Ctx, found: &Found, row: Arc<Migration>) -> Result<ServerMigrationView, Fault> {
+fn view_of(ctx: &Ctx, found: &PermittedServer, row: Arc<Migration>) -> Result<ServerMigrationView, Fault> {
     let queries = ctx.queries()?;
     let dest_ip = row.target.as_ref().and_then(|target| {
         queries.views.hosts.read(|hosts| hosts.get(target.host).map(|host| host.capabilities.host_ip.clone()))

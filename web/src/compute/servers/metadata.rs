@@ -1,11 +1,11 @@
 //! `/servers/{server_id}/metadata`.
 
-use chronova_actors::instance::{Change, InstanceCommand, MetadataChange};
-use chronova_events::instance::Pairs;
+use chronova_actors::instance::{InstanceChange, InstanceCommand, MetadataChange};
+use chronova_events::instance::SortedPairs;
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -35,7 +35,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     delete("server_metadata.delete", ONE, handler!(remove)).policy_on_target("os_compute_api:server-metadata:delete"),
 ];
 
-fn object(pairs: &Pairs) -> Value {
+fn object(pairs: &SortedPairs) -> Value {
     Value::Object(pairs.iter().map(|(key, value)| (key.clone(), json!(value))).collect())
 }
 
@@ -88,23 +88,23 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// As events keep it.
-fn sorted(mut pairs: Pairs) -> Pairs {
+fn sorted(mut pairs: SortedPairs) -> SortedPairs {
     pairs.sort();
     pairs
 }
 
-/// What the server has after the change: another writer may have added to it.
-fn now(ctx: &Ctx) -> Result<Pairs, Fault> {
+/// The metadata after the change: another writer may have added to it.
+fn now(ctx: &Ctx) -> Result<SortedPairs, Fault> {
     Ok(find(ctx, "server_id")?.server()?.request.metadata.clone())
 }
 
 /// The quota of the server's project; `None` is no limit.
-fn most(ctx: &Ctx, found: &Found) -> Result<Option<usize>, Fault> {
+fn most(ctx: &Ctx, found: &PermittedServer) -> Result<Option<usize>, Fault> {
     let limit = crate::compute::quotas::limit(ctx, &found.server()?.request.project, "metadata_items")?;
     Ok(usize::try_from(limit).ok())
 }
 
-async fn change(ctx: &Ctx, found: &Found, change: MetadataChange) -> Result<(), Fault> {
-    let changes = vec![Change::Metadata(change)];
+async fn change(ctx: &Ctx, found: &PermittedServer, change: MetadataChange) -> Result<(), Fault> {
+    let changes = vec![InstanceChange::Metadata(change)];
     send(ctx, found, InstanceCommand::Change { changes, asker: asker(ctx, found) }).await
 }

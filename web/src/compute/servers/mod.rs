@@ -1,7 +1,7 @@
 //! Servers: creating, showing, changing and deleting them.
 //!
-//! Invariant: a server of another project does not exist for those who are not administrators (404, never 403), as in
-//! Nova, where the rows of other projects are not read.
+//! Invariant: for a caller who is no administrator, a server of another project does not exist (404, never 403). Nova
+//! does not read the rows of other projects either.
 
 pub(super) mod action_log;
 pub(super) mod actions;
@@ -30,7 +30,7 @@ pub(super) mod work;
 use chronova_actors::hosts::readings::HostReadings;
 use serde_json::json;
 
-use self::found::{Found, find};
+use self::found::{PermittedServer, find};
 use self::viewer::{render, sees};
 use super::bodies::{no_query, servers as bodies};
 use crate::ctx::Ctx;
@@ -66,7 +66,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// The server's host, where it has one that answers.
-pub(in crate::compute) fn host_of(ctx: &Ctx, found: &Found) -> Result<HostReadings, Fault> {
+pub(in crate::compute) fn host_of(ctx: &Ctx, found: &PermittedServer) -> Result<HostReadings, Fault> {
     actions::host(ctx, found)
 }
 

@@ -1,7 +1,7 @@
-//! Moves of servers: another flavor, another host; confirmed or reverted.
+//! Moves of servers: resize, cold migration, confirm and revert.
 
 use chronova_actors::instance::InstanceCommand;
-use chronova_actors::instance::actions::Action;
+use chronova_actors::instance::actions::ServerAction;
 use chronova_actors::instance::moving::MoveCommand;
 use chronova_actors::operations::server_moves::ResizeRequest;
 use chronova_events::ids::ProcessId;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::change::{asker, call, send};
 use super::create::visible_flavor;
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{quotas, reject, versions};
 use crate::ctx::Ctx;
@@ -37,14 +37,14 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .body(bodies::migrate_server_migrate_body),
 ];
 
-async fn tell(ctx: &Ctx, found: &Found, command: MoveCommand) -> Result<(), Fault> {
+async fn tell(ctx: &Ctx, found: &PermittedServer, command: MoveCommand) -> Result<(), Fault> {
     send(ctx, found, InstanceCommand::Move(Box::new(command))).await
 }
 
 pub(super) async fn resize(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let call = call(&ctx, &found)?;
-    call.admit(Action::Resize).map_err(|reject| reject::instance_reject(found.id, reject))?;
+    call.admit(ServerAction::Resize).map_err(|reject| reject::instance_reject(found.id, reject))?;
     let request = resize_request(&ctx)?;
     let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
         operations.resize(meta, call, request).await

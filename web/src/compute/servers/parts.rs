@@ -1,11 +1,11 @@
-//! What belongs to a server and is read through it: addresses, interfaces, security groups.
+//! The parts of a server that are read through it: addresses, interfaces, security groups.
 
 use chronova_actors::ports::{PortInfo, SecurityGroupInfo};
 use chronova_events::ids::PortId;
 use chronova_events::instance::NicInfo;
 use serde_json::{Map, Value, json};
 
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use super::security_groups;
 use crate::compute::bodies::no_query;
 use crate::compute::views::security_group;
@@ -39,7 +39,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .query(no_query),
 ];
 
-async fn all_addresses(ctx: &Ctx, found: &Found) -> Result<Value, Fault> {
+async fn all_addresses(ctx: &Ctx, found: &PermittedServer) -> Result<Value, Fault> {
     let nics = &found.server()?.nics;
     let ports: Vec<PortId> = nics.iter().map(|nic| nic.port).collect();
     let floating = match ctx.networks()? {
@@ -104,7 +104,7 @@ async fn interface(ctx: Ctx) -> Result<Reply, Fault> {
     show_interface(&ctx, &found, ctx.param("id")).await
 }
 
-pub(super) async fn show_interface(ctx: &Ctx, found: &Found, port: &str) -> Result<Reply, Fault> {
+pub(super) async fn show_interface(ctx: &Ctx, found: &PermittedServer, port: &str) -> Result<Reply, Fault> {
     let nic = found.server()?.nics.iter().find(|nic| nic.port.to_string() == port);
     let nic =
         nic.ok_or_else(|| Fault::not_found(format!("Instance {} does not have a port with id {port}", found.id)))?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use chronova_actors::operations::security_groups::SecurityGroupChange;
-use chronova_actors::ports::Networks;
+use chronova_actors::ports::NetworkService;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
 
@@ -34,7 +34,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 /// told the groups when the ports were bound.
 pub(in crate::compute) async fn names(
     ctx: &Ctx,
-    networks: Option<&dyn Networks>,
+    networks: Option<&dyn NetworkService>,
     servers: &[(InstanceId, &Alive)],
 ) -> Result<Vec<Vec<String>>, Fault> {
     let asked: Vec<_> = servers.iter().map(|(id, server)| (*id, server.request.project.clone())).collect();

@@ -1,7 +1,7 @@
 //! `/servers/{server_id}/shares` (2.97): file shares of a shared-file-system service, mounted into guests.
 //!
-//! No such service is connected and no host can pass a share on (`COMPUTE_STORAGE_VIRTIO_FS`), so a server has none, and a
-//! wish for one is refused in the words that Nova has for such hosts.
+//! No share service is connected, and no host can attach a share (`COMPUTE_STORAGE_VIRTIO_FS`). So a server has none,
+//! and a request for one is refused in Nova's words for such hosts.
 //!
 //! Source: nova `api/openstack/compute/server_shares.py`, `virt/hardware.py`.
 

@@ -1,10 +1,10 @@
 //! `/servers/{server_id}/tags`, from 2.26 on.
 
-use chronova_actors::instance::{Change, InstanceCommand, TagChange};
+use chronova_actors::instance::{InstanceChange, InstanceCommand, TagChange};
 use serde_json::json;
 
 use super::change::{asker, send};
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -55,7 +55,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-fn has(ctx: &Ctx, found: &Found) -> Result<(), Fault> {
+fn has(ctx: &Ctx, found: &PermittedServer) -> Result<(), Fault> {
     let tag = ctx.param("id");
     if found.server()?.request.tags.iter().any(|known| known == tag) {
         Ok(())
@@ -64,8 +64,8 @@ fn has(ctx: &Ctx, found: &Found) -> Result<(), Fault> {
     }
 }
 
-async fn change(ctx: &Ctx, found: &Found, change: TagChange) -> Result<(), Fault> {
-    let changes = vec![Change::Tags(change)];
+async fn change(ctx: &Ctx, found: &PermittedServer, change: TagChange) -> Result<(), Fault> {
+    let changes = vec![InstanceChange::Tags(change)];
     send(ctx, found, InstanceCommand::Change { changes, asker: asker(ctx, found) }).await
 }
 

@@ -2,49 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use chronova_actors::topology::{self, Topology};
+use chronova_actors::topology::{self, GuestNumaTopology};
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::instance::{Alive, FlavorSnapshot, ImageSnapshot};
-use chronova_events::ledger::{FittedCell, Ledger};
+use chronova_events::ledger::{FittedNumaCell, Ledger};
 use serde_json::{Value, json};
 
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
-/// Hardware that Nova has and no guest gets here, as flavors and as images ask for it.
-const NOT_PROVIDED: [(&str, &str); 2] =
-    [("hw:locked_memory", "hw_locked_memory"), ("hw:viommu_model", "hw_viommu_model")];
-
-/// A server that runs without what was asked for looks as if it had it, so it is refused instead.
-fn check_provided(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(), Fault> {
-    let asks =
-        |pairs: &[(String, String)], name: &str| pairs.iter().any(|(key, value)| key == name && !is_false(value));
-    for (spec, property) in NOT_PROVIDED {
-        if asks(&flavor.extra_specs, spec) {
-            let name = &flavor.name;
-            return Err(Fault::bad_request(format!(
-                "Flavor {name} asks for {spec}, which this cloud does not provide: choose another flavor."
-            )));
-        }
-        if let Some(image) = image.filter(|image| asks(&image.properties, property)) {
-            return Err(Fault::bad_request(format!(
-                "Image {} asks for {property}, which this cloud does not provide: choose another image.",
-                image.id
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn is_false(value: &str) -> bool {
-    matches!(value.trim().to_lowercase().as_str(), "" | "false" | "f" | "0" | "no" | "n" | "off")
-}
-
-/// What a flavor and an image ask for together.
-pub(super) fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Option<Topology>, Fault> {
-    check_provided(flavor, image)?;
+/// Checks the combined NUMA request of a flavor and an image.
+pub(super) fn check(
+    flavor: &FlavorSnapshot,
+    image: Option<&ImageSnapshot>,
+) -> Result<Option<GuestNumaTopology>, Fault> {
+    topology::check_provided(flavor, image).map_err(Fault::bad_request)?;
     topology::ask(flavor, image).map_err(Fault::bad_request)
 }
 
@@ -78,8 +52,8 @@ pub(super) async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"nodes": nodes, "pagesize_kb": null})))
 }
 
-/// Of the host that the server is on: while it moves it has something of its destination, too.
-fn fitted(ledger: &Ledger, found: &Found, server: &Alive) -> Option<Vec<FittedCell>> {
+/// The server's part of its own host: during a move it has a part of its destination, too.
+fn fitted(ledger: &Ledger, found: &PermittedServer, server: &Alive) -> Option<Vec<FittedNumaCell>> {
     let own = ledger.fitting(&ConsumerId::new(found.id.to_string()));
     let host = server.placement.as_ref().map(|placed| ProviderId(placed.host.0))?;
     let before = server.moving.as_ref().map(|moving| ConsumerId::new(moving.migration.to_string()));
@@ -88,7 +62,7 @@ fn fitted(ledger: &Ledger, found: &Found, server: &Alive) -> Option<Vec<FittedCe
     Some(there.cells.to_vec())
 }
 
-fn node(cell: &FittedCell, host_too: bool) -> Value {
+fn node(cell: &FittedNumaCell, host_too: bool) -> Value {
     let mut node = json!({"vcpu_set": cell.cpus(), "siblings": [], "memory_mb": cell.memory_mib});
     if host_too {
         let pins: BTreeMap<String, u32> = cell.pinned.iter().map(|(cpu, on)| (cpu.to_string(), *on)).collect();
@@ -98,7 +72,7 @@ fn node(cell: &FittedCell, host_too: bool) -> Value {
     node
 }
 
-fn wanted(node: &topology::Node) -> Value {
+fn wanted(node: &topology::GuestNumaNode) -> Value {
     let cpus: Vec<u32> = node.floating.union(&node.dedicated).copied().collect();
     json!({"vcpu_set": cpus, "siblings": [], "memory_mb": node.memory_mib})
 }

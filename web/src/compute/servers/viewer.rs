@@ -1,4 +1,4 @@
-//! Servers as answers show them: rows with what their views need of other read models.
+//! Builds the views of servers from their rows and the parts of other read models.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use chronova_projections::views::Views;
 use serde_json::Value;
 
 use super::security_groups;
-use crate::compute::views::server::{SERVER, Sees, ServerView, host_status};
+use crate::compute::views::server::{SERVER, ServerView, ServerVisibility, host_status};
 use crate::compute::{reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::links::Links;
 
-/// What the caller sees of servers; asked once per request.
-pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<Sees>, Fault> {
+/// The caller's visibility of servers; checked once per request.
+pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVisibility>, Fault> {
     let own = ctx.own_target();
-    Ok(ctx.app.compute.rendered.same(Sees {
+    Ok(ctx.app.compute.rendered.same(ServerVisibility {
         // The same for every path: what was written for one request is right for another.
         links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
@@ -76,8 +76,8 @@ impl Connected {
 pub(super) struct Viewer<'a> {
     queries: &'a Queries,
     views: &'a Views,
-    sees: Arc<Sees>,
-    /// What was found of hosts already: whether each answers, and its zone.
+    sees: Arc<ServerVisibility>,
+    /// The hosts that were looked up already: whether each answers, and its zone.
     hosts: HashMap<HostId, (&'static str, Arc<str>)>,
     connected: Connected,
 }
@@ -88,7 +88,7 @@ impl<'a> Viewer<'a> {
         Self::of(ctx, rows, sees(ctx, groups, brief)?).await
     }
 
-    async fn of(ctx: &'a Ctx, rows: &[Arc<ServerRow>], sees: Arc<Sees>) -> Result<Self, Fault> {
+    async fn of(ctx: &'a Ctx, rows: &[Arc<ServerRow>], sees: Arc<ServerVisibility>) -> Result<Self, Fault> {
         let connected = Connected::of(ctx, rows, sees.brief).await?;
         Ok(Self { queries: ctx.queries()?, views: ctx.views()?, sees, hosts: HashMap::new(), connected })
     }
@@ -115,7 +115,7 @@ impl<'a> Viewer<'a> {
 }
 
 /// The server as the read model shows it now, in full.
-pub(super) async fn render(ctx: &Ctx, id: InstanceId, sees: &Arc<Sees>) -> Result<Value, Fault> {
+pub(super) async fn render(ctx: &Ctx, id: InstanceId, sees: &Arc<ServerVisibility>) -> Result<Value, Fault> {
     let row = ctx.views()?.servers.read(|servers| servers.get(id).cloned());
     let row = row.ok_or_else(|| reject::no_instance(id))?;
     let mut viewer = Viewer::of(ctx, std::slice::from_ref(&row), Arc::clone(sees)).await?;

@@ -3,17 +3,17 @@
 //! Source: nova `api/openstack/compute/volume_attachments.py`. The use cases are in
 //! [`chronova_actors::operations::server_volumes`].
 //!
-//! An exchange is an administrator's or a service's matter. Nova leaves it to Cinder's migrations alone; here there is no
-//! migration of volumes apart from it, so it is done for whoever may ask.
+//! Only administrators and services may swap a volume. In Nova only Cinder's migrations use it. Here there is no other
+//! migration of volumes, so every caller with the right may.
 
-use chronova_actors::instance::{InstanceCommand, VolumeCommand};
+use chronova_actors::instance::{InstanceCommand, InstanceVolumeCommand};
 use chronova_actors::operations::server_volumes::{AttachVolumeRequest, VolumeTerms};
 use chronova_events::ids::VolumeId;
-use chronova_events::instance::{BlockDevice, Disk};
+use chronova_events::instance::{BlockDevice, InstanceDisk};
 use serde_json::{Value, json};
 
 use super::change::{call, send};
-use super::found::{Found, find};
+use super::found::{PermittedServer, find};
 use crate::compute::bodies::server_parts;
 use crate::compute::bodies::volume_attachments::{self as bodies, VolumeAttachmentBody};
 use crate::compute::views::attachment::{ATTACHMENT, AttachmentView};
@@ -24,7 +24,7 @@ use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
-use crate::schema::typed::Sent;
+use crate::schema::typed::SentField;
 
 const ALL: &str = "/servers/{server_id}/os-volume_attachments";
 const ONE: &str = "/servers/{server_id}/os-volume_attachments/{id}";
@@ -52,13 +52,14 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 ];
 
 /// The disks that are volumes, as this version shows them.
-fn shown(ctx: &Ctx, found: &Found) -> Result<Vec<Disk>, Fault> {
-    let complete = |disk: &&Disk| disk.device.attachment.is_some() || !versions::attachments_have_ids(ctx.version);
+fn shown(ctx: &Ctx, found: &PermittedServer) -> Result<Vec<InstanceDisk>, Fault> {
+    let complete =
+        |disk: &&InstanceDisk| disk.device.attachment.is_some() || !versions::attachments_have_ids(ctx.version);
     let disks = found.server()?.disks.iter().filter(|disk| disk.device.volume.is_some());
     Ok(disks.filter(complete).cloned().collect())
 }
 
-fn render(ctx: &Ctx, found: &Found, disk: &Disk) -> Value {
+fn render(ctx: &Ctx, found: &PermittedServer, disk: &InstanceDisk) -> Value {
     let view = AttachmentView { server: found.id, device: disk.device.clone() };
     ATTACHMENT.render(&view, ctx.version)
 }
@@ -116,7 +117,7 @@ fn attachment(ctx: &Ctx, volume: VolumeId, wish: VolumeAttachmentBody) -> Attach
     let config = &ctx.app.compute.config;
     AttachVolumeRequest {
         volume,
-        tagged: wish.tag != Sent::Nothing,
+        tagged: wish.tag != SentField::Nothing,
         tag: wish.tag.mentioned().flatten(),
         delete_on_termination: wish.delete_on_termination.unwrap_or(false),
         terms: terms(ctx),
@@ -126,7 +127,7 @@ fn attachment(ctx: &Ctx, volume: VolumeId, wish: VolumeAttachmentBody) -> Attach
 }
 
 /// Nova forgot about 2.89 here; from 2.101 on there is no answer to put it into.
-fn accepted(ctx: &Ctx, found: &Found, volume: VolumeId) -> Result<Value, Fault> {
+fn accepted(ctx: &Ctx, found: &PermittedServer, volume: VolumeId) -> Result<Value, Fault> {
     let row = ctx.views()?.servers.read(|servers| servers.get(found.id).cloned());
     let device = row.as_ref().and_then(|row| row.server()).and_then(|server| server.disk_of(volume)).cloned();
     let device = device.map(|disk| disk.device);
@@ -173,7 +174,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// Nothing but the deletion can be changed; the rest may be said as it is.
-async fn change(ctx: &Ctx, found: &Found, id: &str, wish: VolumeAttachmentBody) -> Result<(), Fault> {
+async fn change(ctx: &Ctx, found: &PermittedServer, id: &str, wish: VolumeAttachmentBody) -> Result<(), Fault> {
     let unknown = || Fault::not_found(format!("No volume Block Device Mapping with id {id}."));
     let volume: VolumeId = id.parse().map_err(|_| unknown())?;
     let device = &found.server()?.disk_of(volume).ok_or_else(unknown)?.device;
@@ -188,13 +189,13 @@ async fn change(ctx: &Ctx, found: &Found, id: &str, wish: VolumeAttachmentBody) 
         return Err(Fault::bad_request(format!("The {key} property is not mutable")));
     }
     if let Some(delete_on_termination) = wish.delete_on_termination {
-        let command = VolumeCommand::SetDeletion { volume, delete_on_termination };
+        let command = InstanceVolumeCommand::SetDeletion { volume, delete_on_termination };
         send(ctx, found, InstanceCommand::Volume(command)).await?;
     }
     Ok(())
 }
 
-async fn swap(ctx: &Ctx, found: &Found, old: &str, new: VolumeId) -> Result<Reply, Fault> {
+async fn swap(ctx: &Ctx, found: &PermittedServer, old: &str, new: VolumeId) -> Result<Reply, Fault> {
     let old: VolumeId = old.parse().map_err(|_| reject::no_volume(old))?;
     let call = call(ctx, found)?;
     let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_events::ids::{InstanceId, ProjectId};
-use chronova_projections::servers::{Action, ActionStep};
+use chronova_projections::servers::{ActionStep, InstanceAction};
 use serde_json::{Value, json};
 
 use super::host_id;
@@ -13,7 +13,7 @@ use crate::fields::{FieldTable, field};
 #[derive(Debug)]
 pub struct ActionView {
     pub instance: InstanceId,
-    pub action: Arc<Action>,
+    pub action: Arc<InstanceAction>,
     /// Already rendered; `None` where the caller may not see them, and in lists.
     pub events: Option<Value>,
 }

@@ -8,28 +8,30 @@ use serde_json::{Value, json};
 
 use crate::fields::{Field, FieldTable, field};
 
-type Row = Arc<HostAggregate>;
+type AggregateListRow = Arc<HostAggregate>;
 
-const ID: Field<Row> = field("id", |a: &Row| json!(a.number));
-const UUID: Field<Row> = field("uuid", |a: &Row| json!(a.id)).since(2, 41);
-const NAME: Field<Row> = field("name", |a: &Row| json!(a.name));
-const ZONE: Field<Row> = field("availability_zone", |a: &Row| json!(a.zone()));
-const CREATED_AT: Field<Row> = field("created_at", |a: &Row| json!(a.created_at.iso_micros()));
-const UPDATED_AT: Field<Row> = field("updated_at", |a: &Row| json!(a.updated_at.map(Timestamp::iso_micros)));
-const DELETED: Field<Row> = field("deleted", |_| json!(false));
-const DELETED_AT: Field<Row> = field("deleted_at", |_| Value::Null);
+const ID: Field<AggregateListRow> = field("id", |a: &AggregateListRow| json!(a.number));
+const UUID: Field<AggregateListRow> = field("uuid", |a: &AggregateListRow| json!(a.id)).since(2, 41);
+const NAME: Field<AggregateListRow> = field("name", |a: &AggregateListRow| json!(a.name));
+const ZONE: Field<AggregateListRow> = field("availability_zone", |a: &AggregateListRow| json!(a.zone()));
+const CREATED_AT: Field<AggregateListRow> =
+    field("created_at", |a: &AggregateListRow| json!(a.created_at.iso_micros()));
+const UPDATED_AT: Field<AggregateListRow> =
+    field("updated_at", |a: &AggregateListRow| json!(a.updated_at.map(Timestamp::iso_micros)));
+const DELETED: Field<AggregateListRow> = field("deleted", |_| json!(false));
+const DELETED_AT: Field<AggregateListRow> = field("deleted_at", |_| Value::Null);
 
-/// What its creation answers: it cannot have hosts yet.
-pub static CREATED: FieldTable<Row> =
+/// The answer to its creation: it cannot have hosts yet.
+pub static CREATED: FieldTable<AggregateListRow> =
     FieldTable::new(&[ID, UUID, NAME, ZONE, CREATED_AT, UPDATED_AT, DELETED, DELETED_AT]);
 
 /// Everything else.
-pub static AGGREGATE: FieldTable<Row> = FieldTable::new(&[
+pub static AGGREGATE: FieldTable<AggregateListRow> = FieldTable::new(&[
     ID,
     UUID,
     NAME,
-    field("hosts", |a: &Row| a.hosts.iter().map(|(_, hostname)| json!(hostname)).collect()),
-    field("metadata", |a: &Row| json!(a.metadata)),
+    field("hosts", |a: &AggregateListRow| a.hosts.iter().map(|(_, hostname)| json!(hostname)).collect()),
+    field("metadata", |a: &AggregateListRow| json!(a.metadata)),
     ZONE,
     CREATED_AT,
     UPDATED_AT,

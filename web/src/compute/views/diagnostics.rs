@@ -1,6 +1,6 @@
-//! What a running guest has used: as libvirt says it, and since 2.48 in one form for all hypervisors.
+//! The diagnostics of a running guest: in libvirt's form, and since 2.48 in one form for all hypervisors.
 //!
-//! Source: the Compute API reference; what cannot be told is null there, and left out of the older form.
+//! Source: the Compute API reference. Unknown values are null, and omitted in the older form.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::instance::Alive;

@@ -7,14 +7,14 @@ use crate::fields::{FieldTable, field};
 
 /// How much of a host there is, and how much is taken.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Load {
+pub struct HostLoad {
     pub vcpus: u64,
     pub vcpus_used: u64,
     pub memory_mib: u64,
     pub memory_used_mib: u64,
     pub disk_gib: u64,
     pub disk_used_gib: u64,
-    /// What the host itself says is free.
+    /// The free amount that the host itself reports.
     pub disk_free_gib: u64,
     pub running: u64,
     /// Servers that are being worked on.
@@ -25,7 +25,7 @@ pub struct Load {
 #[derive(Debug)]
 pub struct HypervisorView {
     pub host: KnownHost,
-    pub load: Load,
+    pub load: HostLoad,
     /// Name and id of each server; `None` leaves the key out.
     pub servers: Option<Vec<(String, String)>>,
     pub uptime: Option<String>,

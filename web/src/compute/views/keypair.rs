@@ -17,7 +17,7 @@ pub static LISTED: FieldTable<Keypair> = FieldTable::new(&[
     field("type", kind).since(2, 2),
 ]);
 
-/// What its creation answers; the private key is added where one was made.
+/// The answer to its creation; a generated private key is added.
 pub static CREATED: FieldTable<Keypair> = FieldTable::new(&[
     field("name", |k: &Keypair| json!(k.definition.name)),
     field("public_key", |k: &Keypair| json!(k.definition.public_key)),

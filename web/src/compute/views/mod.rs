@@ -1,4 +1,4 @@
-//! What the resources of the Compute API look like, at each microversion.
+//! The views of the Compute API's resources, at each microversion.
 
 pub mod action;
 pub mod aggregate;

@@ -1,4 +1,4 @@
-//! Security groups and their rules in the form of the days when Nova had its own: only what a group lets in.
+//! Security groups and their rules in nova-network's form: ingress only.
 
 use chronova_actors::ports::{SecurityGroupInfo, SecurityRuleInfo};
 use chronova_events::security_group::{Direction, Ethertype};

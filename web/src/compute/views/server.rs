@@ -1,7 +1,7 @@
 //! A server's fields, and the microversions that have them.
 //!
-//! Source: the Compute API reference and its history of microversions. What only some may see is decided once per
-//! request ([`Sees`]), not per field.
+//! Source: the Compute API reference and its history of microversions. The caller's visibility is decided once per
+//! request ([`ServerVisibility`]), not per field.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::ServerGroupId;
 use chronova_events::instance::status::{self, Status};
-use chronova_events::instance::{Alive, Disk, DiskConfig, NicInfo, Pairs};
+use chronova_events::instance::{Alive, DiskConfig, InstanceDisk, NicInfo, SortedPairs};
 use chronova_projections::servers::ServerRow;
 use serde_json::{Map, Value, json};
 
@@ -22,9 +22,9 @@ use super::host_id;
 use crate::fields::{FieldTable, field};
 use crate::links::Links;
 
-/// What the caller may see of servers, and how they are to be shown.
+/// The caller's visibility of servers, and the form in which they are shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sees {
+pub struct ServerVisibility {
     pub links: Links,
     /// `os_compute_api:os-extended-server-attributes`
     pub extended: bool,
@@ -40,7 +40,7 @@ pub struct Sees {
     pub groups: bool,
     /// An answer to `PUT` shows less before 2.75.
     pub brief: bool,
-    /// What hosts call the servers' domains.
+    /// The template of the servers' domain names.
     pub names: Arc<NameTemplate>,
 }
 
@@ -49,22 +49,22 @@ pub struct Sees {
 pub struct ServerView {
     pub row: Arc<ServerRow>,
     pub status: Status,
-    pub sees: Arc<Sees>,
+    pub sees: Arc<ServerVisibility>,
     /// `UP`, `DOWN`, `MAINTENANCE`, `UNKNOWN`, or nothing.
     pub host_status: &'static str,
     /// The zone of the host that the server is on.
     pub zone: Option<Arc<str>>,
     /// The server group that it is a member of.
     pub group: Option<ServerGroupId>,
-    /// Of all its ports, each once, by name.
+    /// The security groups of all its ports, each once, by name.
     pub security_groups: Vec<String>,
     /// The floating addresses of its ports.
     pub floating: Vec<FloatingAddress>,
 }
 
-/// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
+/// The inputs of a view besides the row and [`ServerVisibility`]; together they decide whether a cached text is valid.
 #[derive(Debug)]
-pub struct Beside {
+pub struct ServerViewExtras {
     host_status: &'static str,
     zone: Option<Arc<str>>,
     group: Option<ServerGroupId>,
@@ -72,8 +72,9 @@ pub struct Beside {
     floating: Vec<FloatingAddress>,
 }
 
-impl Beside {
-    /// Whoever adds to the view is made to say here what it follows from: the row, what the caller sees, or neither.
+impl ServerViewExtras {
+    /// A new part of the view does not compile until its input is named here: the row, the caller's visibility, or
+    /// neither.
     pub fn of(view: &ServerView) -> Self {
         let ServerView { row: _, status: _, sees: _, host_status, zone, group, security_groups, floating } = view;
         Self {
@@ -98,7 +99,7 @@ impl Beside {
 
 impl ServerView {
     /// `None` for a row whose server was never asked for.
-    pub fn new(row: Arc<ServerRow>, host: Option<&KnownHost>, sees: &Arc<Sees>) -> Option<Self> {
+    pub fn new(row: Arc<ServerRow>, host: Option<&KnownHost>, sees: &Arc<ServerVisibility>) -> Option<Self> {
         let status = status::of(&row.instance)?;
         let server = row.server()?;
         let host_status = if server.placement.is_some() { host_status(host) } else { "" };
@@ -131,7 +132,7 @@ pub fn host_status(host: Option<&KnownHost>) -> &'static str {
     }
 }
 
-fn pairs(pairs: &Pairs) -> Value {
+fn pairs(pairs: &SortedPairs) -> Value {
     Value::Object(pairs.iter().map(|(key, value)| (key.clone(), json!(value))).collect())
 }
 
@@ -144,8 +145,8 @@ fn host_name(server: &Alive) -> Value {
     server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
 }
 
-/// Addresses by network, the floating ones of a network after all its fixed ones; `extended` adds the interface's MAC and
-/// which of the two an address is.
+/// Addresses by network, each network's floating ones after its fixed ones. `extended` adds the interface's MAC and the
+/// type of the address.
 pub fn addresses(nics: &[NicInfo], floating: &[FloatingAddress], extended: bool) -> Value {
     let mut networks: Map<String, Value> = Map::new();
     for nic in nics {
@@ -182,7 +183,7 @@ pub fn disk_config(config: DiskConfig) -> &'static str {
 
 /// The volumes that the server has or is being given.
 fn volumes(server: &Alive, deletion: bool) -> Value {
-    let shown = |disk: &Disk| {
+    let shown = |disk: &InstanceDisk| {
         let mut shown = json!({"id": disk.device.volume?});
         if deletion {
             shown["delete_on_termination"] = json!(disk.device.delete_on_termination);
@@ -267,7 +268,7 @@ fn extended(view: &ServerView) -> bool {
     view.sees.extended && !view.sees.brief
 }
 
-/// Where the server is, and as long as it is nowhere, where it was asked for.
+/// The server's zone; without a host, the requested zone.
 fn zone(view: &ServerView) -> Value {
     view.with(|server| match (&view.zone, &server.placement) {
         (Some(zone), _) => json!(zone),

@@ -1,12 +1,12 @@
-//! How resources look in answers. One field per line, in Neutron's order of mention; attributes that only some may see
-//! are asked of the policy by their rule.
+//! The views of resources. One field per line, in Neutron's order; the policy decides by rule who sees a restricted
+//! attribute.
 
 mod parts;
 pub(super) mod routing;
 
 use chronova_events::network::{Ipv6Mode, NetworkRow, Port, Subnet};
-use chronova_events::security_group::{Direction, Ethertype, Group, Rule, default_group};
-use chronova_projections::networks::Networks;
+use chronova_events::security_group::{Direction, Ethertype, SecurityGroup, SecurityGroupRule, default_group};
+use chronova_projections::networks::NetworksView;
 use serde_json::{Value, json};
 
 use self::parts::{fixed_ips, port_status, time};
@@ -91,7 +91,7 @@ pub(super) fn subnet(row: &Subnet) -> Value {
     })
 }
 
-pub(super) fn port(ctx: &Ctx, networks: &Networks, row: &Port) -> Value {
+pub(super) fn port(ctx: &Ctx, networks: &NetworksView, row: &Port) -> Value {
     let (created, settings, binding) = (&row.created, row.settings(), row.binding());
     let fixed_ips = fixed_ips(row.addresses());
     let pairs: Vec<Value> = settings
@@ -166,7 +166,7 @@ fn dns_assignment(row: &Port) -> Vec<Value> {
         .collect()
 }
 
-pub(super) fn security_group(row: &Group) -> Value {
+pub(super) fn security_group(row: &SecurityGroup) -> Value {
     let settings = row.settings();
     let rules: Vec<Value> = row.rules.values().map(|one| rule(one)).collect();
     json!({
@@ -190,7 +190,7 @@ fn normalized(prefix: &str) -> String {
     prefix.parse::<ipnet::IpNet>().map_or_else(|_| prefix.to_owned(), |net| net.trunc().to_string())
 }
 
-pub(super) fn rule(row: &Rule) -> Value {
+pub(super) fn rule(row: &SecurityGroupRule) -> Value {
     let (added, traffic) = (&row.added, &row.added.traffic);
     json!({
         "id": added.rule,

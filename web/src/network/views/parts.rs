@@ -1,4 +1,4 @@
-//! What the answers about several kinds of resources have in common.
+//! Parts that the views of several resources share.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::network::{FLOATING_IP_OWNER, FixedAddress, Port};

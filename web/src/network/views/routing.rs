@@ -1,15 +1,15 @@
-//! How routers and floating addresses look in answers.
+//! The views of routers and floating addresses.
 
 use chronova_events::network::{Association, FloatingIp, Port};
 use chronova_events::router::RouterRow;
 use chronova_projections::hosts::Hosts;
-use chronova_projections::networks::Networks;
+use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
 
 use super::parts::{fixed_ips, port_status, time};
 
-pub(in crate::network) fn router(networks: &Networks, row: &RouterRow) -> Value {
+pub(in crate::network) fn router(networks: &NetworksView, row: &RouterRow) -> Value {
     let settings = row.settings();
     let gateway = networks.gateway_of(row.id()).map(|port| {
         json!({
@@ -48,7 +48,7 @@ pub(in crate::network) fn floating_ip(views: &Views, row: &FloatingIp) -> Value 
     views.networks.read(|networks| views.hosts.read(|hosts| shown(networks, hosts, row)))
 }
 
-fn shown(networks: &Networks, hosts: &Hosts, row: &FloatingIp) -> Value {
+fn shown(networks: &NetworksView, hosts: &Hosts, row: &FloatingIp) -> Value {
     let settings = row.settings();
     let to: Option<&Association> = networks.association(row);
     let port = to.and_then(|to| networks.port(to.port));

@@ -1,6 +1,6 @@
 //! The answer to a search for candidates, written straight to bytes.
 //!
-//! With a thousand candidates it is megabytes of which most repeats; building it as a tree of JSON values first takes longer
+//! A thousand candidates are megabytes, and most of it repeats. To build a tree of JSON values first would take longer
 //! than the search. The tables are the history of the two resources, as the field tables of the other views are.
 
 use std::collections::BTreeSet;
@@ -10,23 +10,23 @@ use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Provider;
-use chronova_projections::placement::candidates::{Amounts, Candidate, Described, Found};
+use chronova_projections::placement::candidates::{AllocationCandidates, Candidate, ProviderSummary, ResourceAmounts};
 
 use crate::microversion::Microversion;
 
 /// One key, the versions that have it, and how its value is written.
-struct Written<V> {
+struct VersionedKey<V> {
     name: &'static str,
     since: Microversion,
     until: Option<Microversion>,
-    write: fn(&V, &mut Page<'_>),
+    write: fn(&V, &mut CandidatesWriter<'_>),
 }
 
-const fn written<V>(name: &'static str, write: fn(&V, &mut Page<'_>)) -> Written<V> {
-    Written { name, since: Microversion::NONE, until: None, write }
+const fn written<V>(name: &'static str, write: fn(&V, &mut CandidatesWriter<'_>)) -> VersionedKey<V> {
+    VersionedKey { name, since: Microversion::NONE, until: None, write }
 }
 
-impl<V> Written<V> {
+impl<V> VersionedKey<V> {
     const fn since(self, major: u16, minor: u16) -> Self {
         Self { since: Microversion::new(major, minor), ..self }
     }
@@ -37,30 +37,34 @@ impl<V> Written<V> {
 }
 
 /// One way to serve a request.
-static CANDIDATE: &[Written<Candidate>] = &[
+static CANDIDATE: &[VersionedKey<Candidate>] = &[
     written("allocations", as_list).until(1, 11),
     written("allocations", by_provider).since(1, 12),
     written("mappings", mappings).since(1, 34),
 ];
 
 /// A provider in the answer.
-static SUMMARY: &[Written<Described>] = &[
+static SUMMARY: &[VersionedKey<ProviderSummary>] = &[
     // Before 1.27 only what was asked for.
-    written("resources", |described: &Described, page| resources(described, page, true)).until(1, 26),
-    written("resources", |described: &Described, page| resources(described, page, false)).since(1, 27),
-    written("traits", |described: &Described, page| page.traits(&described.provider)).since(1, 17),
-    written("parent_provider_uuid", |described: &Described, page| match described.provider.parent {
+    written("resources", |described: &ProviderSummary, page| resources(described, page, true)).until(1, 26),
+    written("resources", |described: &ProviderSummary, page| resources(described, page, false)).since(1, 27),
+    written("traits", |described: &ProviderSummary, page| page.traits(&described.provider)).since(1, 17),
+    written("parent_provider_uuid", |described: &ProviderSummary, page| match described.provider.parent {
         Some(parent) => page.id(parent),
         None => page.raw("null"),
     })
     .since(1, 29),
-    written("root_provider_uuid", |described: &Described, page| page.id(described.root)).since(1, 29),
+    written("root_provider_uuid", |described: &ProviderSummary, page| page.id(described.root)).since(1, 29),
 ];
 
 /// The body of the answer; `asked` are the classes of the request.
-pub(in crate::placement) fn body(found: &Found, asked: &BTreeSet<String>, version: Microversion) -> Vec<u8> {
+pub(in crate::placement) fn body(
+    found: &AllocationCandidates,
+    asked: &BTreeSet<String>,
+    version: Microversion,
+) -> Vec<u8> {
     let size = found.candidates.len() * 256 + found.providers.len() * 1024;
-    let mut page = Page { bytes: Vec::with_capacity(size + 64), asked, last_traits: None };
+    let mut page = CandidatesWriter { bytes: Vec::with_capacity(size + 64), asked, last_traits: None };
     let candidate = plan(CANDIDATE, version);
     let summary = plan(SUMMARY, version);
     page.raw("{\"allocation_requests\":");
@@ -74,11 +78,11 @@ pub(in crate::placement) fn body(found: &Found, asked: &BTreeSet<String>, versio
     page.bytes
 }
 
-fn plan<V>(table: &'static [Written<V>], version: Microversion) -> Vec<&'static Written<V>> {
+fn plan<V>(table: &'static [VersionedKey<V>], version: Microversion) -> Vec<&'static VersionedKey<V>> {
     table.iter().filter(|field| version.within(field.since, field.until)).collect()
 }
 
-fn as_list(candidate: &Candidate, page: &mut Page<'_>) {
+fn as_list(candidate: &Candidate, page: &mut CandidatesWriter<'_>) {
     page.list(&candidate.allocations, |(provider, amounts), page| {
         page.raw("{\"resource_provider\":{\"uuid\":");
         page.id(*provider);
@@ -88,7 +92,7 @@ fn as_list(candidate: &Candidate, page: &mut Page<'_>) {
     });
 }
 
-fn by_provider(candidate: &Candidate, page: &mut Page<'_>) {
+fn by_provider(candidate: &Candidate, page: &mut CandidatesWriter<'_>) {
     page.raw("{");
     for (at, (provider, amounts)) in candidate.allocations.iter().enumerate() {
         page.key_id(at, *provider);
@@ -99,7 +103,7 @@ fn by_provider(candidate: &Candidate, page: &mut Page<'_>) {
     page.raw("}");
 }
 
-fn mappings(candidate: &Candidate, page: &mut Page<'_>) {
+fn mappings(candidate: &Candidate, page: &mut CandidatesWriter<'_>) {
     page.raw("{");
     for (at, (suffix, providers)) in candidate.mappings.iter().enumerate() {
         page.key(at, suffix);
@@ -108,7 +112,7 @@ fn mappings(candidate: &Candidate, page: &mut Page<'_>) {
     page.raw("}");
 }
 
-fn resources(described: &Described, page: &mut Page<'_>, only_asked: bool) {
+fn resources(described: &ProviderSummary, page: &mut CandidatesWriter<'_>, only_asked: bool) {
     page.raw("{");
     let asked = page.asked;
     let lines = described.provider.inventories.iter().filter(|(class, _)| !only_asked || asked.contains(*class));
@@ -123,15 +127,15 @@ fn resources(described: &Described, page: &mut Page<'_>, only_asked: bool) {
     page.raw("}");
 }
 
-/// What is written so far.
-struct Page<'a> {
+/// The text that is written so far.
+struct CandidatesWriter<'a> {
     bytes: Vec<u8>,
     asked: &'a BTreeSet<String>,
     /// Hosts of one kind have the same traits: those of the provider before are copied.
     last_traits: Option<(Arc<Provider>, Range<usize>)>,
 }
 
-impl Page<'_> {
+impl CandidatesWriter<'_> {
     fn raw(&mut self, text: &str) {
         self.bytes.extend_from_slice(text.as_bytes());
     }
@@ -181,7 +185,7 @@ impl Page<'_> {
         self.raw("]");
     }
 
-    fn fields<V>(&mut self, plan: &[&Written<V>], value: &V) {
+    fn fields<V>(&mut self, plan: &[&VersionedKey<V>], value: &V) {
         self.raw("{");
         for (at, field) in plan.iter().enumerate() {
             self.key(at, field.name);
@@ -190,7 +194,7 @@ impl Page<'_> {
         self.raw("}");
     }
 
-    fn amounts(&mut self, amounts: &Amounts) {
+    fn amounts(&mut self, amounts: &ResourceAmounts) {
         self.raw("{");
         for (at, (class, amount)) in amounts.iter().enumerate() {
             self.key(at, class);
@@ -223,7 +227,7 @@ mod tests {
     use chronova_events::envelope::Timestamp;
     use chronova_events::ledger::{Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced};
     use chronova_projections::placement::Placement;
-    use chronova_projections::placement::candidates::{Group, Request, search};
+    use chronova_projections::placement::candidates::{CandidatesRequest, RequestGroup, search};
     use serde_json::{Value, json};
     use uuid::Uuid;
 
@@ -257,8 +261,9 @@ mod tests {
         }
         placement.take_in(&traits(1, &["A", "B"]).into(), Timestamp(0));
         placement.take_in(&traits(2, &["A", "B"]).into(), Timestamp(0));
-        let group = Group { resources: [("VCPU".to_owned(), 3)].into(), ..Group::default() };
-        let found = search(&placement.index, &Request { groups: vec![group], ..Request::default() });
+        let group = RequestGroup { resources: [("VCPU".to_owned(), 3)].into(), ..RequestGroup::default() };
+        let found =
+            search(&placement.index, &CandidatesRequest { groups: vec![group], ..CandidatesRequest::default() });
         let asked = BTreeSet::from(["VCPU".to_owned()]);
         serde_json::from_slice(&body(&found, &asked, version)).unwrap()
     }

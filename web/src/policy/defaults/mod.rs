@@ -13,7 +13,7 @@ mod volume;
 
 use crate::service::Service;
 
-pub use rule::{RuleDefault, Scope};
+pub use rule::{RuleDefault, ScopeType};
 
 /// The tables of a service.
 pub const fn of(service: Service) -> &'static [&'static [RuleDefault]] {

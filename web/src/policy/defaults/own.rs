@@ -1,31 +1,32 @@
-//! What is Chronova's own: who may read the log over HTTP, who may have personal data erased, and who may empty hosts.
+//! Defaults of Chronova's own rules: who may read the log over HTTP, who may erase personal data, and who may drain
+//! hosts.
 
-use super::rule::{RuleDefault, Scope, rule};
+use super::rule::{RuleDefault, ScopeType, rule};
 
 /// The log tells of every project, so a project's own roles do not reach it: administrators, and readers of the system.
 pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:events:list", "role:admin or (role:reader and system_scope:all)")
-        .any_of(&[Scope::System, Scope::Project])
+        .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/events"),
     rule("chronova:events:personal", "role:admin")
-        .any_of(&[Scope::System, Scope::Project])
+        .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("personal fields in GET /chronova/v1/events"),
     rule("chronova:erasures:list", "role:admin or (role:reader and system_scope:all)")
-        .any_of(&[Scope::System, Scope::Project])
+        .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/erasures"),
     rule("chronova:erasures:create", "role:admin")
-        .any_of(&[Scope::System, Scope::Project])
+        .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("POST /chronova/v1/erasures"),
     rule("chronova:hosts:list", "role:admin or (role:reader and system_scope:all)")
-        .any_of(&[Scope::System, Scope::Project])
+        .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/hosts"),
     rule("chronova:hosts:show", "role:admin or (role:reader and system_scope:all)")
-        .any_of(&[Scope::System, Scope::Project])
+        .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/hosts/{host}"),
     rule("chronova:hosts:drain", "role:admin")
-        .any_of(&[Scope::System, Scope::Project])
+        .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("POST /chronova/v1/hosts/{host}/drain; DELETE /chronova/v1/hosts/{host}/drain"),
     rule("chronova:hosts:maintenance", "role:admin")
-        .any_of(&[Scope::System, Scope::Project])
+        .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("PUT /chronova/v1/hosts/{host}/maintenance; DELETE /chronova/v1/hosts/{host}/maintenance"),
 ];

@@ -2,15 +2,15 @@
 
 use crate::auth::Caller;
 
-/// What a token is scoped to.
+/// The scope type of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum ScopeType {
     System,
     Domain,
     Project,
 }
 
-impl Scope {
+impl ScopeType {
     /// As oslo.policy reads it: a token that is neither the system's nor a domain's is a project's.
     pub fn of(caller: &Caller) -> Self {
         if caller.system_scope.is_some() {
@@ -37,21 +37,21 @@ pub struct RuleDefault {
     pub name: &'static str,
     pub check: &'static str,
     /// Empty: every scope.
-    pub scopes: &'static [Scope],
+    pub scopes: &'static [ScopeType],
     /// The rule it replaced: name and check string.
     pub deprecated: Option<(&'static str, &'static str)>,
-    /// What it guards, for the policy reference: `GET /servers; POST /servers`.
+    /// The guarded operations, for the policy reference: `GET /servers; POST /servers`.
     pub operations: &'static str,
 }
 
 impl RuleDefault {
     /// Only for tokens of a project.
     pub(super) const fn project(mut self) -> Self {
-        self.scopes = &[Scope::Project];
+        self.scopes = &[ScopeType::Project];
         self
     }
 
-    pub(super) const fn any_of(mut self, scopes: &'static [Scope]) -> Self {
+    pub(super) const fn any_of(mut self, scopes: &'static [ScopeType]) -> Self {
         self.scopes = scopes;
         self
     }

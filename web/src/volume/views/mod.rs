@@ -1,4 +1,4 @@
-//! How volumes, snapshots, attachments and types look to clients, and the microversions that change it.
+//! The views of volumes, snapshots, attachments and types, and the microversions that change them.
 
 pub(super) mod attachment;
 pub(super) mod snapshot;

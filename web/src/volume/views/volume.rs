@@ -61,7 +61,7 @@ fn has_image_metadata(view: &VolumeView) -> bool {
     view.image_metadata && view.volume.image.as_ref().is_some_and(|image| !image.extra.is_empty())
 }
 
-/// Of these, what short lists show.
+/// The fields that short lists show.
 pub(in crate::volume) const LISTED: [&str; 3] = ["id", "name", "links"];
 
 /// By itself, and in detailed lists.

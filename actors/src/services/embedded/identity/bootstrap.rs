@@ -1,4 +1,4 @@
-//! The first start: a cloud that one administrator can log in to.
+//! The first start creates the administrator and the initial identities.
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ProjectId, RoleId, UserId};
@@ -7,9 +7,9 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::passwords::{Password, PasswordError, Passwords};
-use super::{IdentityAggregate, IdentityCommand, IdentityReject, Realm, Seed};
+use super::{IdentityCommand, IdentityRealmId, IdentityReject, IdentityRoot, IdentitySeed};
 use crate::aggregate::CommandError;
-use crate::gateway::Gateway;
+use crate::gateway::CommandGateway;
 
 #[derive(Debug, Error)]
 pub enum BootstrapError {
@@ -21,26 +21,26 @@ pub enum BootstrapError {
     Command(#[from] CommandError<IdentityReject>),
 }
 
-/// What the first start made.
+/// The identities that the first start has made.
 #[derive(Debug, Clone, Default)]
 pub struct Bootstrapped {
-    /// The administrator's password, when this was the first start. It is nowhere else: write it down.
+    /// The administrator's password, if this was the first start. It is stored nowhere else: write it down.
     pub password: Option<Password>,
 }
 
 /// Makes domain `Default`, projects `admin` and `service`, the roles, and user `admin`, unless any domain is there.
-/// `chosen` is the operator's password; without one a random one is made.
+/// `chosen` is the operator's password; without it a random one is generated.
 pub async fn bootstrap(
-    gateway: &Gateway,
+    gateway: &CommandGateway,
     passwords: &Passwords,
     chosen: Option<Password>,
 ) -> Result<Bootstrapped, BootstrapError> {
-    if !gateway.look::<IdentityAggregate>(&Realm).await?.domains.is_empty() {
+    if !gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
         return Ok(Bootstrapped::default());
     }
     let password = chosen.map_or_else(Password::generate, Ok)?;
     let hex = || Uuid::new_v4().simple().to_string();
-    let seed = Seed {
+    let seed = IdentitySeed {
         admin: UserId::from(hex()),
         admin_password: passwords.hash(&password).await?,
         admin_project: ProjectId::from(hex()),
@@ -48,6 +48,6 @@ pub async fn bootstrap(
         roles: [(); 5].map(|()| RoleId::from(hex())),
     };
     let command = IdentityCommand::Bootstrap(Box::new(seed));
-    let committed = gateway.send::<IdentityAggregate>(&Realm, command, Meta::system("bootstrap")).await?;
+    let committed = gateway.send::<IdentityRoot>(&IdentityRealmId, command, Meta::system("bootstrap")).await?;
     Ok(Bootstrapped { password: (!committed.events.is_empty()).then_some(password) })
 }

@@ -1,23 +1,26 @@
-//! What may happen to users, projects, domains and roles.
+//! The decisions on users, projects, domains and roles.
 
 use std::collections::BTreeSet;
 
 use chronova_events::identity::{
-    Domain, DomainCreated, DomainDeleted, DomainDescribed, DomainSwitched, Extra, Grant, Identity, IdentityEvent,
-    ImplicationRemoved, PasswordSet, Project, ProjectAttributes, ProjectCreated, ProjectDeleted, ProjectDescribed,
-    ProjectSwitched, Role, RoleCreated, RoleDeleted, RoleDescribed, RoleGranted, RoleImplied, RoleRevoked, Scope,
-    TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserErased, UserSwitched,
+    Domain, DomainCreated, DomainDeleted, DomainDescribed, DomainSwitched, ExtraAttributes, Grant, Identity,
+    IdentityEvent, IdentityScope, ImplicationRemoved, PasswordSet, Project, ProjectAttributes, ProjectCreated,
+    ProjectDeleted, ProjectDescribed, ProjectSwitched, Role, RoleCreated, RoleDeleted, RoleDescribed, RoleGranted,
+    RoleImplied, RoleRevoked, TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserErased,
+    UserSwitched,
 };
 use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 
-use super::{DomainChange, Edit, IdentityCommand, IdentityReject, Kind, ProjectChange, Seed, UserChange};
+use super::{
+    DomainChange, Edit, IdentityCommand, IdentityReject, IdentityResourceKind, IdentitySeed, ProjectChange, UserChange,
+};
 
-/// The domain that is always there.
+/// The default domain, which always exists.
 pub const DEFAULT_DOMAIN: &str = "default";
 
-type Decided = Result<Vec<IdentityEvent>, IdentityReject>;
+type IdentityDecision = Result<Vec<IdentityEvent>, IdentityReject>;
 
-pub fn decide(state: &Identity, command: IdentityCommand) -> Decided {
+pub fn decide(state: &Identity, command: IdentityCommand) -> IdentityDecision {
     match command {
         IdentityCommand::Bootstrap(seed) => Ok(bootstrap(state, *seed)),
         IdentityCommand::CreateDomain(created) => create_domain(state, created),
@@ -38,7 +41,7 @@ pub fn decide(state: &Identity, command: IdentityCommand) -> Decided {
             known_user(state, &user)?;
             Ok(vec![UserDeleted { user }.into()])
         }
-        // Of a user who is gone the state knows nothing that could be forgotten.
+        // The state holds nothing of a deleted user.
         IdentityCommand::EraseUser { user, .. } if !state.users.contains_key(&user) => Ok(vec![]),
         IdentityCommand::EraseUser { user, erasure } => Ok(vec![UserErased { user, erasure }.into()]),
         IdentityCommand::CreateRole(created) => create_role(state, created),
@@ -65,7 +68,7 @@ pub fn decide(state: &Identity, command: IdentityCommand) -> Decided {
     }
 }
 
-fn bootstrap(state: &Identity, seed: Seed) -> Vec<IdentityEvent> {
+fn bootstrap(state: &Identity, seed: IdentitySeed) -> Vec<IdentityEvent> {
     if !state.domains.is_empty() {
         return vec![];
     }
@@ -111,49 +114,49 @@ fn bootstrap(state: &Identity, seed: Seed) -> Vec<IdentityEvent> {
         }
         .into(),
     );
-    for scope in [Scope::Project(seed.admin_project), Scope::System] {
+    for scope in [IdentityScope::Project(seed.admin_project), IdentityScope::System] {
         let grant = Grant { scope, role: admin.clone(), inherited: false };
         events.push(RoleGranted { user: seed.admin.clone(), grant }.into());
     }
     events
 }
 
-fn missing(kind: Kind, id: &impl ToString) -> IdentityReject {
+fn missing(kind: IdentityResourceKind, id: &impl ToString) -> IdentityReject {
     IdentityReject::NotFound { kind, id: id.to_string() }
 }
 
 fn known_domain<'a>(state: &'a Identity, id: &DomainId) -> Result<&'a Domain, IdentityReject> {
-    state.domains.get(id).ok_or_else(|| missing(Kind::Domain, id))
+    state.domains.get(id).ok_or_else(|| missing(IdentityResourceKind::Domain, id))
 }
 
 fn known_project<'a>(state: &'a Identity, id: &ProjectId) -> Result<&'a Project, IdentityReject> {
-    state.projects.get(id).ok_or_else(|| missing(Kind::Project, id))
+    state.projects.get(id).ok_or_else(|| missing(IdentityResourceKind::Project, id))
 }
 
 fn known_user<'a>(state: &'a Identity, id: &UserId) -> Result<&'a User, IdentityReject> {
-    state.users.get(id).ok_or_else(|| missing(Kind::User, id))
+    state.users.get(id).ok_or_else(|| missing(IdentityResourceKind::User, id))
 }
 
 fn known_role<'a>(state: &'a Identity, id: &RoleId) -> Result<&'a Role, IdentityReject> {
-    state.roles.get(id).ok_or_else(|| missing(Kind::Role, id))
+    state.roles.get(id).ok_or_else(|| missing(IdentityResourceKind::Role, id))
 }
 
 fn free_domain_name(state: &Identity, name: &str) -> Result<(), IdentityReject> {
     match state.domain_named(name) {
-        Some(_) => Err(IdentityReject::NameTaken { kind: Kind::Domain, name: name.to_owned() }),
+        Some(_) => Err(IdentityReject::NameTaken { kind: IdentityResourceKind::Domain, name: name.to_owned() }),
         None => Ok(()),
     }
 }
 
-fn create_domain(state: &Identity, created: DomainCreated) -> Decided {
+fn create_domain(state: &Identity, created: DomainCreated) -> IdentityDecision {
     if state.domains.contains_key(&created.domain) {
-        return Err(IdentityReject::IdTaken { kind: Kind::Domain, id: created.domain.to_string() });
+        return Err(IdentityReject::IdTaken { kind: IdentityResourceKind::Domain, id: created.domain.to_string() });
     }
     free_domain_name(state, &created.name)?;
     Ok(vec![created.into()])
 }
 
-fn change_domain(state: &Identity, id: &DomainId, change: DomainChange) -> Decided {
+fn change_domain(state: &Identity, id: &DomainId, change: DomainChange) -> IdentityDecision {
     let domain = known_domain(state, id)?;
     let name = change.name.unwrap_or_else(|| domain.name.clone());
     let description = change.description.unwrap_or_else(|| domain.description.clone());
@@ -170,8 +173,8 @@ fn change_domain(state: &Identity, id: &DomainId, change: DomainChange) -> Decid
     Ok(events)
 }
 
-/// Keystone's rules: only a disabled domain goes, the default one never, and everything in it goes along.
-fn delete_domain(state: &Identity, id: DomainId) -> Decided {
+/// Keystone's rules: only a disabled domain can be deleted, never the default one. Everything in it is deleted, too.
+fn delete_domain(state: &Identity, id: DomainId) -> IdentityDecision {
     let domain = known_domain(state, &id)?;
     if id.as_str() == DEFAULT_DOMAIN {
         return Err(IdentityReject::DefaultDomain(id));
@@ -182,7 +185,7 @@ fn delete_domain(state: &Identity, id: DomainId) -> Decided {
     let users = state.users.values().filter(|user| user.domain == id);
     let mut events: Vec<IdentityEvent> = users.map(|user| UserDeleted { user: user.id.clone() }.into()).collect();
     let mut projects: Vec<&Project> = state.projects.values().filter(|project| project.domain == id).collect();
-    // Leaves first, so that no project in the log ever had a parent that was gone.
+    // Leaves first, so that no project in the log has a deleted parent.
     projects.sort_by_key(|project| std::cmp::Reverse(state.lineage(&project.id).count()));
     events.extend(projects.into_iter().map(|project| ProjectDeleted { project: project.id.clone() }.into()));
     let roles = state.roles.values().filter(|role| role.domain.as_ref() == Some(&id));
@@ -193,15 +196,15 @@ fn delete_domain(state: &Identity, id: DomainId) -> Decided {
 
 fn free_project_name(state: &Identity, domain: &DomainId, name: &str) -> Result<(), IdentityReject> {
     match state.project_named(domain, name) {
-        Some(_) => Err(IdentityReject::NameTaken { kind: Kind::Project, name: name.to_owned() }),
+        Some(_) => Err(IdentityReject::NameTaken { kind: IdentityResourceKind::Project, name: name.to_owned() }),
         None => Ok(()),
     }
 }
 
-fn create_project(state: &Identity, mut created: ProjectCreated) -> Decided {
+fn create_project(state: &Identity, mut created: ProjectCreated) -> IdentityDecision {
     known_domain(state, &created.domain)?;
     if state.projects.contains_key(&created.project) {
-        return Err(IdentityReject::IdTaken { kind: Kind::Project, id: created.project.to_string() });
+        return Err(IdentityReject::IdTaken { kind: IdentityResourceKind::Project, id: created.project.to_string() });
     }
     if let Some(parent) = &created.parent {
         let above = known_project(state, parent)?;
@@ -223,7 +226,7 @@ fn tidy(tags: &mut Vec<String>) {
     tags.dedup();
 }
 
-fn merged(old: &Extra, change: Extra) -> Extra {
+fn merged(old: &ExtraAttributes, change: ExtraAttributes) -> ExtraAttributes {
     let mut merged = old.clone();
     for (key, value) in change {
         merged.retain(|(known, _)| *known != key);
@@ -235,7 +238,7 @@ fn merged(old: &Extra, change: Extra) -> Extra {
     merged
 }
 
-fn change_project(state: &Identity, id: &ProjectId, change: ProjectChange) -> Decided {
+fn change_project(state: &Identity, id: &ProjectId, change: ProjectChange) -> IdentityDecision {
     let project = known_project(state, id)?;
     let old = &project.attributes;
     let mut tags = change.tags.unwrap_or_else(|| old.tags.clone());
@@ -267,22 +270,22 @@ fn change_project(state: &Identity, id: &ProjectId, change: ProjectChange) -> De
 
 fn free_user_name(state: &Identity, domain: &DomainId, name: &str) -> Result<(), IdentityReject> {
     match state.user_named(domain, name) {
-        Some(_) => Err(IdentityReject::NameTaken { kind: Kind::User, name: name.to_owned() }),
+        Some(_) => Err(IdentityReject::NameTaken { kind: IdentityResourceKind::User, name: name.to_owned() }),
         None => Ok(()),
     }
 }
 
-fn create_user(state: &Identity, mut created: UserCreated) -> Decided {
+fn create_user(state: &Identity, mut created: UserCreated) -> IdentityDecision {
     known_domain(state, &created.domain)?;
     if state.users.contains_key(&created.user) {
-        return Err(IdentityReject::IdTaken { kind: Kind::User, id: created.user.to_string() });
+        return Err(IdentityReject::IdTaken { kind: IdentityResourceKind::User, id: created.user.to_string() });
     }
     free_user_name(state, &created.domain, &created.attributes.name)?;
     created.attributes.extra.sort();
     Ok(vec![created.into()])
 }
 
-fn change_user(state: &Identity, id: &UserId, change: UserChange) -> Decided {
+fn change_user(state: &Identity, id: &UserId, change: UserChange) -> IdentityDecision {
     let user = known_user(state, id)?;
     let old = &user.attributes;
     let attributes = UserAttributes {
@@ -306,25 +309,25 @@ fn change_user(state: &Identity, id: &UserId, change: UserChange) -> Decided {
     Ok(events)
 }
 
-fn create_role(state: &Identity, created: RoleCreated) -> Decided {
+fn create_role(state: &Identity, created: RoleCreated) -> IdentityDecision {
     if let Some(domain) = &created.domain {
         known_domain(state, domain)?;
     }
     if state.roles.contains_key(&created.role) {
-        return Err(IdentityReject::IdTaken { kind: Kind::Role, id: created.role.to_string() });
+        return Err(IdentityReject::IdTaken { kind: IdentityResourceKind::Role, id: created.role.to_string() });
     }
     if state.role_named(created.domain.as_ref(), &created.name).is_some() {
-        return Err(IdentityReject::NameTaken { kind: Kind::Role, name: created.name });
+        return Err(IdentityReject::NameTaken { kind: IdentityResourceKind::Role, name: created.name });
     }
     Ok(vec![created.into()])
 }
 
-fn change_role(state: &Identity, id: &RoleId, name: Option<String>, description: Edit<String>) -> Decided {
+fn change_role(state: &Identity, id: &RoleId, name: Option<String>, description: Edit<String>) -> IdentityDecision {
     let role = known_role(state, id)?;
     let name = name.unwrap_or_else(|| role.name.clone());
     let description = description.over(role.description.as_ref());
     if name != role.name && state.role_named(role.domain.as_ref(), &name).is_some() {
-        return Err(IdentityReject::NameTaken { kind: Kind::Role, name });
+        return Err(IdentityReject::NameTaken { kind: IdentityResourceKind::Role, name });
     }
     if (&name, &description) == (&role.name, &role.description) {
         return Ok(vec![]);
@@ -332,7 +335,7 @@ fn change_role(state: &Identity, id: &RoleId, name: Option<String>, description:
     Ok(vec![RoleDescribed { role: id.clone(), name, description }.into()])
 }
 
-fn imply(state: &Identity, prior: RoleId, implied: RoleId) -> Decided {
+fn imply(state: &Identity, prior: RoleId, implied: RoleId) -> IdentityDecision {
     known_role(state, &prior)?;
     known_role(state, &implied)?;
     if state.implied.get(&prior).is_some_and(|set| set.contains(&implied)) {
@@ -347,15 +350,15 @@ fn imply(state: &Identity, prior: RoleId, implied: RoleId) -> Decided {
 }
 
 /// The domain that a scope lies in.
-fn known_scope(state: &Identity, scope: &Scope) -> Result<Option<DomainId>, IdentityReject> {
+fn known_scope(state: &Identity, scope: &IdentityScope) -> Result<Option<DomainId>, IdentityReject> {
     match scope {
-        Scope::Project(project) => known_project(state, project).map(|project| Some(project.domain.clone())),
-        Scope::Domain(domain) => known_domain(state, domain).map(|domain| Some(domain.id.clone())),
-        Scope::System => Ok(None),
+        IdentityScope::Project(project) => known_project(state, project).map(|project| Some(project.domain.clone())),
+        IdentityScope::Domain(domain) => known_domain(state, domain).map(|domain| Some(domain.id.clone())),
+        IdentityScope::System => Ok(None),
     }
 }
 
-fn grant_role(state: &Identity, user: UserId, grant: Grant) -> Decided {
+fn grant_role(state: &Identity, user: UserId, grant: Grant) -> IdentityDecision {
     known_user(state, &user)?;
     let role = known_role(state, &grant.role)?;
     let place = known_scope(state, &grant.scope)?;
@@ -370,7 +373,7 @@ fn grant_role(state: &Identity, user: UserId, grant: Grant) -> Decided {
     Ok(vec![RoleGranted { user, grant }.into()])
 }
 
-fn revoke_role(state: &Identity, user: UserId, grant: Grant) -> Decided {
+fn revoke_role(state: &Identity, user: UserId, grant: Grant) -> IdentityDecision {
     known_role(state, &grant.role)?;
     if !state.grants.get(&user).is_some_and(|grants| grants.contains(&grant)) {
         return Err(IdentityReject::NoGrant { user, role: grant.role, scope: grant.scope });

@@ -9,8 +9,8 @@ fn hash(text: &str) -> PasswordHash {
     PasswordHash(text.to_owned())
 }
 
-fn seed() -> Seed {
-    Seed {
+fn seed() -> IdentitySeed {
+    IdentitySeed {
         admin: "u-admin".into(),
         admin_password: hash("h"),
         admin_project: "p-admin".into(),
@@ -64,7 +64,7 @@ fn user(id: &str, domain: &str) -> IdentityCommand {
     })
 }
 
-fn grant(user: &str, role: &str, scope: Scope, inherited: bool) -> IdentityCommand {
+fn grant(user: &str, role: &str, scope: IdentityScope, inherited: bool) -> IdentityCommand {
     IdentityCommand::Grant { user: user.into(), grant: Grant { scope, role: role.into(), inherited } }
 }
 
@@ -78,11 +78,11 @@ fn bootstrap_happens_once_and_lets_the_administrator_in() {
     assert_eq!(decide(&state, IdentityCommand::Bootstrap(Box::new(seed()))), Ok(vec![]));
     let admin = state.user_named(&"default".into(), "admin").unwrap();
     let project = state.project_named(&"default".into(), "admin").unwrap();
-    let roles = state.roles_on(&admin.id, &Scope::Project(project.id.clone()));
+    let roles = state.roles_on(&admin.id, &IdentityScope::Project(project.id.clone()));
     let names: Vec<_> = roles.iter().map(|role| state.roles[role].name.as_str()).collect();
     assert_eq!(names, ["admin", "manager", "member", "reader"]);
-    assert_eq!(state.roles_on(&admin.id, &Scope::System).len(), 4);
-    assert!(state.roles_on(&admin.id, &Scope::Domain("default".into())).is_empty());
+    assert_eq!(state.roles_on(&admin.id, &IdentityScope::System).len(), 4);
+    assert!(state.roles_on(&admin.id, &IdentityScope::Domain("default".into())).is_empty());
 }
 
 #[test]
@@ -93,11 +93,14 @@ fn names_are_unique_within_a_domain() {
     let IdentityCommand::CreateProject(again) = project("web", "default", None) else { unreachable!() };
     assert_eq!(
         refused(&state, rename(again.clone())),
-        IdentityReject::NameTaken { kind: Kind::Project, name: "web".into() }
+        IdentityReject::NameTaken { kind: IdentityResourceKind::Project, name: "web".into() }
     );
     assert!(decide(&state, rename(ProjectCreated { domain: "d".into(), ..again })).is_ok());
     assert!(matches!(refused(&state, user("alice", "default")), IdentityReject::IdTaken { .. }));
-    assert!(matches!(refused(&state, user("x", "nowhere")), IdentityReject::NotFound { kind: Kind::Domain, .. }));
+    assert!(matches!(
+        refused(&state, user("x", "nowhere")),
+        IdentityReject::NotFound { kind: IdentityResourceKind::Domain, .. }
+    ));
 }
 
 #[test]
@@ -147,7 +150,7 @@ fn a_project_with_children_stays() {
 
 #[test]
 fn grants_are_idempotent_inherited_and_end_with_their_project() {
-    let on = |id: &str| Scope::Project(id.into());
+    let on = |id: &str| IdentityScope::Project(id.into());
     let mut state = given([
         project("p", "default", None),
         project("q", "default", Some("p")),
@@ -160,7 +163,7 @@ fn grants_are_idempotent_inherited_and_end_with_their_project() {
     assert_eq!(state.roles_on(&"u".into(), &on("q")).len(), 2, "member is inherited and implies reader");
     assert!(matches!(
         refused(&state, grant("u", "nope", on("p"), false)),
-        IdentityReject::NotFound { kind: Kind::Role, .. }
+        IdentityReject::NotFound { kind: IdentityResourceKind::Role, .. }
     ));
     let gone = Grant { scope: on("q"), role: "r-member".into(), inherited: false };
     assert!(matches!(
@@ -234,8 +237,9 @@ fn a_revocation_forgets_a_few_expired_tokens_and_enough_in_the_long_run() {
 
 #[test]
 fn attributes_merge_and_null_removes() {
-    let extra =
-        |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<Extra>();
+    let extra = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<ExtraAttributes>()
+    };
     let merged = merged(&extra(&[("a", "1"), ("b", "2")]), extra(&[("b", "null"), ("c", "\"x\"")]));
     assert_eq!(merged, extra(&[("a", "1"), ("c", "\"x\"")]));
 }

@@ -1,7 +1,7 @@
-//! Users, projects, domains, roles and who holds which.
+//! Users, projects, domains, roles and role assignments.
 //!
-//! Passwords arrive as finished hashes and ids as finished ids: [`passwords`] makes the former, outside the decision.
-//! Tokens are signed and carry themselves; only their revocation is an event.
+//! Passwords arrive as hashes, which [`passwords`] computes outside the decision; ids arrive in the command. Tokens are
+//! signed and self-contained: only their revocation is an event.
 
 pub mod bootstrap;
 pub mod decide;
@@ -9,21 +9,22 @@ pub mod passwords;
 
 use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::identity::{
-    DomainCreated, Extra, Grant, Identity, IdentityEvent, PasswordHash, ProjectCreated, RoleCreated, Scope, UserCreated,
+    DomainCreated, ExtraAttributes, Grant, Identity, IdentityEvent, IdentityScope, PasswordHash, ProjectCreated,
+    RoleCreated, UserCreated,
 };
 use chronova_events::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 /// There is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Realm;
+pub struct IdentityRealmId;
 
 #[derive(Debug, Clone, Copy)]
-pub enum IdentityAggregate {}
+pub enum IdentityRoot {}
 
-/// What is to become of something that may be absent.
+/// A change of an optional value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Edit<T> {
     #[default]
@@ -42,7 +43,7 @@ impl<T: Clone> Edit<T> {
     }
 }
 
-/// What is to be different; `None` leaves it as it is.
+/// The changed attributes; `None` leaves one as it is.
 #[derive(Debug, Clone, Default)]
 pub struct DomainChange {
     pub name: Option<String>,
@@ -57,7 +58,7 @@ pub struct ProjectChange {
     pub enabled: Option<bool>,
     pub tags: Option<Vec<String>>,
     /// Attributes to add or replace; one whose text is `null` is removed.
-    pub extra: Extra,
+    pub extra: ExtraAttributes,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -67,13 +68,13 @@ pub struct UserChange {
     pub password: Option<PasswordHash>,
     pub default_project: Edit<ProjectId>,
     /// Attributes to add or replace; one whose text is `null` is removed.
-    pub extra: Extra,
+    pub extra: ExtraAttributes,
 }
 
 #[derive(Debug, Clone)]
 pub enum IdentityCommand {
-    /// The first start: everything that must be there before anybody can log in. Nothing if anything is there.
-    Bootstrap(Box<Seed>),
+    /// The first start: creates everything that a log-in needs. Does nothing if any identity exists.
+    Bootstrap(Box<IdentitySeed>),
     CreateDomain(DomainCreated),
     ChangeDomain {
         domain: DomainId,
@@ -92,7 +93,7 @@ pub enum IdentityCommand {
         change: UserChange,
     },
     DeleteUser(UserId),
-    /// The user's name and attributes so far are being erased; the user may be gone.
+    /// The user's name and attributes up to now are being erased; the user may be gone.
     EraseUser {
         user: UserId,
         erasure: ErasureId,
@@ -127,9 +128,9 @@ pub enum IdentityCommand {
     },
 }
 
-/// What a cloud begins with.
+/// The identities of a new cloud.
 #[derive(Debug, Clone)]
-pub struct Seed {
+pub struct IdentitySeed {
     pub admin: UserId,
     pub admin_password: PasswordHash,
     pub admin_project: ProjectId,
@@ -138,16 +139,16 @@ pub struct Seed {
     pub roles: [RoleId; 5],
 }
 
-/// What kind of thing a refusal is about, in Keystone's words.
+/// The kind of resource that a refusal is about, in Keystone's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum IdentityResourceKind {
     Domain,
     Project,
     User,
     Role,
 }
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for IdentityResourceKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Domain => "domain",
@@ -161,11 +162,11 @@ impl std::fmt::Display for Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IdentityReject {
     #[error("there is no {kind} {id}")]
-    NotFound { kind: Kind, id: String },
+    NotFound { kind: IdentityResourceKind, id: String },
     #[error("there is a {kind} called {name} already")]
-    NameTaken { kind: Kind, name: String },
+    NameTaken { kind: IdentityResourceKind, name: String },
     #[error("there is a {kind} with id {id} already")]
-    IdTaken { kind: Kind, id: String },
+    IdTaken { kind: IdentityResourceKind, id: String },
     #[error("domain {0} is enabled")]
     DomainEnabled(DomainId),
     #[error("domain {0} is the default domain")]
@@ -185,16 +186,16 @@ pub enum IdentityReject {
     #[error("role {prior} does not imply role {implied}")]
     NoImplication { prior: RoleId, implied: RoleId },
     #[error("user {user} does not have role {role} there")]
-    NoGrant { user: UserId, role: RoleId, scope: Scope },
+    NoGrant { user: UserId, role: RoleId, scope: IdentityScope },
 }
 
-impl Aggregate for IdentityAggregate {
-    type Id = Realm;
+impl AggregateRoot for IdentityRoot {
+    type Id = IdentityRealmId;
     type State = Identity;
     type Command = IdentityCommand;
     type Reject = IdentityReject;
 
-    fn stream(_: &Realm) -> StreamId {
+    fn stream(_: &IdentityRealmId) -> StreamId {
         StreamId::new("identity", "main")
     }
 

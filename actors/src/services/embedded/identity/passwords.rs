@@ -1,8 +1,8 @@
 //! Passwords and their argon2id hashes.
 //!
-//! Hashing costs tens of milliseconds and megabytes by design, so it happens on blocking threads, a bounded number at a
-//! time: a flood of log-ins queues instead of taking the machine, and where the queue is long, is refused. A log-in of an unknown user is checked against a dummy
-//! hash of the same cost, so that the time of the answer does not tell who exists.
+//! Hashing costs tens of milliseconds and megabytes by design, so a bounded number of blocking threads does it. A flood
+//! of log-ins queues, and is refused when the queue is long, instead of taking the machine. An unknown user's log-in is
+//! checked against a dummy hash of the same cost. So the time of the answer does not tell who exists.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ const ALPHABET: &[u8] = b"abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456
 /// holds less.
 const MEMORY_KIB: u32 = 7 * 1_024;
 const PASSES: u32 = 5;
-/// Passwords that may wait for their turn: at tens of milliseconds each, whoever comes later waits too long anyway.
+/// Passwords that may queue: at tens of milliseconds each, a later one would wait too long anyway.
 const MOST_WAITING: usize = 64;
 /// Longer ones are refused before they are hashed.
 pub const MAX_LENGTH: usize = 4_096;
@@ -35,7 +35,7 @@ impl Password {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that needs it.
+    /// The text itself, for the only place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -106,7 +106,7 @@ impl Passwords {
         self.run(move || hash(params, &password)).await?.map(PasswordHash)
     }
 
-    /// Whether `password` is the one behind `stored`; `None` (no such user, or a user without password) costs the same
+    /// Whether `password` matches the hash `stored`; `None` (no such user, or a user without password) costs the same
     /// and is always wrong.
     pub async fn verify(&self, stored: Option<&PasswordHash>, password: &Password) -> Result<bool, PasswordError> {
         if password.0.len() > MAX_LENGTH {
@@ -135,7 +135,7 @@ impl Passwords {
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|e| PasswordError::Hash(e.to_string()))?;
         drop(waits);
         tokio::task::spawn_blocking(move || {
-            // The slot is held until the work is done even if the asker goes away.
+            // The slot is held until the work is done, even if the requester goes away.
             let _slot = slot;
             work()
         })
@@ -191,7 +191,7 @@ mod tests {
             assert!(futures::poll!(one.as_mut()).is_pending());
         }
         assert!(matches!(passwords.verify(None, &word).await, Err(PasswordError::Busy)));
-        // Whoever gives up leaves the place.
+        // A request that gives up frees its place.
         drop(waiting.pop());
         let last = passwords.verify(None, &word);
         drop(at_work);

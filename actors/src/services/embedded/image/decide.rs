@@ -1,17 +1,17 @@
-//! What may happen to an image. The rules are Glance's.
+//! The decisions of an image. The rules are Glance's.
 
 use chronova_events::ids::UploadId;
 use chronova_events::image::{
-    Content, ContentStored, Image, ImageAttributes, ImageCreated, ImageDeactivated, ImageDeleted, ImageDescribed,
-    ImageEvent, ImageReactivated, MemberAnswered, MemberInvited, MemberRemoved, Record, UploadAbandoned, UploadStarted,
-    Visibility,
+    ContentStored, Image, ImageAttributes, ImageContent, ImageCreated, ImageDeactivated, ImageDeleted, ImageDescribed,
+    ImageEvent, ImageReactivated, ImageRecord, MemberAnswered, MemberInvited, MemberRemoved, UploadAbandoned,
+    UploadStarted, Visibility,
 };
 
-use super::{Change, ImageCommand, ImageReject, MAX_MEMBERS, MAX_PROPERTIES, MAX_PROPERTY_BYTES, MAX_TAGS};
+use super::{ImageChange, ImageCommand, ImageReject, MAX_MEMBERS, MAX_PROPERTIES, MAX_PROPERTY_BYTES, MAX_TAGS};
 
-type Decided = Result<Vec<ImageEvent>, ImageReject>;
+type ImageDecision = Result<Vec<ImageEvent>, ImageReject>;
 
-pub fn decide(state: &Image, command: ImageCommand) -> Decided {
+pub fn decide(state: &Image, command: ImageCommand) -> ImageDecision {
     let image = match (state, command) {
         (Image::Unknown, ImageCommand::Create(created)) => return create(created),
         (_, ImageCommand::Create(created)) => return Err(ImageReject::IdTaken(created.image)),
@@ -21,7 +21,7 @@ pub fn decide(state: &Image, command: ImageCommand) -> Decided {
     Err(image)
 }
 
-fn create(mut created: ImageCreated) -> Decided {
+fn create(mut created: ImageCreated) -> ImageDecision {
     sort(&mut created.attributes);
     check(&created.attributes)?;
     bound(0, &created.attributes)?;
@@ -34,12 +34,12 @@ fn sort(attributes: &mut ImageAttributes) {
     attributes.properties.sort();
 }
 
-/// What its properties take, in bytes.
+/// The size of its properties in bytes.
 fn property_bytes(attributes: &ImageAttributes) -> usize {
     attributes.properties.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-/// An image that had more before there was a bound may have less of it.
+/// An image from before the bound may have more, and may only reduce it.
 fn bound(before: usize, attributes: &ImageAttributes) -> Result<(), ImageReject> {
     match property_bytes(attributes) {
         now if now > MAX_PROPERTY_BYTES && now > before => Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES }),
@@ -64,7 +64,7 @@ fn check(attributes: &ImageAttributes) -> Result<(), ImageReject> {
     Ok(())
 }
 
-fn on_image(record: &Record, command: ImageCommand) -> Decided {
+fn on_image(record: &ImageRecord, command: ImageCommand) -> ImageDecision {
     let image = record.id;
     match command {
         ImageCommand::Create(created) => Err(ImageReject::IdTaken(created.image)),
@@ -73,17 +73,17 @@ fn on_image(record: &Record, command: ImageCommand) -> Decided {
         ImageCommand::AbandonUpload { upload, reason } if is_saving(record, upload) => {
             Ok(vec![UploadAbandoned { image, upload, reason }.into()])
         }
-        // It ended otherwise meanwhile: nothing to give up.
+        // The upload has ended otherwise meanwhile: nothing to abandon.
         ImageCommand::AbandonUpload { .. } => Ok(vec![]),
         ImageCommand::Store(stored) => store(record, stored),
         ImageCommand::Deactivate => match record.content {
-            Content::Active(_) => Ok(vec![ImageDeactivated { image }.into()]),
-            Content::Deactivated(_) => Ok(vec![]),
+            ImageContent::Active(_) => Ok(vec![ImageDeactivated { image }.into()]),
+            ImageContent::Deactivated(_) => Ok(vec![]),
             _ => Err(not_in_state(record, "deactivated")),
         },
         ImageCommand::Reactivate => match record.content {
-            Content::Deactivated(_) => Ok(vec![ImageReactivated { image }.into()]),
-            Content::Active(_) => Ok(vec![]),
+            ImageContent::Deactivated(_) => Ok(vec![ImageReactivated { image }.into()]),
+            ImageContent::Active(_) => Ok(vec![]),
             _ => Err(not_in_state(record, "active")),
         },
         ImageCommand::Invite(member) => {
@@ -114,34 +114,36 @@ fn on_image(record: &Record, command: ImageCommand) -> Decided {
     }
 }
 
-fn not_in_state(record: &Record, to: &'static str) -> ImageReject {
+fn not_in_state(record: &ImageRecord, to: &'static str) -> ImageReject {
     ImageReject::NotInState { from: record.content.status(), to }
 }
 
-fn is_saving(record: &Record, upload: UploadId) -> bool {
-    record.content == Content::Saving { upload }
+fn is_saving(record: &ImageRecord, upload: UploadId) -> bool {
+    record.content == ImageContent::Saving { upload }
 }
 
-fn start_upload(record: &Record, upload: UploadId) -> Decided {
+fn start_upload(record: &ImageRecord, upload: UploadId) -> ImageDecision {
     match record.content {
-        Content::Queued if record.attributes.disk_format.is_none() || record.attributes.container_format.is_none() => {
+        ImageContent::Queued
+            if record.attributes.disk_format.is_none() || record.attributes.container_format.is_none() =>
+        {
             Err(ImageReject::FormatMissing)
         }
-        Content::Queued => Ok(vec![UploadStarted { image: record.id, upload }.into()]),
-        Content::Saving { upload: running } if running == upload => Ok(vec![]),
+        ImageContent::Queued => Ok(vec![UploadStarted { image: record.id, upload }.into()]),
+        ImageContent::Saving { upload: running } if running == upload => Ok(vec![]),
         _ => Err(not_in_state(record, "saving")),
     }
 }
 
-fn store(record: &Record, stored: ContentStored) -> Decided {
+fn store(record: &ImageRecord, stored: ContentStored) -> ImageDecision {
     match &record.content {
-        Content::Saving { upload } if *upload == stored.upload => Ok(vec![stored.into()]),
-        Content::Active(known) if *known == stored => Ok(vec![]),
+        ImageContent::Saving { upload } if *upload == stored.upload => Ok(vec![stored.into()]),
+        ImageContent::Active(known) if *known == stored => Ok(vec![]),
         _ => Err(not_in_state(record, "active")),
     }
 }
 
-fn change(record: &Record, changes: Vec<Change>) -> Decided {
+fn change(record: &ImageRecord, changes: Vec<ImageChange>) -> ImageDecision {
     let mut attributes = record.attributes.clone();
     for change in changes {
         apply(record, &mut attributes, change)?;
@@ -155,46 +157,46 @@ fn change(record: &Record, changes: Vec<Change>) -> Decided {
     Ok(vec![ImageDescribed { image: record.id, attributes }.into()])
 }
 
-fn apply(record: &Record, attributes: &mut ImageAttributes, change: Change) -> Result<(), ImageReject> {
+fn apply(record: &ImageRecord, attributes: &mut ImageAttributes, change: ImageChange) -> Result<(), ImageReject> {
     let queued = |what| match record.content {
-        Content::Queued => Ok(()),
+        ImageContent::Queued => Ok(()),
         _ => Err(ImageReject::OnlyWhileQueued(what)),
     };
     match change {
-        Change::Name(name) => attributes.name = name,
-        Change::Owner(owner) => attributes.owner = owner,
-        Change::Visibility(visibility) => attributes.visibility = visibility,
-        Change::DiskFormat(format) if format == attributes.disk_format => {}
-        Change::DiskFormat(format) => {
+        ImageChange::Name(name) => attributes.name = name,
+        ImageChange::Owner(owner) => attributes.owner = owner,
+        ImageChange::Visibility(visibility) => attributes.visibility = visibility,
+        ImageChange::DiskFormat(format) if format == attributes.disk_format => {}
+        ImageChange::DiskFormat(format) => {
             queued("disk_format")?;
             attributes.disk_format = format;
         }
-        Change::ContainerFormat(format) if format == attributes.container_format => {}
-        Change::ContainerFormat(format) => {
+        ImageChange::ContainerFormat(format) if format == attributes.container_format => {}
+        ImageChange::ContainerFormat(format) => {
             queued("container_format")?;
             attributes.container_format = format;
         }
-        Change::MinDisk(gib) => attributes.min_disk_gib = gib,
-        Change::MinRam(mib) => attributes.min_ram_mib = mib,
-        Change::Protected(protected) => attributes.protected = protected,
-        Change::Hidden(hidden) => attributes.hidden = hidden,
-        Change::Tags(tags) => attributes.tags = tags,
-        Change::AddTag(tag) => attributes.tags.push(tag),
-        Change::RemoveTag(tag) => {
+        ImageChange::MinDisk(gib) => attributes.min_disk_gib = gib,
+        ImageChange::MinRam(mib) => attributes.min_ram_mib = mib,
+        ImageChange::Protected(protected) => attributes.protected = protected,
+        ImageChange::Hidden(hidden) => attributes.hidden = hidden,
+        ImageChange::Tags(tags) => attributes.tags = tags,
+        ImageChange::AddTag(tag) => attributes.tags.push(tag),
+        ImageChange::RemoveTag(tag) => {
             let before = attributes.tags.len();
             attributes.tags.retain(|known| *known != tag);
             if attributes.tags.len() == before {
                 return Err(ImageReject::NoTag(tag));
             }
         }
-        Change::SetProperty { name, value } => set(attributes, name, value),
-        Change::ReplaceProperty { name, value } => {
+        ImageChange::SetProperty { name, value } => set(attributes, name, value),
+        ImageChange::ReplaceProperty { name, value } => {
             if !has(attributes, &name) {
                 return Err(ImageReject::NoProperty(name));
             }
             set(attributes, name, value);
         }
-        Change::RemoveProperty { name } => {
+        ImageChange::RemoveProperty { name } => {
             if !has(attributes, &name) {
                 return Err(ImageReject::NoProperty(name));
             }
@@ -286,19 +288,19 @@ mod tests {
         let state = given([ImageCommand::StartUpload(UPLOAD)]);
         assert_eq!(decide(&state, abandon(UploadId(Uuid::nil()))), Ok(vec![]));
         let state = given([ImageCommand::StartUpload(UPLOAD), abandon(UPLOAD)]);
-        assert_eq!(state.here().unwrap().content, Content::Queued);
+        assert_eq!(state.here().unwrap().content, ImageContent::Queued);
         assert!(matches!(decide(&state, ImageCommand::Store(stored())), Err(ImageReject::NotInState { .. })));
         assert!(decide(&state, ImageCommand::StartUpload(UploadId(Uuid::nil()))).is_ok());
     }
 
     #[test]
     fn formats_are_fixed_once_bytes_came() {
-        let other = ImageCommand::Change(vec![Change::DiskFormat(Some("qcow2".into()))]);
+        let other = ImageCommand::Change(vec![ImageChange::DiskFormat(Some("qcow2".into()))]);
         assert_eq!(decide(&active(), other.clone()), Err(ImageReject::OnlyWhileQueued("disk_format")));
         assert!(decide(&given([]), other).is_ok());
-        let none = given([ImageCommand::Change(vec![Change::DiskFormat(None)])]);
+        let none = given([ImageCommand::Change(vec![ImageChange::DiskFormat(None)])]);
         assert_eq!(decide(&none, ImageCommand::StartUpload(UPLOAD)), Err(ImageReject::FormatMissing));
-        let mixed = ImageCommand::Change(vec![Change::DiskFormat(Some("ami".into()))]);
+        let mixed = ImageCommand::Change(vec![ImageChange::DiskFormat(Some("ami".into()))]);
         assert!(matches!(decide(&given([]), mixed), Err(ImageReject::FormatsDisagree { .. })));
     }
 
@@ -306,26 +308,26 @@ mod tests {
     fn changes_are_all_or_none() {
         let state = given([]);
         let mixed = ImageCommand::Change(vec![
-            Change::Name(Some("new".into())),
-            Change::ReplaceProperty { name: "nope".into(), value: "x".into() },
+            ImageChange::Name(Some("new".into())),
+            ImageChange::ReplaceProperty { name: "nope".into(), value: "x".into() },
         ]);
         assert_eq!(decide(&state, mixed), Err(ImageReject::NoProperty("nope".into())));
         let good = ImageCommand::Change(vec![
-            Change::SetProperty { name: "b".into(), value: "2".into() },
-            Change::RemoveProperty { name: "a".into() },
-            Change::Tags(vec!["y".into(), "x".into(), "y".into()]),
+            ImageChange::SetProperty { name: "b".into(), value: "2".into() },
+            ImageChange::RemoveProperty { name: "a".into() },
+            ImageChange::Tags(vec!["y".into(), "x".into(), "y".into()]),
         ]);
         let after = given([good.clone()]);
         let now = &after.here().unwrap().attributes;
         assert_eq!(now.properties, [("b".to_owned(), "2".to_owned())]);
         assert_eq!(now.tags, ["x", "y"]);
-        let nothing = ImageCommand::Change(vec![Change::AddTag("x".into())]);
+        let nothing = ImageCommand::Change(vec![ImageChange::AddTag("x".into())]);
         assert_eq!(decide(&after, nothing), Ok(vec![]));
     }
 
     #[test]
     fn properties_are_bounded_together() {
-        let set = |name: &str, bytes: usize| Change::SetProperty { name: name.into(), value: "x".repeat(bytes) };
+        let set = |name: &str, bytes: usize| ImageChange::SetProperty { name: name.into(), value: "x".repeat(bytes) };
         let half = MAX_PROPERTY_BYTES / 2;
         let state = given([ImageCommand::Change(vec![set("b", half)])]);
         let refused = Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES });
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn protection_and_deletion() {
-        let shielded = given([ImageCommand::Change(vec![Change::Protected(true)])]);
+        let shielded = given([ImageCommand::Change(vec![ImageChange::Protected(true)])]);
         assert_eq!(decide(&shielded, ImageCommand::Delete), Err(ImageReject::Protected));
         let gone = given([ImageCommand::StartUpload(UPLOAD), ImageCommand::Delete]);
         assert_eq!(gone, Image::Deleted);
@@ -353,7 +355,7 @@ mod tests {
     #[test]
     fn members_of_shared_images_only() {
         let invite = ImageCommand::Invite("q".into());
-        let private = given([ImageCommand::Change(vec![Change::Visibility(Visibility::Private)])]);
+        let private = given([ImageCommand::Change(vec![ImageChange::Visibility(Visibility::Private)])]);
         assert_eq!(decide(&private, invite.clone()), Err(ImageReject::NotShared));
         let state = given([invite.clone()]);
         assert_eq!(decide(&state, invite), Err(ImageReject::MemberExists("q".into())));

@@ -1,4 +1,4 @@
-//! The embedded image service as the processes see it, and its recovery at start.
+//! The embedded image service's port for processes, and its recovery at start-up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId, UploadId};
-use chronova_events::image::{Content, ImageAttributes, ImageCreated, Record, Visibility};
+use chronova_events::image::{ImageAttributes, ImageContent, ImageCreated, ImageRecord, Visibility};
 use chronova_events::instance::ImageSnapshot;
 use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
 use chronova_hypervisor::guest::ImageRef;
@@ -15,36 +15,41 @@ use chronova_projections::images::is_visible;
 use chronova_projections::views::Views;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::files::{ImageFiles, Incoming, ReceiveError};
-use super::{ImageAggregate, ImageCommand, ImageReject, MAX_IMAGES};
+use super::files::{ImageFiles, IncomingUpload, ReceiveError};
+use super::{ImageCommand, ImageReject, ImageRoot, MAX_IMAGES};
 use crate::aggregate::CommandError;
-use crate::gateway::Gateway;
-use crate::ports::{ImageDraft, Images, PortError};
+use crate::gateway::CommandGateway;
+use crate::ports::{ImageDraft, ImageService, PortError};
 
 /// The images of this process.
 #[derive(Debug)]
 pub struct EmbeddedImages {
     pub files: ImageFiles,
     views: Arc<Views>,
-    gateway: Arc<Gateway>,
-    /// Images that a project may have; `None`: any number.
+    gateway: Arc<CommandGateway>,
+    /// The limit of images of a project; `None` is no limit.
     most: Option<usize>,
-    /// Who makes an image does so alone: two that look at the same time would both find the last place free.
+    /// Creates of one owner run one after the other: two at the same time would both find room for the last image.
     making: Arc<Mutex<()>>,
 }
 
 impl EmbeddedImages {
-    pub fn new(files: ImageFiles, views: Arc<Views>, gateway: Arc<Gateway>) -> Arc<Self> {
+    pub fn new(files: ImageFiles, views: Arc<Views>, gateway: Arc<CommandGateway>) -> Arc<Self> {
         Self::limited(files, views, gateway, Some(MAX_IMAGES))
     }
 
-    /// With another bound on the images of a project; `None` is no bound.
-    pub fn limited(files: ImageFiles, views: Arc<Views>, gateway: Arc<Gateway>, most: Option<usize>) -> Arc<Self> {
+    /// Sets another limit of images of a project; `None` is no limit.
+    pub fn limited(
+        files: ImageFiles,
+        views: Arc<Views>,
+        gateway: Arc<CommandGateway>,
+        most: Option<usize>,
+    ) -> Arc<Self> {
         Arc::new(Self { files, views, gateway, most, making: Arc::default() })
     }
 
-    /// Waits for the turn to make an image of `owner`. The turn is over when what this gives is dropped, which is when the
-    /// read models show the image.
+    /// Waits for the permit to create an image of `owner`. The caller drops the permit when the read models show the
+    /// image.
     pub async fn turn(&self, owner: Option<&ProjectId>) -> Result<OwnedMutexGuard<()>, ImageReject> {
         let turn = Arc::clone(&self.making).lock_owned().await;
         let (Some(owner), Some(limit)) = (owner, self.most) else { return Ok(turn) };
@@ -54,16 +59,16 @@ impl EmbeddedImages {
         }
     }
 
-    /// Call before anything is served, with views that have caught up: gives up uploads that a crash cut off and removes
-    /// the files that no image has.
-    pub async fn recover(&self, gateway: &Gateway) -> Result<(), PortError> {
-        let images = self.views.images.read(chronova_projections::images::Images::all);
+    /// Abandons uploads that a crash has cut off, and removes files of no image. Call it with views that have caught
+    /// up, before requests are served.
+    pub async fn recover(&self, gateway: &CommandGateway) -> Result<(), PortError> {
+        let images = self.views.images.read(chronova_projections::images::ImagesView::all);
         for image in &images {
-            let Content::Saving { upload } = image.content else { continue };
+            let ImageContent::Saving { upload } = image.content else { continue };
             let command =
                 ImageCommand::AbandonUpload { upload, reason: "the service was stopped meanwhile".to_owned() };
             gateway
-                .send::<ImageAggregate>(&image.id, command, Meta::system("image-recovery"))
+                .send::<ImageRoot>(&image.id, command, Meta::system("image-recovery"))
                 .await
                 .map_err(|error| PortError::Unavailable(error.to_string()))?;
         }
@@ -82,10 +87,9 @@ impl EmbeddedImages {
 }
 
 impl EmbeddedImages {
-    /// Has a command decided, and waits until the read models show it.
+    /// Sends a command, and waits until the read models show its events.
     async fn send(&self, image: ImageId, command: ImageCommand, meta: &Arc<Meta>) -> Result<(), PortError> {
-        let committed =
-            self.gateway.send::<ImageAggregate>(&image, command, Arc::clone(meta)).await.map_err(port_error)?;
+        let committed = self.gateway.send::<ImageRoot>(&image, command, Arc::clone(meta)).await.map_err(port_error)?;
         match self.views.wait_for(committed.position, PATIENCE).await {
             true => Ok(()),
             false => Err(PortError::Unavailable("the image read models lag behind".to_owned())),
@@ -93,7 +97,7 @@ impl EmbeddedImages {
     }
 }
 
-/// How long a call waits for the read models to show what it did; they lag by microseconds.
+/// The longest wait of a call for the read models, which lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn port_error(error: CommandError<ImageReject>) -> PortError {
@@ -118,8 +122,8 @@ fn is_bootable(format: &str) -> bool {
     matches!(format, "raw" | "qcow2" | "iso")
 }
 
-pub fn snapshot(image: &Record) -> Result<ImageSnapshot, PortError> {
-    let Content::Active(stored) = &image.content else {
+pub fn snapshot(image: &ImageRecord) -> Result<ImageSnapshot, PortError> {
+    let ImageContent::Active(stored) = &image.content else {
         return Err(PortError::Invalid(format!("Image {} is not active.", image.id)));
     };
     let attributes = &image.attributes;
@@ -142,7 +146,7 @@ pub fn snapshot(image: &Record) -> Result<ImageSnapshot, PortError> {
 }
 
 #[async_trait]
-impl Images for EmbeddedImages {
+impl ImageService for EmbeddedImages {
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError> {
         let found = self.views.images.read(|images| images.get(image));
         match found.filter(|found| is_visible(found, Some(project), is_admin)) {
@@ -173,22 +177,22 @@ impl Images for EmbeddedImages {
 
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError> {
         let gone = || PortError::NotFound(format!("Image {image} could not be found."));
-        let found = match self.gateway.look::<ImageAggregate>(&image).await {
+        let found = match self.gateway.look::<ImageRoot>(&image).await {
             Ok(state) => state.here().cloned().ok_or_else(gone)?,
             Err(error) => return Err(PortError::Unavailable(error.to_string())),
         };
-        if matches!(found.content, Content::Active(_) | Content::Deactivated(_)) {
+        if matches!(found.content, ImageContent::Active(_) | ImageContent::Deactivated(_)) {
             return Ok(());
         }
         let upload = UploadId::random();
         self.send(image, ImageCommand::StartUpload(upload), &meta).await?;
         let format = found.attributes.disk_format.unwrap_or_default();
-        let stored = self.files.receive(Incoming { image, upload, format, announced: None }, bytes).await;
+        let stored = self.files.receive(IncomingUpload { image, upload, format, announced: None }, bytes).await;
         let error = match stored {
             Ok(stored) => match self.send(image, ImageCommand::Store(stored), &meta).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    // Refused for good: the image is gone. Otherwise the file may count yet.
+                    // A final refusal: the image is gone. Otherwise the file may still be needed.
                     if !matches!(error, PortError::Unavailable(_)) {
                         let _ = self.files.remove(image).await;
                     }
@@ -206,22 +210,23 @@ impl Images for EmbeddedImages {
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError> {
         self.send(image, ImageCommand::Delete, &meta).await?;
         if let Err(error) = self.files.remove(image).await {
-            tracing::warn!(%image, %error, "the bytes of a deleted image could not be removed");
+            tracing::warn!(%image, %error, "removing the file of a deleted image failed");
         }
         Ok(())
     }
 
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
         let Some(like) = self.views.images.read(|images| images.get(like)) else { return Ok(Vec::new()) };
-        let own = |image: &Record| image.attributes.owner.is_some() && image.attributes.owner == like.attributes.owner;
+        let own =
+            |image: &ImageRecord| image.attributes.owner.is_some() && image.attributes.owner == like.attributes.owner;
         let instance = instance.to_string();
         let wanted = [("instance_uuid", instance.as_str()), ("image_type", "backup"), ("backup_type", kind)];
-        let says = |image: &Record, name: &str, value: &str| {
+        let says = |image: &ImageRecord, name: &str, value: &str| {
             image.attributes.properties.iter().any(|(key, has)| key == name && has == value)
         };
-        let mut found = self.views.images.read(chronova_projections::images::Images::all);
+        let mut found = self.views.images.read(chronova_projections::images::ImagesView::all);
         found.retain(|image| {
-            matches!(image.content, Content::Active(_))
+            matches!(image.content, ImageContent::Active(_))
                 && own(image)
                 && wanted.iter().all(|(name, value)| says(image, name, value))
         });
@@ -279,16 +284,16 @@ mod tests {
             checksum: "m".into(),
             sha512: "s".into(),
         };
-        let mut image = Record {
+        let mut image = ImageRecord {
             id,
             attributes,
-            content: Content::Queued,
+            content: ImageContent::Queued,
             members: BTreeMap::new(),
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
         };
         assert!(matches!(snapshot(&image), Err(PortError::Invalid(text)) if text.contains("not active")));
-        image.content = Content::Active(stored);
+        image.content = ImageContent::Active(stored);
         let given = snapshot(&image).unwrap();
         assert_eq!((given.checksum.as_str(), given.virtual_size, given.min_disk_gib), ("s", 5, 3));
         image.attributes.disk_format = Some("vmdk".into());

@@ -1,8 +1,8 @@
 //! The files that hold images' bytes.
 //!
-//! `DIR/<image>` is complete and inspected, or not there: bytes go to `DIR/.<upload>.part`, are hashed on the way, fsynced,
-//! inspected, and only then renamed. Which of the complete files count is said by the events; [`ImageFiles::sweep`]
-//! removes all others at start.
+//! `DIR/<image>` is complete and inspected, or not there: bytes go to `DIR/.<upload>.part`, are hashed on the way,
+//! fsynced, inspected, and only then renamed. The events say which complete files count; [`ImageFiles::sweep`] removes
+//! all others at start-up.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::inspect::{InspectError, OpenFile, inspect};
 
-/// A sender that sends nothing for this long is gone.
+/// A sender that sends nothing for this long counts as gone.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Chunks on their way from the sender to the disk.
 const DEPTH: usize = 16;
@@ -59,14 +59,14 @@ impl From<io::Error> for ReceiveError {
     }
 }
 
-/// What is to be received.
+/// An upload to receive.
 #[derive(Debug, Clone)]
-pub struct Incoming {
+pub struct IncomingUpload {
     pub image: ImageId,
     pub upload: UploadId,
     /// The declared `disk_format`.
     pub format: String,
-    /// How many bytes the sender announced, if it did.
+    /// The bytes that the sender announced, if it did.
     pub announced: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ pub struct ImageFiles {
 }
 
 impl ImageFiles {
-    /// The images of `data_dir`; the folder is made when it is missing, readable by its owner only.
+    /// The images of `data_dir`. A missing folder is created, readable by its owner only.
     pub fn open(data_dir: &Path, limit: u64) -> io::Result<Self> {
         let folder = data_dir.join("images");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -90,10 +90,10 @@ impl ImageFiles {
         self.folder.join(image.to_string())
     }
 
-    /// Takes all bytes in, checks them and puts them in their place. On any error nothing is left behind.
+    /// Receives all bytes, checks them and moves them into place. An error leaves nothing behind.
     pub async fn receive(
         &self,
-        incoming: Incoming,
+        incoming: IncomingUpload,
         bytes: impl Stream<Item = io::Result<Bytes>> + Unpin,
     ) -> Result<ContentStored, ReceiveError> {
         let limit = self.limit;
@@ -113,12 +113,16 @@ impl ImageFiles {
         }
     }
 
-    fn write(&self, wanted: &Incoming, mut chunks: mpsc::Receiver<Part>) -> Result<ContentStored, ReceiveError> {
-        let mut draft = Draft::create(self.folder.join(format!(".{}.part", wanted.upload)))?;
+    fn write(
+        &self,
+        wanted: &IncomingUpload,
+        mut chunks: mpsc::Receiver<UploadPart>,
+    ) -> Result<ContentStored, ReceiveError> {
+        let mut draft = DraftFile::create(self.folder.join(format!(".{}.part", wanted.upload)))?;
         let (mut md5, mut sha512, mut size) = (Md5::new(), Sha512::new(), 0_u64);
         loop {
             match chunks.blocking_recv() {
-                Some(Part::Bytes(chunk)) => {
+                Some(UploadPart::Bytes(chunk)) => {
                     size += chunk.len() as u64;
                     if size > self.limit {
                         return Err(ReceiveError::TooLarge(self.limit));
@@ -127,7 +131,7 @@ impl ImageFiles {
                     md5.update(&chunk);
                     sha512.update(&chunk);
                 }
-                Some(Part::End) => break,
+                Some(UploadPart::End) => break,
                 None => return Err(ReceiveError::Sender("it stopped in the middle".to_owned())),
             }
         }
@@ -181,7 +185,7 @@ impl ImageFiles {
             let entry = entry?;
             let image = entry.file_name().to_str().and_then(|name| name.parse::<ImageId>().ok());
             if !image.is_some_and(|image| missing.remove(&image)) && entry.file_type()?.is_file() {
-                tracing::info!(file = %entry.path().display(), "removed a file that belongs to no image");
+                tracing::info!(file = %entry.path().display(), "removed a file of no image");
                 fs::remove_file(entry.path())?;
             }
         }
@@ -189,35 +193,35 @@ impl ImageFiles {
     }
 }
 
-/// What goes from the sender to the writer: the end is said, so that a sender that died is not taken for done.
-enum Part {
+/// A message from the sender to the writer. The end is a message, so that a sender that died does not count as done.
+enum UploadPart {
     Bytes(Bytes),
     End,
 }
 
 async fn feed(
     mut bytes: impl Stream<Item = io::Result<Bytes>> + Unpin,
-    writer: mpsc::Sender<Part>,
+    writer: mpsc::Sender<UploadPart>,
 ) -> Result<(), ReceiveError> {
     let stopped = || ReceiveError::Io(io::Error::other("the writer stopped"));
     loop {
         match tokio::time::timeout(PATIENCE, bytes.next()).await {
-            Ok(Some(Ok(chunk))) => writer.send(Part::Bytes(chunk)).await.map_err(|_| stopped())?,
+            Ok(Some(Ok(chunk))) => writer.send(UploadPart::Bytes(chunk)).await.map_err(|_| stopped())?,
             Ok(Some(Err(error))) => return Err(ReceiveError::Sender(error.to_string())),
-            Ok(None) => return writer.send(Part::End).await.map_err(|_| stopped()),
+            Ok(None) => return writer.send(UploadPart::End).await.map_err(|_| stopped()),
             Err(_) => return Err(ReceiveError::Sender("it sent nothing for a minute".to_owned())),
         }
     }
 }
 
-/// A file that vanishes unless it is kept.
-struct Draft {
+/// A file that is removed on drop unless it is kept.
+struct DraftFile {
     file: File,
     path: PathBuf,
     kept: bool,
 }
 
-impl Draft {
+impl DraftFile {
     fn create(path: PathBuf) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         Ok(Self { file, path, kept: false })
@@ -230,12 +234,12 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for DraftFile {
     fn drop(&mut self) {
         if !self.kept
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "an unfinished upload could not be removed");
+            tracing::warn!(path = %self.path.display(), %error, "removing an unfinished upload failed");
         }
     }
 }
@@ -256,8 +260,8 @@ mod tests {
 
     use super::*;
 
-    fn incoming(format: &str) -> Incoming {
-        Incoming {
+    fn incoming(format: &str) -> IncomingUpload {
+        IncomingUpload {
             image: ImageId(Uuid::from_u128(1)),
             upload: UploadId(Uuid::from_u128(2)),
             format: format.to_owned(),
@@ -269,7 +273,11 @@ mod tests {
         fs::read_dir(folder.join("images")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    async fn receive(files: &ImageFiles, wanted: Incoming, parts: &[&str]) -> Result<ContentStored, ReceiveError> {
+    async fn receive(
+        files: &ImageFiles,
+        wanted: IncomingUpload,
+        parts: &[&str],
+    ) -> Result<ContentStored, ReceiveError> {
         let parts: Vec<io::Result<Bytes>> = parts
             .iter()
             .map(|part| match *part {
@@ -309,9 +317,9 @@ mod tests {
         let files = ImageFiles::open(folder.path(), 10).unwrap();
         let too_long = receive(&files, incoming("raw"), &["hello ", "world"]).await;
         assert!(matches!(too_long, Err(ReceiveError::TooLarge(10))), "{too_long:?}");
-        let announced = Incoming { announced: Some(11), ..incoming("raw") };
+        let announced = IncomingUpload { announced: Some(11), ..incoming("raw") };
         assert!(matches!(receive(&files, announced, &["x"]).await, Err(ReceiveError::TooLarge(10))));
-        let short = Incoming { announced: Some(5), ..incoming("raw") };
+        let short = IncomingUpload { announced: Some(5), ..incoming("raw") };
         let short = receive(&files, short, &["abc"]).await;
         assert!(matches!(short, Err(ReceiveError::Length { announced: 5, received: 3 })), "{short:?}");
         let broken = receive(&files, incoming("raw"), &["abc", "!"]).await;

@@ -12,14 +12,14 @@ use chronova_events::ids::{ImageId, ProjectId, UploadId};
 use chronova_events::image::{ContentStored, Image, ImageCreated, ImageEvent, MemberStatus, Visibility};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum ImageAggregate {}
+pub enum ImageRoot {}
 
-/// One thing to be different, in the order in which the requester said it.
+/// One change of an image, in the order of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum ImageChange {
     Name(Option<String>),
     Owner(Option<ProjectId>),
     Visibility(Visibility),
@@ -51,7 +51,7 @@ pub enum Change {
 pub enum ImageCommand {
     Create(ImageCreated),
     /// All of them or none.
-    Change(Vec<Change>),
+    Change(Vec<ImageChange>),
     StartUpload(UploadId),
     AbandonUpload {
         upload: UploadId,
@@ -69,14 +69,14 @@ pub enum ImageCommand {
     Delete,
 }
 
-/// How many of something an image may have; Glance's defaults.
+/// The limits of an image; Glance's defaults.
 pub const MAX_PROPERTIES: usize = 128;
 pub const MAX_TAGS: usize = 128;
 pub const MAX_MEMBERS: usize = 128;
 /// Bytes that the names and the values of an image's properties may have together. Each change of an image writes all of
 /// them into the log.
 pub const MAX_PROPERTY_BYTES: usize = 64 << 10;
-/// Images that a project may have where nothing else is said.
+/// The default limit of images of a project.
 pub const MAX_IMAGES: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -113,7 +113,7 @@ pub enum ImageReject {
     NoMember(ProjectId),
 }
 
-impl Aggregate for ImageAggregate {
+impl AggregateRoot for ImageRoot {
     type Id = ImageId;
     type State = Image;
     type Command = ImageCommand;

@@ -1,4 +1,4 @@
-//! What may happen to a network.
+//! The decisions of a network.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! What may happen to the floating addresses of an external network.
+//! The decisions on the floating addresses of an external network.
 //!
-//! A floating address and the port that holds it come and go in one append, so that no address is lost. That what it stands
-//! for is there is looked up by whoever asks: it is in another network's stream. Should the port go at that very moment,
-//! [`floating_ips`](crate::reconcile::floating_ips) ends the association.
+//! A floating address and the port that holds it come and go in one append, so that no address is lost. The caller
+//! checks that the associated port exists, because it is in another network's stream. If the port goes at that very
+//! moment, [`floating_ips`](crate::reconcile::floating_ips) ends the association.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use chronova_events::network::{
 };
 use chronova_events::tags::TagsChange;
 
-use super::{AddressWanted, FloatingIpPatch, FloatingIpWanted, NetworkReject, PortWanted, ports};
+use super::{FixedIpRequest, FloatingIpPatch, FloatingIpRequest, NetworkReject, PortRequest, ports};
 
 fn find(state: &Network, id: FloatingIpId) -> Result<&FloatingIp, NetworkReject> {
     state.floating_ips.get(&id).map(AsRef::as_ref).ok_or(NetworkReject::FloatingIpNotFound(id))
@@ -23,7 +23,7 @@ fn find(state: &Network, id: FloatingIpId) -> Result<&FloatingIp, NetworkReject>
 pub(super) fn allocate(
     state: &Network,
     row: &NetworkRow,
-    wanted: FloatingIpWanted,
+    wanted: FloatingIpRequest,
 ) -> Result<Vec<NetworkEvent>, NetworkReject> {
     let network = row.created.network;
     if state.floating_ips.contains_key(&wanted.floating_ip) {
@@ -39,7 +39,7 @@ pub(super) fn allocate(
     check_limit(state, &wanted)?;
     let mut events = ports::create(state, row, holder(&wanted))?;
     let address = held(&events).ok_or(NetworkReject::NoExternalAddress(network))?;
-    let FloatingIpWanted { floating_ip, port, project, settings, association, .. } = wanted;
+    let FloatingIpRequest { floating_ip, port, project, settings, association, .. } = wanted;
     events.push(FloatingIpAllocated { network, floating_ip, project, port, address, settings }.into());
     if let Some(association) = association {
         check_free(state, row, floating_ip, address.address, &association)?;
@@ -48,8 +48,8 @@ pub(super) fn allocate(
     Ok(events)
 }
 
-/// Counted here, where the addresses are given out: however many ask at once, no project gets more than it may have.
-fn check_limit(state: &Network, wanted: &FloatingIpWanted) -> Result<(), NetworkReject> {
+/// Counted here, where addresses are allocated: so concurrent requests never exceed a project's limit.
+fn check_limit(state: &Network, wanted: &FloatingIpRequest) -> Result<(), NetworkReject> {
     match usize::try_from(wanted.limit) {
         Ok(limit) if state.floating_ips_of(&wanted.project) + wanted.elsewhere >= limit => {
             Err(NetworkReject::OverQuota("floatingip"))
@@ -58,10 +58,10 @@ fn check_limit(state: &Network, wanted: &FloatingIpWanted) -> Result<(), Network
     }
 }
 
-/// The port that holds the address. It is nobody's: its project could delete it otherwise.
-fn holder(wanted: &FloatingIpWanted) -> PortWanted {
-    let any = AddressWanted { subnet: None, address: None };
-    PortWanted {
+/// The port that holds the address. It belongs to no project, because the project could delete it otherwise.
+fn holder(wanted: &FloatingIpRequest) -> PortRequest {
+    let any = FixedIpRequest { subnet: None, address: None };
+    PortRequest {
         port: wanted.port,
         project: ProjectId::new(""),
         mac: None,
@@ -78,7 +78,7 @@ fn holder(wanted: &FloatingIpWanted) -> PortWanted {
     }
 }
 
-/// The IPv4 address of the port that is about to be made.
+/// The IPv4 address of the new port.
 fn held(events: &[NetworkEvent]) -> Option<FixedAddress> {
     events.iter().find_map(|event| match event {
         NetworkEvent::PortCreated(created) => created.addresses.iter().find(|fixed| fixed.address.is_ipv4()).copied(),

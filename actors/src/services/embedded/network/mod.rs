@@ -1,7 +1,8 @@
-//! Virtual networks: what may happen to them, and what they give to servers.
+//! The embedded network service: virtual networks, and the ports of servers.
 //!
 //! One aggregate is a network with its subnets and ports, so that no two ports ever get one address. [`decide`] has the
-//! network, [`subnets`], [`ports`] and [`floating`] their own rules; [`service`] is what the processes ask for interfaces.
+//! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`service`] implements the
+//! processes' port for interfaces.
 //!
 //! The words of the rejections are Neutron's, since its clients know them.
 
@@ -23,25 +24,25 @@ use std::net::IpAddr;
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{FloatingIpId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
 use chronova_events::network::{
-    AddressPair, Association, DhcpOption, FixedAddress, FloatingIpSettings, HostRoute, Ipv6Mode, Network,
-    NetworkCreated, NetworkEvent, Pool, PortBinding, PortSettings,
+    AddressPair, AllocationPool, Association, DhcpOption, FixedAddress, FloatingIpSettings, HostRoute, Ipv6Mode,
+    Network, NetworkCreated, NetworkEvent, PortBinding, PortSettings,
 };
 use ipnet::IpNet;
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum NetworkAggregate {}
+pub enum NetworkRoot {}
 
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // commands are moved a few times, never kept
 pub enum NetworkCommand {
     Create(NetworkCreated),
     Change(NetworkPatch),
-    /// Takes the subnets along; refused while there are ports.
+    /// Deletes the subnets, too; refused while there are ports.
     Delete,
-    AddSubnet(SubnetWanted),
+    AddSubnet(SubnetRequest),
     ChangeSubnet {
         subnet: SubnetId,
         patch: SubnetPatch,
@@ -49,12 +50,12 @@ pub enum NetworkCommand {
     RemoveSubnet {
         subnet: SubnetId,
     },
-    CreatePort(PortWanted),
+    CreatePort(PortRequest),
     ChangePort {
         port: PortId,
         patch: PortPatch,
     },
-    /// Gives a port to a device that has none, on a host; repeating it is harmless.
+    /// Binds a port without a device to a device on a host; repeating it is harmless.
     BindPort {
         port: PortId,
         project: ProjectId,
@@ -68,13 +69,13 @@ pub enum NetworkCommand {
         device: InstanceId,
         port: PortId,
     },
-    /// Deletes the ports made for the device and takes the project's others from it; none is success. A port of another
-    /// project only pretends to be the device's.
+    /// Deletes the ports that were created for the device, and unbinds the project's others; none is success. A port of
+    /// another project only pretends to be the device's.
     ReleaseDevice {
         device: InstanceId,
         project: ProjectId,
     },
-    AllocateFloatingIp(FloatingIpWanted),
+    AllocateFloatingIp(FloatingIpRequest),
     ChangeFloatingIp {
         floating_ip: FloatingIpId,
         patch: FloatingIpPatch,
@@ -90,7 +91,7 @@ pub enum NetworkCommand {
     },
 }
 
-/// What is to change about a network; `None` stays as it is.
+/// The changes of a network; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkPatch {
     pub name: Option<String>,
@@ -105,9 +106,9 @@ pub struct NetworkPatch {
     pub tags: Option<Vec<String>>,
 }
 
-/// Which gateway a subnet is to have.
+/// The requested gateway of a subnet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gateway {
+pub enum SubnetGateway {
     /// The first address of the subnet.
     Default,
     None,
@@ -115,15 +116,15 @@ pub enum Gateway {
 }
 
 #[derive(Debug, Clone)]
-pub struct SubnetWanted {
+pub struct SubnetRequest {
     pub subnet: SubnetId,
     pub project: ProjectId,
     pub name: String,
     pub description: String,
     pub cidr: IpNet,
-    pub gateway: Gateway,
+    pub gateway: SubnetGateway,
     /// `None`: everything but the gateway.
-    pub pools: Option<Vec<Pool>>,
+    pub pools: Option<Vec<AllocationPool>>,
     pub dhcp: bool,
     pub dns: Vec<IpAddr>,
     pub host_routes: Vec<HostRoute>,
@@ -132,34 +133,34 @@ pub struct SubnetWanted {
     pub tags: Vec<String>,
 }
 
-/// What is to change about a subnet.
+/// The changes of a subnet.
 #[derive(Debug, Clone, Default)]
 pub struct SubnetPatch {
     pub name: Option<String>,
     pub description: Option<String>,
     pub gateway: Option<Option<IpAddr>>,
-    pub pools: Option<Vec<Pool>>,
+    pub pools: Option<Vec<AllocationPool>>,
     pub dhcp: Option<bool>,
     pub dns: Option<Vec<IpAddr>>,
     pub host_routes: Option<Vec<HostRoute>>,
     pub tags: Option<Vec<String>>,
 }
 
-/// One address as it is asked for: a subnet, an address, or both.
+/// One requested address: a subnet, an address, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AddressWanted {
+pub struct FixedIpRequest {
     pub subnet: Option<SubnetId>,
     pub address: Option<IpAddr>,
 }
 
 #[derive(Debug, Clone)]
-pub struct PortWanted {
+pub struct PortRequest {
     pub port: PortId,
     pub project: ProjectId,
     /// `None`: one that follows from the port's id.
     pub mac: Option<String>,
     /// `None`: one address of each IP version that the network has.
-    pub addresses: Option<Vec<AddressWanted>>,
+    pub addresses: Option<Vec<FixedIpRequest>>,
     /// Port security and groups are taken from the fields below.
     pub settings: PortSettings,
     /// `None`: as the network says.
@@ -170,14 +171,14 @@ pub struct PortWanted {
     pub made_for: Option<InstanceId>,
 }
 
-/// What is to change about a port.
+/// The changes of a port.
 #[derive(Debug, Clone, Default)]
 pub struct PortPatch {
     pub name: Option<String>,
     pub description: Option<String>,
     pub admin_state_up: Option<bool>,
     pub mac: Option<String>,
-    pub addresses: Option<Vec<AddressWanted>>,
+    pub addresses: Option<Vec<FixedIpRequest>>,
     pub port_security: Option<bool>,
     pub security_groups: Option<Vec<SecurityGroupId>>,
     pub allowed_address_pairs: Option<Vec<AddressPair>>,
@@ -193,22 +194,22 @@ pub struct PortPatch {
 }
 
 #[derive(Debug, Clone)]
-pub struct FloatingIpWanted {
+pub struct FloatingIpRequest {
     pub floating_ip: FloatingIpId,
     /// The port that is to hold its address.
     pub port: PortId,
     pub project: ProjectId,
     /// A subnet, an address, or `None` for any.
-    pub address: Option<AddressWanted>,
+    pub address: Option<FixedIpRequest>,
     pub settings: FloatingIpSettings,
     pub association: Option<Association>,
-    /// How many the project may have; negative is any number.
+    /// The project's limit; negative is no limit.
     pub limit: i64,
-    /// How many it has in other networks.
+    /// The project's number in other networks.
     pub elsewhere: usize,
 }
 
-/// What is to change about a floating address.
+/// The changes of a floating address.
 #[derive(Debug, Clone, Default)]
 pub struct FloatingIpPatch {
     pub description: Option<String>,
@@ -291,7 +292,7 @@ pub enum NetworkReject {
     OverQuota(&'static str),
 }
 
-impl Aggregate for NetworkAggregate {
+impl AggregateRoot for NetworkRoot {
     type Id = NetworkId;
     type State = Network;
     type Command = NetworkCommand;
@@ -307,7 +308,7 @@ impl Aggregate for NetworkAggregate {
 }
 
 /// `10.0.0.2-10.0.0.254`, as Neutron names a pool in messages.
-fn pool_name(pool: &Pool) -> String {
+fn pool_name(pool: &AllocationPool) -> String {
     format!("{}-{}", pool.start, pool.end)
 }
 
@@ -334,8 +335,8 @@ pub fn eui64(cidr: &IpNet, mac: &str) -> Option<IpAddr> {
     Some(std::net::Ipv6Addr::from(address).into())
 }
 
-/// An address that is already decided, as a wish.
-impl From<FixedAddress> for AddressWanted {
+/// A request for an address that is already decided.
+impl From<FixedAddress> for FixedIpRequest {
     fn from(fixed: FixedAddress) -> Self {
         Self { subnet: Some(fixed.subnet), address: Some(fixed.address) }
     }

@@ -1,4 +1,4 @@
-//! What may happen to the ports of a network, and which addresses they get.
+//! The decisions on the ports of a network, and the choice of their addresses.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use chronova_events::tags::TagsChange;
 use uuid::Uuid;
 
 use super::subnets::{find as find_subnet, usable};
-use super::{AddressWanted, NetworkReject, PortPatch, PortWanted, eui64};
+use super::{FixedIpRequest, NetworkReject, PortPatch, PortRequest, eui64};
 
 fn find(state: &Network, port: PortId) -> Result<&Port, NetworkReject> {
     state.ports.get(&port).map(AsRef::as_ref).ok_or(NetworkReject::PortNotFound(port))
@@ -21,11 +21,11 @@ fn find(state: &Network, port: PortId) -> Result<&Port, NetworkReject> {
 pub(super) fn create(
     state: &Network,
     row: &NetworkRow,
-    wanted: PortWanted,
+    wanted: PortRequest,
 ) -> Result<Vec<NetworkEvent>, NetworkReject> {
     let network = row.created.network;
     if let Some(known) = state.ports.get(&wanted.port) {
-        // A repeated step finds the port that it made, though perhaps bound to the host of an earlier attempt.
+        // A repeated step finds its own port, perhaps bound to the host of an earlier attempt.
         return match wanted.made_for {
             Some(_) if known.created.made_for == wanted.made_for => Ok(rebind(known, wanted.binding)),
             _ => Err(NetworkReject::IdTaken(wanted.port.to_string())),
@@ -36,7 +36,7 @@ pub(super) fn create(
         Some(mac) => mac,
         None => mac_for(state, wanted.port).ok_or(NetworkReject::NoMoreMacs(network))?,
     };
-    let mut choice = Choice::new(state, row, &mac, &[]);
+    let mut choice = FixedIpAllocator::new(state, row, &mac, &[]);
     let addresses = match wanted.addresses {
         Some(wanted) => choice.these(&wanted)?,
         None => choice.one_of_each()?,
@@ -96,7 +96,7 @@ pub(super) fn change(
         return Err(NetworkReject::MacInUse { network, mac });
     }
     let addresses = match &patch.addresses {
-        Some(wanted) => Choice::new(state, row, &mac, known.addresses()).these(wanted)?,
+        Some(wanted) => FixedIpAllocator::new(state, row, &mac, known.addresses()).these(wanted)?,
         None => known.addresses().to_vec(),
     };
     if mac != known.created.mac || addresses != known.addresses() {
@@ -183,7 +183,7 @@ pub(super) fn delete(state: &Network, row: &NetworkRow, port: PortId) -> Result<
     Ok(vec![PortDeleted { network: row.created.network, port }.into()])
 }
 
-/// `which` of the ports that say that they are the device's.
+/// Releases those of the device's ports that `which` selects.
 pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port) -> bool) -> Vec<NetworkEvent> {
     let mut events = Vec::new();
     for port in state.of_device(&device.to_string()).filter(|port| which(port)) {
@@ -200,16 +200,16 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
 const MOST_ADDRESSES: usize = 50;
 
 /// Chooses the addresses of one port.
-struct Choice<'a> {
+struct FixedIpAllocator<'a> {
     state: &'a Network,
     row: &'a NetworkRow,
     mac: &'a str,
-    /// What the port holds already.
+    /// The addresses that the port has already.
     own: &'a [FixedAddress],
     chosen: Vec<FixedAddress>,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> FixedIpAllocator<'a> {
     fn new(state: &'a Network, row: &'a NetworkRow, mac: &'a str, own: &'a [FixedAddress]) -> Self {
         Self { state, row, mac, own, chosen: Vec::new() }
     }
@@ -236,13 +236,13 @@ impl<'a> Choice<'a> {
         Ok(std::mem::take(&mut self.chosen))
     }
 
-    fn these(&mut self, wanted: &[AddressWanted]) -> Result<Vec<FixedAddress>, NetworkReject> {
+    fn these(&mut self, wanted: &[FixedIpRequest]) -> Result<Vec<FixedAddress>, NetworkReject> {
         if wanted.len() > MOST_ADDRESSES {
             return Err(NetworkReject::InvalidInput(format!(
                 "Exceeded maximum amount of fixed ips per port: {MOST_ADDRESSES}"
             )));
         }
-        // What is asked for by name comes first, so that no other wish of the same port takes it.
+        // Addresses that the request names come first, so that no other entry of the same port takes them.
         for one in wanted.iter().filter(|one| one.address.is_some()) {
             let fixed = self.one(one)?;
             self.chosen.push(fixed);
@@ -254,7 +254,7 @@ impl<'a> Choice<'a> {
         Ok(std::mem::take(&mut self.chosen))
     }
 
-    fn one(&self, wanted: &AddressWanted) -> Result<FixedAddress, NetworkReject> {
+    fn one(&self, wanted: &FixedIpRequest) -> Result<FixedAddress, NetworkReject> {
         let subnet = match (wanted.subnet, wanted.address) {
             (Some(subnet), _) => self.subnet(subnet)?,
             (None, Some(address)) => self.subnet_with(address)?,

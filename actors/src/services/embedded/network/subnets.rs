@@ -1,22 +1,26 @@
-//! What may happen to the subnets of a network.
+//! The decisions on the subnets of a network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use chronova_events::ids::SubnetId;
 use chronova_events::network::{
-    Ipv6Mode, Network, NetworkEvent, NetworkRow, Pool, Subnet, SubnetAdded, SubnetRemoved, SubnetSettings,
+    AllocationPool, Ipv6Mode, Network, NetworkEvent, NetworkRow, Subnet, SubnetAdded, SubnetRemoved, SubnetSettings,
     SubnetSettingsReplaced,
 };
 use chronova_events::tags::TagsChange;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::{Gateway, NetworkReject, SubnetPatch, SubnetWanted, pool_name};
+use super::{NetworkReject, SubnetGateway, SubnetPatch, SubnetRequest, pool_name};
 
 pub(super) fn find(state: &Network, subnet: SubnetId) -> Result<&Subnet, NetworkReject> {
     state.subnets.get(&subnet).map(AsRef::as_ref).ok_or(NetworkReject::SubnetNotFound(subnet))
 }
 
-pub(super) fn add(state: &Network, row: &NetworkRow, wanted: SubnetWanted) -> Result<Vec<NetworkEvent>, NetworkReject> {
+pub(super) fn add(
+    state: &Network,
+    row: &NetworkRow,
+    wanted: SubnetRequest,
+) -> Result<Vec<NetworkEvent>, NetworkReject> {
     let network = row.created.network;
     let cidr = wanted.cidr.trunc();
     if state.subnets.contains_key(&wanted.subnet) {
@@ -31,9 +35,9 @@ pub(super) fn add(state: &Network, row: &NetworkRow, wanted: SubnetWanted) -> Re
     check_ranges(&cidr)?;
     check_modes(&cidr, wanted.dhcp, wanted.ipv6_address_mode, wanted.ipv6_ra_mode)?;
     let gateway = match wanted.gateway {
-        Gateway::None => None,
-        Gateway::At(address) => Some(address),
-        Gateway::Default => default_gateway(&cidr),
+        SubnetGateway::None => None,
+        SubnetGateway::At(address) => Some(address),
+        SubnetGateway::Default => default_gateway(&cidr),
     };
     let pools = match wanted.pools {
         Some(mut pools) => {
@@ -111,8 +115,8 @@ pub(super) fn remove(state: &Network, row: &NetworkRow, subnet: SubnetId) -> Res
     Ok(vec![SubnetRemoved { network: row.created.network, subnet }.into()])
 }
 
-/// No subnet may have these: the bridge of each host has the gateway's address and leads all of the subnet to its guests. A
-/// host needs them for itself, its guests' way to the metadata service among them, or nobody can have them.
+/// Prefixes that no subnet may have. The bridge of each host has the gateway's address and routes the subnet to its
+/// guests. A host needs these prefixes itself (the guests' metadata address is one), or they are reserved.
 const UNUSABLE: [IpNet; 9] = [
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 8)),
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
@@ -191,7 +195,7 @@ fn default_gateway(cidr: &IpNet) -> Option<IpAddr> {
 }
 
 /// Everything that can be a host's address, without the gateway.
-fn default_pools(cidr: &IpNet, gateway: Option<IpAddr>) -> Vec<Pool> {
+fn default_pools(cidr: &IpNet, gateway: Option<IpAddr>) -> Vec<AllocationPool> {
     let (mut start, mut end) = (Some(cidr.network()), Some(cidr.broadcast()));
     if !is_point_to_point(cidr) {
         start = plus(cidr.network(), 1);
@@ -201,9 +205,11 @@ fn default_pools(cidr: &IpNet, gateway: Option<IpAddr>) -> Vec<Pool> {
     }
     let (Some(start), Some(end)) = (start, end) else { return vec![] };
     let inside = gateway.filter(|gateway| start <= *gateway && *gateway <= end);
-    let Some(gateway) = inside else { return vec![Pool { start, end }] };
-    let below = minus(gateway, 1).filter(|last| start <= *last && start < gateway).map(|end| Pool { start, end });
-    let above = plus(gateway, 1).filter(|first| *first <= end && gateway < end).map(|start| Pool { start, end });
+    let Some(gateway) = inside else { return vec![AllocationPool { start, end }] };
+    let below =
+        minus(gateway, 1).filter(|last| start <= *last && start < gateway).map(|end| AllocationPool { start, end });
+    let above =
+        plus(gateway, 1).filter(|first| *first <= end && gateway < end).map(|start| AllocationPool { start, end });
     below.into_iter().chain(above).collect()
 }
 

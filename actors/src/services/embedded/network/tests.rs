@@ -10,8 +10,8 @@ use chronova_events::ids::{
     FloatingIpId, InstanceId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId,
 };
 use chronova_events::network::{
-    AddressPair, Association, FixedAddress, FloatingIpSettings, Ipv6Mode, Network, NetworkCreated, NetworkEvent,
-    NetworkSettings, Pool, PortBinding, PortSettings, ProviderAttributes,
+    AddressPair, AllocationPool, Association, FixedAddress, FloatingIpSettings, Ipv6Mode, Network, NetworkCreated,
+    NetworkEvent, NetworkSettings, PortBinding, PortSettings, ProviderAttributes,
 };
 use chronova_events::security_group::default_group;
 use proptest::prelude::*;
@@ -19,8 +19,8 @@ use uuid::Uuid;
 
 use super::decide::decide;
 use super::{
-    AddressWanted, FloatingIpPatch, FloatingIpWanted, Gateway, NetworkCommand, NetworkPatch, NetworkReject, PortPatch,
-    PortWanted, SubnetPatch, SubnetWanted,
+    FixedIpRequest, FloatingIpPatch, FloatingIpRequest, NetworkCommand, NetworkPatch, NetworkReject, PortPatch,
+    PortRequest, SubnetGateway, SubnetPatch, SubnetRequest,
 };
 
 fn network() -> NetworkId {
@@ -57,14 +57,14 @@ fn create() -> NetworkCommand {
     })
 }
 
-fn wanted_subnet(n: u128, cidr: &str) -> SubnetWanted {
-    SubnetWanted {
+fn wanted_subnet(n: u128, cidr: &str) -> SubnetRequest {
+    SubnetRequest {
         subnet: subnet(n),
         project: project(),
         name: String::new(),
         description: String::new(),
         cidr: cidr.parse().unwrap(),
-        gateway: Gateway::Default,
+        gateway: SubnetGateway::Default,
         pools: None,
         dhcp: true,
         dns: vec![],
@@ -79,8 +79,8 @@ fn add(n: u128, cidr: &str) -> NetworkCommand {
     NetworkCommand::AddSubnet(wanted_subnet(n, cidr))
 }
 
-fn wanted_port(n: u128) -> PortWanted {
-    PortWanted {
+fn wanted_port(n: u128) -> PortRequest {
+    PortRequest {
         port: port(n),
         project: project(),
         mac: None,
@@ -93,17 +93,17 @@ fn wanted_port(n: u128) -> PortWanted {
     }
 }
 
-fn at(subnet: Option<SubnetId>, address: Option<&str>) -> AddressWanted {
-    AddressWanted { subnet, address: address.map(ip) }
+fn at(subnet: Option<SubnetId>, address: Option<&str>) -> FixedIpRequest {
+    FixedIpRequest { subnet, address: address.map(ip) }
 }
 
-fn port_with(n: u128, addresses: Vec<AddressWanted>) -> NetworkCommand {
-    NetworkCommand::CreatePort(PortWanted { addresses: Some(addresses), ..wanted_port(n) })
+fn port_with(n: u128, addresses: Vec<FixedIpRequest>) -> NetworkCommand {
+    NetworkCommand::CreatePort(PortRequest { addresses: Some(addresses), ..wanted_port(n) })
 }
 
 fn made_for(n: u128, instance: InstanceId) -> NetworkCommand {
     let binding = PortBinding { device: instance.to_string(), owner: "compute:nova".into(), host: "h1".into() };
-    NetworkCommand::CreatePort(PortWanted { binding, made_for: Some(instance), ..wanted_port(n) })
+    NetworkCommand::CreatePort(PortRequest { binding, made_for: Some(instance), ..wanted_port(n) })
 }
 
 /// A state in the making: each command must be accepted.
@@ -156,7 +156,7 @@ fn a_change_that_changes_nothing_says_nothing() {
 #[test]
 fn a_shared_network_in_use_by_others_stays_shared() {
     let shared = |shared| NetworkCommand::Change(NetworkPatch { shared: Some(shared), ..NetworkPatch::default() });
-    let others = PortWanted { project: ProjectId::new("other"), ..wanted_port(1) };
+    let others = PortRequest { project: ProjectId::new("other"), ..wanted_port(1) };
     let given = a_network().and(shared(true));
     assert!(given.when(shared(false)).is_ok());
     let given = given.and(NetworkCommand::CreatePort(others));
@@ -168,10 +168,10 @@ fn a_subnet_gets_neutrons_defaults() {
     let given = with_subnet().and(add(2, "10.0.1.8/31")).and(add(3, "fd00::/64"));
     let settings = |n| given.0.subnets[&subnet(n)].added.settings.clone();
     assert_eq!(settings(1).gateway, Some(ip("10.0.0.1")));
-    assert_eq!(settings(1).pools, [Pool { start: ip("10.0.0.2"), end: ip("10.0.0.254") }]);
-    assert_eq!(settings(2).pools, [Pool { start: ip("10.0.1.9"), end: ip("10.0.1.9") }]);
-    assert_eq!(settings(3).pools, [Pool { start: ip("fd00::2"), end: ip("fd00::ffff:ffff:ffff:ffff") }]);
-    let middle = SubnetWanted { gateway: Gateway::At(ip("10.9.0.100")), ..wanted_subnet(4, "10.9.0.0/24") };
+    assert_eq!(settings(1).pools, [AllocationPool { start: ip("10.0.0.2"), end: ip("10.0.0.254") }]);
+    assert_eq!(settings(2).pools, [AllocationPool { start: ip("10.0.1.9"), end: ip("10.0.1.9") }]);
+    assert_eq!(settings(3).pools, [AllocationPool { start: ip("fd00::2"), end: ip("fd00::ffff:ffff:ffff:ffff") }]);
+    let middle = SubnetRequest { gateway: SubnetGateway::At(ip("10.9.0.100")), ..wanted_subnet(4, "10.9.0.0/24") };
     let given = given.and(NetworkCommand::AddSubnet(middle));
     let pools = &given.0.subnets[&subnet(4)].added.settings.pools;
     assert_eq!(pools[0].end, ip("10.9.0.99"));
@@ -180,9 +180,9 @@ fn a_subnet_gets_neutrons_defaults() {
 
 #[test]
 fn pools_and_gateways_are_checked() {
-    let pool = |start: &str, end: &str| Pool { start: ip(start), end: ip(end) };
-    let try_pools = |pools: Vec<Pool>| {
-        let wanted = SubnetWanted { pools: Some(pools), ..wanted_subnet(1, "10.0.0.0/24") };
+    let pool = |start: &str, end: &str| AllocationPool { start: ip(start), end: ip(end) };
+    let try_pools = |pools: Vec<AllocationPool>| {
+        let wanted = SubnetRequest { pools: Some(pools), ..wanted_subnet(1, "10.0.0.0/24") };
         a_network().when(NetworkCommand::AddSubnet(wanted))
     };
     assert!(try_pools(vec![pool("10.0.0.10", "10.0.0.20"), pool("10.0.0.30", "10.0.0.40")]).is_ok());
@@ -195,7 +195,7 @@ fn pools_and_gateways_are_checked() {
     assert!(matches!(refused(vec![pool("10.0.0.9", "10.0.1.8")]), NetworkReject::PoolOutOfBounds { .. }));
     assert!(matches!(refused(vec![pool("10.0.0.2", "10.0.0.255")]), NetworkReject::PoolOutOfBounds { .. }));
     assert!(matches!(refused(vec![pool("10.0.0.1", "10.0.0.9")]), NetworkReject::GatewayInPool { .. }));
-    let broadcast = SubnetWanted { gateway: Gateway::At(ip("10.0.0.255")), ..wanted_subnet(1, "10.0.0.0/24") };
+    let broadcast = SubnetRequest { gateway: SubnetGateway::At(ip("10.0.0.255")), ..wanted_subnet(1, "10.0.0.0/24") };
     let refused = a_network().when(NetworkCommand::AddSubnet(broadcast));
     assert!(matches!(refused, Err(NetworkReject::InvalidInput(_))));
 }
@@ -214,7 +214,7 @@ fn subnets_do_not_overlap_and_go_only_when_empty() {
 
 #[test]
 fn smaller_pools_keep_what_is_held() {
-    let pools = Some(vec![Pool { start: ip("10.0.0.50"), end: ip("10.0.0.51") }]);
+    let pools = Some(vec![AllocationPool { start: ip("10.0.0.50"), end: ip("10.0.0.51") }]);
     let patch = SubnetPatch { pools, ..SubnetPatch::default() };
     let given = with_subnet()
         .and(NetworkCommand::CreatePort(wanted_port(1)))
@@ -229,7 +229,7 @@ fn smaller_pools_keep_what_is_held() {
 
 #[test]
 fn a_port_gets_an_address_of_each_version() {
-    let slaac = SubnetWanted {
+    let slaac = SubnetRequest {
         ipv6_address_mode: Some(Ipv6Mode::Slaac),
         ipv6_ra_mode: Some(Ipv6Mode::Slaac),
         ..wanted_subnet(2, "fd00::/64")
@@ -237,7 +237,7 @@ fn a_port_gets_an_address_of_each_version() {
     let given = with_subnet()
         .and(NetworkCommand::AddSubnet(slaac))
         .and(add(3, "fd01::/64"))
-        .and(NetworkCommand::CreatePort(PortWanted { mac: Some("fa:16:3e:11:22:33".into()), ..wanted_port(1) }));
+        .and(NetworkCommand::CreatePort(PortRequest { mac: Some("fa:16:3e:11:22:33".into()), ..wanted_port(1) }));
     assert_eq!(given.addresses(1), ["10.0.0.2", "fd01::2", "fd00::f816:3eff:fe11:2233"]);
     assert_eq!(given.0.ports[&port(1)].settings().security_groups, [default_group(&project())]);
 }
@@ -248,10 +248,10 @@ fn a_port_without_addresses_has_no_groups_and_a_port_of_the_network_is_trusted()
     assert_eq!(given.addresses(1), [""; 0]);
     assert!(given.0.ports[&port(1)].settings().security_groups.is_empty());
     let binding = PortBinding { owner: "network:dhcp".into(), ..PortBinding::default() };
-    let given = with_subnet().and(NetworkCommand::CreatePort(PortWanted { binding, ..wanted_port(1) }));
+    let given = with_subnet().and(NetworkCommand::CreatePort(PortRequest { binding, ..wanted_port(1) }));
     assert!(given.0.ports[&port(1)].settings().security_groups.is_empty());
     let groups = Some(vec![SecurityGroupId(Uuid::from_u128(9))]);
-    let open = PortWanted { port_security: Some(false), security_groups: groups, ..wanted_port(2) };
+    let open = PortRequest { port_security: Some(false), security_groups: groups, ..wanted_port(2) };
     assert_eq!(given.when(NetworkCommand::CreatePort(open)), Err(NetworkReject::GroupsNeedSecurity));
 }
 
@@ -276,7 +276,7 @@ fn macs_follow_from_the_port_and_are_unique() {
     let given = with_subnet().and(NetworkCommand::CreatePort(wanted_port(1)));
     let mac = given.0.ports[&port(1)].created.mac.clone();
     assert!(mac.starts_with("fa:16:3e:") && mac.len() == 17);
-    let same = NetworkCommand::CreatePort(PortWanted { mac: Some(mac.clone()), ..wanted_port(2) });
+    let same = NetworkCommand::CreatePort(PortRequest { mac: Some(mac.clone()), ..wanted_port(2) });
     assert_eq!(given.when(same), Err(NetworkReject::MacInUse { network: network(), mac: mac.clone() }));
     let given = given.and(NetworkCommand::DeletePort { port: port(1) }).and(NetworkCommand::CreatePort(wanted_port(1)));
     assert_eq!(given.0.ports[&port(1)].created.mac, mac, "the same port gets the same MAC again");
@@ -343,15 +343,15 @@ fn a_port_changes_its_addresses_and_keeps_those_it_names() {
 fn address_pairs_need_port_security() {
     let pairs = Some(vec![AddressPair { address: "10.0.0.200".into(), mac: None }]);
     let patch = PortPatch { allowed_address_pairs: pairs, ..PortPatch::default() };
-    let open = PortWanted { port_security: Some(false), ..wanted_port(1) };
+    let open = PortRequest { port_security: Some(false), ..wanted_port(1) };
     let given = with_subnet().and(NetworkCommand::CreatePort(open));
     let refused = given.when(NetworkCommand::ChangePort { port: port(1), patch });
     assert_eq!(refused, Err(NetworkReject::PairsNeedSecurity));
 }
 
 proptest! {
-    /// Whatever is asked for in whatever order: no address and no MAC is held twice, exhaustion is a clean refusal, and
-    /// what was freed can be had again.
+    /// For any commands in any order: no address and no MAC is held twice, exhaustion is a clean refusal, and freed
+    /// addresses can be allocated again.
     #[test]
     fn no_address_is_given_twice(steps in prop::collection::vec((0_u8..5, 0_u128..12, 0_u8..16), 1..80)) {
         let mut given = a_network().and(add(1, "10.0.0.0/28"));
@@ -410,12 +410,12 @@ fn outside() -> Given {
     })
 }
 
-fn pool(start: &str, end: &str) -> Pool {
-    Pool { start: ip(start), end: ip(end) }
+fn pool(start: &str, end: &str) -> AllocationPool {
+    AllocationPool { start: ip(start), end: ip(end) }
 }
 
-fn wanted_floating(n: u128) -> FloatingIpWanted {
-    FloatingIpWanted {
+fn wanted_floating(n: u128) -> FloatingIpRequest {
+    FloatingIpRequest {
         floating_ip: floating(n),
         port: port(500 + n),
         project: project(),
@@ -459,8 +459,8 @@ fn floating_addresses_come_from_the_pools_until_these_are_empty() {
     let given = given.and(release(1));
     assert_eq!(given.when(release(1)), Ok(vec![]), "once more is harmless");
     assert_eq!(given.0.ports.len(), 1);
-    let wished = AddressWanted { subnet: None, address: Some(ip("203.0.113.2")) };
-    let wished = FloatingIpWanted { address: Some(wished), ..wanted_floating(3) };
+    let wished = FixedIpRequest { subnet: None, address: Some(ip("203.0.113.2")) };
+    let wished = FloatingIpRequest { address: Some(wished), ..wanted_floating(3) };
     let in_use = NetworkReject::AddressInUse { network: network(), address: ip("203.0.113.2") };
     assert_eq!(given.when(NetworkCommand::AllocateFloatingIp(wished)), Err(in_use));
     assert_eq!(given.and(allocate(3)).0.floating_ips[&floating(3)].address(), ip("203.0.113.1"));
@@ -474,7 +474,7 @@ fn floating_addresses_come_from_the_pools_until_these_are_empty() {
 #[test]
 fn a_project_gets_no_more_floating_addresses_than_it_may_have() {
     let within = |limit, elsewhere| {
-        NetworkCommand::AllocateFloatingIp(FloatingIpWanted { limit, elsewhere, ..wanted_floating(2) })
+        NetworkCommand::AllocateFloatingIp(FloatingIpRequest { limit, elsewhere, ..wanted_floating(2) })
     };
     let given = outside().and(allocate(1));
     assert_eq!(given.when(within(1, 0)), Err(NetworkReject::OverQuota("floatingip")));

@@ -1,4 +1,4 @@
-//! What may happen to a volume's attachments.
+//! The decisions on a volume's attachments.
 
 use chronova_events::ids::{AttachmentId, InstanceId};
 use chronova_events::volume::{
@@ -6,10 +6,10 @@ use chronova_events::volume::{
     StatusChanged, VolumeRecord, VolumeStatus,
 };
 
-use super::decide::{Decided, invalid};
+use super::decide::{VolumeDecision, invalid};
 use super::{VolumeCommand, VolumeReject};
 
-pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
+pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
     let volume = record.created.volume;
     let known = |id: AttachmentId| record.attachments.get(&id).ok_or(VolumeReject::NoAttachment(id));
     let goes = |status| Ok(vec![StatusChanged { volume, status }.into()]);
@@ -24,7 +24,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
             Ok(vec![AttachmentConnected { volume, attachment, host, device, mode }.into()])
         }
         VolumeCommand::Complete { attachment } => match known(attachment)? {
-            // One that was complete while its server was on no host is so again when a host has been told.
+            // An attachment that was complete while its server had no host is complete again after a host is connected.
             now if now.complete && record.status != VolumeStatus::Attaching => Ok(vec![]),
             _ => Ok(vec![AttachmentCompleted { volume, attachment }.into()]),
         },
@@ -57,9 +57,14 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
     }
 }
 
-/// The volume is kept for a server. One that several servers may have can be kept while it is in use; a second attachment
-/// to the same server (it is about to move) is always possible.
-fn reserve(record: &VolumeRecord, attachment: AttachmentId, instance: Option<InstanceId>, mode: AttachMode) -> Decided {
+/// The volume is kept for a server. A multiattach volume can be reserved while it is in use. A second attachment to the
+/// same server, which is about to move, is always possible.
+fn reserve(
+    record: &VolumeRecord,
+    attachment: AttachmentId,
+    instance: Option<InstanceId>,
+    mode: AttachMode,
+) -> VolumeDecision {
     let volume = record.created.volume;
     if record.attachments.contains_key(&attachment) {
         return Ok(vec![]);
@@ -72,7 +77,7 @@ fn reserve(record: &VolumeRecord, attachment: AttachmentId, instance: Option<Ins
         false => (record.status == VolumeStatus::Available, "available or downloading"),
     };
     let states = [VolumeStatus::Reserved, VolumeStatus::Attaching, VolumeStatus::InUse];
-    // Its server can leave its host all the same.
+    // Its server can leave its host nevertheless.
     let in_error = record.status == VolumeStatus::Error && !record.attachments.is_empty();
     let same = instance.is_some()
         && (in_error || states.contains(&record.status))

@@ -1,17 +1,18 @@
-//! What may happen to a volume. The rules are Cinder's.
+//! The decisions of a volume. The rules are Cinder's.
 
 use chronova_events::ids::ProcessId;
 use chronova_events::volume::{
-    DeleteRequested, ExtendRequested, ImageMetadataReplaced, Pairs, ReimageRequested, SnapshotStatus, StatusReset,
-    UploadEnded, UploadRequested, Volume, VolumeCreated, VolumeDeleted, VolumeDescribed, VolumeEvent, VolumeExtended,
-    VolumeFailed, VolumeFlagged, VolumeImage, VolumeReady, VolumeRecord, VolumeReimaged, VolumeStatus,
+    ExtendRequested, ImageMetadataReplaced, ReimageRequested, SnapshotStatus, StatusReset, UploadEnded,
+    UploadRequested, Volume, VolumeCreated, VolumeDeleteRequested, VolumeDeleted, VolumeDescribed, VolumeEvent,
+    VolumeExtended, VolumeFailed, VolumeFlagged, VolumeImage, VolumeMetadata, VolumeReady, VolumeRecord,
+    VolumeReimaged, VolumeStatus,
 };
 
-use super::{Description, MAX_PAIRS, PairsChange, VolumeCommand, VolumeReject, attach, snapshots};
+use super::{MAX_PAIRS, VolumeCommand, VolumeDescriptionChange, VolumeMetadataChange, VolumeReject, attach, snapshots};
 
-pub(super) type Decided = Result<Vec<VolumeEvent>, VolumeReject>;
+pub(super) type VolumeDecision = Result<Vec<VolumeEvent>, VolumeReject>;
 
-pub fn decide(state: &Volume, command: VolumeCommand) -> Decided {
+pub fn decide(state: &Volume, command: VolumeCommand) -> VolumeDecision {
     match (state, command) {
         (Volume::Unknown, VolumeCommand::Create(created)) => Ok(vec![sorted(*created)?.into()]),
         (Volume::Here(record), VolumeCommand::Create(created)) if record.created.process == created.process => {
@@ -25,17 +26,19 @@ pub fn decide(state: &Volume, command: VolumeCommand) -> Decided {
 }
 
 fn sorted(mut created: VolumeCreated) -> Result<VolumeCreated, VolumeReject> {
-    created.metadata = merged(&[], PairsChange::Replace(created.metadata)).map_err(VolumeReject::TooManyPairs)?;
+    created.metadata =
+        merged(&[], VolumeMetadataChange::Replace(created.metadata)).map_err(VolumeReject::TooManyPairs)?;
     Ok(created)
 }
 
-/// What becomes of `now`; refused with the number that would be too many. Removing what is not there changes nothing.
-pub(super) fn merged(now: &[(String, String)], change: PairsChange) -> Result<Pairs, usize> {
+/// Applies the change to `now`; refused with the number that would be too many. Removing what is not there changes
+/// nothing.
+pub(super) fn merged(now: &[(String, String)], change: VolumeMetadataChange) -> Result<VolumeMetadata, usize> {
     let mut pairs: std::collections::BTreeMap<String, String> = now.iter().cloned().collect();
     match change {
-        PairsChange::Merge(more) => pairs.extend(more),
-        PairsChange::Replace(others) => pairs = others.into_iter().collect(),
-        PairsChange::Remove(key) => {
+        VolumeMetadataChange::Merge(more) => pairs.extend(more),
+        VolumeMetadataChange::Replace(others) => pairs = others.into_iter().collect(),
+        VolumeMetadataChange::Remove(key) => {
             pairs.remove(&key);
         }
     }
@@ -53,16 +56,16 @@ pub(super) fn invalid(reason: impl Into<String>) -> VolumeReject {
     VolumeReject::InvalidVolume(reason.into())
 }
 
-/// Only the process at work may say how its work ended.
+/// Only the process that owns the work may record its end.
 fn by(record: &VolumeRecord, process: ProcessId) -> Result<(), VolumeReject> {
     if record.ongoing == Some(process) { Ok(()) } else { Err(VolumeReject::Superseded) }
 }
 
-fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> Decided {
+fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
     let volume = record.created.volume;
     match command {
         VolumeCommand::Create(created) => Err(VolumeReject::IdTaken(created.volume)),
-        // Said before: whoever says it again must not hear that the volume is somebody else's.
+        // A repeated request: it must not be refused because the volume is in use.
         VolumeCommand::RecordReady { process, .. } if record.created.process == process && record.place.is_some() => {
             Ok(vec![])
         }
@@ -122,9 +125,9 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> Decided {
     }
 }
 
-fn describe(record: &VolumeRecord, change: Description) -> Decided {
+fn describe(record: &VolumeRecord, change: VolumeDescriptionChange) -> VolumeDecision {
     let volume = record.created.volume;
-    if let Some(PairsChange::Remove(key)) = &change.metadata
+    if let Some(VolumeMetadataChange::Remove(key)) = &change.metadata
         && !has(&record.metadata, key)
     {
         return Err(VolumeReject::NoMetadata(volume, key.clone()));
@@ -142,10 +145,10 @@ fn describe(record: &VolumeRecord, change: Description) -> Decided {
 }
 
 /// The properties are what may be changed; what the image was at the time stays.
-fn change_image(record: &VolumeRecord, change: PairsChange) -> Decided {
+fn change_image(record: &VolumeRecord, change: VolumeMetadataChange) -> VolumeDecision {
     let volume = record.created.volume;
     let now = record.image.as_ref().map(|image| image.extra.clone()).unwrap_or_default();
-    if let PairsChange::Remove(key) = &change
+    if let VolumeMetadataChange::Remove(key) = &change
         && !has(&now, key)
     {
         return Err(VolumeReject::NoMetadata(volume, key.clone()));
@@ -153,7 +156,7 @@ fn change_image(record: &VolumeRecord, change: PairsChange) -> Decided {
     let extra = merged(&now, change).map_err(VolumeReject::TooManyPairs)?;
     let image = match &record.image {
         Some(image) => VolumeImage { snapshot: image.snapshot.clone(), extra },
-        // Nothing is known of an image: what is set stands for itself.
+        // There is no image: the properties stand for themselves.
         None => VolumeImage { snapshot: no_image(), extra },
     };
     if record.image.as_ref() == Some(&image) {
@@ -162,7 +165,7 @@ fn change_image(record: &VolumeRecord, change: PairsChange) -> Decided {
     Ok(vec![ImageMetadataReplaced { volume, image: Some(image) }.into()])
 }
 
-/// What a volume is made of whose image metadata came without an image.
+/// The source of a volume that got image metadata without an image.
 pub(super) fn no_image() -> chronova_events::instance::ImageSnapshot {
     chronova_events::instance::ImageSnapshot {
         id: chronova_events::ids::ImageId(uuid::Uuid::nil()),
@@ -177,7 +180,7 @@ pub(super) fn no_image() -> chronova_events::instance::ImageSnapshot {
     }
 }
 
-fn extend(record: &VolumeRecord, process: ProcessId, size_gb: u32, attached: bool) -> Decided {
+fn extend(record: &VolumeRecord, process: ProcessId, size_gb: u32, attached: bool) -> VolumeDecision {
     let volume = record.created.volume;
     if record.ongoing == Some(process) {
         return Ok(vec![]);
@@ -205,7 +208,12 @@ fn extend(record: &VolumeRecord, process: ProcessId, size_gb: u32, attached: boo
     Ok(vec![ExtendRequested { volume, process, size_gb }.into()])
 }
 
-fn upload(record: &VolumeRecord, process: ProcessId, image: chronova_events::ids::ImageId, force: bool) -> Decided {
+fn upload(
+    record: &VolumeRecord,
+    process: ProcessId,
+    image: chronova_events::ids::ImageId,
+    force: bool,
+) -> VolumeDecision {
     let volume = record.created.volume;
     if record.ongoing == Some(process) {
         return Ok(vec![]);
@@ -222,8 +230,8 @@ fn upload(record: &VolumeRecord, process: ProcessId, image: chronova_events::ids
     Ok(vec![UploadRequested { volume, process, image }.into()])
 }
 
-/// Cinder's `reimage`; also of a volume that a server has, whose guest is off: whoever asks sees to that.
-fn reimage(record: &VolumeRecord, process: ProcessId, image: VolumeImage) -> Decided {
+/// Cinder's `reimage`, also of a server's volume while the guest is off; the caller ensures that.
+fn reimage(record: &VolumeRecord, process: ProcessId, image: VolumeImage) -> VolumeDecision {
     let volume = record.created.volume;
     if record.reimaged_by == Some(process) {
         return Ok(vec![]);
@@ -249,7 +257,7 @@ fn reimage(record: &VolumeRecord, process: ProcessId, image: VolumeImage) -> Dec
     Ok(vec![ReimageRequested { volume, process, image }.into()])
 }
 
-fn delete(record: &VolumeRecord, process: ProcessId, force: bool, cascade: bool) -> Decided {
+fn delete(record: &VolumeRecord, process: ProcessId, force: bool, cascade: bool) -> VolumeDecision {
     if record.ongoing == Some(process) || (record.status == VolumeStatus::Deleting && record.ongoing.is_some()) {
         return Ok(vec![]);
     }
@@ -275,5 +283,5 @@ fn delete(record: &VolumeRecord, process: ProcessId, force: bool, cascade: bool)
              snapshots after volume transfer."
         )));
     }
-    Ok(vec![DeleteRequested { volume: record.created.volume, process, cancels: record.ongoing }.into()])
+    Ok(vec![VolumeDeleteRequested { volume: record.created.volume, process, cancels: record.ongoing }.into()])
 }

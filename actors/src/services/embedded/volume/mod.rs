@@ -33,31 +33,32 @@ use chronova_events::envelope::StreamId;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, SnapshotId, VolumeId};
 use chronova_events::instance::FaultInfo;
 use chronova_events::volume::{
-    AttachMode, Pairs, SnapshotRequested, SnapshotStatus, Volume, VolumeCreated, VolumeEvent, VolumeImage, VolumeStatus,
+    AttachMode, SnapshotStatus, Volume, VolumeCreated, VolumeEvent, VolumeImage, VolumeMetadata,
+    VolumeSnapshotRequested, VolumeStatus,
 };
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum VolumeAggregate {}
+pub enum VolumeRoot {}
 
-/// What is to become of names and values.
+/// A change of metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PairsChange {
+pub enum VolumeMetadataChange {
     /// Adds or replaces these.
-    Merge(Pairs),
+    Merge(VolumeMetadata),
     /// These and no others.
-    Replace(Pairs),
+    Replace(VolumeMetadata),
     Remove(String),
 }
 
-/// What is to be different; `None` stays.
+/// The changed fields; `None` leaves one as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Description {
+pub struct VolumeDescriptionChange {
     pub name: Option<String>,
     pub description: Option<Option<String>>,
-    pub metadata: Option<PairsChange>,
+    pub metadata: Option<VolumeMetadataChange>,
 }
 
 #[derive(Debug, Clone)]
@@ -73,12 +74,12 @@ pub enum VolumeCommand {
         process: ProcessId,
         fault: FaultInfo,
     },
-    Describe(Description),
+    Describe(VolumeDescriptionChange),
     Flag {
         bootable: Option<bool>,
         readonly: Option<bool>,
     },
-    ChangeImageMetadata(PairsChange),
+    ChangeImageMetadata(VolumeMetadataChange),
     Extend {
         process: ProcessId,
         size_gb: u32,
@@ -145,9 +146,9 @@ pub enum VolumeCommand {
         process: ProcessId,
     },
     Snapshot {
-        asked: SnapshotRequested,
+        asked: VolumeSnapshotRequested,
         force: bool,
-        /// Who is none copies volumes of the snapshot's own project.
+        /// A caller who is no administrator copies snapshots of its own project only.
         is_admin: bool,
     },
     RecordSnapshotReady {
@@ -161,7 +162,7 @@ pub enum VolumeCommand {
     },
     DescribeSnapshot {
         snapshot: SnapshotId,
-        description: Description,
+        description: VolumeDescriptionChange,
     },
     ResetSnapshot {
         snapshot: SnapshotId,
@@ -213,7 +214,7 @@ pub enum VolumeReject {
     Superseded,
 }
 
-impl Aggregate for VolumeAggregate {
+impl AggregateRoot for VolumeRoot {
     type Id = VolumeId;
     type State = Volume;
     type Command = VolumeCommand;

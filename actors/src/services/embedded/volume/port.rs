@@ -1,4 +1,4 @@
-//! The embedded volume service as the compute side asks it: see [`Volumes`].
+//! The embedded volume service as the compute side asks it: see [`VolumeService`].
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -7,11 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
-use chronova_events::volume::{AttachMode, Attachment, Snapshot, VolumeRecord, VolumeSource};
+use chronova_events::volume::{AttachMode, Attachment, VolumeRecord, VolumeSnapshot, VolumeSource};
 
 use super::VolumeCommand;
 use super::service::{EmbeddedVolumes, VolumeError};
-use crate::ports::{AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, Volumes};
+use crate::ports::{
+    AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
+};
 use crate::services::embedded::volume::quota::limit;
 
 /// How long a call waits for the read models to show what it did; they lag by microseconds.
@@ -59,7 +61,7 @@ impl EmbeddedVolumes {
     }
 }
 
-fn snapshot_info(of: &VolumeRecord, snapshot: &Snapshot) -> SnapshotInfo {
+fn snapshot_info(of: &VolumeRecord, snapshot: &VolumeSnapshot) -> SnapshotInfo {
     SnapshotInfo {
         id: snapshot.requested.snapshot,
         volume: of.created.volume,
@@ -74,7 +76,7 @@ fn snapshot_info(of: &VolumeRecord, snapshot: &Snapshot) -> SnapshotInfo {
 }
 
 #[async_trait]
-impl Volumes for EmbeddedVolumes {
+impl VolumeService for EmbeddedVolumes {
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError> {
         let known = self.look(volume).await.map_err(VolumeError::port)?;
         match is_admin || known.created.project == *project {
@@ -115,7 +117,7 @@ impl Volumes for EmbeddedVolumes {
 
     async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError> {
         let volume = wanted.volume;
-        // What was asked for before is there already, whatever became of what it was made from.
+        // A repeated request finds its volume, even if the source is gone by now.
         if let Ok(known) = self.look(volume).await {
             return Ok(self.info(&known));
         }
@@ -142,7 +144,7 @@ impl Volumes for EmbeddedVolumes {
             return Ok(snapshot_info(&before, known));
         }
         let position = self.accept_snapshot(wanted, is_admin, meta).await.map_err(VolumeError::port)?;
-        // Snapshots are found by the read model: whoever made one finds it.
+        // Snapshots are found by the read model, so a caller finds its own.
         if !self.views.wait_for(position, PATIENCE).await {
             return Err(PortError::Unavailable("the read models of volumes lag behind".to_owned()));
         }

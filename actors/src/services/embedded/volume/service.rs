@@ -1,29 +1,27 @@
 //! The embedded volume service: what its API and the compute side ask of it.
 //!
-//! Quota is taken before the volume or snapshot is asked for; what was taken in vain (a refusal, a crash in between) is
-//! given back here or by reconciling. The bytes are made, copied and removed by processes; see [`crate::process::volume`].
+//! Quota is reserved before the volume or snapshot is requested. After a refusal it is released here, after a crash by
+//! a reconciler. The bytes are made, copied and removed by processes; see [`crate::process::volume`].
 
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
-use chronova_events::instance::{BlockSource, Disk, DiskWork};
+use chronova_events::instance::{BlockSource, DiskWork, InstanceDisk};
 use chronova_events::volume::{
-    AttachMode, SnapshotRequested, VolumeCreated, VolumeImage, VolumeRecord, VolumeSource, VolumeStatus,
+    AttachMode, VolumeCreated, VolumeImage, VolumeRecord, VolumeSnapshotRequested, VolumeSource, VolumeStatus,
 };
 use chronova_events::volume_type::{DEFAULT_TYPE, VolumeType};
 use chronova_hypervisor::volumes;
 use chronova_projections::views::Views;
 use thiserror::Error;
 
-use super::{VolumeAggregate, VolumeCommand, VolumeReject};
+use super::{VolumeCommand, VolumeReject, VolumeRoot};
 use crate::aggregate::{CommandError, Committed};
-use crate::gateway::Gateway;
-use crate::instance::InstanceAggregate;
-use crate::ports::{Connection, Images, NewContent, NewSnapshot, NewVolume, PortError};
-use crate::services::embedded::volume::quota::{
-    VolumeLimits, VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject,
-};
+use crate::gateway::CommandGateway;
+use crate::instance::InstanceRoot;
+use crate::ports::{Connection, ImageService, NewContent, NewSnapshot, NewVolume, PortError};
+use crate::services::embedded::volume::quota::{VolumeLimits, VolumeQuotaCommand, VolumeQuotaReject, VolumeQuotaRoot};
 
 const GIB: u64 = 1 << 30;
 
@@ -126,10 +124,10 @@ impl From<PortError> for VolumeError {
     }
 }
 
-type Answer<T> = Result<T, VolumeError>;
+type VolumeResult<T> = Result<T, VolumeError>;
 
-/// What a new volume is made of, looked up.
-struct Origin {
+/// The source of a new volume, looked up.
+struct VolumeOrigin {
     source: VolumeSource,
     /// It can be no smaller.
     least_gb: u32,
@@ -141,9 +139,9 @@ struct Origin {
 
 /// The service.
 pub struct EmbeddedVolumes {
-    gateway: Arc<Gateway>,
+    gateway: Arc<CommandGateway>,
     pub(super) views: Arc<Views>,
-    images: Arc<dyn Images>,
+    images: Arc<dyn ImageService>,
     pub options: VolumeOptions,
 }
 
@@ -154,30 +152,35 @@ impl std::fmt::Debug for EmbeddedVolumes {
 }
 
 impl EmbeddedVolumes {
-    pub fn new(gateway: Arc<Gateway>, views: Arc<Views>, images: Arc<dyn Images>, options: VolumeOptions) -> Arc<Self> {
+    pub fn new(
+        gateway: Arc<CommandGateway>,
+        views: Arc<Views>,
+        images: Arc<dyn ImageService>,
+        options: VolumeOptions,
+    ) -> Arc<Self> {
         Arc::new(Self { gateway, views, images, options })
     }
 
     /// The volume, as the log says at this moment.
-    pub async fn look(&self, volume: VolumeId) -> Answer<Arc<VolumeRecord>> {
-        let state = self.gateway.look::<VolumeAggregate>(&volume).await;
+    pub async fn look(&self, volume: VolumeId) -> VolumeResult<Arc<VolumeRecord>> {
+        let state = self.gateway.look::<VolumeRoot>(&volume).await;
         let state = state.map_err(|error| VolumeError::Unavailable(error.to_string()))?;
         state.here().cloned().ok_or_else(|| VolumeError::no_volume(volume))
     }
 
     /// Has a volume decide.
-    pub async fn command(&self, volume: VolumeId, command: VolumeCommand, meta: Arc<Meta>) -> Answer<Committed> {
-        let sent = self.gateway.send::<VolumeAggregate>(&volume, command, meta).await;
+    pub async fn command(&self, volume: VolumeId, command: VolumeCommand, meta: Arc<Meta>) -> VolumeResult<Committed> {
+        let sent = self.gateway.send::<VolumeRoot>(&volume, command, meta).await;
         sent.map_err(|error| VolumeError::of(volume, error))
     }
 
-    async fn quota(&self, project: &ProjectId, command: VolumeQuotaCommand, meta: Arc<Meta>) -> Answer<()> {
-        self.gateway.send::<VolumeQuotaAggregate>(project, command, meta).await?;
+    async fn quota(&self, project: &ProjectId, command: VolumeQuotaCommand, meta: Arc<Meta>) -> VolumeResult<()> {
+        self.gateway.send::<VolumeQuotaRoot>(project, command, meta).await?;
         Ok(())
     }
 
     /// Quota, then the volume. Answers where the log says so.
-    pub async fn accept(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Answer<Position> {
+    pub async fn accept(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> VolumeResult<Position> {
         let origin = self.origin(&wanted, is_admin).await?;
         let kind = self.volume_type(wanted.volume_type.as_deref(), &wanted.project, is_admin, &origin)?;
         let size_gb = sized(&wanted, &origin)?;
@@ -211,7 +214,7 @@ impl EmbeddedVolumes {
         match self.command(volume, VolumeCommand::Create(Box::new(created)), Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
             Err(error) => {
-                // Whoever has the id has its room too: only what nobody has is given back.
+                // If a volume with the id exists, its quota stays: only unused quota is released.
                 if self.look(volume).await.is_err() {
                     let release = VolumeQuotaCommand::ReleaseVolume { project: project.clone(), volume };
                     self.quota(&project, release, meta).await?;
@@ -221,8 +224,8 @@ impl EmbeddedVolumes {
         }
     }
 
-    async fn origin(&self, wanted: &NewVolume, is_admin: bool) -> Answer<Origin> {
-        let blank = Origin {
+    async fn origin(&self, wanted: &NewVolume, is_admin: bool) -> VolumeResult<VolumeOrigin> {
+        let blank = VolumeOrigin {
             source: VolumeSource::Blank,
             least_gb: 1,
             bootable: false,
@@ -243,7 +246,7 @@ impl EmbeddedVolumes {
                 }
                 let least_gb = of.snapshots[&snapshot].size_gb;
                 let source = VolumeSource::Snapshot { snapshot, of: of.created.volume };
-                Ok(Origin { source, least_gb, ..self.like(&of) })
+                Ok(VolumeOrigin { source, least_gb, ..self.like(&of) })
             }
             NewContent::Volume(volume) => {
                 let known = self.views.volumes.read(|view| view.get(volume));
@@ -255,14 +258,14 @@ impl EmbeddedVolumes {
                             .to_owned(),
                     ));
                 }
-                Ok(Origin { source: VolumeSource::Volume(volume), ..self.like(&of) })
+                Ok(VolumeOrigin { source: VolumeSource::Volume(volume), ..self.like(&of) })
             }
         }
     }
 
-    /// What a copy of a volume takes over.
-    fn like(&self, of: &VolumeRecord) -> Origin {
-        Origin {
+    /// The attributes that a copy of a volume takes over.
+    fn like(&self, of: &VolumeRecord) -> VolumeOrigin {
+        VolumeOrigin {
             source: VolumeSource::Blank,
             least_gb: of.size_gb,
             bootable: of.bootable,
@@ -272,7 +275,13 @@ impl EmbeddedVolumes {
         }
     }
 
-    async fn of_image(&self, image: ImageId, project: &ProjectId, is_admin: bool, blank: Origin) -> Answer<Origin> {
+    async fn of_image(
+        &self,
+        image: ImageId,
+        project: &ProjectId,
+        is_admin: bool,
+        blank: VolumeOrigin,
+    ) -> VolumeResult<VolumeOrigin> {
         let found = self.images.find(image, project, is_admin).await.map_err(|error| match error {
             // Cinder takes an image that cannot be used for a mistake in the request.
             PortError::NotFound(_) => VolumeError::Invalid(format!(
@@ -283,7 +292,7 @@ impl EmbeddedVolumes {
         let bytes = found.virtual_size.max(found.size);
         let least_gb = u32::try_from(bytes.div_ceil(GIB)).unwrap_or(u32::MAX).max(1);
         let extra = image_metadata(&found);
-        Ok(Origin {
+        Ok(VolumeOrigin {
             source: VolumeSource::Image(image),
             least_gb,
             bootable: true,
@@ -297,8 +306,8 @@ impl EmbeddedVolumes {
         wanted: Option<&str>,
         project: &ProjectId,
         is_admin: bool,
-        origin: &Origin,
-    ) -> Answer<Arc<VolumeType>> {
+        origin: &VolumeOrigin,
+    ) -> VolumeResult<Arc<VolumeType>> {
         match (wanted, &origin.volume_type) {
             (None, Some(of)) => Ok(Arc::clone(of)),
             (None, None) => {
@@ -310,7 +319,7 @@ impl EmbeddedVolumes {
     }
 
     /// A type by its id or its name, if the project may use it.
-    pub(super) fn named_type(&self, text: &str, project: &ProjectId, is_admin: bool) -> Answer<Arc<VolumeType>> {
+    pub(super) fn named_type(&self, text: &str, project: &ProjectId, is_admin: bool) -> VolumeResult<Arc<VolumeType>> {
         self.views.volumes.read(|view| {
             let by_id = text.parse().ok().and_then(|id| view.types.by_id.get(&id));
             let known = by_id.or_else(|| view.types.named(text)).filter(|t| is_admin || t.visible_to(project));
@@ -326,7 +335,7 @@ impl EmbeddedVolumes {
         project: &ProjectId,
         process: ProcessId,
         meta: Arc<Meta>,
-    ) -> Answer<()> {
+    ) -> VolumeResult<()> {
         // Asked for before a crash: the image may be gone by now.
         if self.look(volume).await?.reimaged_by == Some(process) {
             return Ok(());
@@ -338,7 +347,12 @@ impl EmbeddedVolumes {
     }
 
     /// Quota, then the snapshot.
-    pub async fn accept_snapshot(&self, wanted: NewSnapshot, is_admin: bool, meta: Arc<Meta>) -> Answer<Position> {
+    pub async fn accept_snapshot(
+        &self,
+        wanted: NewSnapshot,
+        is_admin: bool,
+        meta: Arc<Meta>,
+    ) -> VolumeResult<Position> {
         let of = self.look(wanted.volume).await?;
         // Before another project's volume shows in this one's quota; the volume decides it again.
         if !is_admin && of.created.project != wanted.project {
@@ -348,7 +362,7 @@ impl EmbeddedVolumes {
         let (size_gb, defaults) = (of.size_gb, self.options.limits);
         let take = VolumeQuotaCommand::TakeSnapshot { project: project.clone(), snapshot, size_gb, defaults };
         self.quota(&project, take, Arc::clone(&meta)).await?;
-        let asked = SnapshotRequested {
+        let asked = VolumeSnapshotRequested {
             volume: wanted.volume,
             snapshot,
             // Not the snapshot's own: one that is deleted and asked for again is made by another process.
@@ -371,7 +385,13 @@ impl EmbeddedVolumes {
     }
 
     /// Quota, then the larger volume.
-    pub async fn extend(&self, volume: VolumeId, size_gb: u32, attached: bool, meta: Arc<Meta>) -> Answer<Position> {
+    pub async fn extend(
+        &self,
+        volume: VolumeId,
+        size_gb: u32,
+        attached: bool,
+        meta: Arc<Meta>,
+    ) -> VolumeResult<Position> {
         let now = self.look(volume).await?;
         let project = now.created.project.clone();
         let process = ProcessId::random();
@@ -393,14 +413,14 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Ends an attachment because a client of the volume service says so. What a server has, the server gives back: its
-    /// guest would go on writing to what may be another project's by then (CVE-2023-2088).
+    /// Ends an attachment because a client of the volume service says so. Only Compute ends the attachment of a server:
+    /// else its guest would go on writing to a volume that may be another project's by then (CVE-2023-2088).
     pub async fn release_unused(
         &self,
         volume: VolumeId,
         attachment: AttachmentId,
         meta: Arc<Meta>,
-    ) -> Answer<Position> {
+    ) -> VolumeResult<Position> {
         let now = self.look(volume).await?;
         if let Some(instance) = now.attachments.get(&attachment).and_then(|known| known.instance)
             && self.is_used(volume, instance).await?
@@ -411,10 +431,10 @@ impl EmbeddedVolumes {
     }
 
     /// Whether a server has the volume, or is about to, as the log says at this moment.
-    async fn is_used(&self, volume: VolumeId, instance: InstanceId) -> Answer<bool> {
-        let state = self.gateway.look::<InstanceAggregate>(&instance).await;
+    async fn is_used(&self, volume: VolumeId, instance: InstanceId) -> VolumeResult<bool> {
+        let state = self.gateway.look::<InstanceRoot>(&instance).await;
         let state = state.map_err(|error| VolumeError::Unavailable(error.to_string()))?;
-        let uses = |disk: &Disk| {
+        let uses = |disk: &InstanceDisk| {
             disk.device.volume == Some(volume)
                 || disk.device.source == BlockSource::Volume(volume)
                 || matches!(disk.work, Some(DiskWork::Swapping { to, .. }) if to == volume)
@@ -423,13 +443,19 @@ impl EmbeddedVolumes {
     }
 
     /// Accepts the end of a volume.
-    pub async fn remove(&self, volume: VolumeId, force: bool, cascade: bool, meta: Arc<Meta>) -> Answer<Position> {
+    pub async fn remove(
+        &self,
+        volume: VolumeId,
+        force: bool,
+        cascade: bool,
+        meta: Arc<Meta>,
+    ) -> VolumeResult<Position> {
         let process = ProcessId::random();
         Ok(self.command(volume, VolumeCommand::Delete { process, force, cascade }, meta).await?.position)
     }
 
     /// Accepts the end of a snapshot.
-    pub async fn remove_snapshot(&self, snapshot: SnapshotId, force: bool, meta: Arc<Meta>) -> Answer<Position> {
+    pub async fn remove_snapshot(&self, snapshot: SnapshotId, force: bool, meta: Arc<Meta>) -> VolumeResult<Position> {
         let of = self.views.volumes.read(|view| view.of_snapshot(snapshot));
         let of = of.ok_or_else(|| VolumeError::no_snapshot(snapshot))?;
         let command = VolumeCommand::DeleteSnapshot { snapshot, process: ProcessId::random(), force };
@@ -444,7 +470,7 @@ impl EmbeddedVolumes {
         (host, device): (&str, Option<&str>),
         mode: AttachMode,
         meta: Arc<Meta>,
-    ) -> Answer<(Connection, Position)> {
+    ) -> VolumeResult<(Connection, Position)> {
         let (host, device, shared) = (host.to_owned(), device.map(str::to_owned), self.options.shared);
         let connect = VolumeCommand::Connect { attachment, host, device, mode, shared };
         let done = self.command(volume, connect, meta).await?;
@@ -470,7 +496,7 @@ fn no_type(text: &str) -> VolumeError {
     VolumeError::NotFound(format!("Volume type with name {text} could not be found."))
 }
 
-/// What Glance shows of an image, as volumes keep it.
+/// The image's metadata from Glance, as volumes keep it.
 fn image_metadata(image: &chronova_events::instance::ImageSnapshot) -> Vec<(String, String)> {
     let own = [
         ("checksum", image.checksum.clone()),
@@ -489,7 +515,7 @@ fn image_metadata(image: &chronova_events::instance::ImageSnapshot) -> Vec<(Stri
 }
 
 /// How large the volume is to be; refused where that is smaller than what it is made from.
-fn sized(wanted: &NewVolume, origin: &Origin) -> Answer<u32> {
+fn sized(wanted: &NewVolume, origin: &VolumeOrigin) -> VolumeResult<u32> {
     let invalid = |words: String| Err(VolumeError::Invalid(format!("Invalid input received: {words}")));
     let (least, size) = (origin.least_gb, wanted.size_gb);
     match (&origin.source, size) {

@@ -1,15 +1,15 @@
-//! What may happen to a volume's snapshots.
+//! The decisions on a volume's snapshots.
 
 use chronova_events::ids::{ProcessId, SnapshotId};
 use chronova_events::volume::{
-    Snapshot, SnapshotDeleteRequested, SnapshotDeleted, SnapshotDescribed, SnapshotFailed, SnapshotReady,
-    SnapshotRequested, SnapshotReset, SnapshotStatus, VolumeRecord, VolumeStatus,
+    SnapshotDeleteRequested, SnapshotDeleted, SnapshotDescribed, SnapshotReady, SnapshotReset, SnapshotStatus,
+    VolumeRecord, VolumeSnapshot, VolumeSnapshotFailed, VolumeSnapshotRequested, VolumeStatus,
 };
 
-use super::decide::{Decided, has, invalid, merged};
-use super::{Description, PairsChange, VolumeCommand, VolumeReject};
+use super::decide::{VolumeDecision, has, invalid, merged};
+use super::{VolumeCommand, VolumeDescriptionChange, VolumeMetadataChange, VolumeReject};
 
-pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
+pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
     let volume = record.created.volume;
     let known = |id: SnapshotId| record.snapshots.get(&id).ok_or(VolumeReject::NoSnapshot(id));
     match command {
@@ -23,7 +23,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
         }
         VolumeCommand::RecordSnapshotFailed { snapshot, process, fault } => {
             by(known(snapshot)?, process)?;
-            Ok(vec![SnapshotFailed { volume, snapshot, process, fault }.into()])
+            Ok(vec![VolumeSnapshotFailed { volume, snapshot, process, fault }.into()])
         }
         VolumeCommand::DescribeSnapshot { snapshot, description } => describe(record, known(snapshot)?, description),
         VolumeCommand::ResetSnapshot { snapshot, status } => {
@@ -36,7 +36,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
                 return Ok(vec![]);
             }
             let fits = matches!(now.status, SnapshotStatus::Available | SnapshotStatus::Error);
-            // What is being made is not taken away under its maker.
+            // A snapshot is not deleted while a process creates it.
             if now.process.is_some() || !(fits || force) {
                 return Err(VolumeReject::InvalidSnapshot(
                     "Snapshot status must be available or error and must not be part of a group.".to_owned(),
@@ -56,11 +56,11 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
     }
 }
 
-fn by(snapshot: &Snapshot, process: ProcessId) -> Result<(), VolumeReject> {
+fn by(snapshot: &VolumeSnapshot, process: ProcessId) -> Result<(), VolumeReject> {
     if snapshot.process == Some(process) { Ok(()) } else { Err(VolumeReject::Superseded) }
 }
 
-fn request(record: &VolumeRecord, mut asked: SnapshotRequested, force: bool) -> Decided {
+fn request(record: &VolumeRecord, mut asked: VolumeSnapshotRequested, force: bool) -> VolumeDecision {
     if record.snapshots.contains_key(&asked.snapshot) {
         return Ok(vec![]);
     }
@@ -77,13 +77,13 @@ fn request(record: &VolumeRecord, mut asked: SnapshotRequested, force: bool) -> 
             record.status.as_str()
         )));
     }
-    asked.metadata = merged(&[], PairsChange::Replace(asked.metadata)).map_err(VolumeReject::TooManyPairs)?;
+    asked.metadata = merged(&[], VolumeMetadataChange::Replace(asked.metadata)).map_err(VolumeReject::TooManyPairs)?;
     Ok(vec![asked.into()])
 }
 
-fn describe(record: &VolumeRecord, now: &Snapshot, change: Description) -> Decided {
+fn describe(record: &VolumeRecord, now: &VolumeSnapshot, change: VolumeDescriptionChange) -> VolumeDecision {
     let (volume, snapshot) = (record.created.volume, now.requested.snapshot);
-    if let Some(PairsChange::Remove(key)) = &change.metadata
+    if let Some(VolumeMetadataChange::Remove(key)) = &change.metadata
         && !has(&now.metadata, key)
     {
         return Err(VolumeReject::NoSnapshotMetadata(snapshot, key.clone()));

@@ -6,14 +6,14 @@ use chronova_events::fold::Fold;
 use chronova_events::ids::{AttachmentId, HostId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId};
 use chronova_events::instance::FaultInfo;
 use chronova_events::volume::{
-    AttachMode, SnapshotRequested, Volume, VolumeCreated, VolumeEvent, VolumeImage, VolumeRecord, VolumeSource,
+    AttachMode, Volume, VolumeCreated, VolumeEvent, VolumeImage, VolumeRecord, VolumeSnapshotRequested, VolumeSource,
     VolumeStatus,
 };
 use chronova_events::volume_type::DEFAULT_TYPE;
 use uuid::Uuid;
 
 use super::decide::{decide, no_image};
-use super::{Description, PairsChange, VolumeCommand, VolumeReject};
+use super::{VolumeCommand, VolumeDescriptionChange, VolumeMetadataChange, VolumeReject};
 
 const ID: VolumeId = VolumeId(Uuid::from_u128(1));
 const MAKER: ProcessId = ProcessId(Uuid::from_u128(2));
@@ -58,7 +58,7 @@ fn connect(attachment: AttachmentId, host: &str) -> VolumeCommand {
 }
 
 fn snapshot(force: bool) -> VolumeCommand {
-    let asked = SnapshotRequested {
+    let asked = VolumeSnapshotRequested {
         volume: ID,
         snapshot: SNAPSHOT,
         process: OTHER,
@@ -167,7 +167,7 @@ fn a_volume_is_not_deleted_under_anybody() {
     }
     assert!(decide(&available([]), delete(false, false)).is_ok());
     let making = decide(&given([created(false)]), delete(true, false)).unwrap();
-    assert!(matches!(&making[..], [VolumeEvent::DeleteRequested(asked)] if asked.cancels == Some(MAKER)));
+    assert!(matches!(&making[..], [VolumeEvent::VolumeDeleteRequested(asked)] if asked.cancels == Some(MAKER)));
     let ready = VolumeCommand::RecordSnapshotReady { snapshot: SNAPSHOT, process: OTHER };
     let state = available([snapshot(false), ready]);
     assert!(decide(&state, delete(true, false)).is_err(), "force does not leave snapshots without their volume");
@@ -265,10 +265,15 @@ fn a_volume_in_error_goes_with_its_server_and_stays_in_error() {
 fn metadata_is_merged_sorted_and_bounded() {
     let state = available([]);
     assert_eq!(record(&state).metadata[0].0, "a");
-    let change = |change| VolumeCommand::Describe(Description { metadata: Some(change), ..Description::default() });
-    let missing = decide(&state, change(PairsChange::Remove("c".into())));
+    let change = |change| {
+        VolumeCommand::Describe(VolumeDescriptionChange {
+            metadata: Some(change),
+            ..VolumeDescriptionChange::default()
+        })
+    };
+    let missing = decide(&state, change(VolumeMetadataChange::Remove("c".into())));
     assert_eq!(missing, Err(VolumeReject::NoMetadata(ID, "c".into())));
     let many = (0..200).map(|n| (n.to_string(), String::new())).collect();
-    assert!(matches!(decide(&state, change(PairsChange::Merge(many))), Err(VolumeReject::TooManyPairs(202))));
-    assert_eq!(decide(&state, change(PairsChange::Merge(vec![("a".into(), "1".into())]))), Ok(vec![]));
+    assert!(matches!(decide(&state, change(VolumeMetadataChange::Merge(many))), Err(VolumeReject::TooManyPairs(202))));
+    assert_eq!(decide(&state, change(VolumeMetadataChange::Merge(vec![("a".into(), "1".into())]))), Ok(vec![]));
 }

@@ -1,6 +1,6 @@
-//! Looks at every bit of a log, and tells where what is wrong is.
+//! Verifies every bit of a log, and reports the place of each damage.
 //!
-//! Not one look, but several, each of which finds what the others cannot:
+//! There are several checks; each finds damage that the others cannot:
 //!
 //! * the **pages** of the data file against their seals ([`super::seals`]): any flipped bit, also where no event is;
 //! * the **write-ahead log** and the **note** of how far the log reached: a lost end;
@@ -8,11 +8,12 @@
 //! * the **events**: checksum, chain, positions and revisions without gaps, each payload decoded by this program and encoded
 //!   again to the same bytes;
 //! * the **snapshots**;
-//! * **anchors** that were kept elsewhere: whoever can write the file can make all of the above fit again, but not these.
+//! * **anchors** that were kept elsewhere: an attacker who can write the file can forge all of the above, but not
+//!   these.
 //!
-//! Nothing is written, and a writer may be at work meanwhile: what it appends after the beginning is not looked at. Events
-//! are looked at by several threads, each with a connection of its own. A log that cannot be opened is looked at all the
-//! same, as far as it goes.
+//! Nothing is written, and a writer may be at work meanwhile: later appends are not checked. Several threads
+//! check the events, each with its own connection. A log that cannot be opened is checked as far as
+//! possible.
 
 mod pages;
 mod rows;
@@ -27,20 +28,20 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::data_file::DataFile;
 use super::row::unsigned;
-use super::witness::Seen;
+use super::witness::NoteState;
 use super::{reader, schema};
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::{Position, StreamId};
 use crate::store::StoreError;
 
-/// What to look at, and with how much force.
+/// The scope of a verification, and its number of threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyOptions {
     /// Anchors that were kept elsewhere.
     pub against: Vec<Anchor>,
     /// Threads that look at events.
     pub threads: usize,
-    /// How much damage is told; a lost disk would fill the terminal.
+    /// How much damage is reported; a lost disk would fill the terminal.
     pub limit: usize,
     /// Only files, pages and anchors, as fast as the disk reads: finds any flipped bit, but no forged event.
     pub quick: bool,
@@ -55,7 +56,7 @@ impl Default for VerifyOptions {
 
 /// Something that is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Damage {
+pub struct LogDamage {
     /// The event, or the first of those on the page.
     pub position: Option<Position>,
     pub stream: Option<StreamId>,
@@ -64,7 +65,7 @@ pub struct Damage {
     pub what: String,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for LogDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(position) = self.position {
             write!(f, "position {position}")?;
@@ -77,10 +78,10 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What was looked at and what was found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verification {
-    /// The end of what was looked at; `None` when that cannot be read.
+    /// The end of the verified part; `None` when that cannot be read.
     pub head: Option<Anchor>,
     pub events: u64,
     pub streams: u64,
@@ -91,10 +92,10 @@ pub struct Verification {
     pub chained_until: Position,
     /// Anchors that fit.
     pub anchors: Vec<Anchor>,
-    pub damages: Vec<Damage>,
-    /// Whether there is more damage than is told.
+    pub damages: Vec<LogDamage>,
+    /// Whether there is more damage than reported.
     pub more: bool,
-    /// What could not be looked at and why, and what is worth knowing.
+    /// Parts that could not be checked, with the reason, and other remarks.
     pub remarks: Vec<String>,
 }
 
@@ -108,7 +109,7 @@ impl Verification {
 /// Collects damage from several threads.
 struct Findings {
     limit: usize,
-    damages: Mutex<Vec<Damage>>,
+    damages: Mutex<Vec<LogDamage>>,
     more: AtomicBool,
 }
 
@@ -118,7 +119,7 @@ impl Findings {
     }
 
     /// Whether there is room for more.
-    fn add(&self, damage: Damage) -> bool {
+    fn add(&self, damage: LogDamage) -> bool {
         let mut damages = self.damages.lock().unwrap_or_else(PoisonError::into_inner);
         if damages.len() >= self.limit {
             self.more.store(true, Ordering::Relaxed);
@@ -129,7 +130,7 @@ impl Findings {
     }
 
     fn of_log(&self, what: impl Into<String>) -> bool {
-        self.add(Damage { position: None, stream: None, page: None, what: what.into() })
+        self.add(LogDamage { position: None, stream: None, page: None, what: what.into() })
     }
 
     fn is_full(&self) -> bool {
@@ -137,7 +138,7 @@ impl Findings {
     }
 }
 
-/// Looks at the log at `path`. An error means that it could not be looked at; damage is no error.
+/// Verifies the log at `path`. An error means that it could not be verified; damage is not an error.
 pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, StoreError> {
     let path = std::path::absolute(path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
     // Until all connections are closed.
@@ -150,9 +151,9 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
         Ok(()) => {}
         Err(StoreError::Corrupt { position, reason }) => {
             let position = (position > 0).then_some(Position(position));
-            findings.add(Damage { position, stream: None, page: None, what: reason });
+            findings.add(LogDamage { position, stream: None, page: None, what: reason });
         }
-        // Whatever it is called, a file with wrong pages is a damaged one.
+        // SQLite has several errors for this; a file with wrong pages is always damaged.
         Err(error) if !bad_pages.is_empty() => {
             findings.of_log(error.to_string());
         }
@@ -167,8 +168,8 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
     Ok(found)
 }
 
-/// Half of what is told may be about pages, however many events they have taken with them: where to look on the disk is
-/// what helps first. Of a lost disk only the pages that are told are looked for.
+/// Up to half of the reported damage is about pages, however many events are damaged with them: their place on the disk
+/// helps most. On a lost disk only the reported pages are located.
 fn add_pages(path: &Path, data: &DataFile, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
     let room = limit.saturating_sub(found.damages.len()).max(limit.div_ceil(2));
     let told = bad.get(..room).unwrap_or(bad);
@@ -191,7 +192,7 @@ fn look(path: &Path, options: &VerifyOptions, findings: &Findings, found: &mut V
     let last = last.map_or(0, unsigned);
     if last < head.0 {
         let what = format!("the last event is {last}, and {head} were written");
-        findings.add(Damage { position: Some(Position(last + 1)), stream: None, page: None, what });
+        findings.add(LogDamage { position: Some(Position(last + 1)), stream: None, page: None, what });
     }
     found.chained_until = chained_until(&connection).map_err(explain)?;
     if !options.quick {
@@ -229,22 +230,22 @@ fn chained_until(connection: &Connection) -> rusqlite::Result<Position> {
     Ok(Position(found.map_or(0, unsigned)))
 }
 
-fn check_note(note: Seen, log: uuid::Uuid, head: Position, findings: &Findings, found: &mut Verification) {
+fn check_note(note: NoteState, log: uuid::Uuid, head: Position, findings: &Findings, found: &mut Verification) {
     match note {
-        Seen::Missing => {
+        NoteState::Missing => {
             found.remarks.push("there is no note of how far the log once reached (log.db.witness)".to_owned());
         }
-        Seen::Damaged => {
+        NoteState::Damaged => {
             findings.of_log("the note of how far the log reached (log.db.witness) is damaged");
         }
-        Seen::Says(note) if note.log != log => {
+        NoteState::Says(note) if note.log != log => {
             findings.of_log("the note of how far the log reached (log.db.witness) is about another log");
         }
-        Seen::Says(note) if note.head > head => {
+        NoteState::Says(note) if note.head > head => {
             let what = format!("the log ends at {head} and once reached {}: its end is lost", note.head);
-            findings.add(Damage { position: Some(Position(head.0 + 1)), stream: None, page: None, what });
+            findings.add(LogDamage { position: Some(Position(head.0 + 1)), stream: None, page: None, what });
         }
-        Seen::Says(_) => {}
+        NoteState::Says(_) => {}
     }
 }
 
@@ -278,7 +279,7 @@ fn check_anchor(
 ) -> Result<(), StoreError> {
     if anchor.position > head {
         let what = format!("the log ends at {head}, before the anchor at {}", anchor.position);
-        findings.add(Damage { position: Some(anchor.position), stream: None, page: None, what });
+        findings.add(LogDamage { position: Some(anchor.position), stream: None, page: None, what });
         return Ok(());
     }
     let hash = match anchor.position {
@@ -292,6 +293,6 @@ fn check_anchor(
     let hash = hash.map_or_else(|| "missing".to_owned(), |hash| hash.to_string());
     let what =
         format!("the anchor says {} and the hash is {hash}: the log is not the one that was anchored", anchor.hash);
-    findings.add(Damage { position: Some(anchor.position), stream: None, page: None, what });
+    findings.add(LogDamage { position: Some(anchor.position), stream: None, page: None, what });
     Ok(())
 }

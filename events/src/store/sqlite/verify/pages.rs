@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Damage, Findings, Verification};
+use super::{Findings, LogDamage, Verification};
 use crate::envelope::Position;
 use crate::store::sqlite::data_file::DataFile;
 use crate::store::sqlite::row::unsigned;
 use crate::store::sqlite::schema::connect;
-use crate::store::sqlite::seals::{self, Header, Remains};
+use crate::store::sqlite::seals::{self, SealsHeader, WalRemains};
 use crate::store::sqlite::{by_stream, wal};
 
-/// A writer at work moves pages and seals them a moment later: what looks wrong is looked at again.
+/// A running writer moves pages and seals them a moment later, so a mismatch is checked again.
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The pages that are not as their seals say; told by [`locate`] once more is known.
+/// The pages that differ from their seals; [`locate`] reports them later, with their events.
 pub(super) fn check(path: &Path, data: &DataFile, findings: &Findings, found: &mut Verification) -> Vec<u64> {
     match compare(path, data, found) {
         Ok(bad) => bad,
@@ -41,7 +41,7 @@ fn compare(path: &Path, data: &DataFile, found: &mut Verification) -> io::Result
         found.remarks.push("the seals of the pages are stale: free space in the file was not looked at".to_owned());
         return Ok(Vec::new());
     }
-    if Remains::of(path).are_overtaken(path) {
+    if WalRemains::of(path).are_overtaken(path) {
         let what =
             "another program moved what a killed server left into the data file: the seals of the pages are older";
         found.remarks.push(format!("{what}; free space in the file was not looked at"));
@@ -102,8 +102,8 @@ fn again(path: &Path, data: &DataFile, suspects: &[u64]) -> io::Result<Vec<u64>>
     Ok(bad)
 }
 
-/// A page that stands in the write-ahead log as it stands in the file was moved and not sealed yet: no damage.
-fn explain(path: &Path, data: &DataFile, header: &Header, bad: &mut Vec<u64>) -> io::Result<()> {
+/// A page that is the same in the write-ahead log and in the file was moved and not sealed yet: no damage.
+fn explain(path: &Path, data: &DataFile, header: &SealsHeader, bad: &mut Vec<u64>) -> io::Result<()> {
     let mut moved: BTreeMap<u64, Vec<u32>> = bad.iter().map(|page| (*page, Vec::new())).collect();
     wal::frames(&wal::path_of(path), |frame| {
         if let Some(seals) = moved.get_mut(&u64::from(frame.page)) {
@@ -120,8 +120,8 @@ fn explain(path: &Path, data: &DataFile, header: &Header, bad: &mut Vec<u64>) ->
     Ok(())
 }
 
-/// Frames that belong to no finished transaction. A crash leaves some; so does a flipped bit in the last one. Whether an
-/// event is lost with them is for the note of how far the log reached to say.
+/// Frames that belong to no finished transaction. A crash leaves some; so does a flipped bit in the last one. Only the
+/// note of how far the log reached shows whether they contained an event.
 pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
     for look in 1.. {
         let unfinished = match wal::frames(&wal::path_of(path), |_| ()) {
@@ -144,8 +144,8 @@ pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
     }
 }
 
-/// What pages are, and which events are on them.
-pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position) -> Vec<Damage> {
+/// The owners of pages, and the events on them.
+pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position) -> Vec<LogDamage> {
     if pages.is_empty() {
         return Vec::new();
     }
@@ -157,7 +157,7 @@ pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position
     let place = |page: &u64| {
         let Some(bytes) = page_at(data, header.page_size, *page) else {
             let what = format!("page {page} is missing from the data file");
-            return Damage { position: None, stream: None, page: Some(*page), what };
+            return LogDamage { position: None, stream: None, page: Some(*page), what };
         };
         match (&connection, &owners) {
             (Some(connection), Some(owners)) => match owners.get(page) {
@@ -170,20 +170,20 @@ pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position
     pages.iter().map(place).collect()
 }
 
-fn of_page(page: u64, whose: &str) -> Damage {
+fn of_page(page: u64, whose: &str) -> LogDamage {
     let what = format!("page {page}{whose} is not as it was written");
-    Damage { position: None, stream: None, page: Some(page), what }
+    LogDamage { position: None, stream: None, page: Some(page), what }
 }
 
 /// Names the events on a page, where it has any.
 fn on_page(
     data: &DataFile,
     connection: &Connection,
-    header: &Header,
+    header: &SealsHeader,
     (page, bytes): (u64, Vec<u8>),
-    owner: &Owner,
+    owner: &PageOwner,
     head: Position,
-) -> Damage {
+) -> LogDamage {
     let leaf = owner.leaf.unwrap_or(page);
     let holder = if leaf == page { Some(bytes) } else { page_at(data, header.page_size, leaf) };
     let positions = match (owner.table.as_str(), holder) {
@@ -194,7 +194,7 @@ fn on_page(
         return of_page(page, &format!(" (of {})", owner.table));
     };
     let position = Position(*first);
-    Damage {
+    LogDamage {
         position: Some(position),
         stream: by_stream::place_of(connection, position).map(|(stream, _)| stream),
         ..of_page(page, &format!(" (events {first} to {last})"))
@@ -208,15 +208,15 @@ fn page_at(data: &DataFile, size: u32, page: u64) -> Option<Vec<u8>> {
 }
 
 /// The table or index that a page belongs to, and for an overflow page the leaf that it continues.
-struct Owner {
+struct PageOwner {
     table: String,
     leaf: Option<u64>,
 }
 
-/// Whose each page is, by walking through the file once, which takes as long as reading all of it. The path of an overflow
-/// page is that of its leaf, `+`, and a number: <https://www.sqlite.org/dbstat.html>. Where a damaged page ends the walk, what
-/// lies behind it stays without an owner.
-fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, Owner> {
+/// The owner of each page, by one walk through the file, which takes as long as reading all of it. The path of an
+/// overflow page is that of its leaf, `+`, and a number: <https://www.sqlite.org/dbstat.html>. If a damaged page ends
+/// the walk, later pages stay without an owner.
+fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, PageOwner> {
     let mut wanted: BTreeSet<u64> = pages.iter().copied().collect();
     let (mut found, mut leaves) = (BTreeMap::new(), BTreeMap::new());
     let _ = walk(connection, "SELECT pageno, name, path FROM dbstat", |page, table, path| {
@@ -226,7 +226,7 @@ fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, Owner> {
             {
                 leaves.insert(page, leaf.to_owned());
             }
-            found.insert(page, Owner { table, leaf: None });
+            found.insert(page, PageOwner { table, leaf: None });
         }
         !wanted.is_empty()
     });
@@ -241,7 +241,7 @@ fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, Owner> {
         for (page, leaf) in &leaves {
             match places.get(leaf) {
                 Some(Some(place)) => found.entry(*page).and_modify(|owner| owner.leaf = Some(*place)),
-                // Without its leaf nothing is known of it.
+                // Without its leaf its owner is unknown.
                 _ => {
                     found.remove(page);
                     continue;

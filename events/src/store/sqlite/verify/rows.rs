@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::{Damage, Findings, Verification};
-use crate::chain::{Content, EventHash, link};
+use super::{Findings, LogDamage, Verification};
+use crate::chain::{EventContent, EventHash, link};
 use crate::codec::BINCODE_2;
 use crate::envelope::{Position, Recorded, StreamId};
 use crate::sealed::keys::KeyRing;
@@ -22,30 +22,30 @@ use crate::store::sqlite::{by_stream, error, reader};
 /// Events in one part.
 const PART: u64 = 8_192;
 
-/// What a part says of a stream: where it begins there, and with which revisions it begins and ends.
+/// A stream within one part: its first position there, and its first and last revisions.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
+struct StreamStretch {
     position: Position,
     first: u64,
     last: u64,
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct VerifiedRows {
     events: u64,
-    streams: HashMap<StreamId, Stretch>,
-    /// Events whose personal fields were erased, and whose keys are lost.
+    streams: HashMap<StreamId, StreamStretch>,
+    /// Numbers of events with erased personal fields, and with lost keys.
     erased: u64,
     lost: u64,
 }
 
-/// Looks at every event up to `head`.
+/// Verifies every event up to `head`.
 pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Findings, found: &mut Verification) {
     let parts = head.0.div_ceil(PART);
     let next = AtomicU64::new(0);
-    let done: Mutex<Vec<(u64, Part)>> = Mutex::default();
+    let done: Mutex<Vec<(u64, VerifiedRows)>> = Mutex::default();
     let work = || {
-        let worker = match Worker::open(path, findings) {
+        let worker = match RowVerifier::open(path, findings) {
             Ok(worker) => worker,
             Err(error) => {
                 findings.of_log(error.to_string());
@@ -79,7 +79,7 @@ pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Find
             let last = streams.entry(stream.clone()).or_default();
             if stretch.first != *last + 1 {
                 let what = format!("{stream} goes on with revision {} instead of {}", stretch.first, *last + 1);
-                findings.add(Damage { position: Some(stretch.position), stream: Some(stream), page: None, what });
+                findings.add(LogDamage { position: Some(stretch.position), stream: Some(stream), page: None, what });
             }
             *last = stretch.last;
         }
@@ -98,14 +98,14 @@ pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Find
 }
 
 /// One thread's view of the file.
-struct Worker<'a> {
+struct RowVerifier<'a> {
     connection: Connection,
     kinds: Kinds,
     keys: Arc<KeyRing>,
     findings: &'a Findings,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> RowVerifier<'a> {
     fn open(path: &Path, findings: &'a Findings) -> Result<Self, StoreError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let kinds = reader::kinds(&connection)?;
@@ -114,8 +114,8 @@ impl<'a> Worker<'a> {
     }
 
     /// The events after `after` up to `last`.
-    fn check(&self, after: u64, last: u64) -> Part {
-        let mut part = Part::default();
+    fn check(&self, after: u64, last: u64) -> VerifiedRows {
+        let mut part = VerifiedRows::default();
         let mut before = match after {
             0 => Some(EventHash::START),
             _ => hash_at(&self.connection, Position(after)).unwrap_or(None),
@@ -139,7 +139,13 @@ impl<'a> Worker<'a> {
         part
     }
 
-    fn go(&self, at: &mut u64, last: u64, before: &mut Option<EventHash>, part: &mut Part) -> Result<(), StoreError> {
+    fn go(
+        &self,
+        at: &mut u64,
+        last: u64,
+        before: &mut Option<EventHash>,
+        part: &mut VerifiedRows,
+    ) -> Result<(), StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream \
              WHERE e.position > ?1 AND e.position <= ?2 ORDER BY e.position"
@@ -189,7 +195,7 @@ impl<'a> Worker<'a> {
     fn judge(event: &Recorded, before: Option<EventHash>) -> Result<(), StoreError> {
         let corrupt = |reason: String| StoreError::Corrupt { position: event.position.0, reason };
         if let Some(before) = before {
-            let hash = link(&before, event.position, event.revision, &Content::of(event).hash());
+            let hash = link(&before, event.position, event.revision, &EventContent::of(event).hash());
             if event.hash != Some(hash) {
                 return Err(corrupt(reader::BROKEN.to_owned()));
             }
@@ -207,7 +213,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn count(&self, event: &Recorded, part: &mut Part) {
+    fn count(&self, event: &Recorded, part: &mut VerifiedRows) {
         match sealed::state(Some(&self.keys), event.codec, &event.data) {
             Personal::Clear | Personal::Sealed => {}
             Personal::Erased => part.erased += 1,
@@ -216,26 +222,26 @@ impl<'a> Worker<'a> {
         self.place(&event.stream, event.revision.0, event.position, part);
     }
 
-    fn place(&self, stream: &StreamId, revision: u64, position: Position, part: &mut Part) {
+    fn place(&self, stream: &StreamId, revision: u64, position: Position, part: &mut VerifiedRows) {
         let Some(stretch) = part.streams.get_mut(stream) else {
-            part.streams.insert(stream.clone(), Stretch { position, first: revision, last: revision });
+            part.streams.insert(stream.clone(), StreamStretch { position, first: revision, last: revision });
             return;
         };
         if revision != stretch.last + 1 {
             let what = format!("{stream} goes on with revision {revision} instead of {}", stretch.last + 1);
-            self.findings.add(Damage { position: Some(position), stream: Some(stream.clone()), page: None, what });
+            self.findings.add(LogDamage { position: Some(position), stream: Some(stream.clone()), page: None, what });
         }
         stretch.last = revision;
     }
 
-    /// Tells of an event that is not what it was, with the stream that the index has it in.
-    fn damaged(&self, position: u64, what: String, part: &mut Part) -> bool {
+    /// Reports a changed event, with its stream from the index.
+    fn damaged(&self, position: u64, what: String, part: &mut VerifiedRows) -> bool {
         let position = Position(position);
         let place = by_stream::place_of(&self.connection, position);
         if let Some((stream, revision)) = &place {
             self.place(stream, revision.0, position, part);
         }
-        self.findings.add(Damage {
+        self.findings.add(LogDamage {
             position: Some(position),
             stream: place.map(|(stream, _)| stream),
             page: None,

@@ -17,14 +17,14 @@ const PRIVATE: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70,
 const PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct ExportKeysArgs {
     /// The private key's file; the public key goes beside it, as FILE.pub
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 }
 
-/// Makes a pair of keys; never over files that are there.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+/// Creates a key pair; never overwrites files.
+pub fn run(args: &ExportKeysArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| CommandFailure::Usage(format!("no random numbers: {error}")))?;
     let key = SigningKey::from_bytes(&seed);

@@ -1,9 +1,9 @@
-//! `chronova audit export` and `verify-export`: a part of the log that a third party can verify without us.
+//! `chronova audit export` and `verify-export`: a part of the log that a third party can verify without Chronova.
 //!
-//! One file of JSON lines: a head, then every position of the range in order, then the signature. An event that is not part
-//! of what was asked for stands there as the hash of its content, so that the chain links over it and nothing of it is
-//! told. The signature is ed25519 over the SHA-256 of all lines before it. Personal fields are sealed in the stored bytes and
-//! left out of the readable form, unless asked for.
+//! One file of JSON lines: a head, then every position of the range in order, then the signature. An unselected event
+//! is represented by the hash of its content, so that the chain links over it and reveals nothing of it. The signature
+//! is ed25519 over the SHA-256 of all lines before it. Personal fields are sealed in the stored bytes, and left out of
+//! the readable form unless `--personal` is given.
 
 pub mod keys;
 pub mod record;
@@ -28,8 +28,8 @@ use sha2::{Digest as _, Sha256};
 use super::super::log_pages::payload;
 use super::super::{CommandFailure, Exit};
 use super::Times;
-use record::Entry;
-use select::Selection;
+use record::ExportEntry;
+use select::ExportSelection;
 
 const FORMAT: &str = "chronova-export";
 const VERSION: u32 = 1;
@@ -37,10 +37,10 @@ const VERSION: u32 = 1;
 const LONGEST_LINE: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Args {
+pub struct ExportArgs {
     #[command(flatten)]
     pub times: Times,
-    /// Only what was done in this project (id), for it, and to its servers
+    /// Only events of this project (id): in it, for it, and of its servers
     #[arg(long, value_name = "ID")]
     pub project: Option<String>,
     /// Show personal fields in the readable form, too
@@ -49,27 +49,27 @@ pub struct Args {
     /// The private key that signs, in PEM: see `chronova audit keygen`
     #[arg(long, value_name = "FILE")]
     pub sign_key: PathBuf,
-    /// The file to write; must not be there
+    /// The file to write; it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 }
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct VerifyArgs {
+pub struct ExportVerifyArgs {
     /// The export
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The public key of whoever is to have signed it, in PEM
+    /// The public key of the expected signer, in PEM
     #[arg(long, value_name = "FILE")]
     pub public_key: PathBuf,
-    /// POSITION:HASH known from elsewhere: the export must agree with it
+    /// POSITION:HASH known from elsewhere: the export must match it
     #[arg(long, value_name = "ANCHOR")]
     pub anchor: Vec<Anchor>,
 }
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
-struct Head {
+struct ExportHeader {
     format: String,
     version: u32,
     exported_at: String,
@@ -91,7 +91,7 @@ struct Seal {
 
 const ALGORITHM: &str = "ed25519 over SHA-256 of all lines before this one";
 
-/// Writes what is signed, and remembers its hash.
+/// Writes the signed lines, and computes their hash.
 struct Signed<W> {
     file: W,
     hash: Sha256,
@@ -116,19 +116,19 @@ impl<W: Write> Signed<W> {
 
 /// Writes an export.
 pub async fn run(
-    args: &Args,
+    args: &ExportArgs,
     store: &dyn EventStore,
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let key = keys::signing_key(&args.sign_key)?;
-    let Some(selection) = Selection::find(args, store, now).await? else {
+    let Some(selection) = ExportSelection::find(args, store, now).await? else {
         writeln!(out, "nothing to export")?;
         return Ok(Exit::No);
     };
     let (first, last) = (selection.first, selection.last);
     let (since, until) = args.times.resolve(now);
-    let head = Head {
+    let head = ExportHeader {
         format: FORMAT.to_owned(),
         version: VERSION,
         exported_at: now.to_string(),
@@ -153,10 +153,10 @@ pub async fn run(
         for recorded in page.iter().filter(|recorded| recorded.position.0 <= last) {
             if selection.admits(recorded) {
                 events += 1;
-                signed.line(&Entry::shown(recorded, Some(readable(recorded, args.personal)?)))?;
+                signed.line(&ExportEntry::shown(recorded, Some(readable(recorded, args.personal)?)))?;
             } else {
                 omitted += 1;
-                signed.line(&Entry::omitted(recorded))?;
+                signed.line(&ExportEntry::omitted(recorded))?;
             }
         }
         match page.last() {
@@ -189,8 +189,8 @@ pub async fn hash_at(store: &dyn EventStore, position: u64) -> Result<EventHash,
     hash.ok_or_else(|| CommandFailure::Usage(format!("the log has no hash at position {position}")))
 }
 
-/// Verifies an export, with nothing but the file and the public key.
-pub fn verify(args: &VerifyArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+/// Verifies an export with the file and the public key alone.
+pub fn verify(args: &ExportVerifyArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let key = keys::verifying_key(&args.public_key)?;
     let file =
         File::open(&args.file).map_err(|error| CommandFailure::Usage(format!("{}: {error}", args.file.display())))?;
@@ -215,7 +215,9 @@ fn check(
     let mut hash = Sha256::new();
     let (mut current, mut next) = (Vec::new(), Vec::new());
     read_line(&mut file, &mut current)?;
-    let Ok(head) = serde_json::from_slice::<Head>(&current) else { return Ok(Err("it has no head".to_owned())) };
+    let Ok(head) = serde_json::from_slice::<ExportHeader>(&current) else {
+        return Ok(Err("it has no head".to_owned()));
+    };
     if head.format != FORMAT || head.version != VERSION {
         return Ok(Err(format!("it is {} version {}, not {FORMAT} version {VERSION}", head.format, head.version)));
     }
@@ -229,7 +231,7 @@ fn check(
             break;
         }
         hash.update(&current);
-        let Ok(entry) = serde_json::from_slice::<Entry>(&current) else {
+        let Ok(entry) = serde_json::from_slice::<ExportEntry>(&current) else {
             return Ok(Err(format!("position {position} is malformed")));
         };
         chain = match entry.follows(&chain, position) {

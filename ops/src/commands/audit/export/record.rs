@@ -1,10 +1,10 @@
-//! Events outside the log: everything that their hashes are made of, as JSON, and back.
+//! Events outside the log: all inputs of their hashes, as JSON, and back.
 
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chronova_events::chain::{Content, EventHash, link};
+use chronova_events::chain::{EventContent, EventHash, link};
 use chronova_events::codec;
 use chronova_events::envelope::{Cause, Meta, Position, Recorded, Revision, StreamId, Timestamp};
 use chronova_events::ids::EventId;
@@ -15,14 +15,14 @@ use uuid::Uuid;
 
 /// One event of a file: shown, or left out and represented by the hash of its content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ExportEntry {
     pub position: u64,
     pub revision: u64,
     /// Its place in the chain.
     pub hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stored: Option<Stored>,
-    /// The same for people; proved by the signature only.
+    pub stored: Option<StoredEvent>,
+    /// The readable form; proved by the signature only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Value>,
     /// The hash of an event that was left out.
@@ -32,7 +32,7 @@ pub struct Entry {
 
 /// An event as the log keeps it; the payload's bytes are in base64.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Stored {
+pub struct StoredEvent {
     pub id: Uuid,
     pub stream: String,
     pub kind: String,
@@ -55,7 +55,7 @@ pub enum StoredCause {
     System { part: String },
 }
 
-impl Stored {
+impl StoredEvent {
     pub fn of(recorded: &Recorded) -> Self {
         let meta = &recorded.meta;
         Self {
@@ -101,15 +101,15 @@ impl Stored {
     }
 }
 
-impl Entry {
+impl ExportEntry {
     /// An event that is shown, with a form for people where there is one.
     pub fn shown(recorded: &Recorded, event: Option<Value>) -> Self {
-        Self { stored: Some(Stored::of(recorded)), event, ..Self::bare(recorded) }
+        Self { stored: Some(StoredEvent::of(recorded)), event, ..Self::bare(recorded) }
     }
 
-    /// An event that is left out. Its content's hash tells nothing: a random id is part of the content.
+    /// An event that is left out. The hash of its content reveals nothing, because the content includes a random id.
     pub fn omitted(recorded: &Recorded) -> Self {
-        Self { content: Some(Content::of(recorded).hash().to_string()), ..Self::bare(recorded) }
+        Self { content: Some(EventContent::of(recorded).hash().to_string()), ..Self::bare(recorded) }
     }
 
     fn bare(recorded: &Recorded) -> Self {
@@ -123,7 +123,7 @@ impl Entry {
         }
     }
 
-    /// The event as the log would give it; `None` for one that was left out or is malformed.
+    /// The event as the log stores it; `None` for one that was left out or is malformed.
     pub fn recorded(&self, keys: Option<&Arc<KeyRing>>) -> Option<Recorded> {
         let stored = self.stored.as_ref()?;
         let sealed = stored.codec == codec::SEALED;
@@ -144,14 +144,14 @@ impl Entry {
         })
     }
 
-    /// Whether this is what follows `before` at `position` in the chain; then its own hash.
+    /// The hash of this event, if it follows `before` at `position` in the chain.
     pub fn follows(&self, before: &EventHash, position: u64) -> Result<EventHash, String> {
         let wrong = |what: &str| format!("position {position}: {what}");
         if self.position != position {
             return Err(wrong(&format!("position {} stands in its place", self.position)));
         }
         let content = match (&self.stored, &self.content) {
-            (Some(_), None) => self.recorded(None).map(|recorded| Content::of(&recorded).hash()),
+            (Some(_), None) => self.recorded(None).map(|recorded| EventContent::of(&recorded).hash()),
             (None, Some(content)) => content.parse().ok(),
             _ => None,
         };

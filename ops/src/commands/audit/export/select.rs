@@ -12,13 +12,13 @@ use uuid::Uuid;
 
 use super::super::super::CommandFailure;
 use super::super::super::log_pages::payload;
-use super::Args;
+use super::ExportArgs;
 
 const PAGE: usize = 1_024;
 
 /// Which events, between which positions.
 #[derive(Debug)]
-pub(super) struct Selection {
+pub(super) struct ExportSelection {
     pub(super) first: u64,
     pub(super) last: u64,
     times: Criteria,
@@ -29,15 +29,15 @@ pub(super) struct Selection {
 #[derive(Debug)]
 struct OfProject {
     project: ProjectId,
-    /// Streams of its servers and of itself end so.
+    /// Suffixes of the streams of its servers and of the project itself.
     keys: BTreeSet<String>,
     correlations: BTreeSet<Uuid>,
 }
 
-impl Selection {
+impl ExportSelection {
     /// `None` where nothing is part of it.
     pub(super) async fn find(
-        args: &Args,
+        args: &ExportArgs,
         store: &dyn EventStore,
         now: Timestamp,
     ) -> Result<Option<Self>, CommandFailure> {

@@ -1,12 +1,12 @@
-//! Whether a wished server can be made, as far as that can be known beforehand: Nova's checks in Nova's order.
+//! Checks a request to create a server, as far as possible beforehand: Nova's checks in Nova's order.
 
 use chronova_actors::operations::Queries;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BlockDevicesMapped, FilesGiven, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
 
-use super::volumes::{self, Disks};
-use super::wish::Wish;
+use super::volumes::{self, RequestedDisks};
+use super::wish::CreateServerRequest;
 use crate::compute::servers::topology;
 use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;
@@ -14,8 +14,8 @@ use crate::fault::Fault;
 
 const GIB: u64 = 1 << 30;
 
-/// What was looked up for a server that may be made.
-pub(super) struct Admitted {
+/// The resources that were looked up for an accepted request.
+pub(super) struct AdmittedServer {
     pub project: ProjectId,
     pub flavor: FlavorSnapshot,
     pub image: Option<ImageSnapshot>,
@@ -29,13 +29,13 @@ pub(super) struct Admitted {
     pub requested_host: Option<String>,
 }
 
-pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Admitted, Fault> {
+pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<AdmittedServer, Fault> {
     let project = ctx.caller().project.clone().ok_or_else(|| {
         Fault::forbidden("Policy doesn't allow os_compute_api:servers:create to be performed.")
             .caused_by("the token has no project")
     })?;
     parts(ctx, wish)?;
-    let Destination { zone: availability_zone, forced: forced_host, requested: requested_host } =
+    let RequestedDestination { zone: availability_zone, forced: forced_host, requested: requested_host } =
         destination(ctx, queries, wish)?;
     limits(ctx, &project, wish.metadata.len(), wish.files.as_ref())?;
     let key = wish.key_name.as_deref().map(|name| key(ctx, queries, name)).transpose()?;
@@ -46,7 +46,7 @@ pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<A
     topology::check(&flavor, disks.boot_image.as_ref())?;
     let availability_zone =
         volumes::admit(ctx, queries, &project, &flavor, devices, &mut disks, availability_zone).await?;
-    // A server on a volume has no image of its own, even if its volume is made from one.
+    // A server on a volume has no image of its own, even if its volume was created from one.
     let image = found.filter(|_| !disks.volume_backed);
     queries.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
     if wish.auto_network {
@@ -54,12 +54,12 @@ pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<A
     }
     let group = group(ctx, queries, wish)?;
     let mapped = disks.mapped;
-    Ok(Admitted { project, flavor, image, mapped, key, availability_zone, forced_host, group, requested_host })
+    Ok(AdmittedServer { project, flavor, image, mapped, key, availability_zone, forced_host, group, requested_host })
 }
 
 /// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
 /// administrators.
-fn group(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Option<ServerGroupCreated>, Fault> {
+fn group(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<Option<ServerGroupCreated>, Fault> {
     let hint = wish.scheduler_hints.iter().find(|(key, _)| key == "group").and_then(|(_, values)| values.first());
     let Some(text) = hint.filter(|text| !text.is_empty()) else { return Ok(None) };
     let id: Option<ServerGroupId> = text.parse().ok();
@@ -71,7 +71,7 @@ fn group(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Option<ServerGroup
 }
 
 /// The parts of the operation that have policy rules of their own.
-fn parts(ctx: &Ctx, wish: &Wish) -> Result<(), Fault> {
+fn parts(ctx: &Ctx, wish: &CreateServerRequest) -> Result<(), Fault> {
     use chronova_events::instance::RequestedNetworks;
     let own = ctx.own_target();
     if !wish.trusted_certs.is_empty() {
@@ -98,15 +98,15 @@ pub(in crate::compute::servers) fn trusted_certificates(ctx: &Ctx) -> Result<(),
     }
 }
 
-/// Where the server must be: in a zone, on a host whatever the filters say, on a host if they let it.
-struct Destination {
+/// The requested destination: a zone, a forced host, or a host that the filters must accept.
+struct RequestedDestination {
     zone: Option<String>,
     forced: Option<String>,
     requested: Option<String>,
 }
 
 /// The zone and the host that the server must be on: `zone:host:node` of old, `host` and `hypervisor_hostname` from 2.74.
-fn destination(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Destination, Fault> {
+fn destination(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<RequestedDestination, Fault> {
     let asked = wish.availability_zone.clone().or_else(|| ctx.app.compute.config.default_schedule_zone.clone());
     let mut parts = asked.as_deref().unwrap_or_default().split(':');
     let filled = |part: Option<&str>| part.filter(|text| !text.is_empty()).map(str::to_owned);
@@ -132,7 +132,7 @@ fn destination(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Destination,
     {
         return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
     }
-    // Who forces a host forces its zone.
+    // A forced host implies its zone.
     let zone_matters = forced.is_none();
     if let Some(host) = forced.as_ref().or(requested.as_ref())
         && queries.views.hosts.read(|hosts| hosts.named(host).is_none())
@@ -145,10 +145,10 @@ fn destination(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Destination,
     {
         return Err(Fault::bad_request("The requested availability zone is not available"));
     }
-    Ok(Destination { zone, forced, requested })
+    Ok(RequestedDestination { zone, forced, requested })
 }
 
-/// `[quota]`: how many items of metadata and how many files a server may have.
+/// `[quota]`: the limits of a server's metadata items and files.
 pub(in crate::compute::servers) fn limits(
     ctx: &Ctx,
     project: &ProjectId,
@@ -223,15 +223,20 @@ pub(in crate::compute::servers) fn visible_flavor(
 async fn find_image(
     ctx: &Ctx,
     queries: &Queries,
-    wish: &Wish,
+    wish: &CreateServerRequest,
     project: &ProjectId,
 ) -> Result<Option<ImageSnapshot>, Fault> {
     let Some(id) = wish.image else { return Ok(None) };
     queries.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
 }
 
-/// Nova: `_validate_flavor_image_nostatus`. What has no image to boot from has nothing to compare.
-fn check_image(ctx: &Ctx, flavor: &FlavorSnapshot, disks: &Disks, found: Option<&ImageSnapshot>) -> Result<(), Fault> {
+/// Nova: `_validate_flavor_image_nostatus`. Without an image to boot from, there is nothing to compare.
+fn check_image(
+    ctx: &Ctx,
+    flavor: &FlavorSnapshot,
+    disks: &RequestedDisks,
+    found: Option<&ImageSnapshot>,
+) -> Result<(), Fault> {
     let Some(image) = disks.boot_image.as_ref() else { return Ok(()) };
     if image.min_memory_mib > flavor.memory_mib {
         return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
@@ -240,7 +245,7 @@ fn check_image(ctx: &Ctx, flavor: &FlavorSnapshot, disks: &Disks, found: Option<
         return volumes::check_min_disk(disks);
     }
     if flavor.root_gib == 0 {
-        // The root disk takes the image's size, which the project does not pay for.
+        // The root disk gets the image's size, which no quota counts.
         return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
             true => Ok(()),
             false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),
@@ -249,7 +254,7 @@ fn check_image(ctx: &Ctx, flavor: &FlavorSnapshot, disks: &Disks, found: Option<
     fits_disk(image, flavor)
 }
 
-/// Whether a server that has this flavor can be made anew from an image.
+/// Whether a server with this flavor can be rebuilt from an image.
 pub(in crate::compute::servers) fn fits(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
     if image.min_memory_mib > flavor.memory_mib {
         return Err(Fault::bad_request("Flavor's memory is too small for requested image."));

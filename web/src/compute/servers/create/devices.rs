@@ -1,11 +1,11 @@
-//! Block device mappings: what a `POST /servers` says of disks, in both syntaxes, read into one list and checked as Nova
-//! checks it, in Nova's order and words.
+//! Block device mappings of a `POST /servers`. Both syntaxes become one list, which is checked in Nova's order and
+//! words.
 //!
 //! Source: nova `block_device.py` (`from_api`, `from_legacy_mapping`), `compute/api.py` (`_check_and_transform_bdm`,
 //! `_validate_bdm`).
 
 use chronova_events::ids::{BlockDeviceId, ImageId, SnapshotId, VolumeId};
-use chronova_events::instance::{BlockDevice, BlockPlace, BlockSource, FlavorSnapshot, ImageSnapshot};
+use chronova_events::instance::{BlockDevice, BlockLocation, BlockSource, FlavorSnapshot, ImageSnapshot};
 use serde_json::{Map, Value};
 
 use crate::fault::Fault;
@@ -13,18 +13,18 @@ use crate::schema::{is_true, to_integer};
 
 /// The mappings of a body.
 #[derive(Debug, Default)]
-pub(super) struct Mappings {
-    pub devices: Vec<Mapped>,
+pub(super) struct BlockDeviceMappings {
+    pub devices: Vec<MappedDevice>,
     pub legacy: bool,
     /// Whether the body has any.
     pub given: bool,
 }
 
-/// A device, and what it is not recorded by.
+/// A device, and the parts of its mapping that are not recorded.
 #[derive(Debug, Clone)]
-pub(super) struct Mapped {
+pub(super) struct MappedDevice {
     pub device: BlockDevice,
-    /// As asked for: Nova's driver ignores it, but a root disk of the old syntax is known by it.
+    /// The requested name: Nova's driver ignores it, but it identifies the root disk in the old syntax.
     pub wished_name: Option<String>,
 }
 
@@ -33,7 +33,7 @@ fn invalid(details: &str) -> Fault {
 }
 
 /// An empty mapping with an id of its own.
-fn device(source: BlockSource, place: BlockPlace) -> BlockDevice {
+fn device(source: BlockSource, place: BlockLocation) -> BlockDevice {
     BlockDevice {
         id: BlockDeviceId::random(),
         source,
@@ -53,7 +53,7 @@ fn device(source: BlockSource, place: BlockPlace) -> BlockDevice {
     }
 }
 
-impl Mappings {
+impl BlockDeviceMappings {
     pub(super) fn read(server: &Map<String, Value>) -> Result<Self, Fault> {
         let list = |key: &str| server.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let (old, new) = (list("block_device_mapping"), list("block_device_mapping_v2"));
@@ -68,10 +68,10 @@ impl Mappings {
             true => of_old(old)?,
             false => of_new(new, image_given)?,
         };
-        // An image becomes a local disk only as the root of a server that is made from this very image.
+        // An image becomes a local disk only as the root disk of a server with this image.
         let booted: Option<ImageId> = server.get("imageRef").and_then(Value::as_str).and_then(|id| id.parse().ok());
-        let is_other = |one: &Mapped| match (one.device.source, one.device.place) {
-            (BlockSource::Image(id), BlockPlace::Local) => booted != Some(id),
+        let is_other = |one: &MappedDevice| match (one.device.source, one.device.place) {
+            (BlockSource::Image(id), BlockLocation::Local) => booted != Some(id),
             _ => false,
         };
         if devices.iter().any(is_other) {
@@ -81,14 +81,14 @@ impl Mappings {
     }
 }
 
-/// The syntax of today.
-pub(super) fn of_new(list: &[Value], image_given: bool) -> Result<Vec<Mapped>, Fault> {
-    // Who says `no_device` wants less, not more.
+/// The present syntax.
+pub(super) fn of_new(list: &[Value], image_given: bool) -> Result<Vec<MappedDevice>, Fault> {
+    // An entry with `no_device` removes a disk.
     let wanted = list.iter().filter(|mapping| !mapping.get("no_device").is_some_and(is_true));
     wanted.map(|mapping| one_of_new(mapping, image_given)).collect()
 }
 
-fn one_of_new(mapping: &Value, image_given: bool) -> Result<Mapped, Fault> {
+fn one_of_new(mapping: &Value, image_given: bool) -> Result<MappedDevice, Fault> {
     let text = |key: &str| mapping.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let kind = text("source_type");
     let id = text("uuid");
@@ -120,11 +120,11 @@ fn one_of_new(mapping: &Value, image_given: bool) -> Result<Mapped, Fault> {
         (Some("local"), "volume" | "snapshot") => {
             return Err(invalid(&format!("Mapping {kind} to local is not supported.")));
         }
-        (Some("volume"), _) | (None, "volume" | "snapshot") => BlockPlace::Volume,
-        _ => BlockPlace::Local,
+        (Some("volume"), _) | (None, "volume" | "snapshot") => BlockLocation::Volume,
+        _ => BlockLocation::Local,
     };
     let owned = |key: &str| text(key).map(str::to_owned);
-    Ok(Mapped {
+    Ok(MappedDevice {
         device: BlockDevice {
             boot_index,
             size: size(mapping),
@@ -140,7 +140,7 @@ fn one_of_new(mapping: &Value, image_given: bool) -> Result<Mapped, Fault> {
     })
 }
 
-/// What names nothing that there could be is not found later, in the words for its kind.
+/// An id that cannot exist is reported as not found later, in the words for its kind.
 fn source(kind: &str, id: &str) -> Result<BlockSource, Fault> {
     let lost = || invalid(&format!("failed to get {kind} {id}."));
     Ok(match kind {
@@ -151,7 +151,7 @@ fn source(kind: &str, id: &str) -> Result<BlockSource, Fault> {
     })
 }
 
-/// Nothing and a number below zero say the same: it is not booted from.
+/// Without an index, or with one below zero, the server does not boot from it.
 fn boot_index(mapping: &Value) -> Result<Option<u32>, Fault> {
     match mapping.get("boot_index") {
         None | Some(Value::Null) => Ok(None),
@@ -166,8 +166,8 @@ fn size(mapping: &Value) -> Option<u32> {
     mapping.get("volume_size").and_then(to_integer).and_then(|size| u32::try_from(size).ok())
 }
 
-/// The syntax of EC2's days. Which disk is the root is decided when the image is known.
-fn of_old(list: &[Value]) -> Result<Vec<Mapped>, Fault> {
+/// The old EC2 syntax. The root disk is determined when the image is known.
+fn of_old(list: &[Value]) -> Result<Vec<MappedDevice>, Fault> {
     let mut devices = Vec::with_capacity(list.len());
     for mapping in list {
         let text = |key: &str| mapping.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -178,17 +178,17 @@ fn of_old(list: &[Value]) -> Result<Vec<Mapped>, Fault> {
             (Some(name), _, _) if name == "swap" || ephemeral(name) => BlockDevice {
                 guest_format: (name == "swap").then(|| "swap".to_owned()),
                 delete_on_termination: true,
-                ..device(BlockSource::Blank, BlockPlace::Local)
+                ..device(BlockSource::Blank, BlockLocation::Local)
             },
-            (_, Some(id), _) => device(source("snapshot", id)?, BlockPlace::Volume),
-            (_, None, Some(id)) => device(source("volume", id)?, BlockPlace::Volume),
+            (_, Some(id), _) => device(source("snapshot", id)?, BlockLocation::Volume),
+            (_, None, Some(id)) => device(source("volume", id)?, BlockLocation::Volume),
             _ if mapping.get("no_device").is_some_and(is_true) => continue,
             _ => return Err(invalid("Unrecognized legacy format.")),
         };
         let asked = mapping.get("delete_on_termination").is_some_and(is_true);
         let device =
             BlockDevice { size: size(mapping), delete_on_termination: made.delete_on_termination || asked, ..made };
-        devices.push(Mapped { device, wished_name: text("device_name").map(str::to_owned) });
+        devices.push(MappedDevice { device, wished_name: text("device_name").map(str::to_owned) });
     }
     Ok(devices)
 }
@@ -197,20 +197,20 @@ fn bare(name: Option<&String>) -> Option<&str> {
     name.map(|name| name.strip_prefix("/dev/").unwrap_or(name))
 }
 
-/// All disks of a server: those asked for, those that its image says it has, and those that its flavor adds.
+/// All disks of a server: the requested ones, those of its image, and those of its flavor.
 pub(super) fn all(
-    mappings: &Mappings,
+    mappings: &BlockDeviceMappings,
     image: Option<&ImageSnapshot>,
     flavor: &FlavorSnapshot,
     servers: u32,
-) -> Result<Vec<Mapped>, Fault> {
+) -> Result<Vec<MappedDevice>, Fault> {
     let property = |name: &str| {
         image.and_then(|image| image.properties.iter().find(|(key, _)| key == name)).map(|(_, value)| value.as_str())
     };
     let root_name = property("root_device_name").unwrap_or("vda");
     let root_name = root_name.strip_prefix("/dev/").unwrap_or(root_name);
     let mut asked = mappings.devices.clone();
-    let named_root = |mapped: &Mapped| bare(mapped.wished_name.as_ref()) == Some(root_name);
+    let named_root = |mapped: &MappedDevice| bare(mapped.wished_name.as_ref()) == Some(root_name);
     if image.is_some() && !mappings.legacy && asked.iter().any(|one| one.device.is_volume() && named_root(one)) {
         return Err(Fault::bad_request(format!(
             "The volume cannot be assigned the same device name as the root device {root_name}"
@@ -242,13 +242,13 @@ pub(super) fn all(
     }
     let devices: Vec<BlockDevice> = asked.iter().map(|one| one.device.clone()).collect();
     let (ephemeral, swap) = chronova_actors::instance::disks::of_flavor(flavor, &devices);
-    let blank = |size, format: Option<&str>| Mapped {
+    let blank = |size, format: Option<&str>| MappedDevice {
         device: BlockDevice {
             size: Some(size),
             guest_format: format.map(str::to_owned),
             delete_on_termination: true,
             device_type: Some("disk".to_owned()),
-            ..device(BlockSource::Blank, BlockPlace::Local)
+            ..device(BlockSource::Blank, BlockLocation::Local)
         },
         wished_name: None,
     };
@@ -257,19 +257,19 @@ pub(super) fn all(
     Ok(asked)
 }
 
-fn of_image_root(image: ImageId) -> Mapped {
+fn of_image_root(image: ImageId) -> MappedDevice {
     let device = BlockDevice {
         boot_index: Some(0),
         delete_on_termination: true,
         device_type: Some("disk".to_owned()),
-        ..device(BlockSource::Image(image), BlockPlace::Local)
+        ..device(BlockSource::Image(image), BlockLocation::Local)
     };
-    Mapped { device, wished_name: None }
+    MappedDevice { device, wished_name: None }
 }
 
-/// The mappings that an image of a server on volumes has among its properties; of the old syntax unless `bdm_v2` says
-/// otherwise, in which the volume that is named as the root is booted from (Nova's `_get_image_defined_bdms`).
-fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<Mapped>, Fault> {
+/// The mappings in the properties of an image of a server on volumes. They have the old syntax unless `bdm_v2` is set.
+/// Then the server boots from the volume that is named as the root (Nova's `_get_image_defined_bdms`).
+fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDevice>, Fault> {
     let list: Value = serde_json::from_str(text).map_err(|_| invalid("Unrecognized legacy format."))?;
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
     if is_modern {
@@ -282,8 +282,8 @@ fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<Mapped>,
     Ok(devices)
 }
 
-/// What has to hold of all disks together, before anybody is asked about any of them.
-pub(super) fn check_boot_order(devices: &[Mapped]) -> Result<(), Fault> {
+/// Checks all disks together, before any service is called about one of them.
+pub(super) fn check_boot_order(devices: &[MappedDevice]) -> Result<(), Fault> {
     let mut indexes: Vec<u32> = devices.iter().filter_map(|one| one.device.boot_index).collect();
     indexes.sort_unstable();
     let in_order = indexes.iter().zip(0..).all(|(index, wanted)| *index == wanted);
@@ -305,8 +305,8 @@ pub(super) fn check_bus(device: &BlockDevice) -> Result<(), Fault> {
     }
 }
 
-/// How many local disks there are and how large they may be; sizes that were left out are the flavor's.
-pub(super) fn check_local(devices: &mut [Mapped], flavor: &FlavorSnapshot, most: i32) -> Result<(), Fault> {
+/// Checks the number and the sizes of local disks; missing sizes are the flavor's.
+pub(super) fn check_local(devices: &mut [MappedDevice], flavor: &FlavorSnapshot, most: i32) -> Result<(), Fault> {
     let mut ephemeral: u64 = 0;
     let mut swaps: u32 = 0;
     for one in devices.iter_mut() {
@@ -331,7 +331,7 @@ pub(super) fn check_local(devices: &mut [Mapped], flavor: &FlavorSnapshot, most:
     if swap.unwrap_or(0) > flavor.swap_mib {
         return Err(Fault::bad_request("Swap drive requested is larger than instance type allows."));
     }
-    let local = devices.iter().filter(|one| one.device.place == BlockPlace::Local).count();
+    let local = devices.iter().filter(|one| one.device.place == BlockLocation::Local).count();
     match usize::try_from(most).is_ok_and(|most| local > most) {
         true => Err(invalid("You specified more local devices than the limit allows")),
         false => Ok(()),

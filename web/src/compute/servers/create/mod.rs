@@ -7,10 +7,10 @@
 //! | look up and check flavor, image, key, zone, networks | [`admit`] | 400, 403, 404, 409 in Nova's words |
 //! | claim quota, join a server group, record the servers | `actors/src/operations/create_servers.rs` | 403 over quota; 202 |
 //!
-//! Nothing is recorded before everything that can be known beforehand is checked.
+//! All checks that are possible beforehand run before anything is recorded.
 //!
-//! Personality files (until 2.56) are not put into guests' disks, for guests are built agentless: they are on the config
-//! drive, and the metadata service has them.
+//! Personality files (until 2.56) are not written into guests' disks, because no agent is on the host. They are on the
+//! config drive and in the metadata service.
 
 mod admit;
 mod devices;
@@ -20,7 +20,7 @@ mod wish;
 
 use std::sync::Arc;
 
-use chronova_actors::instance::creation::{CreateServersRequest, GroupWanted};
+use chronova_actors::instance::creation::{CreateServersRequest, GroupToJoin};
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::BuildRequested;
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ use serde_json::{Value, json};
 pub(super) use self::admit::{fits, key, limits, trusted_certificates, visible_flavor};
 pub(super) use self::wish::files;
 
-use self::admit::Admitted;
-use self::wish::Wish;
+use self::admit::AdmittedServer;
+use self::wish::CreateServerRequest;
 use crate::compute::views::server::disk_config;
 use crate::compute::{quotas, reject};
 use crate::ctx::Ctx;
@@ -40,7 +40,7 @@ use crate::reply::Reply;
 pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.permit()?;
     let dispatch = ctx.dispatch()?.clone();
-    let wish = Wish::read(&ctx)?;
+    let wish = CreateServerRequest::read(&ctx)?;
     let admitted = admit::admit(&ctx, dispatch.queries(), &wish).await?;
     let reservation = names::reservation();
     let password = new_password(&ctx, wish.admin_pass.as_deref());
@@ -50,9 +50,8 @@ pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(answer(&ctx, &wish, &instances, &reservation, password))
 }
 
-/// What a guest's administrator logs in with, where such passwords are told: what was asked for, or one that is made up.
-/// It is told in the answer and put on the guest's config drive, and is kept nowhere: neither in the log of events nor in
-/// the log of text.
+/// The administrator's password of a guest, if passwords are enabled: the requested one, or a generated one. Only the
+/// answer and the guest's config drive have it; neither the event log nor the text log does.
 pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
     let config = &ctx.app.compute.config;
     config.enable_instance_password.then(|| match asked {
@@ -61,7 +60,7 @@ pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
     })
 }
 
-/// Lets a process put it on the config drive that it makes, if it makes one.
+/// Keeps it for a process that puts it on the config drive, if it creates one.
 pub(super) fn keep_password(dispatch: &Dispatch, process: ProcessId, config_drive: bool, password: Option<&String>) {
     if let Some(password) = password.filter(|_| config_drive) {
         dispatch.passwords().keep(process, password.clone());
@@ -69,12 +68,17 @@ pub(super) fn keep_password(dispatch: &Dispatch, process: ProcessId, config_driv
 }
 
 /// The canonical request: all that was looked up, in one form for all versions.
-fn request(ctx: &Ctx, wish: &Wish, admitted: Admitted, reservation: &str) -> Result<CreateServersRequest, Fault> {
+fn request(
+    ctx: &Ctx,
+    wish: &CreateServerRequest,
+    admitted: AdmittedServer,
+    reservation: &str,
+) -> Result<CreateServersRequest, Fault> {
     let member_limit = || quotas::limit(ctx, &admitted.project, "server_group_members");
     let group = admitted
         .group
         .as_ref()
-        .map(|group| Ok(GroupWanted { project: group.project.clone(), group: group.group, limit: member_limit()? }));
+        .map(|group| Ok(GroupToJoin { project: group.project.clone(), group: group.group, limit: member_limit()? }));
     let (group, defaults) = (group.transpose()?, quotas::default_limits(ctx)?);
     Ok(CreateServersRequest {
         template: template(ctx, wish, &admitted, reservation),
@@ -90,7 +94,7 @@ fn request(ctx: &Ctx, wish: &Wish, admitted: Admitted, reservation: &str) -> Res
 }
 
 /// The servers of the request have this in common.
-fn template(ctx: &Ctx, wish: &Wish, admitted: &Admitted, reservation: &str) -> BuildRequested {
+fn template(ctx: &Ctx, wish: &CreateServerRequest, admitted: &AdmittedServer, reservation: &str) -> BuildRequested {
     BuildRequested {
         instance: InstanceId(uuid::Uuid::nil()),
         process: ProcessId(uuid::Uuid::nil()),
@@ -123,13 +127,19 @@ fn template(ctx: &Ctx, wish: &Wish, admitted: &Admitted, reservation: &str) -> B
     }
 }
 
-/// An image whose system finds out about itself nowhere else.
-fn demands_config_drive(admitted: &Admitted) -> bool {
+/// Whether the image requires a config drive.
+fn demands_config_drive(admitted: &AdmittedServer) -> bool {
     let mut properties = admitted.image.iter().flat_map(|image| &image.properties);
     properties.any(|(name, value)| name == "img_config_drive" && value == "mandatory")
 }
 
-fn answer(ctx: &Ctx, wish: &Wish, instances: &[InstanceId], reservation: &str, password: Option<String>) -> Reply {
+fn answer(
+    ctx: &Ctx,
+    wish: &CreateServerRequest,
+    instances: &[InstanceId],
+    reservation: &str,
+    password: Option<String>,
+) -> Reply {
     if wish.return_reservation_id {
         return Reply::json(202, json!({"reservation_id": reservation}));
     }

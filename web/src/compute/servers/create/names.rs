@@ -9,12 +9,12 @@ pub(in crate::compute::servers) fn password(length: usize) -> String {
     random(READABLE, length)
 }
 
-/// `r-0abc1234`: what the servers of one request have in common.
+/// `r-0abc1234`: the reservation id that the servers of one request share.
 pub(super) fn reservation() -> String {
     format!("r-{}", random(b"abcdefghijklmnopqrstuvwxyz0123456789", 8))
 }
 
-/// `length` characters out of `alphabet`, each as likely as the others.
+/// `length` random characters of `alphabet`, uniformly distributed.
 fn random(alphabet: &[u8], length: usize) -> String {
     let bound = 256 - 256 % alphabet.len();
     let mut text = String::with_capacity(length);

@@ -1,53 +1,54 @@
-//! The volumes, snapshots and images that a server's disks are to be made of: whether they are there and may be used.
+//! Checks the volumes, snapshots and images that a server's disks are built from: they exist, and the caller may use
+//! them.
 
 use chronova_actors::instance::disks;
 use chronova_actors::operations::Queries;
 use chronova_actors::ports::{PortError, VolumeInfo};
 use chronova_events::ids::{ImageId, ProjectId, VolumeId};
 use chronova_events::instance::{
-    BlockDevice, BlockDevicesMapped, BlockPlace, BlockSource, FlavorSnapshot, ImageSnapshot,
+    BlockDevice, BlockDevicesMapped, BlockLocation, BlockSource, FlavorSnapshot, ImageSnapshot,
 };
 
-use super::devices::{self, Mapped};
-use super::wish::Wish;
+use super::devices::{self, MappedDevice};
+use super::wish::CreateServerRequest;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
 const GIB: u64 = 1 << 30;
 
-/// What the disks of a server are to be.
-pub(super) struct Disks {
+/// The requested disks of a server.
+pub(super) struct RequestedDisks {
     /// `None`: image and flavor say it all.
     pub mapped: Option<BlockDevicesMapped>,
     /// Whether the root disk is a volume.
     pub volume_backed: bool,
-    /// What shapes the hardware: the image, or what the root volume's content came from.
+    /// The image that shapes the hardware: the server's, or the one that the root volume was created from.
     pub boot_image: Option<ImageSnapshot>,
-    /// GiB of a root disk that is a volume to be made.
+    /// The size in GiB of a root disk that is a new volume.
     pub root_size: Option<u32>,
 }
 
-/// The caller, as the volume and image services see them.
-struct Asker<'a> {
+/// The caller's identity for the volume and image services.
+struct VolumeCaller<'a> {
     queries: &'a Queries,
     project: &'a ProjectId,
     is_admin: bool,
 }
 
-/// Reads the disks and looks up the one that is booted from.
+/// Reads the disks and looks up the boot disk.
 pub(super) async fn plan(
     ctx: &Ctx,
     queries: &Queries,
-    wish: &Wish,
+    wish: &CreateServerRequest,
     project: &ProjectId,
     flavor: &FlavorSnapshot,
     image: Option<&ImageSnapshot>,
-) -> Result<(Vec<Mapped>, Disks), Fault> {
+) -> Result<(Vec<MappedDevice>, RequestedDisks), Fault> {
     if wish.mappings.given {
         ctx.authorize_rule("os_compute_api:servers:create:attach_volume", &ctx.own_target())?;
     }
-    let asker = Asker { queries, project, is_admin: ctx.caller().is_admin };
+    let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin };
     let all = devices::all(&wish.mappings, image, flavor, wish.max_count)?;
     let root = all.iter().find(|one| one.device.is_root()).map(|one| one.device.clone());
     let volume_backed = root.as_ref().is_some_and(BlockDevice::is_volume);
@@ -59,20 +60,20 @@ pub(super) async fn plan(
     // A server whose image brings its volumes has them recorded, too.
     let recorded = wish.mappings.given || all.iter().any(|one| one.device.is_volume());
     let mapped = recorded.then(|| BlockDevicesMapped { devices: vec![], image: None });
-    Ok((all, Disks { mapped, volume_backed, boot_image, root_size }))
+    Ok((all, RequestedDisks { mapped, volume_backed, boot_image, root_size }))
 }
 
-/// The last checks; then the disks have all that is known of them. Returns the zone that the server is to be in.
+/// The last checks; they complete the disks. Returns the server's zone.
 pub(super) async fn admit(
     ctx: &Ctx,
     queries: &Queries,
     project: &ProjectId,
     flavor: &FlavorSnapshot,
-    mut all: Vec<Mapped>,
-    disks: &mut Disks,
+    mut all: Vec<MappedDevice>,
+    disks: &mut RequestedDisks,
     zone: Option<String>,
 ) -> Result<Option<String>, Fault> {
-    let asker = Asker { queries, project, is_admin: ctx.caller().is_admin };
+    let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin };
     let zone = in_zone(ctx, &asker, &all, zone).await?;
     devices::check_boot_order(&all)?;
     for one in &mut all {
@@ -91,7 +92,12 @@ pub(super) async fn admit(
 
 /// Nova: `_validate_vol_az_for_create`. Volumes of one zone, which is the server's; one without a zone of its own gets
 /// theirs, unless that is where it would be anyway.
-async fn in_zone(ctx: &Ctx, asker: &Asker<'_>, all: &[Mapped], zone: Option<String>) -> Result<Option<String>, Fault> {
+async fn in_zone(
+    ctx: &Ctx,
+    asker: &VolumeCaller<'_>,
+    all: &[MappedDevice],
+    zone: Option<String>,
+) -> Result<Option<String>, Fault> {
     if ctx.app.compute.config.cross_az_attach {
         return Ok(zone);
     }
@@ -123,7 +129,7 @@ fn failed(kind: &str, id: impl std::fmt::Display) -> Fault {
     Fault::bad_request(format!("Block Device Mapping is Invalid: failed to get {kind} {id}."))
 }
 
-/// The service does not answer, or what was asked for cannot be had.
+/// The service does not answer, or the resource is not available.
 fn lost(error: &PortError, kind: &str, id: impl std::fmt::Display) -> Fault {
     match error {
         PortError::Unavailable(reason) => Fault::unavailable("The volume service does not answer.").caused_by(reason),
@@ -131,7 +137,7 @@ fn lost(error: &PortError, kind: &str, id: impl std::fmt::Display) -> Fault {
     }
 }
 
-impl Asker<'_> {
+impl VolumeCaller<'_> {
     async fn image(&self, id: ImageId) -> Result<ImageSnapshot, Fault> {
         self.queries.images.find(id, self.project, self.is_admin).await.map_err(|error| match error {
             PortError::Unavailable(_) => reject::image(error),
@@ -154,7 +160,7 @@ impl Asker<'_> {
             BlockSource::Snapshot(id) => {
                 let found = self.queries.volumes.find_snapshot(id, self.project, self.is_admin).await;
                 let snapshot = found.map_err(|error| lost(&error, "snapshot", id))?;
-                // Its volume may be gone; then nothing is known of its content.
+                // Its volume may be gone; then its content is unknown.
                 Ok(of_volume(snapshot.volume).await.ok().and_then(|info| info.image))
             }
             BlockSource::Blank => Ok(None),
@@ -183,7 +189,7 @@ impl Asker<'_> {
                 if known.is_none_or(|image| image.id != id) {
                     self.image(id).await?;
                 }
-                match device.place == BlockPlace::Volume && device.size.unwrap_or(0) == 0 {
+                match device.place == BlockLocation::Volume && device.size.unwrap_or(0) == 0 {
                     true => Err(Fault::bad_request(
                         "Images with destination_type 'volume' need to have a non-zero size specified",
                     )),
@@ -218,8 +224,8 @@ impl Asker<'_> {
     }
 }
 
-/// Nova: `VolumeSmallerThanMinDisk`. A volume that is there has been checked by its service.
-pub(super) fn check_min_disk(disks: &Disks) -> Result<(), Fault> {
+/// Nova: `VolumeSmallerThanMinDisk`. The service has checked existing volumes.
+pub(super) fn check_min_disk(disks: &RequestedDisks) -> Result<(), Fault> {
     let (Some(image), Some(size)) = (&disks.boot_image, disks.root_size) else { return Ok(()) };
     let (size, least) = (u64::from(size) * GIB, u64::from(image.min_disk_gib) * GIB);
     match least > size {

@@ -1,32 +1,32 @@
-//! What a `POST /servers` asks for, read once into one form for all versions.
+//! The canonical request of a `POST /servers`, for all versions.
 
 use chronova_events::ids::{ImageId, NetworkId, PortId};
-use chronova_events::instance::{DiskConfig, FilesGiven, Pairs, RequestedNetworks, RequestedNic};
+use chronova_events::instance::{DiskConfig, FilesGiven, RequestedNetworks, RequestedNic, SortedPairs};
 use serde_json::{Map, Value};
 
-use super::devices::Mappings;
+use super::devices::BlockDeviceMappings;
 use crate::compute::servers::found::one_spelling;
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::schema::{is_true, to_integer};
 
-/// The wish, as far as the body alone can tell.
+/// The request, as far as the body alone can tell.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct CreateServerRequest {
     pub name: String,
     pub description: Option<String>,
     pub hostname: Option<String>,
     pub image: Option<ImageId>,
-    pub mappings: Mappings,
+    pub mappings: BlockDeviceMappings,
     pub flavor: String,
     pub key_name: Option<String>,
     pub user_data: Option<String>,
     pub config_drive: bool,
     pub networks: RequestedNetworks,
-    /// Each once, in the order asked for.
+    /// Each once, in the requested order.
     pub security_groups: Vec<String>,
-    pub metadata: Pairs,
+    pub metadata: SortedPairs,
     pub tags: Vec<String>,
     pub availability_zone: Option<String>,
     pub host: Option<String>,
@@ -40,20 +40,20 @@ pub(super) struct Wish {
     pub max_count: u32,
     pub return_reservation_id: bool,
     pub admin_pass: Option<String>,
-    /// The files that the guest is to find (until 2.56).
+    /// The files for the guest (until 2.56).
     pub files: Option<FilesGiven>,
-    /// `auto` was asked for by that word.
+    /// Whether `auto` was requested explicitly.
     pub auto_network: bool,
 }
 
-impl Wish {
+impl CreateServerRequest {
     pub(super) fn read(ctx: &Ctx) -> Result<Self, Fault> {
         let server = &ctx.parse_at::<Map<String, Value>>("server")?;
         let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
         let truth = |key: &str| server.get(key).is_some_and(is_true);
         let (min_count, max_count) = counts(server)?;
         let name = text("name").unwrap_or_default().trim().to_owned();
-        let mappings = Mappings::read(server)?;
+        let mappings = BlockDeviceMappings::read(server)?;
         let wish = Self {
             description: if versions::servers_have_descriptions(ctx.version) {
                 text("description")
@@ -126,7 +126,7 @@ fn counts(server: &Map<String, Value>) -> Result<(u32, u32), Fault> {
 }
 
 /// Without an image there has to be something else to boot from.
-fn image(server: &Map<String, Value>, mappings: &Mappings) -> Result<Option<ImageId>, Fault> {
+fn image(server: &Map<String, Value>, mappings: &BlockDeviceMappings) -> Result<Option<ImageId>, Fault> {
     match server.get("imageRef").and_then(Value::as_str) {
         Some("") | None if mappings.given => Ok(None),
         Some("") | None => Err(Fault::bad_request("Missing imageRef attribute")),
@@ -164,7 +164,7 @@ fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
     Ok(RequestedNetworks::These(nics))
 }
 
-/// Clients of old prefixed bridges' names: `br-<uuid>`.
+/// Old clients send a bridge's name: `br-<uuid>`.
 fn network(text: &str) -> Result<NetworkId, Fault> {
     text.strip_prefix("br-").unwrap_or(text).parse().map_err(|_| bad_network(text))
 }
@@ -189,8 +189,8 @@ fn security_groups(server: &Map<String, Value>) -> Vec<String> {
 }
 
 /// As events keep it: sorted by key.
-fn metadata(server: &Map<String, Value>) -> Pairs {
-    let mut pairs: Pairs = server
+fn metadata(server: &Map<String, Value>) -> SortedPairs {
+    let mut pairs: SortedPairs = server
         .get("metadata")
         .and_then(Value::as_object)
         .into_iter()
@@ -215,7 +215,7 @@ fn tags(server: &Map<String, Value>) -> Vec<String> {
     tags
 }
 
-/// The files that the guest is to find, where any are given. The schema has accepted their contents.
+/// The files for the guest, if any. The schema has validated their contents.
 pub(in crate::compute::servers) fn files(personality: Option<&Value>) -> Option<FilesGiven> {
     let text = |file: &Value, key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let given = personality.and_then(Value::as_array).filter(|files| !files.is_empty())?;

@@ -1,32 +1,32 @@
-//! How work is asked for: the lock and the state first, then the command.
+//! Requests work on a server: checks the lock and the state first, then sends the command.
 
 use chronova_actors::instance::InstanceCommand;
-use chronova_actors::instance::actions::{self, Action};
+use chronova_actors::instance::actions::{self, ServerAction};
 use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
-use chronova_events::instance::Pairs;
+use chronova_events::instance::SortedPairs;
 use serde_json::Value;
 
 use crate::compute::reject;
 use crate::compute::servers::change::{asker, send};
 use crate::compute::servers::create;
-use crate::compute::servers::found::Found;
+use crate::compute::servers::found::PermittedServer;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
 /// The lock and the state, before anything else is looked at.
-pub(super) fn admit(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
+pub(super) fn admit(ctx: &Ctx, found: &PermittedServer, action: ServerAction) -> Result<(), Fault> {
     actions::admit(found.server()?, action, asker(ctx, found)).map_err(|error| reject::instance_reject(found.id, error))
 }
 
-pub(super) async fn ask(ctx: &Ctx, found: &Found, command: WorkCommand) -> Result<(), Fault> {
+pub(super) async fn ask(ctx: &Ctx, found: &PermittedServer, command: WorkCommand) -> Result<(), Fault> {
     send(ctx, found, InstanceCommand::Work(Box::new(command))).await
 }
 
-/// As [`ask`], for what makes the guest's config drive anew: its administrator's password is put on it.
+/// Like [`ask`], for work that creates the guest's config drive again, with its administrator's password.
 pub(super) async fn ask_with(
     ctx: &Ctx,
-    found: &Found,
+    found: &PermittedServer,
     process: ProcessId,
     password: Option<&String>,
     command: WorkCommand,
@@ -41,10 +41,10 @@ pub(super) async fn ask_with(
 }
 
 /// Sorted by key, as events keep it.
-pub(super) fn pairs(object: Option<&Value>) -> Pairs {
+pub(super) fn pairs(object: Option<&Value>) -> SortedPairs {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let entries = object.and_then(Value::as_object).into_iter().flatten();
-    let mut pairs: Pairs = entries.map(|(key, value)| (key.clone(), text(value))).collect();
+    let mut pairs: SortedPairs = entries.map(|(key, value)| (key.clone(), text(value))).collect();
     pairs.sort();
     pairs
 }

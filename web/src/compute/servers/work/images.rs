@@ -1,9 +1,9 @@
 //! `createImage` and `createBackup`. The use cases are in [`chronova_actors::operations::server_images`].
 
-use chronova_actors::instance::actions::Action;
+use chronova_actors::instance::actions::ServerAction;
 use chronova_actors::operations::server_images::ServerImageRequest;
 use chronova_events::ids::ImageId;
-use chronova_events::instance::{Pairs, Rotation};
+use chronova_events::instance::{Rotation, SortedPairs};
 use serde_json::{Value, json};
 
 use super::asking::{admit, pairs};
@@ -19,7 +19,7 @@ use crate::schema::to_integer;
 pub(super) async fn create_image(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let request = request(&ctx)?;
-    admit(&ctx, &found, Action::CreateImage)?;
+    admit(&ctx, &found, ServerAction::CreateImage)?;
     if found.server()?.is_volume_backed() {
         ctx.authorize_rule("os_compute_api:servers:create_image:allow_volume_backed", &found.target)?;
     }
@@ -72,7 +72,7 @@ fn answer(ctx: &Ctx, image: ImageId, location: Option<String>) -> Reply {
 }
 
 /// The image's own properties; as many as the quota lets, where it still counts for them.
-fn metadata(ctx: &Ctx, body: &Value) -> Result<Pairs, Fault> {
+fn metadata(ctx: &Ctx, body: &Value) -> Result<SortedPairs, Fault> {
     let metadata = pairs(body.get("metadata"));
     if versions::image_metadata_counts_for_quota(ctx.version)
         && let Some(project) = &ctx.caller().project

@@ -1,7 +1,7 @@
-//! What changes a server's disks or its place: images of it, rebuilding, rescue, shelving; and its password.
+//! Work on a server: images of it, rebuild, rescue, shelve, its password.
 //!
 //! As in Nova, what can be known beforehand is checked first: the lock and the state, then the images, the limits, the
-//! zones. What comes after that is a process, and the answer does not wait for it, but for the password's.
+//! zones. The rest is a process. Only the change of a password waits for its end.
 
 mod asking;
 mod images;

@@ -4,12 +4,16 @@
 use chronova_actors::ports::VolumeInfo;
 
 use crate::compute::reject;
-use crate::compute::servers::found::Found;
+use crate::compute::servers::found::PermittedServer;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
 /// The volumes that the server has, which all have to be in use. Nova's `InvalidVolume`, whose status is the action's.
-pub(super) async fn in_use(ctx: &Ctx, found: &Found, refused: fn(String) -> Fault) -> Result<Vec<VolumeInfo>, Fault> {
+pub(super) async fn in_use(
+    ctx: &Ctx,
+    found: &PermittedServer,
+    refused: fn(String) -> Fault,
+) -> Result<Vec<VolumeInfo>, Fault> {
     let mut all = Vec::new();
     for volume in found.server()?.disks.iter().filter_map(|disk| disk.device.volume) {
         let project = &found.server()?.request.project;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use chronova_actors::coordination::passwords::Told;
-use chronova_actors::instance::actions::Action;
+use chronova_actors::coordination::passwords::PasswordChangeResult;
+use chronova_actors::instance::actions::ServerAction;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The password is handed on in memory and is in no command, event or log.
 pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    admit(&ctx, &found, Action::ChangePassword)?;
+    admit(&ctx, &found, ServerAction::ChangePassword)?;
     let password = ctx.action_body()["adminPass"].as_str().unwrap_or_default().to_owned();
     let (process, passwords) = (ProcessId::random(), ctx.dispatch()?.passwords());
     let told = passwords.lend(process, password);
@@ -34,7 +34,7 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The guest's agent has said how it went, or is too slow.
-async fn guests_answer(told: oneshot::Receiver<Told>) -> Result<Reply, Fault> {
+async fn guests_answer(told: oneshot::Receiver<PasswordChangeResult>) -> Result<Reply, Fault> {
     match tokio::time::timeout(PATIENCE, told).await {
         Ok(Ok(Ok(()))) => Ok(Reply::empty(202)),
         Ok(Ok(Err(fault))) => Err(Fault::new(fault.code, fault.message).caused_by(fault.details)),

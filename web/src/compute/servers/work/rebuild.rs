@@ -1,6 +1,6 @@
 //! `rebuild`. Source: nova `compute/api.py` (`rebuild`) and `api/openstack/compute/servers.py` (`_rebuild`).
 
-use chronova_actors::instance::actions::Action;
+use chronova_actors::instance::actions::ServerAction;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::ports::PortError;
 use chronova_events::ids::{ImageId, ProcessId};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::asking::{admit, ask_with, pairs};
 use super::on_volumes;
 use crate::compute::servers::change::asker;
-use crate::compute::servers::found::{Found, find};
+use crate::compute::servers::found::{PermittedServer, find};
 use crate::compute::servers::viewer::{render, sees};
 use crate::compute::servers::{create, topology};
 use crate::compute::{reject, versions};
@@ -27,7 +27,7 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     if ctx.action_body()["trusted_image_certificates"].is_array() && !found.server()?.is_volume_backed() {
         create::trusted_certificates(&ctx)?;
     }
-    admit(&ctx, &found, Action::Rebuild)?;
+    admit(&ctx, &found, ServerAction::Rebuild)?;
     let (request, files) = wanted(&ctx, &found).await?;
     let password = create::new_password(&ctx, ctx.action_body()["adminPass"].as_str());
     let process = request.process;
@@ -37,7 +37,7 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The rebuild that was asked for, and the files for the guest to find.
-async fn wanted(ctx: &Ctx, found: &Found) -> Result<(RebuildRequested, Option<FilesGiven>), Fault> {
+async fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<(RebuildRequested, Option<FilesGiven>), Fault> {
     let (body, server) = (ctx.action_body(), found.server()?);
     let key = key(ctx, body, server)?;
     let image = image(ctx, found, body).await?;
@@ -65,7 +65,7 @@ fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, F
 }
 
 /// It has to fit what the server has.
-async fn image(ctx: &Ctx, found: &Found, body: &Value) -> Result<ImageSnapshot, Fault> {
+async fn image(ctx: &Ctx, found: &PermittedServer, body: &Value) -> Result<ImageSnapshot, Fault> {
     let server = found.server()?;
     let reference = body["imageRef"].as_str().unwrap_or_default();
     let id: ImageId = reference.parse().map_err(|_| Fault::bad_request("Invalid imageRef provided."))?;
@@ -81,9 +81,9 @@ async fn image(ctx: &Ctx, found: &Found, body: &Value) -> Result<ImageSnapshot, 
     Ok(image)
 }
 
-/// Whether the root disk, a volume, is to be written anew: from 2.93 on, whatever image it holds. Until then only the image
+/// Whether the root disk, a volume, is written again: from 2.93 on, even with the same image. Until then only the image
 /// that it was made from is accepted, and the volume stays what it is.
-async fn check_volumes(ctx: &Ctx, found: &Found, body: &Value, image: &ImageSnapshot) -> Result<bool, Fault> {
+async fn check_volumes(ctx: &Ctx, found: &PermittedServer, body: &Value, image: &ImageSnapshot) -> Result<bool, Fault> {
     let server = found.server()?;
     if body.get("trusted_image_certificates").is_some_and(|certs| !certs.is_null()) {
         return Err(Fault::bad_request("Image certificate validation is not supported for volume-backed servers."));
@@ -117,7 +117,7 @@ async fn check_volumes(ctx: &Ctx, found: &Found, body: &Value, image: &ImageSnap
     Ok(reimage)
 }
 
-/// What was said, and what holds where nothing was said.
+/// The request, with defaults filled in.
 fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageSnapshot) -> RebuildRequested {
     let now = &server.request;
     let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -151,7 +151,7 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
 }
 
 /// The server, its new password, and from 2.57 on its user data.
-async fn answer(ctx: &Ctx, found: &Found, password: Option<String>) -> Result<Reply, Fault> {
+async fn answer(ctx: &Ctx, found: &PermittedServer, password: Option<String>) -> Result<Reply, Fault> {
     let brief = versions::update_answers_briefly(ctx.version);
     let mut server = render(ctx, found.id, &sees(ctx, true, brief)?).await?;
     let now = find(ctx, "id")?;

@@ -1,6 +1,6 @@
 //! `rescue` and `unrescue`. Source: nova `compute/api.py` (`rescue`, `unrescue`).
 
-use chronova_actors::instance::actions::Action;
+use chronova_actors::instance::actions::ServerAction;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::ports::PortError;
 use chronova_events::ids::{ImageId, ProcessId};
@@ -11,7 +11,7 @@ use super::asking::{admit, ask, ask_with};
 use super::on_volumes;
 use crate::compute::servers::change::asker;
 use crate::compute::servers::create;
-use crate::compute::servers::found::{Found, find};
+use crate::compute::servers::found::{PermittedServer, find};
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -19,7 +19,7 @@ use crate::reply::Reply;
 
 pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    admit(&ctx, &found, Action::Rescue)?;
+    admit(&ctx, &found, ServerAction::Rescue)?;
     let image = image(&ctx, &found).await?;
     on_volumes::in_use(&ctx, &found, Fault::conflict).await?;
     check_root(&ctx, &found, &image)?;
@@ -34,9 +34,9 @@ pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
     }))
 }
 
-/// A server on a volume keeps all its disks while it is rescued, which both properties of the image have to ask for; until
-/// 2.86 it is not rescued at all.
-fn check_root(ctx: &Ctx, found: &Found, image: &ImageSnapshot) -> Result<(), Fault> {
+/// A server on a volume keeps all its disks during a rescue, and the image must have both properties for that. Until
+/// 2.86 it cannot be rescued.
+fn check_root(ctx: &Ctx, found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
     let says = |name: &str| image.properties.iter().any(|(key, _)| key == name);
     let stable = says("hw_rescue_device") && says("hw_rescue_bus");
     let allowed = versions::rescues_servers_on_volumes(ctx.version) && stable;
@@ -48,7 +48,7 @@ fn check_root(ctx: &Ctx, found: &Found, image: &ImageSnapshot) -> Result<(), Fau
 
 /// The rescue disk is as large as its image, and the project pays for the flavor's disk: an image that is larger would be
 /// room for nothing. A flavor without a disk bounds nothing.
-fn check_size(found: &Found, image: &ImageSnapshot) -> Result<(), Fault> {
+fn check_size(found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
     let (id, disk) = (found.id, u64::from(found.server()?.request.flavor.root_gib) << 30);
     let size = image.size.max(image.virtual_size);
     match disk > 0 && size > disk {
@@ -59,13 +59,13 @@ fn check_size(found: &Found, image: &ImageSnapshot) -> Result<(), Fault> {
     }
 }
 
-fn not_rescuable(found: &Found) -> Fault {
+fn not_rescuable(found: &PermittedServer) -> Fault {
     let id = found.id;
     Fault::bad_request(format!("Instance {id} cannot be rescued: Cannot rescue a volume-backed instance"))
 }
 
-/// What was asked for, or what the server was made from.
-async fn image(ctx: &Ctx, found: &Found) -> Result<ImageSnapshot, Fault> {
+/// The requested image, or the one that the server was built from.
+async fn image(ctx: &Ctx, found: &PermittedServer) -> Result<ImageSnapshot, Fault> {
     let server = found.server()?;
     let Some(reference) = ctx.action_body()["rescue_image_ref"].as_str() else {
         return server.hardware_image().cloned().ok_or_else(|| not_rescuable(found));

@@ -1,13 +1,13 @@
 //! `shelve`, `shelveOffload`, `unshelve`. Source: nova `compute/api.py` and `api/openstack/compute/shelve.py`.
 
-use chronova_actors::instance::actions::Action;
+use chronova_actors::instance::actions::ServerAction;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{Alive, UnshelveRequested, status};
 
 use super::asking::{admit, ask};
 use crate::compute::servers::change::{asker, call};
-use crate::compute::servers::found::{Found, find};
+use crate::compute::servers::found::{PermittedServer, find};
 use crate::compute::{reject, versions, zones};
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -34,14 +34,14 @@ pub(super) async fn offload(ctx: Ctx) -> Result<Reply, Fault> {
 
 pub(super) async fn unshelve(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    admit(&ctx, &found, Action::Unshelve)?;
+    admit(&ctx, &found, ServerAction::Unshelve)?;
     let request = destination(&ctx, &found, found.server()?).await?;
     ask(&ctx, &found, WorkCommand::Unshelve { request, asker: asker(&ctx, &found) }).await?;
     Ok(Reply::empty(202))
 }
 
-/// Where the server is to go: a zone from 2.77 on, `null` for any and a host from 2.91 on.
-async fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<UnshelveRequested, Fault> {
+/// The requested destination: a zone from 2.77 on, `null` for any and a host from 2.91 on.
+async fn destination(ctx: &Ctx, found: &PermittedServer, server: &Alive) -> Result<UnshelveRequested, Fault> {
     let (body, queries) = (ctx.action_body(), ctx.queries()?);
     // Until 2.76 the body says nothing, whatever it holds.
     let said = |key: &str| body.get(key).filter(|_| versions::unshelving_has_a_destination(ctx.version));

@@ -1,8 +1,8 @@
-//! What a file really is, whatever its sender says.
+//! Detects a file's real format, without trust in its sender.
 //!
-//! A hypervisor that opens a disk believes what stands in it: a qcow2 header may name another file of the host, which the
-//! guest then reads. So nothing becomes usable before its bytes were looked at: the content must be of the declared format
-//! and of no other, and must refer to nothing outside itself. All parsing is bounded and reads only what it needs.
+//! A hypervisor trusts the content of a disk: a qcow2 header may name another file of the host, which the guest then
+//! reads. So an image becomes usable only after an inspection. The content must have the declared format and no other,
+//! and must refer to nothing outside itself. All parsing is bounded and reads only what it needs.
 
 mod qcow2;
 
@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 
 use thiserror::Error;
 
-/// Bytes that can be looked at anywhere.
-pub trait Source {
+/// Bytes with random access.
+pub trait RandomAccess {
     fn length(&self) -> u64;
     /// Fills `buffer` from `offset` on; a shorter source is an error.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
@@ -26,7 +26,7 @@ pub struct OpenFile {
     pub length: u64,
 }
 
-impl Source for OpenFile {
+impl RandomAccess for OpenFile {
     fn length(&self) -> u64 {
         self.length
     }
@@ -36,7 +36,7 @@ impl Source for OpenFile {
     }
 }
 
-impl Source for [u8] {
+impl RandomAccess for [u8] {
     fn length(&self) -> u64 {
         u64::try_from(self.len()).unwrap_or(u64::MAX)
     }
@@ -61,10 +61,10 @@ pub enum InspectError {
     Io(#[from] io::Error),
 }
 
-/// What the inspection found out.
+/// The result of an inspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inspected {
-    /// Bytes that a guest sees; `None` where we cannot tell.
+    /// The size that a guest sees; `None` if it is unknown.
     pub virtual_size: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ const SIGNATURES: [(&str, u64, &[u8]); 12] = [
 ];
 
 /// Every format that the content could be taken for. A raw disk has none; a partition table counts as raw.
-fn signatures(source: &(impl Source + ?Sized)) -> Result<Vec<&'static str>, InspectError> {
+fn signatures(source: &(impl RandomAccess + ?Sized)) -> Result<Vec<&'static str>, InspectError> {
     let mut found = Vec::new();
     for (format, offset, magic) in SIGNATURES {
         let mut bytes = [0_u8; 32];
@@ -108,17 +108,17 @@ fn signatures(source: &(impl Source + ?Sized)) -> Result<Vec<&'static str>, Insp
     Ok(found)
 }
 
-/// Checks that the content is what `declared` (Glance's `disk_format`) says and safe to hand to a hypervisor.
-pub fn inspect(source: &(impl Source + ?Sized), declared: &str) -> Result<Inspected, InspectError> {
+/// Checks that the content has the format `declared` (Glance's `disk_format`) and is safe for a hypervisor.
+pub fn inspect(source: &(impl RandomAccess + ?Sized), declared: &str) -> Result<Inspected, InspectError> {
     let found = signatures(source)?;
     let other = |wanted: &str| found.iter().copied().find(|format| *format != wanted);
     let mismatch = |found| InspectError::Mismatch { declared: declared.to_owned(), found };
     let raw = Inspected { virtual_size: Some(source.length()) };
     match declared {
         "raw" => other("raw").map_or(Ok(raw), |format| Err(mismatch(format))),
-        // Amazon's formats have no signature; what has another's is refused all the same.
+        // Amazon's formats have no signature; content with another format's signature is refused nevertheless.
         "ami" | "ari" | "aki" => other("").map_or(Ok(raw), |format| Err(mismatch(format))),
-        // A file that is two things at once is a trap: which of them it is depends on who opens it.
+        // A file of two formats is a trap: each reader may see another one.
         _ if !found.contains(&declared) => Err(mismatch(other(declared).unwrap_or("raw"))),
         _ if other(declared).is_some() => Err(mismatch("of several formats at once")),
         "qcow2" => qcow2::inspect(source).map(|virtual_size| Inspected { virtual_size: Some(virtual_size) }),
@@ -128,7 +128,7 @@ pub fn inspect(source: &(impl Source + ?Sized), declared: &str) -> Result<Inspec
 }
 
 /// An ISO9660 volume begins with descriptors of known types.
-fn iso(source: &(impl Source + ?Sized)) -> Result<(), InspectError> {
+fn iso(source: &(impl RandomAccess + ?Sized)) -> Result<(), InspectError> {
     let mut descriptor = [0_u8; 7];
     let unsafe_iso = |reason: &str| InspectError::Unsafe { format: "iso", reason: reason.to_owned() };
     source.read_at(&mut descriptor, 0x8000).map_err(|_| unsafe_iso("it is cut off"))?;

@@ -1,9 +1,9 @@
-//! The header of a qcow2 file (QEMU's docs/interop/qcow2.txt), read with distrust.
+//! Parses the header of an untrusted qcow2 file (QEMU's docs/interop/qcow2.txt).
 //!
-//! Refused: backing files, external data files, encryption, damage that the header itself admits, features that are not
-//! known here (their meaning could be anything), tables outside the file.
+//! It refuses backing files, external data files, encryption, images marked as corrupt, unknown features, and tables
+//! outside the file.
 
-use super::{InspectError, Source};
+use super::{InspectError, RandomAccess};
 
 const FIXED: usize = 104;
 /// Version 2 ends here.
@@ -33,9 +33,9 @@ fn refuse(reason: impl Into<String>) -> InspectError {
 }
 
 /// Big-endian numbers at fixed places of a header whose length was checked.
-struct Header<'a>(&'a [u8; FIXED]);
+struct Qcow2Header<'a>(&'a [u8; FIXED]);
 
-impl Header<'_> {
+impl Qcow2Header<'_> {
     fn u32(&self, at: usize) -> u32 {
         self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
     }
@@ -46,11 +46,11 @@ impl Header<'_> {
 }
 
 /// The size that a guest sees.
-pub(super) fn inspect(source: &(impl Source + ?Sized)) -> Result<u64, InspectError> {
+pub(super) fn inspect(source: &(impl RandomAccess + ?Sized)) -> Result<u64, InspectError> {
     let mut bytes = [0_u8; FIXED];
     // A version 2 file may be shorter than a version 3 header only when it is no image at all.
     source.read_at(&mut bytes, 0).map_err(|_| refuse("the header is cut off"))?;
-    let header = Header(&bytes);
+    let header = Qcow2Header(&bytes);
     let version = header.u32(4);
     if !matches!(version, 2 | 3) {
         return Err(refuse(format!("version {version} is not known")));
@@ -73,7 +73,7 @@ pub(super) fn inspect(source: &(impl Source + ?Sized)) -> Result<u64, InspectErr
 }
 
 /// Checks the feature bits of version 3; returns the header's length.
-fn features(header: &Header<'_>, cluster: u64) -> Result<u64, InspectError> {
+fn features(header: &Qcow2Header<'_>, cluster: u64) -> Result<u64, InspectError> {
     let incompatible = header.u64(72);
     if incompatible & EXTERNAL_DATA != 0 {
         return Err(refuse("it has an external data file"));
@@ -95,14 +95,14 @@ fn features(header: &Header<'_>, cluster: u64) -> Result<u64, InspectError> {
     Ok(length)
 }
 
-fn number(source: &(impl Source + ?Sized), at: u64) -> Result<u32, InspectError> {
+fn number(source: &(impl RandomAccess + ?Sized), at: u64) -> Result<u32, InspectError> {
     let mut bytes = [0_u8; 4];
     source.read_at(&mut bytes, at)?;
     Ok(u32::from_be_bytes(bytes))
 }
 
 /// Walks the header extensions, which end within the first cluster.
-fn extensions(source: &(impl Source + ?Sized), from: u64, cluster: u64) -> Result<(), InspectError> {
+fn extensions(source: &(impl RandomAccess + ?Sized), from: u64, cluster: u64) -> Result<(), InspectError> {
     let mut at = from;
     for _ in 0..MAX_EXTENSIONS {
         // The first cluster ends, or the file does: no more extensions.
@@ -126,7 +126,7 @@ fn extensions(source: &(impl Source + ?Sized), from: u64, cluster: u64) -> Resul
 }
 
 /// The tables that everything else hangs on must lie in the file.
-fn tables(header: &Header<'_>, length: u64, cluster: u64) -> Result<(), InspectError> {
+fn tables(header: &Qcow2Header<'_>, length: u64, cluster: u64) -> Result<(), InspectError> {
     let inside = |offset: u64, size: u64| {
         offset.is_multiple_of(cluster)
             && (size == 0 || offset >= cluster)
@@ -148,7 +148,7 @@ fn tables(header: &Header<'_>, length: u64, cluster: u64) -> Result<(), InspectE
     Ok(())
 }
 
-fn virtual_size(header: &Header<'_>, cluster: u64) -> Result<u64, InspectError> {
+fn virtual_size(header: &Qcow2Header<'_>, cluster: u64) -> Result<u64, InspectError> {
     let size = header.u64(24);
     // One first-level entry covers a second-level table, whose entries (twice as wide with subclusters) are clusters.
     let entry = if header.u32(4) == 3 && header.u64(72) & EXTENDED_L2 != 0 { 16 } else { 8 };

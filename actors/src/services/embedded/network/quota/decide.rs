@@ -1,10 +1,10 @@
-//! What may happen to a project's network limits.
+//! The decisions on a project's network quota.
 
 use std::collections::BTreeSet;
 
 use chronova_events::ids::ProjectId;
 use chronova_events::network_quota::{
-    Counted, NetworkLimits, NetworkLimitsReset, NetworkLimitsSet, NetworkQuotaEvent, NetworkRoomReleased,
+    CountedResource, NetworkLimits, NetworkLimitsReset, NetworkLimitsSet, NetworkQuotaEvent, NetworkRoomReleased,
     NetworkRoomTaken,
 };
 
@@ -23,9 +23,9 @@ pub fn decide(
         NetworkQuotaCommand::Reset { .. } if state.limits.is_empty() => vec![],
         NetworkQuotaCommand::Reset { project } => vec![NetworkLimitsReset { project }.into()],
         NetworkQuotaCommand::Take { project, things, held, gone } => {
-            // A thing that is made again by the same id is not gone.
-            let gone: BTreeSet<Counted> = gone.into_iter().filter(|thing| !things.contains(thing)).collect();
-            let mut used: BTreeSet<Counted> =
+            // A resource that is created again under the same id is not gone.
+            let gone: BTreeSet<CountedResource> = gone.into_iter().filter(|thing| !things.contains(thing)).collect();
+            let mut used: BTreeSet<CountedResource> =
                 state.taken.keys().copied().filter(|thing| !gone.contains(thing)).collect();
             used.extend(held);
             let new = new(state, &used, things)?;
@@ -39,18 +39,18 @@ pub fn decide(
     })
 }
 
-/// Which of `things` take room below a limit, if there is enough for all.
+/// Those of `things` that need quota, if there is enough for all.
 fn new(
     state: &NetworkLimits,
-    used: &BTreeSet<Counted>,
-    things: BTreeSet<Counted>,
-) -> Result<Vec<Counted>, NetworkQuotaReject> {
+    used: &BTreeSet<CountedResource>,
+    things: BTreeSet<CountedResource>,
+) -> Result<Vec<CountedResource>, NetworkQuotaReject> {
     let mut new = Vec::new();
     for thing in things.into_iter().filter(|thing| !used.contains(thing)) {
         let resource = thing.resource();
         // A negative limit is none.
         let Ok(limit) = usize::try_from(limit_of(Some(state), resource)) else { continue };
-        let alike = |other: &&Counted| other.resource() == resource;
+        let alike = |other: &&CountedResource| other.resource() == resource;
         if used.iter().filter(alike).count() + new.iter().filter(alike).count() >= limit {
             return Err(NetworkQuotaReject::OverQuota(resource));
         }
@@ -59,8 +59,8 @@ fn new(
     Ok(new)
 }
 
-fn release(state: &NetworkLimits, project: ProjectId, things: BTreeSet<Counted>) -> Vec<NetworkQuotaEvent> {
-    let things: Vec<Counted> = things.into_iter().filter(|thing| state.taken.contains_key(thing)).collect();
+fn release(state: &NetworkLimits, project: ProjectId, things: BTreeSet<CountedResource>) -> Vec<NetworkQuotaEvent> {
+    let things: Vec<CountedResource> = things.into_iter().filter(|thing| state.taken.contains_key(thing)).collect();
     if things.is_empty() { vec![] } else { vec![NetworkRoomReleased { project, things }.into()] }
 }
 
@@ -91,13 +91,13 @@ mod tests {
         assert_eq!(state, NetworkLimits::default());
     }
 
-    fn port(n: u128) -> Counted {
-        Counted::Port(PortId(Uuid::from_u128(n)))
+    fn port(n: u128) -> CountedResource {
+        CountedResource::Port(PortId(Uuid::from_u128(n)))
     }
 
     /// Room for `things`, where `held` and `gone` are known.
-    fn take(things: &[Counted], held: &[Counted], gone: &[Counted]) -> NetworkQuotaCommand {
-        let set = |these: &[Counted]| these.iter().copied().collect();
+    fn take(things: &[CountedResource], held: &[CountedResource], gone: &[CountedResource]) -> NetworkQuotaCommand {
+        let set = |these: &[CountedResource]| these.iter().copied().collect();
         let (things, held, gone) = (set(things), set(held), set(gone));
         NetworkQuotaCommand::Take { project: ProjectId::new("p"), things, held, gone }
     }
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(tell(NetworkQuotaCommand::Release { project: project.clone(), things: [port(3)].into() }), Ok(1));
         assert_eq!(tell(NetworkQuotaCommand::Release { project, things: [port(3)].into() }), Ok(0));
         assert_eq!(tell(take(&[port(4)], &[port(2)], &[])), Ok(1));
-        let network = Counted::Network(NetworkId(Uuid::nil()));
+        let network = CountedResource::Network(NetworkId(Uuid::nil()));
         assert_eq!(tell(take(&[network], &[], &[])), Ok(0), "without a limit nothing is taken");
     }
 }

@@ -1,5 +1,5 @@
-//! A project's limits for networks, subnets, ports, routers, floating addresses and security groups, and the room that the
-//! first four take below them ([`room`]).
+//! A project's quota of networks, subnets, ports, routers, floating addresses and security groups, and the usage of the
+//! first four ([`room`]).
 
 pub mod decide;
 pub mod room;
@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::ProjectId;
-use chronova_events::network_quota::{Counted, NetworkLimits, NetworkQuotaEvent};
+use chronova_events::network_quota::{CountedResource, NetworkLimits, NetworkQuotaEvent};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
-/// What is limited, and how far where nobody said otherwise: Neutron's defaults.
+/// The limited resources, with Neutron's default limits.
 pub const RESOURCES: [(&str, i64); 7] = [
     ("network", 100),
     ("subnet", 100),
@@ -31,7 +31,7 @@ pub fn limit_of(own: Option<&NetworkLimits>, resource: &str) -> i64 {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum NetworkQuotaAggregate {}
+pub enum NetworkQuotaRoot {}
 
 #[derive(Debug, Clone)]
 pub enum NetworkQuotaCommand {
@@ -43,30 +43,30 @@ pub enum NetworkQuotaCommand {
     Reset {
         project: ProjectId,
     },
-    /// Takes room for `things`; what has some, or is there, takes no more.
+    /// Reserves quota for `things`, except for those that have it or exist already.
     Take {
         project: ProjectId,
-        things: BTreeSet<Counted>,
-        /// The project is known to have these, with room of their own or without.
-        held: BTreeSet<Counted>,
-        /// These are known to be gone, or never to have come to be.
-        gone: BTreeSet<Counted>,
+        things: BTreeSet<CountedResource>,
+        /// The resources that the project is known to have, with reserved quota or without.
+        held: BTreeSet<CountedResource>,
+        /// The resources that are known to be gone, or were never created.
+        gone: BTreeSet<CountedResource>,
     },
-    /// Gives room back; none is success.
+    /// Releases quota; none is success.
     Release {
         project: ProjectId,
-        things: BTreeSet<Counted>,
+        things: BTreeSet<CountedResource>,
     },
 }
 
-/// Limits are never refused: what the resources may be called and how low a limit may be is the API's to check.
+/// Limits are never refused: the API checks the names of resources and the lowest limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NetworkQuotaReject {
     #[error("Quota exceeded for resources: ['{0}'].")]
     OverQuota(&'static str),
 }
 
-impl Aggregate for NetworkQuotaAggregate {
+impl AggregateRoot for NetworkQuotaRoot {
     type Id = ProjectId;
     type State = NetworkLimits;
     type Command = NetworkQuotaCommand;

@@ -1,26 +1,26 @@
-//! The facts about a project's things that the decision needs when room is taken for another one.
+//! The facts about a project's resources that a reservation of quota needs.
 
 use std::collections::BTreeSet;
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::ProjectId;
-use chronova_events::network_quota::Counted;
-use chronova_projections::networks::Networks;
+use chronova_events::network_quota::CountedResource;
+use chronova_projections::networks::NetworksView;
 
 use super::NetworkQuotaCommand;
 
-/// A thing that took room so long ago and is not there was never made: its maker died, or lost the log, in between. A request
-/// that makes something takes milliseconds.
+/// A resource with quota that old which does not exist was never created: its request died, or lost the log, in
+/// between. A create takes milliseconds.
 const ABANDONED_MICROS: i64 = 10 * 60 * 1_000_000;
 
-/// Takes room for `things` of the project. `now`: `None` where nobody tells the time; then nothing counts as abandoned.
+/// Reserves quota for `things` of the project. `now`: `None` if the time is unknown; then nothing counts as abandoned.
 pub fn take(
-    view: &Networks,
+    view: &NetworksView,
     project: &ProjectId,
-    things: BTreeSet<Counted>,
+    things: BTreeSet<CountedResource>,
     now: Option<Timestamp>,
 ) -> NetworkQuotaCommand {
-    let held: BTreeSet<Counted> = view.held(project).map(|held| held.counted().collect()).unwrap_or_default();
+    let held: BTreeSet<CountedResource> = view.held(project).map(|held| held.counted().collect()).unwrap_or_default();
     let mut gone = view.freed(project).cloned().unwrap_or_default();
     let old = |since: &Timestamp| now.is_some_and(|now| now.0.saturating_sub(since.0) > ABANDONED_MICROS);
     let taken = view.limits(project).into_iter().flat_map(|own| &own.taken);

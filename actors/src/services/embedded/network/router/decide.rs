@@ -1,4 +1,4 @@
-//! What may happen to a router.
+//! The decisions of a router.
 
 use chronova_events::router::{Router, RouterDeleted, RouterEvent, RouterRow, RouterSettings, RouterSettingsReplaced};
 use chronova_events::tags::TagsChange;

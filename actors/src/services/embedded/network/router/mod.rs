@@ -1,7 +1,8 @@
 //! Routers between virtual networks.
 //!
-//! An aggregate is what a router is called and how it is set. Where it stands is told by the ports that have it as their
-//! device: [`NetworkCommand::CreatePort`](crate::services::embedded::network::NetworkCommand::CreatePort) with the owners below.
+//! An aggregate holds a router's name and settings. The ports that have it as their device say in which networks it is:
+//! [`NetworkCommand::CreatePort`](crate::services::embedded::network::NetworkCommand::CreatePort) with the owners
+//! below.
 
 pub mod decide;
 
@@ -11,10 +12,10 @@ pub use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use chronova_events::router::{Router, RouterCreated, RouterEvent};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum RouterAggregate {}
+pub enum RouterRoot {}
 
 #[derive(Debug, Clone)]
 pub enum RouterCommand {
@@ -23,7 +24,7 @@ pub enum RouterCommand {
     Delete,
 }
 
-/// What is to change about a router; `None` stays as it is.
+/// The changes of a router; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default)]
 pub struct RouterPatch {
     pub name: Option<String>,
@@ -41,7 +42,7 @@ pub enum RouterReject {
     IdTaken(RouterId),
 }
 
-impl Aggregate for RouterAggregate {
+impl AggregateRoot for RouterRoot {
     type Id = RouterId;
     type State = Router;
     type Command = RouterCommand;

@@ -1,9 +1,9 @@
-//! What may happen to security groups.
+//! The decisions on security groups.
 
 use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::security_group::{
-    DEFAULT, Direction, Ethertype, Group, GroupCreated, GroupDeleted, GroupSettings, GroupSettingsReplaced, RuleAdded,
-    RuleRemoved, SecurityGroupEvent, SecurityGroups, Traffic, default_group,
+    DEFAULT, Direction, Ethertype, GroupCreated, GroupDeleted, GroupSettings, GroupSettingsReplaced, RuleAdded,
+    RuleRemoved, RuleTraffic, SecurityGroup, SecurityGroupEvent, SecurityGroups, default_group,
 };
 use chronova_events::tags::TagsChange;
 
@@ -23,11 +23,11 @@ pub fn decide(
     }
 }
 
-fn find(state: &SecurityGroups, group: SecurityGroupId) -> Result<&Group, SecurityGroupReject> {
+fn find(state: &SecurityGroups, group: SecurityGroupId) -> Result<&SecurityGroup, SecurityGroupReject> {
     state.by_id.get(&group).map(AsRef::as_ref).ok_or(SecurityGroupReject::NotFound(group))
 }
 
-/// A rule of a group that nobody asked for; its id follows from the group's.
+/// An implied rule of a group; its id follows from the group's.
 fn implied(group: &GroupCreated, direction: Direction, ethertype: Ethertype) -> SecurityGroupEvent {
     let name = format!("{direction:?}-{ethertype:?}");
     let remote_group = (direction == Direction::Ingress).then_some(group.group);
@@ -36,7 +36,7 @@ fn implied(group: &GroupCreated, direction: Direction, ethertype: Ethertype) -> 
         group: group.group,
         project: group.project.clone(),
         description: String::new(),
-        traffic: Traffic {
+        traffic: RuleTraffic {
             direction,
             ethertype,
             protocol: None,
@@ -174,8 +174,8 @@ fn add_rules(
 }
 
 /// "Anywhere" may be written as nothing or as the prefix of all addresses.
-fn same_traffic(one: &Traffic, other: &Traffic) -> bool {
-    let plain = |traffic: &Traffic| {
+fn same_traffic(one: &RuleTraffic, other: &RuleTraffic) -> bool {
+    let plain = |traffic: &RuleTraffic| {
         let mut traffic = traffic.clone();
         traffic.remote_prefix = traffic.remote_prefix.filter(|prefix| prefix != "0.0.0.0/0" && prefix != "::/0");
         traffic
@@ -183,7 +183,7 @@ fn same_traffic(one: &Traffic, other: &Traffic) -> bool {
     plain(one) == plain(other)
 }
 
-fn check(traffic: &Traffic) -> Result<(), SecurityGroupReject> {
+fn check(traffic: &RuleTraffic) -> Result<(), SecurityGroupReject> {
     let wrong = |text: &str| Err(SecurityGroupReject::InvalidInput(text.to_owned()));
     if traffic.remote_prefix.is_some() && traffic.remote_group.is_some() {
         return wrong("Only remote_ip_prefix or remote_group_id may be provided");

@@ -10,21 +10,21 @@ use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::security_group::{GroupCreated, RuleAdded, SecurityGroupEvent, SecurityGroups};
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum SecurityGroupAggregate {}
+pub enum SecurityGroupRoot {}
 
 /// A limit: `-1` for none.
 pub type Limit = i64;
 
 #[derive(Debug, Clone)]
 pub enum SecurityGroupCommand {
-    /// Makes the group `default` unless it is there.
+    /// Creates the group `default` unless it exists.
     EnsureDefault {
         project: ProjectId,
     },
-    /// With the two rules that let everything out.
+    /// Creates a group with the two rules that allow all egress.
     Create {
         created: GroupCreated,
         limit: Limit,
@@ -33,7 +33,7 @@ pub enum SecurityGroupCommand {
         group: SecurityGroupId,
         patch: GroupPatch,
     },
-    /// Takes the rules along, and the project's rules that let its members in.
+    /// Deletes the group with its rules, and the project's rules that name it as remote group.
     Delete {
         group: SecurityGroupId,
         /// Whether the default group may go, as administrators may take it away; it comes back when it is needed.
@@ -49,7 +49,7 @@ pub enum SecurityGroupCommand {
     },
 }
 
-/// What is to change about a group.
+/// The changes of a group.
 #[derive(Debug, Clone, Default)]
 pub struct GroupPatch {
     pub name: Option<String>,
@@ -80,7 +80,7 @@ pub enum SecurityGroupReject {
     InvalidInput(String),
 }
 
-impl Aggregate for SecurityGroupAggregate {
+impl AggregateRoot for SecurityGroupRoot {
     type Id = ProjectId;
     type State = SecurityGroups;
     type Command = SecurityGroupCommand;

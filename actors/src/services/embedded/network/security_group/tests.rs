@@ -5,7 +5,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::security_group::{
-    Direction, Ethertype, GroupCreated, GroupSettings, RuleAdded, SecurityGroupEvent, SecurityGroups, Traffic,
+    Direction, Ethertype, GroupCreated, GroupSettings, RuleAdded, RuleTraffic, SecurityGroupEvent, SecurityGroups,
     default_group,
 };
 use uuid::Uuid;
@@ -32,7 +32,7 @@ fn rule(n: u128, of: SecurityGroupId) -> RuleAdded {
         group: of,
         project: project(),
         description: String::new(),
-        traffic: Traffic {
+        traffic: RuleTraffic {
             direction: Direction::Ingress,
             ethertype: Ethertype::Ipv4,
             protocol: Some("tcp".into()),
@@ -136,7 +136,7 @@ fn rules_are_added_all_or_none_and_never_twice() {
 #[test]
 fn senseless_traffic_is_refused() {
     let given = Given::default().and(create(1, "web"));
-    let refused = |change: &dyn Fn(&mut Traffic)| {
+    let refused = |change: &dyn Fn(&mut RuleTraffic)| {
         let mut rule = rule(1, group(1));
         change(&mut rule.traffic);
         matches!(given.when(add(vec![rule])), Err(SecurityGroupReject::InvalidInput(_)))

@@ -1,4 +1,4 @@
-//! Makes or binds the ports of a server.
+//! Creates or binds the ports of a server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId};
 use chronova_events::instance::{FixedIp, NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::{Port, PortBinding, PortSettings};
-use chronova_projections::networks::Networks;
+use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 
 use super::{EmbeddedNetworks, check, port_error};
 use crate::aggregate::CommandError;
-use crate::ports::{NicsWanted, PortError};
-use crate::services::embedded::network::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
-use crate::services::embedded::network::{AddressWanted, NetworkCommand, PortWanted};
+use crate::ports::{InterfacesRequest, PortError};
+use crate::services::embedded::network::security_group::{SecurityGroupCommand, SecurityGroupRoot};
+use crate::services::embedded::network::{FixedIpRequest, NetworkCommand, PortRequest};
 
-/// An interface with its port and network found out.
-pub(super) struct Planned {
+/// An interface with its port and network.
+pub(super) struct PlannedInterface {
     pub(super) port: PortId,
     pub(super) network: NetworkId,
     /// A port of the user's, which is only bound.
@@ -27,7 +27,11 @@ pub(super) struct Planned {
 }
 
 impl EmbeddedNetworks {
-    pub(super) async fn allocate_all(&self, wanted: &NicsWanted, meta: &Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+    pub(super) async fn allocate_all(
+        &self,
+        wanted: &InterfacesRequest,
+        meta: &Arc<Meta>,
+    ) -> Result<Vec<NicInfo>, PortError> {
         let planned = self.plan(wanted)?;
         if planned.is_empty() {
             return Ok(vec![]);
@@ -54,8 +58,8 @@ impl EmbeddedNetworks {
         Ok(nics)
     }
 
-    /// Which port on which network each interface is. What an earlier call began is gone on with.
-    fn plan(&self, wanted: &NicsWanted) -> Result<Vec<Planned>, PortError> {
+    /// The port and the network of each interface. Continues the work of an earlier, interrupted call.
+    fn plan(&self, wanted: &InterfacesRequest) -> Result<Vec<PlannedInterface>, PortError> {
         let automatic = [RequestedNic { network: None, port: None, fixed_ip: None, tag: None }];
         let nics = match &wanted.networks {
             RequestedNetworks::None => return Ok(vec![]),
@@ -78,7 +82,7 @@ impl EmbeddedNetworks {
         meta: &Arc<Meta>,
     ) -> Result<Position, PortError> {
         let command = SecurityGroupCommand::EnsureDefault { project: project.clone() };
-        let sent = self.gateway.send::<SecurityGroupAggregate>(project, command, Arc::clone(meta)).await;
+        let sent = self.gateway.send::<SecurityGroupRoot>(project, command, Arc::clone(meta)).await;
         sent.map(|committed| committed.position).map_err(|error| match error {
             CommandError::Rejected(reject) => PortError::Conflict(reject.to_string()),
             CommandError::Unavailable(error) => PortError::Unavailable(error.to_string()),
@@ -87,7 +91,7 @@ impl EmbeddedNetworks {
 }
 
 /// The ports that may have been made for the server.
-pub(super) fn made_for(wanted: &NicsWanted) -> BTreeSet<PortId> {
+pub(super) fn made_for(wanted: &InterfacesRequest) -> BTreeSet<PortId> {
     let count = match &wanted.networks {
         RequestedNetworks::None => 0,
         RequestedNetworks::Auto => 1,
@@ -96,21 +100,21 @@ pub(super) fn made_for(wanted: &NicsWanted) -> BTreeSet<PortId> {
     (0..count).map(|index| port_id(wanted, index)).collect()
 }
 
-fn port_id(wanted: &NicsWanted, index: usize) -> PortId {
+fn port_id(wanted: &InterfacesRequest, index: usize) -> PortId {
     PortId::derive(wanted.instance.0, &format!("port-{index}"))
 }
 
 fn plan_nic(
-    view: &Networks,
-    wanted: &NicsWanted,
+    view: &NetworksView,
+    wanted: &InterfacesRequest,
     index: usize,
     nic: &RequestedNic,
     touched: Option<NetworkId>,
-) -> Result<Option<Planned>, PortError> {
+) -> Result<Option<PlannedInterface>, PortError> {
     let (fixed_ip, tag) = (nic.fixed_ip.clone(), nic.tag.clone());
     if let Some(port) = nic.port {
         let network = check::usable_port(view, &wanted.project, port)?.created.network;
-        return Ok(Some(Planned { port, network, given: true, fixed_ip, tag }));
+        return Ok(Some(PlannedInterface { port, network, given: true, fixed_ip, tag }));
     }
     let port = port_id(wanted, index);
     let known = view.port(port).map(|port| port.created.network);
@@ -119,16 +123,16 @@ fn plan_nic(
         (None, Some(network)) => check::usable_network(view, &wanted.project, network)?.created.network,
         (None, None) => match touched.map_or_else(|| check::automatic(view, &wanted.project), |id| Ok(Some(id)))? {
             Some(network) => network,
-            // Nova boots servers without interfaces where there is no network at all.
+            // Nova boots servers without interfaces if there is no network at all.
             None => return Ok(None),
         },
     };
-    Ok(Some(Planned { port, network, given: false, fixed_ip, tag }))
+    Ok(Some(PlannedInterface { port, network, given: false, fixed_ip, tag }))
 }
 
 pub(super) fn command(
-    wanted: &NicsWanted,
-    nic: &Planned,
+    wanted: &InterfacesRequest,
+    nic: &PlannedInterface,
     groups: &[SecurityGroupId],
 ) -> Result<NetworkCommand, PortError> {
     let binding = PortBinding {
@@ -141,9 +145,9 @@ pub(super) fn command(
     }
     let address = nic.fixed_ip.as_ref().map(|text| {
         let address = text.parse().map_err(|_| PortError::Invalid(format!("Invalid input received: {text}")))?;
-        Ok(vec![AddressWanted { subnet: None, address: Some(address) }])
+        Ok(vec![FixedIpRequest { subnet: None, address: Some(address) }])
     });
-    Ok(NetworkCommand::CreatePort(PortWanted {
+    Ok(NetworkCommand::CreatePort(PortRequest {
         port: nic.port,
         project: wanted.project.clone(),
         mac: None,
@@ -156,8 +160,8 @@ pub(super) fn command(
     }))
 }
 
-/// `default` alone is what Nova sends where nothing was said: then the network decides whether groups apply at all.
-fn named_groups(wanted: &NicsWanted, groups: &[SecurityGroupId]) -> Option<Vec<SecurityGroupId>> {
+/// Without a request Nova sends `default` alone: then the network decides whether groups apply at all.
+fn named_groups(wanted: &InterfacesRequest, groups: &[SecurityGroupId]) -> Option<Vec<SecurityGroupId>> {
     match wanted.security_groups.as_slice() {
         [] => None,
         [only] if only == chronova_events::security_group::DEFAULT => None,
@@ -165,9 +169,13 @@ fn named_groups(wanted: &NicsWanted, groups: &[SecurityGroupId]) -> Option<Vec<S
     }
 }
 
-pub(super) fn info(networks: &Networks, groups: &SecurityGroupsView, nic: &Planned) -> Result<NicInfo, PortError> {
+pub(super) fn info(
+    networks: &NetworksView,
+    groups: &SecurityGroupsView,
+    nic: &PlannedInterface,
+) -> Result<NicInfo, PortError> {
     let port = networks.port(nic.port);
-    // Deleted behind our back between the command and the view.
+    // Another request has deleted it between the command and the view.
     let port = port.ok_or_else(|| PortError::Conflict(format!("Port {} is gone.", nic.port)))?;
     let network = networks.network(port.created.network);
     let network = network.ok_or_else(|| PortError::Conflict(format!("Network {} is gone.", nic.network)))?;
@@ -189,7 +197,7 @@ pub(super) fn info(networks: &Networks, groups: &SecurityGroupsView, nic: &Plann
     })
 }
 
-fn fixed_ips(networks: &Networks, port: &Port) -> Vec<FixedIp> {
+fn fixed_ips(networks: &NetworksView, port: &Port) -> Vec<FixedIp> {
     let with_subnet = port.addresses().iter().filter_map(|fixed| Some((fixed, networks.subnet(fixed.subnet)?)));
     with_subnet
         .map(|(fixed, subnet)| FixedIp {

@@ -1,4 +1,4 @@
-//! The ports of a server that runs already: one more, one less, their addresses.
+//! The ports of an existing server: attach, detach, and their addresses.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,21 +8,21 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::Port;
-use chronova_projections::networks::Networks;
+use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
 
-use super::allocate::{Planned, command, info};
+use super::allocate::{PlannedInterface, command, info};
 use super::{EmbeddedNetworks, check as words, port_error};
 use crate::aggregate::CommandError;
-use crate::ports::{NicWanted, NicsWanted, PortError};
-use crate::services::embedded::network::{AddressWanted, NetworkCommand, PortPatch};
+use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
+use crate::services::embedded::network::{FixedIpRequest, NetworkCommand, PortPatch};
 
 /// The port that is made for `process`: asked for twice, it is the same one.
 pub(super) fn port_of(process: ProcessId) -> PortId {
     PortId::derive(process.0, "port")
 }
 
-/// The network of the interface: what Nova's `attach_interface` says of a wish, in its words.
+/// The network of the interface; refusals as Nova's `attach_interface` words them.
 pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> Result<NetworkId, PortError> {
     let network = views.networks.read(|view| match (nic.port, nic.network) {
         (Some(port), _) => {
@@ -48,11 +48,11 @@ pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> R
     Ok(network)
 }
 
-fn usable_port<'a>(view: &'a Networks, project: &ProjectId, port: PortId) -> Result<&'a Arc<Port>, PortError> {
+fn usable_port<'a>(view: &'a NetworksView, project: &ProjectId, port: PortId) -> Result<&'a Arc<Port>, PortError> {
     words::usable_port(view, project, port).map_err(not_found)
 }
 
-/// Nova answers 404 to an interface for a running server where it answers 400 to the same wish in a request to boot.
+/// Nova answers 404 to an interface of a running server, but 400 to the same interface in a request to boot.
 fn not_found(error: PortError) -> PortError {
     match error {
         PortError::Invalid(message) => PortError::NotFound(message),
@@ -60,8 +60,8 @@ fn not_found(error: PortError) -> PortError {
     }
 }
 
-/// Whether the network can give the address asked for, or any.
-fn free(view: &Networks, project: &ProjectId, network: NetworkId, nic: &RequestedNic) -> Result<(), PortError> {
+/// Whether the network can allocate the requested address, or any.
+fn free(view: &NetworksView, project: &ProjectId, network: NetworkId, nic: &RequestedNic) -> Result<(), PortError> {
     words::usable_network(view, project, network).map_err(not_found)?;
     let Some(whole) = view.whole(network).filter(|whole| !whole.subnets.is_empty()) else {
         let message = format!("Network {network} requires a subnet in order to boot instances on.");
@@ -78,7 +78,7 @@ fn free(view: &Networks, project: &ProjectId, network: NetworkId, nic: &Requeste
     }
 }
 
-fn automatic(view: &Networks, project: &ProjectId) -> Result<NetworkId, PortError> {
+fn automatic(view: &NetworksView, project: &ProjectId) -> Result<NetworkId, PortError> {
     match words::automatic(view, project) {
         Ok(Some(network)) => Ok(network),
         Ok(None) => Err(PortError::Invalid(format!(
@@ -99,7 +99,7 @@ pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -
             let own =
                 nics.iter().filter(|nic| networks.port(nic.port).is_some_and(|port| port.binding().device == device));
             own.filter_map(|nic| {
-                let planned = Planned {
+                let planned = PlannedInterface {
                     port: nic.port,
                     network: nic.network,
                     given: !nic.owned,
@@ -114,10 +114,10 @@ pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -
 }
 
 impl EmbeddedNetworks {
-    pub(super) async fn attach_one(&self, wanted: NicWanted, meta: &Arc<Meta>) -> Result<NicInfo, PortError> {
+    pub(super) async fn attach_one(&self, wanted: InterfaceRequest, meta: &Arc<Meta>) -> Result<NicInfo, PortError> {
         let own = wanted.nic.port.unwrap_or_else(|| port_of(wanted.process));
         let device = wanted.instance.to_string();
-        // What an earlier attempt did is gone on with.
+        // Continues the work of an earlier attempt.
         let known = self.views.networks.read(|view| {
             view.port(own).filter(|port| port.binding().device == device).map(|port| port.created.network)
         });
@@ -125,14 +125,14 @@ impl EmbeddedNetworks {
             Some(network) => network,
             None => check(&self.views, &wanted.project, &wanted.nic)?,
         };
-        let nic = Planned {
+        let nic = PlannedInterface {
             port: own,
             network,
             given: wanted.nic.port.is_some(),
             fixed_ip: wanted.nic.fixed_ip.clone(),
             tag: wanted.nic.tag.clone(),
         };
-        let all = NicsWanted {
+        let all = InterfacesRequest {
             instance: wanted.instance,
             project: wanted.project.clone(),
             hostname: wanted.hostname,
@@ -178,8 +178,8 @@ impl EmbeddedNetworks {
             found.ok_or_else(|| PortError::NotFound(format!("Network could not be found for instance {instance}.")))?;
         let mut refusal = PortError::Conflict(format!("No fixed IP addresses available for network: {network}"));
         for subnet in subnets {
-            let mut wanted: Vec<AddressWanted> = addresses.iter().copied().map(AddressWanted::from).collect();
-            wanted.push(AddressWanted { subnet: Some(subnet), address: None });
+            let mut wanted: Vec<FixedIpRequest> = addresses.iter().copied().map(FixedIpRequest::from).collect();
+            wanted.push(FixedIpRequest { subnet: Some(subnet), address: None });
             match self.readdress(network, port, wanted, meta).await {
                 Err(PortError::Conflict(message)) => refusal = PortError::Conflict(message),
                 other => return other,
@@ -202,7 +202,7 @@ impl EmbeddedNetworks {
             ))
         })?;
         let left = port.addresses().iter().copied().filter(|fixed| fixed.address != address);
-        let left = left.map(AddressWanted::from).collect();
+        let left = left.map(FixedIpRequest::from).collect();
         self.readdress(port.created.network, port.created.port, left, meta).await
     }
 
@@ -210,7 +210,7 @@ impl EmbeddedNetworks {
         &self,
         network: NetworkId,
         port: PortId,
-        addresses: Vec<AddressWanted>,
+        addresses: Vec<FixedIpRequest>,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let patch = PortPatch { addresses: Some(addresses), ..PortPatch::default() };

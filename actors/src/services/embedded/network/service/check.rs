@@ -1,6 +1,6 @@
-//! Whether a server could be given the interfaces asked for: what Nova's `validate_networks` says, in its words.
+//! Checks the requested interfaces of a server as Nova's `validate_networks` does, in its words.
 //!
-//! Asked of the views: what is true here may be false when the ports are made, and the aggregates have the last word.
+//! It reads the views, which may lag: the aggregates have the last word when the ports are created.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId};
 use chronova_events::instance::{RequestedNetworks, RequestedNic};
 use chronova_events::network::{NetworkRow, Port};
 use chronova_events::security_group::{DEFAULT, default_group};
-use chronova_projections::networks::Networks;
+use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
@@ -35,7 +35,7 @@ pub(super) fn check(
     views.security_groups.read(|view| groups(view, project, security_groups)).map(drop)
 }
 
-/// What Nova asks where `auto` was said in so many words: that there is a network, or could be.
+/// Nova's check of an explicit `auto`: there is a network, or one could be created.
 pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortError> {
     match views.networks.read(|view| automatic(view, project))? {
         Some(_) => Ok(()),
@@ -57,8 +57,8 @@ pub(super) fn check_quota(views: &Views, project: &ProjectId, new_ports: usize) 
     }
 }
 
-/// The one network that a server gets when none is named; more than one is an error, none is none.
-pub(super) fn automatic(view: &Networks, project: &ProjectId) -> Result<Option<NetworkId>, PortError> {
+/// The network of a server without requested ones. More than one is an error; `None` if there is none.
+pub(super) fn automatic(view: &NetworksView, project: &ProjectId) -> Result<Option<NetworkId>, PortError> {
     let mut usable = view.networks().filter(|network| {
         let settings = network.settings();
         let own = network.created.project == *project && !settings.external;
@@ -72,7 +72,7 @@ pub(super) fn automatic(view: &Networks, project: &ProjectId) -> Result<Option<N
     }
 }
 
-fn check_nic(view: &Networks, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
+fn check_nic(view: &NetworksView, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
     if let Some(id) = nic.port {
         let port = usable_port(view, project, id)?;
         if !port.binding().device.is_empty() {
@@ -101,9 +101,13 @@ fn check_nic(view: &Networks, project: &ProjectId, nic: &RequestedNic) -> Result
     Ok(())
 }
 
-/// A port that the project may give to a server: its own (Nova's `PortNotUsable`), where the project might have had one
-/// made for the server. That a port is there already is no way into an external network.
-pub(super) fn usable_port<'a>(view: &'a Networks, project: &ProjectId, id: PortId) -> Result<&'a Arc<Port>, PortError> {
+/// A port that the project may give to a server: its own (Nova's `PortNotUsable`), on a network that it may use. An
+/// existing port on an external network is refused, too.
+pub(super) fn usable_port<'a>(
+    view: &'a NetworksView,
+    project: &ProjectId,
+    id: PortId,
+) -> Result<&'a Arc<Port>, PortError> {
     let port = view.port(id).filter(|port| port.created.project == *project);
     let port = port.ok_or_else(|| PortError::Invalid(format!("Port id {id} could not be found.")))?;
     match view.network(port.created.network) {
@@ -126,7 +130,7 @@ fn external(id: NetworkId) -> PortError {
 
 /// A network that the project's servers may have ports on.
 pub(super) fn usable_network<'a>(
-    view: &'a Networks,
+    view: &'a NetworksView,
     project: &ProjectId,
     id: NetworkId,
 ) -> Result<&'a Arc<NetworkRow>, PortError> {
@@ -139,7 +143,7 @@ pub(super) fn usable_network<'a>(
     }
 }
 
-/// The ids behind names or ids; nothing said is the default group, which need not be there yet.
+/// The ids of names or ids. No request means the default group, which may not exist yet.
 pub(super) fn groups(
     view: &SecurityGroupsView,
     project: &ProjectId,

@@ -1,13 +1,13 @@
-//! The embedded network service as the processes see it.
+//! The embedded network service's port for processes.
 //!
 //! [`check`] speaks Nova's words before a server is accepted; [`allocate`] and release are commands to the networks'
 //! aggregates; [`attach`] is about the ports of a server that runs already, [`groups`] about their security groups; [`reads`]
 //! answers questions; [`realise`] renders what a host needs. Invariants:
-//!  - allocate is idempotent: ports made for a server have ids that follow from the server's id and the place of the
-//!    interface, so a repeated call finds what an earlier one made;
-//!  - release misses nothing: it goes to every network that the views know to hold a port of the server and to every
-//!    network that this process sent an allocation to, whether or not the views have it yet. After a restart the views
-//!    are complete before anything else begins.
+//!  - allocate is idempotent: a port's id follows from the server's id and the index of the interface, so a repeated
+//!    call finds the ports of an earlier one;
+//!  - release misses nothing: it goes to every network with a port of the server in the views, and to every network
+//!    that this process sent an allocation to, even if the views lag. After a restart the views are complete before
+//!    anything else begins.
 
 mod allocate;
 mod attach;
@@ -26,35 +26,35 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::{Port, PortBinding};
-use chronova_events::network_quota::Counted;
-use chronova_projections::networks::Networks as NetworksView;
+use chronova_events::network_quota::CountedResource;
+use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
 
 pub use reads::{group_info, rule_info};
 
-use super::{NetworkAggregate, NetworkCommand, NetworkReject};
+use super::{NetworkCommand, NetworkReject, NetworkRoot};
 use crate::aggregate::CommandError;
-use crate::gateway::Gateway;
+use crate::gateway::CommandGateway;
 use crate::ports::{
-    FloatingAddress, Networks, NicWanted, NicsWanted, PortError, PortInfo, Realisation, SecurityGroupInfo,
-    ServiceCaller,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortError, PortInfo,
+    SecurityGroupInfo, ServiceCaller,
 };
-use crate::services::embedded::network::quota::{NetworkQuotaAggregate, NetworkQuotaCommand, NetworkQuotaReject, room};
+use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
-/// How long a call waits for the read models to show what it did; they lag by microseconds.
+/// The longest wait of a call for the read models, which lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The embedded network service.
 #[derive(Debug)]
 pub struct EmbeddedNetworks {
-    gateway: Arc<Gateway>,
+    gateway: Arc<CommandGateway>,
     views: Arc<Views>,
     /// Networks that were sent an allocation which the views may not show yet.
     touched: Mutex<BTreeMap<InstanceId, BTreeSet<NetworkId>>>,
 }
 
 impl EmbeddedNetworks {
-    pub fn new(gateway: Arc<Gateway>, views: Arc<Views>) -> Arc<Self> {
+    pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>) -> Arc<Self> {
         Arc::new(Self { gateway, views, touched: Mutex::default() })
     }
 
@@ -62,7 +62,7 @@ impl EmbeddedNetworks {
         with(&mut self.touched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Where ports of the server may be.
+    /// The networks that may have ports of the server.
     fn networks_of(&self, project: &ProjectId, instance: InstanceId) -> BTreeSet<NetworkId> {
         let mut networks = self.touched(|touched| touched.get(&instance).cloned().unwrap_or_default());
         self.views
@@ -81,33 +81,32 @@ impl EmbeddedNetworks {
         command: NetworkCommand,
         meta: &Arc<Meta>,
     ) -> Result<Position, CommandError<NetworkReject>> {
-        let committed = self.gateway.send::<NetworkAggregate>(&network, command, Arc::clone(meta)).await?;
+        let committed = self.gateway.send::<NetworkRoot>(&network, command, Arc::clone(meta)).await?;
         Ok(committed.position)
     }
 
-    /// Takes room for ports that are about to be made.
+    /// Reserves quota for new ports.
     async fn take_room(&self, project: &ProjectId, ports: BTreeSet<PortId>, meta: &Arc<Meta>) -> Result<(), PortError> {
         if ports.is_empty() {
             return Ok(());
         }
-        let things = ports.into_iter().map(Counted::Port).collect();
+        let things = ports.into_iter().map(CountedResource::Port).collect();
         let take = self.views.networks.read(|view| room::take(view, project, things, None));
-        let sent = self.gateway.send::<NetworkQuotaAggregate>(project, take, Arc::clone(meta)).await;
+        let sent = self.gateway.send::<NetworkQuotaRoot>(project, take, Arc::clone(meta)).await;
         sent.map(drop).map_err(|error| match error {
             CommandError::Rejected(NetworkQuotaReject::OverQuota(_)) => check::too_many_ports(),
             CommandError::Unavailable(error) => PortError::Unavailable(error.to_string()),
         })
     }
 
-    /// Gives back the room of ports that were not made.
+    /// Releases the quota of ports that were not created.
     async fn give_back(&self, project: &ProjectId, ports: BTreeSet<PortId>, meta: &Arc<Meta>) {
-        let things: BTreeSet<Counted> = self
-            .views
-            .networks
-            .read(|view| ports.into_iter().filter(|port| view.port(*port).is_none()).map(Counted::Port).collect());
+        let things: BTreeSet<CountedResource> = self.views.networks.read(|view| {
+            ports.into_iter().filter(|port| view.port(*port).is_none()).map(CountedResource::Port).collect()
+        });
         let release = NetworkQuotaCommand::Release { project: project.clone(), things };
-        if let Err(error) = self.gateway.send::<NetworkQuotaAggregate>(project, release, Arc::clone(meta)).await {
-            tracing::warn!(%project, %error, "room for ports that were not made is given back later");
+        if let Err(error) = self.gateway.send::<NetworkQuotaRoot>(project, release, Arc::clone(meta)).await {
+            tracing::warn!(%project, %error, "releasing quota of ports failed, retrying later");
         }
     }
 
@@ -121,7 +120,7 @@ impl EmbeddedNetworks {
 }
 
 #[async_trait]
-impl Networks for EmbeddedNetworks {
+impl NetworkService for EmbeddedNetworks {
     async fn check(
         &self,
         project: &ProjectId,
@@ -135,14 +134,14 @@ impl Networks for EmbeddedNetworks {
         check::check_auto(&self.views, project)
     }
 
-    async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+    async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
         let allocated = self.allocate_all(&wanted, &meta).await;
         if let Err(error) = &allocated
             && !matches!(error, PortError::Unavailable(_))
         {
             if let Err(undo) = self.release(wanted.instance, &wanted.project, Arc::clone(&meta)).await {
                 // The process that asked releases again when it unwinds.
-                tracing::warn!(instance = %wanted.instance, %error, %undo, "a partial allocation is not undone yet");
+                tracing::warn!(instance = %wanted.instance, %error, %undo, "undoing ports failed, retrying");
             }
             self.give_back(&wanted.project, allocate::made_for(&wanted), &meta).await;
         }
@@ -153,7 +152,7 @@ impl Networks for EmbeddedNetworks {
         attach::check(&self.views, project, nic).map(drop)
     }
 
-    async fn attach(&self, wanted: NicWanted, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
+    async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
         self.attach_one(wanted, &meta).await
     }
 
@@ -250,7 +249,7 @@ impl Networks for EmbeddedNetworks {
 
     /// It keeps everything in the log, so the read models of a moment are the service of that moment. Nothing is changed
     /// through it.
-    fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn Networks>> {
+    fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
         Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past)))
     }
 
@@ -290,12 +289,12 @@ impl Networks for EmbeddedNetworks {
         self.see(seen).await
     }
 
-    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+    async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
         realise::realise(&self.views, nics)
     }
 }
 
-/// Nova's view of what a network refused.
+/// Maps a network's refusal to Nova's error.
 fn port_error(error: CommandError<NetworkReject>) -> PortError {
     let reject = match error {
         CommandError::Rejected(reject) => reject,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use chronova_events::ids::{InstanceId, PortId, ProjectId, SecurityGroupId};
 use chronova_events::network::Port;
-use chronova_events::security_group::{Group, Rule};
-use chronova_projections::networks::Networks;
+use chronova_events::security_group::{SecurityGroup, SecurityGroupRule};
+use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
@@ -37,7 +37,7 @@ pub(super) fn group_names(views: &Views, project: &ProjectId, server: InstanceId
 }
 
 /// A floating address is given and taken without the server hearing of it.
-pub(super) fn floating_addresses(networks: &Networks, ports: &[PortId]) -> Vec<FloatingAddress> {
+pub(super) fn floating_addresses(networks: &NetworksView, ports: &[PortId]) -> Vec<FloatingAddress> {
     // They are few where there are any at all.
     if !networks.any_floats() {
         return Vec::new();
@@ -50,13 +50,17 @@ pub(super) fn floating_addresses(networks: &Networks, ports: &[PortId]) -> Vec<F
 }
 
 /// The group of this id, or else the first of the project that has this name.
-pub(super) fn find_group<'a>(view: &'a SecurityGroupsView, project: &ProjectId, named: &str) -> Option<&'a Arc<Group>> {
+pub(super) fn find_group<'a>(
+    view: &'a SecurityGroupsView,
+    project: &ProjectId,
+    named: &str,
+) -> Option<&'a Arc<SecurityGroup>> {
     let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == named);
     named.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id)).or_else(own)
 }
 
 /// A group as compute is told of it.
-pub fn group_info(view: &SecurityGroupsView, group: &Group) -> SecurityGroupInfo {
+pub fn group_info(view: &SecurityGroupsView, group: &SecurityGroup) -> SecurityGroupInfo {
     SecurityGroupInfo {
         id: group.id(),
         project: group.project().clone(),
@@ -67,7 +71,7 @@ pub fn group_info(view: &SecurityGroupsView, group: &Group) -> SecurityGroupInfo
 }
 
 /// A rule as compute is told of it.
-pub fn rule_info(view: &SecurityGroupsView, rule: &Rule) -> SecurityRuleInfo {
+pub fn rule_info(view: &SecurityGroupsView, rule: &SecurityGroupRule) -> SecurityRuleInfo {
     let remote = rule.added.traffic.remote_group.and_then(|id| view.get(id));
     SecurityRuleInfo {
         id: rule.added.rule,

@@ -1,4 +1,4 @@
-//! What a host has to provide for the interfaces of a guest.
+//! The networks, filters and interfaces that a host needs for a guest.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use chronova_events::ids::NetworkId;
 use chronova_events::instance::NicInfo;
 use chronova_events::network::{Network, Port};
-use chronova_events::security_group::{Direction, Ethertype, Traffic};
+use chronova_events::security_group::{Direction, Ethertype, RuleTraffic};
 use chronova_hypervisor::guest::{FilterRule, FilterSpec, NetworkSpec, Nic, Reservation, SubnetSpec};
-use chronova_projections::networks::Networks;
+use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
-use crate::ports::{PortError, Realisation};
+use crate::ports::{HostNetworkSetup, PortError};
 
 /// First characters of the port's id in the names of devices: what fits into a Linux interface name.
 const TAP_ID: usize = 11;
 
-pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<Realisation, PortError> {
-    let mut realisation = Realisation::default();
+pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
+    let mut realisation = HostNetworkSetup::default();
     let wanted: BTreeSet<NetworkId> = nics.iter().map(|nic| nic.network).collect();
     views.networks.read(|networks| {
         let hosts: BTreeSet<&str> =
@@ -52,8 +52,8 @@ fn device_name(prefix: &str, port: &Port) -> String {
     format!("{prefix}{}", &port.created.port.to_string()[..TAP_ID])
 }
 
-/// The DHCP server of a host answers the guests of that host: it is told of no others.
-fn spec(networks: &Networks, id: NetworkId, network: &Network, hosts: &BTreeSet<&str>) -> NetworkSpec {
+/// The DHCP server of a host serves only the guests of that host.
+fn spec(networks: &NetworksView, id: NetworkId, network: &Network, hosts: &BTreeSet<&str>) -> NetworkSpec {
     let mut subnets: Vec<_> = network.subnets.values().collect();
     subnets.sort_by_key(|subnet| (subnet.created_at, subnet.added.subnet));
     let mut reservations = Vec::new();
@@ -99,13 +99,13 @@ pub(crate) fn fallback_name(address: IpAddr) -> String {
 }
 
 /// The packet filter of a port; none where port security is off.
-fn filter(networks: &Networks, groups: &SecurityGroupsView, port: &Port) -> Option<FilterSpec> {
+fn filter(networks: &NetworksView, groups: &SecurityGroupsView, port: &Port) -> Option<FilterSpec> {
     let settings = port.settings();
     if !settings.port_security {
         return None;
     }
     let mut ips: Vec<String> = port.addresses().iter().map(|fixed| fixed.address.to_string()).collect();
-    // The filter is of one MAC; a pair with another one cannot be let through.
+    // The filter has one MAC, so a pair with another one cannot pass.
     let own = |mac: &Option<String>| mac.as_ref().is_none_or(|mac| mac.eq_ignore_ascii_case(&port.created.mac));
     ips.extend(settings.allowed_address_pairs.iter().filter(|pair| own(&pair.mac)).map(|pair| pair.address.clone()));
     let mut rules: Vec<FilterRule> = Vec::new();
@@ -129,7 +129,7 @@ fn filter(networks: &Networks, groups: &SecurityGroupsView, port: &Port) -> Opti
 }
 
 /// A rule as the filter has it: a remote group becomes its members' addresses.
-fn expanded(networks: &Networks, traffic: &Traffic) -> Vec<FilterRule> {
+fn expanded(networks: &NetworksView, traffic: &RuleTraffic) -> Vec<FilterRule> {
     let ipv6 = traffic.ethertype == Ethertype::Ipv6;
     let rule = |remote: Option<String>| FilterRule {
         ingress: traffic.direction == Direction::Ingress,

@@ -8,17 +8,17 @@ use chronova_events::volume_quota::{
 };
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
-pub enum VolumeQuotaAggregate {}
+pub enum VolumeQuotaRoot {}
 
 /// The limits of a project that has none of its own; -1 is no limit. Cinder's defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeLimits {
     pub volumes: i64,
     pub snapshots: i64,
-    /// Of volumes and snapshots together.
+    /// The limit of volumes and snapshots together.
     pub gigabytes: i64,
     /// The largest volume.
     pub per_volume_gigabytes: i64,
@@ -97,7 +97,7 @@ pub enum VolumeQuotaReject {
     Size { size_gb: u32, limit: i64 },
 }
 
-impl Aggregate for VolumeQuotaAggregate {
+impl AggregateRoot for VolumeQuotaRoot {
     type Id = ProjectId;
     type State = VolumeQuota;
     type Command = VolumeQuotaCommand;

@@ -10,11 +10,11 @@ use chronova_events::volume_type::{
 };
 use thiserror::Error;
 
-use crate::aggregate::Aggregate;
-use crate::flavor::Catalogue;
+use crate::aggregate::AggregateRoot;
+use crate::flavor::FlavorCatalogueId;
 
 #[derive(Debug, Clone, Copy)]
-pub enum VolumeTypeAggregate {}
+pub enum VolumeTypeRoot {}
 
 #[derive(Debug, Clone)]
 pub enum VolumeTypeCommand {
@@ -66,13 +66,13 @@ pub enum VolumeTypeReject {
     IsDefault(VolumeTypeId),
 }
 
-impl Aggregate for VolumeTypeAggregate {
-    type Id = Catalogue;
+impl AggregateRoot for VolumeTypeRoot {
+    type Id = FlavorCatalogueId;
     type State = VolumeTypes;
     type Command = VolumeTypeCommand;
     type Reject = VolumeTypeReject;
 
-    fn stream(_: &Catalogue) -> StreamId {
+    fn stream(_: &FlavorCatalogueId) -> StreamId {
         StreamId::new("volume_type", "catalogue")
     }
 

@@ -1,0 +1,35 @@
+//! Hardware that flavors and images may ask for, and that no guest gets here.
+
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
+
+/// Hardware that Nova has and no guest gets here, as flavors and as images ask for it.
+const NOT_PROVIDED: [(&str, &str); 2] =
+    [("hw:locked_memory", "hw_locked_memory"), ("hw:viommu_model", "hw_viommu_model")];
+
+/// A server that runs without what was asked for looks as if it had it, so it is refused instead.
+///
+/// # Errors
+/// The flavor or the image asks for hardware that no guest gets; the text says what to change.
+pub fn check_provided(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(), String> {
+    let asks =
+        |pairs: &[(String, String)], name: &str| pairs.iter().any(|(key, value)| key == name && !is_false(value));
+    for (spec, property) in NOT_PROVIDED {
+        if asks(&flavor.extra_specs, spec) {
+            let name = &flavor.name;
+            return Err(format!(
+                "Flavor {name} asks for {spec}, which this cloud does not provide: choose another flavor."
+            ));
+        }
+        if let Some(image) = image.filter(|image| asks(&image.properties, property)) {
+            return Err(format!(
+                "Image {} asks for {property}, which this cloud does not provide: choose another image.",
+                image.id
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn is_false(value: &str) -> bool {
+    matches!(value.trim().to_lowercase().as_str(), "" | "false" | "f" | "0" | "no" | "n" | "off")
+}
