@@ -1,7 +1,7 @@
 //! The crate that decides.
 //!
 //! An aggregate is a noun's pure `decide` over the state that its events fold into. [`shell`] turns it into an actor.
-//! The rest of the crate reaches it through [`gateway::Gateway`]. [`operations`] is what an API may ask for.
+//! The rest of the crate reaches it through [`gateway::CommandGateway`]. [`operations`] is what an API may ask for.
 //! [`process`] holds the multi-step operations, [`scheduler`] chooses hosts, [`hosts`] watches them, [`reconcile`]
 //! mends what crashes may have left between two appends. [`ports`] says what compute asks of the services beside it,
 //! and [`services`] holds the services that answer.

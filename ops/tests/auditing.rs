@@ -1,4 +1,4 @@
-//! The log over HTTP and from the command line, with the real binary: following, paging, erasing.
+//! Tests with the real binary that follow, page and erase the log, over HTTP and from the command line.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod cloud;
@@ -79,7 +79,7 @@ fn a_feed_is_followed_dropped_and_resumed_without_loss_and_ends_with_the_server(
     let mut seen = Vec::new();
     let mut feed = Feed::open(&cloud, "", None);
     seen.push(feed.next().unwrap());
-    // Live: these come while the feed is open.
+    // The feed is open while these events are recorded.
     for n in 0..3 {
         keypair(&client, &format!("live-{n}"));
     }
@@ -117,7 +117,7 @@ fn a_feed_is_followed_dropped_and_resumed_without_loss_and_ends_with_the_server(
     while filtered.next().is_some() {}
 }
 
-/// An auditor reads the log of all projects, and no tenant's user data with it.
+/// An auditor reads the log of all projects without their personal data.
 #[test]
 fn a_reader_of_the_system_sees_events_without_personal_fields() {
     let mut cloud = Cloud::new("sim://1");
@@ -169,13 +169,13 @@ fn pages_are_the_whole_log_and_wrong_questions_are_refused() {
     for wrong in ["knd=x", "server=web", "since=now", "after=x", "limit=0", "format=xml"] {
         client.get(&format!("/chronova/v1/events?{wrong}")).unwrap().expect(400);
     }
-    // Somebody without the role sees nothing.
+    // A caller without the role is refused.
     client.get_as("somebody:p", "/chronova/v1/events").unwrap().expect(403);
     client.get_as("somebody:p", "/chronova/v1/erasures").unwrap().expect(403);
     cloud.stop();
 }
 
-/// Files of the data folder that have these bytes, folders of simulated hosts aside.
+/// The files under `folder` that contain `needle`, except those of simulated hosts.
 fn files_with(folder: &Path, needle: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -196,7 +196,7 @@ fn server(cloud: &mut Cloud, furniture: &cloud::Furniture, name: &str, user_data
     let client = cloud.client();
     let body = json!({"server": {
         "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor,
-        // The server with the port that gets the host name.
+        // With a network, so that a port gets the server's host name.
         "networks": [{"uuid": furniture.network}],
         "user_data": user_data, "metadata": {"owner": name}, "description": name, "key_name": "annas-key",
     }});
@@ -227,7 +227,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     let first = server(&mut cloud, &furniture, "annas-laptop", USER_DATA);
     let second = server(&mut cloud, &furniture, "annas-desktop", USER_DATA);
     delete(&mut cloud, &first);
-    // A checkpoint of the read models knows her, and does not tell it.
+    // The checkpoint of the read models has her data only in sealed form.
     cloud.stop();
     assert!(!files_with(&cloud.data().join("views"), "CHRVIEWS").is_empty());
     assert_eq!(files_with(&cloud.data().join("views"), "annas-"), Vec::<String>::new());
@@ -248,7 +248,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     delete(&mut cloud, &second);
     let done = erase(with("dry_run", json!(false))).expect(200).body;
     assert!(done["erasure"]["keys_destroyed"].as_u64().unwrap() >= 3, "{done}");
-    // Gone from the API, from what is shown of the log, and from every file.
+    // Her data is gone from the API, from the events that the API shows, and from every file.
     let keys = client.get("/compute/v2.1/os-keypairs").unwrap().expect(200).body;
     assert_eq!(keys["keypairs"], json!([]));
     let shown = client.get("/chronova/v1/events?limit=1000").unwrap().expect(200).body.to_string();
@@ -288,7 +288,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     assert!(code == 0 && text.contains("equal"), "{text}");
 }
 
-/// Makes `to` what `from` is.
+/// Replaces the folder `to` by a copy of `from`.
 fn restore(from: &Path, to: &Path) {
     if to.exists() {
         std::fs::remove_dir_all(to).unwrap();
@@ -302,7 +302,8 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
     text.lines().count()
 }
 
-/// Instead of each write, sync, removal and renaming of an erasure the process dies. The next start or command
+/// Kills the process instead of a write, sync, removal or renaming of an erasure: at every 13th, or at each one if
+/// `CHRONOVA_SOAK` is set. The next start or command
 /// completes a recorded erasure, and does not begin an unrecorded one. Either way all data is gone after the next
 /// erasure.
 #[test]
@@ -331,7 +332,7 @@ fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
         if code == 0 {
             break;
         }
-        assert_eq!(code, -1, "call {call}: it dies and does not fail: {text}");
+        assert_eq!(code, -1, "call {call}: the process is killed and does not fail: {text}");
         died += 1;
         let (asked, done) = (recorded(&cloud, "erasure.requested"), recorded(&cloud, "erasure.completed"));
         if died % 2 == 0 && asked > 0 {
@@ -351,7 +352,7 @@ fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
             let (_, text) = cloud.command(&["audit"]);
             assert!(!text.contains(needle), "call {call}: {text}");
         }
-        // Read models equal to a rebuild included.
+        // This also compares the read models with a rebuild.
         let (code, text) = cloud.command(&["audit", "verify"]);
         assert_eq!(code, 0, "call {call}: {text}");
     }

@@ -146,6 +146,7 @@ fn a_token_without_scope_reaches_nobody() {
         println!("{op} {rule}: {text}");
     }
     assert!(findings.is_empty(), "{} findings, seed {seed}", findings.len());
+    assert!(tally.unauthorized * 2 < count, "the token counts: {tally:?}");
     let after = VictimView::take(&victim, &admin, &theirs, &ground);
     assert_eq!(before.difference(&after), None, "the victim's things are as before");
 }
@@ -154,6 +155,8 @@ fn a_token_without_scope_reaches_nobody() {
 struct Tally {
     /// Attacks that were answered with 2xx.
     accepted: u64,
+    /// Attacks with a token that nobody knows, so they prove nothing.
+    unauthorized: u64,
     /// Attacks where the two answers about unknown things differed.
     unsteady: u64,
     /// How often all that the victim sees was compared.
@@ -182,6 +185,7 @@ fn attack(person: &Person, probe: &Probe, secrets: &Secrets, findings: &mut Find
     }
     let accepted = (200..300).contains(&asked.status);
     tally.accepted += u64::from(accepted);
+    tally.unauthorized += u64::from(asked.status == 401);
     accepted
 }
 

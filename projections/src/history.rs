@@ -18,7 +18,7 @@ use chronova_events::store::{EventStore, StoreError};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::checkpoint::{Checkpoints, is_by};
+use crate::checkpoint::{Checkpoints, Era, is_by};
 use crate::progress::WorkProgress;
 use crate::replay::{ReplayEnd, replay_while};
 use crate::runner::ProjectionError;
@@ -211,6 +211,7 @@ impl History {
     /// Builds the state, within the bounds, and holds it.
     async fn make(&self, moment: PastMoment) -> Result<Arc<Views>, HistoryError> {
         let forgotten = self.forgotten.load(Ordering::SeqCst);
+        let era = self.checkpoints.as_ref().map(|checkpoints| checkpoints.era());
         let base = self.base(moment).await?;
         let begin = base.position();
         let progress = WorkProgress::new("time travel", self.store.head().0.saturating_sub(begin.0));
@@ -237,7 +238,7 @@ impl History {
                 shelf.hold(&base, &self.options, self.making.load(Ordering::Relaxed));
             }
         }
-        self.remember(&base, begin, forgotten);
+        self.remember(&base, begin, era);
         Ok(base)
     }
 
@@ -269,20 +270,16 @@ impl History {
     }
 
     /// A state that took long to build is stored as a checkpoint, so that it will not take long again.
-    fn remember(&self, views: &Arc<Views>, begin: Position, forgotten: u64) {
-        let Some(checkpoints) = self.checkpoints.clone() else { return };
+    fn remember(&self, views: &Arc<Views>, begin: Position, era: Option<Era>) {
+        let (Some(checkpoints), Some(era)) = (self.checkpoints.clone(), era) else { return };
         if views.position().0.saturating_sub(begin.0) < checkpoints.options().spacing {
             return;
         }
-        let (fork, now) = (views.fork(), Arc::clone(&self.forgotten));
+        let fork = views.fork();
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = checkpoints.save(&fork) {
+            // A state from before an erasure belongs to an era that has ended, and is not written.
+            if let Err(error) = checkpoints.save_in(era, &fork) {
                 tracing::warn!(%error, "writing a checkpoint of a past state failed");
-            }
-            if now.load(Ordering::SeqCst) != forgotten
-                && let Err(error) = checkpoints.discard_all()
-            {
-                tracing::error!(%error, "removing checkpoints with erased data failed");
             }
         });
     }

@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-/// A process that was asked for and has not finished.
+/// A process that an event requested and that has not finished.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct UnfinishedProcess {
     pub process: ProcessId,
     pub task: Task,
     /// The requester.
     pub meta: Arc<Meta>,
-    /// The event that asked.
+    /// The event that requested it.
     pub asked_by: EventId,
     pub state: Process,
 }
@@ -34,13 +34,13 @@ pub struct Processes {
     pending: BTreeMap<ProcessId, UnfinishedProcess>,
     /// Processes that change interfaces, by server: queried whenever a guest is defined again.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
-    /// Servers that were claimed and are not recorded yet, with the process that creates them.
+    /// Servers that have quota but no stream yet, with the process that creates them.
     unrecorded: BTreeMap<InstanceId, ProcessId>,
-    /// How many servers each of these processes has yet to record; more than none.
+    /// How many servers each process has yet to record. A process without any has no entry.
     missing: BTreeMap<ProcessId, usize>,
 }
 
-/// The part that a checkpoint holds; the rest follows from it.
+/// The part that a checkpoint holds. The rest is computed from it.
 #[derive(Serialize, Deserialize)]
 struct StoredProcesses {
     pending: BTreeMap<ProcessId, UnfinishedProcess>,
@@ -74,7 +74,7 @@ fn of_interface(task: &Task) -> Option<InstanceId> {
     }
 }
 
-/// The process that an event asks for, if it asks for one. Every event is named here: a new kind says whether it asks.
+/// The process that an event requests, if any. The match names every event, so that no new kind is forgotten.
 pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<UnfinishedProcess> {
     match event {
         Event::InstanceEvent(event) => asked_for_instance(recorded, event),
@@ -154,7 +154,7 @@ fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<Unfi
         InstanceEvent::UnrescueRequested(asked) => (asked.process, Task::Unrescue { instance }),
         InstanceEvent::ShelveRequested(asked) => match asked.image {
             Some(image) => (asked.process, Task::Shelve { instance, image }),
-            // A disk that is a volume outlives the guest: there is nothing to copy before the server leaves.
+            // A volume-backed server needs no snapshot: its root disk outlives the guest.
             None => (asked.process, Task::Offload { instance }),
         },
         InstanceEvent::OffloadRequested(asked) => (asked.process, Task::Offload { instance }),
@@ -322,7 +322,7 @@ impl Processes {
         self.pending.values()
     }
 
-    /// Whether the process was asked for and has not finished.
+    /// Whether the process was requested and has not finished.
     pub fn is_pending(&self, process: ProcessId) -> bool {
         self.pending.contains_key(&process)
     }
@@ -332,7 +332,7 @@ impl Processes {
         self.interfaces.contains_key(&instance)
     }
 
-    /// Whether a claim took quota for the server, and its process has neither recorded the server nor given it up.
+    /// Whether the server has quota, but its process has neither recorded the server nor given it up.
     pub fn is_being_created(&self, instance: InstanceId) -> bool {
         self.unrecorded.contains_key(&instance)
     }
@@ -343,7 +343,7 @@ impl Processes {
         }
     }
 
-    /// A server is recorded. With the last one of its request the creation has succeeded, unless it is being undone.
+    /// Notes that a server is recorded. With the last server of a request its process ends, unless it is being undone.
     fn recorded(&mut self, instance: InstanceId) {
         let Some(process) = self.unrecorded.remove(&instance) else { return };
         let Some(missing) = self.missing.get_mut(&process) else { return };
@@ -357,7 +357,7 @@ impl Processes {
         }
     }
 
-    /// A process that records only its failure began to do so. It may have been taken for a success before.
+    /// Adds a process that records only its failure. It may have counted as finished before.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());
@@ -398,7 +398,7 @@ impl Processes {
         self.pending.is_empty()
     }
 
-    /// The processes with a step that must not fail and does.
+    /// The processes with a step that may not fail, but fails again and again.
     pub fn stuck(&self) -> impl Iterator<Item = &UnfinishedProcess> {
         self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.stuck > 0))
     }

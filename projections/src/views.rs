@@ -24,7 +24,7 @@ use crate::Projection;
 pub struct View<P>(RwLock<Arc<P>>);
 
 impl<P: Projection> View<P> {
-    /// Looks at the read model. Copy `Arc`s out and return: nothing slow belongs into `look`.
+    /// Reads the read model under its lock. `look` must be fast: it copies `Arc`s out and returns.
     pub fn read<R>(&self, look: impl FnOnce(&P) -> R) -> R {
         look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -38,7 +38,7 @@ impl<P: Projection> View<P> {
             let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *place, view)
         };
-        // Taking a large one apart takes time that nobody should wait for.
+        // Dropping a large read model takes time, so this happens after the lock is released.
         drop(before);
     }
 
@@ -46,7 +46,7 @@ impl<P: Projection> View<P> {
     fn change(&self, change: impl FnOnce(&mut P)) {
         let shared = Some(self.share()).filter(|view| Arc::strong_count(view) > 2);
         if let Some(shared) = shared {
-            // Copied while readers go on.
+            // Readers go on during the copy.
             self.put(Arc::new(P::clone(&shared)));
         }
         let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -54,13 +54,13 @@ impl<P: Projection> View<P> {
     }
 }
 
-/// How far read models are folded.
+/// The position up to which read models are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Mark {
     pub position: Position,
-    /// The event at that position, by which a log is known again.
+    /// The event at that position, by which a checkpoint recognises its log.
     pub event: Option<EventId>,
-    /// The latest time of any event so far. Clocks go back now and then; this never does.
+    /// The latest time of any event so far. Unlike a clock it never goes back.
     pub moment: Timestamp,
 }
 
@@ -75,7 +75,7 @@ impl Mark {
     }
 }
 
-/// Does something with every read model.
+/// Visits every read model of two [`Views`].
 pub(crate) trait ViewVisitor {
     fn visit<P: Projection>(&mut self, left: &View<P>, right: &View<P>);
 }
@@ -84,7 +84,7 @@ pub(crate) trait ViewVisitor {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RestoreOutcome {
     Current,
-    /// An older version, good enough until it is rebuilt.
+    /// An older version, which is shown until the rebuild is done.
     Provisional,
     Outdated,
     /// There is no such read model any more.
@@ -126,7 +126,7 @@ macro_rules! views {
                 }
             }
 
-            /// Folds a batch into every read model and then makes its position known.
+            /// Folds a batch into every read model, and then publishes its position.
             pub fn apply(&self, batch: &[Arc<Recorded>]) -> Result<(), DecodeError> {
                 let mut mark = self.mark();
                 let nouns = self.decode(batch)?;
@@ -136,7 +136,7 @@ macro_rules! views {
                     if any & wanted != 0 && self.folds(<$projection>::NAME) {
                         self.$field.change(|view| {
                             for (recorded, _) in batch.iter().zip(&nouns).filter(|(_, noun)| *noun & wanted != 0) {
-                                // Decoded above; `event` only hands out what is there.
+                                // `decode` decoded the event above, and `event` only returns it.
                                 if let Ok(event) = recorded.event() {
                                     view.apply(recorded, event);
                                 }
@@ -151,14 +151,14 @@ macro_rules! views {
                 Ok(())
             }
 
-            /// The nouns that any of the folded read models looks at.
+            /// The bits of the nouns that the folded read models use.
             fn wanted(&self) -> u64 {
                 let mut wanted = 0;
                 $( if self.folds(<$projection>::NAME) { wanted |= bits(<$projection>::NOUNS); } )+
                 wanted
             }
 
-            /// All read models as they are between two batches, shared: cheap, however large they are.
+            /// Shares all read models as they are between two batches. This copies no rows.
             pub fn fork(&self) -> Self {
                 let mark = self.mark();
                 let fork = Self::at(*mark, self.only.clone());
@@ -198,7 +198,7 @@ macro_rules! views {
                 }
             }
 
-            /// About how many bytes of memory the read models take.
+            /// How many bytes of memory the read models take, roughly.
             pub fn weight(&self) -> u64 {
                 let mut weight = 0;
                 $( weight += self.$field.read(Projection::weight); )+
@@ -236,7 +236,7 @@ impl Default for Views {
 }
 
 impl Views {
-    /// Empty ones of which only the named are folded: a rebuild of these.
+    /// Empty read models, for a rebuild that folds only those named.
     pub fn only(names: BTreeSet<&'static str>) -> Self {
         Self::at(Mark::default(), names)
     }
@@ -246,7 +246,7 @@ impl Views {
         self.position.get()
     }
 
-    /// How far they are folded. Waits for a batch that is being folded.
+    /// The mark of the read models. Waits for a batch that is being folded.
     pub fn marked(&self) -> Mark {
         *self.mark()
     }
@@ -274,7 +274,7 @@ impl Views {
         self.only.is_empty() || self.only.contains(name)
     }
 
-    /// Decodes what will be looked at; can be called beforehand, on another thread.
+    /// Decodes the events that the read models use. Another thread can call this before `apply`.
     pub fn decode(&self, batch: &[Arc<Recorded>]) -> Result<Vec<u64>, DecodeError> {
         let wanted = self.wanted();
         batch
@@ -293,7 +293,7 @@ impl Views {
     /// Waits until the read models include `position`, so that a requester reads its own writes. Says whether they do
     /// within `patience`.
     pub async fn wait_for(&self, position: Position, patience: Duration) -> bool {
-        // Most often they do already: no timer for that.
+        // Mostly they include it already, so this avoids a timer.
         self.position.get() >= position || tokio::time::timeout(patience, self.position.reaches(position)).await.is_ok()
     }
 }
@@ -308,12 +308,12 @@ fn noun_of(kind: &str) -> &str {
     kind.split_once('.').map_or(kind, |(noun, _)| noun)
 }
 
-/// The bit of a kind's noun; 0 for one that nobody knows.
+/// The bit of a kind's noun; 0 if the noun is unknown.
 fn bit(kind: &str) -> u64 {
     NOUNS.binary_search(&noun_of(kind)).map_or(0, |at| 1 << (at % 64))
 }
 
-/// The bits of these nouns; of all where none is named.
+/// The bits of these nouns; all bits if `nouns` is empty.
 fn bits(nouns: &[&str]) -> u64 {
     if nouns.is_empty() { u64::MAX } else { nouns.iter().fold(0, |bits, noun| bits | bit(noun)) }
 }
@@ -355,10 +355,10 @@ mod tests {
             for event in self.0.iter().filter(|event| bit(event.kind()) & wanted == 0) {
                 view.apply(&recorded(1, event), event);
                 let after = serde_json::to_value(&view).unwrap();
-                assert_eq!(after, before, "{} looks at {} without saying so", P::NAME, event.kind());
+                assert_eq!(after, before, "{} uses {}, whose noun is not in its `NOUNS`", P::NAME, event.kind());
             }
             for noun in P::NOUNS {
-                assert_ne!(bit(noun), 0, "{} names {noun}, which there is not", P::NAME);
+                assert_ne!(bit(noun), 0, "`NOUNS` of {} has the unknown noun {noun}", P::NAME);
             }
         }
     }

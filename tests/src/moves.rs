@@ -1,4 +1,4 @@
-//! Moves of servers in the world of the tests.
+//! Requests moves of servers, for tests.
 
 use chronova_actors::host::{DrainCommand, HostCommand, HostRoot};
 use chronova_actors::instance::InstanceCommand;
@@ -12,7 +12,7 @@ use chronova_events::instance::FlavorSnapshot;
 use crate::world::{ADMIN, Life, build_request, user_meta};
 
 impl Life {
-    /// Asks for another flavor as the API does: quota first, then the server.
+    /// Requests another flavor as the API does: it reserves quota first, then sends the command to the server.
     pub async fn resize(&self, instance: InstanceId) -> Result<(), String> {
         self.resize_to(instance, larger()).await
     }
@@ -63,7 +63,7 @@ impl Life {
         self.moving(instance, MoveCommand::Live(begin)).await
     }
 
-    /// Aborts the live migration that is under way, waiting or not.
+    /// Aborts the server's live migration, whether it is queued or running.
     pub async fn abort_live(&self, instance: InstanceId) -> Result<(), String> {
         let migration = self.migration_of(instance)?;
         let abort = LiveCommand::Abort { migration, waiting_too: true, asker: ADMIN };
@@ -103,7 +103,7 @@ impl Life {
         gateway.send::<HostRoot>(&host, down, user_meta()).await.map(drop).map_err(|e| e.to_string())
     }
 
-    /// Asks for the server's host to be emptied, as the API does.
+    /// Requests a drain of the server's host, as the API does.
     pub async fn drain_host_of(&self, instance: InstanceId) -> Result<(), String> {
         let now = self.instance_now(instance);
         let placed = now.alive().and_then(|server| server.placement.clone()).ok_or("it is on no host")?;
@@ -121,7 +121,7 @@ impl Life {
     }
 }
 
-/// A flavor with more of everything than that of [`build_request`].
+/// A flavor with more vCPUs, memory and disk than that of [`build_request`].
 pub fn larger() -> FlavorSnapshot {
     FlavorSnapshot {
         id: FlavorId::new("2"),

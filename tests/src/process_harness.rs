@@ -22,6 +22,8 @@ use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::InterferenceVerdict;
 use chronova_actors::reconcile::options::ImageCacheOptions;
 use chronova_events::ids::{InstanceId, VolumeId};
+use chronova_events::instance::{Instance, Power};
+use chronova_hypervisor::sim::SimGuest;
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
 
@@ -121,6 +123,18 @@ async fn seen(world: &World) -> &'static str {
         Some((_, status)) => status,
         None => crate::volumes::word(&world.views().await, VolumeId(subject().0)),
     }
+}
+
+/// Waits until nothing is under way, and the server does not look switched off while its guest is on: a life may die between
+/// the start of a guest and its record, and the next comparison with the host shows it.
+async fn comes_to_rest(world: &World, life: &Life) {
+    assert!(life.settled().await);
+    let is_started_unseen = || {
+        let Instance::Alive(server) = life.instance_now(subject()) else { return false };
+        let is_on = |host| world.fleet.guests(host).get(&subject()).is_some_and(SimGuest::is_on);
+        server.power() == Power::Shutdown && (0..HOSTS).any(is_on)
+    };
+    assert!(life.until(|_| !is_started_unseen()).await);
 }
 
 /// Proves a case.

@@ -248,7 +248,7 @@ async fn in_state(api: &Api, state: &Situation) {
             (word("OS-EXT-STS:vm_state"), word("OS-EXT-STS:task_state"))
         };
         let wanted = (state.vm_state.to_owned(), state.task_state.to_owned());
-        for _ in 0..5_000 {
+        for _ in 0..30_000 {
             if shown().await == wanted {
                 break;
             }

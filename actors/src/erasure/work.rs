@@ -45,6 +45,8 @@ pub enum ErasureError {
     Keys(#[from] SealError),
     #[error("{0}")]
     Refused(String),
+    #[error("the read models do not follow the log: the erasure is completed at the next start")]
+    Behind,
     #[error("the checkpoints of the read models cannot be removed")]
     Checkpoints(#[source] std::io::Error),
 }
@@ -161,7 +163,9 @@ impl Eraser {
         let destroyed = destroyed.map_err(|error| StoreError::Io(error.to_string()))??;
         self.store.forget(&self.streams(request)).await?;
         // Actors follow their own streams, the read models all of them. No checkpoint from before may be used again.
-        self.views.wait_for(self.store.head(), PATIENCE).await;
+        if !self.views.wait_for(self.store.head(), PATIENCE).await {
+            return Err(ErasureError::Behind);
+        }
         if let Some(history) = self.history.clone() {
             let forgotten = tokio::task::spawn_blocking(move || history.forget()).await;
             forgotten.map_err(std::io::Error::other).and_then(|done| done).map_err(ErasureError::Checkpoints)?;

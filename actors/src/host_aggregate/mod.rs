@@ -1,7 +1,7 @@
-//! The aggregate of all host aggregates. Names are unique, a host is in one availability zone only, and the zone of a
+//! Decides about all host aggregates. Names are unique, a host is in one availability zone only, and the zone of a
 //! host with servers does not change. The rules are Nova's (`nova.compute.api.AggregateAPI`).
 //!
-//! Not to be mistaken for [`crate::aggregate`]: that is what decides, this is what Nova calls so.
+//! [`crate::aggregate`] is about something else: the aggregates of event sourcing, which decide about commands.
 
 pub mod decide;
 
@@ -17,14 +17,14 @@ use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
 
-/// They are decided about together.
+/// The id of the only stream: one aggregate decides about all host aggregates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HostAggregatesId;
 
 #[derive(Debug, Clone, Copy)]
 pub enum HostAggregatesRoot {}
 
-/// How many servers are on which host, as the caller sees it; hosts without any may be left out.
+/// The number of servers on each host, as the caller read it. A host without servers may be missing.
 pub type ServersPerHost = BTreeMap<HostId, usize>;
 
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub enum HostAggregateCommand {
         name: String,
         zone: Option<String>,
     },
-    /// Changes what is given; metadata without a value is removed.
+    /// Changes the given attributes. A metadata key without a value is removed.
     Change {
         number: u64,
         name: Option<String>,
@@ -56,7 +56,7 @@ pub enum HostAggregateCommand {
     Delete {
         number: u64,
     },
-    /// Takes a host that is no more out of all of them.
+    /// Removes a host that no longer exists from all host aggregates.
     ForgetHost {
         host: HostId,
     },

@@ -1,4 +1,4 @@
-//! Chooses the action on a difference between a host and the log. Pure.
+//! Chooses the action on a difference between a host and the log, in pure functions.
 
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, Instance, MoveKind, Moving, Phase, Power};
@@ -29,7 +29,7 @@ pub enum ResyncAction {
     Report,
 }
 
-/// A guest was found on `host`, in state `seen`.
+/// The action on a guest that `host` has, in the power state `seen`.
 pub fn found(host: HostId, believed: RecordedServerState<'_>, seen: Power) -> ResyncAction {
     let server = match believed {
         RecordedServerState::Unknown | RecordedServerState::Known(Instance::Absent) => return ResyncAction::Report,
@@ -37,20 +37,20 @@ pub fn found(host: HostId, believed: RecordedServerState<'_>, seen: Power) -> Re
         RecordedServerState::Known(Instance::Alive(server)) => server,
     };
     match &server.placement {
-        // A process works on the other end of a move, or it is kept until the move is confirmed.
+        // A process is moving the server, or the source keeps its guest until the move is confirmed.
         Some(placed) if placed.host != host && server.concerns(host) => ResyncAction::Nothing,
         // `Placed` is recorded before a guest is built: a guest without it is left over from a failed attempt.
         None => ResyncAction::Destroy,
         Some(placed) if placed.host != host => ResyncAction::Destroy,
         Some(_) if is_left(server, host) && matches!(seen, Power::Running | Power::Paused) => ResyncAction::Pull,
-        // Its build process is responsible until it runs.
+        // The process that builds or unshelves the server is responsible for its guest until that runs.
         Some(_) if matches!(server.phase, Phase::Building { .. } | Phase::Offloaded { .. }) => ResyncAction::Nothing,
         Some(_) if server.power() == seen => ResyncAction::Nothing,
         Some(_) => ResyncAction::Look,
     }
 }
 
-/// Whether the server is being evacuated from this host. Its guest is removed when that is done.
+/// Whether the server is being evacuated from this host. After the evacuation the host's guest is removed.
 fn is_left(server: &Alive, host: HostId) -> bool {
     let left =
         |moving: &Moving| moving.kind == MoveKind::Evacuate && moving.source.host == host && moving.target.is_some();
@@ -74,7 +74,7 @@ pub fn spared(
     }
 }
 
-/// A server that should be on `host` has no guest there.
+/// The action on a server that has no guest on its host.
 pub fn missing(server: &Instance) -> ResyncAction {
     match server.alive() {
         Some(alive)
@@ -86,7 +86,7 @@ pub fn missing(server: &Instance) -> ResyncAction {
     }
 }
 
-/// A volume of a guest that is not defined is left on `host`.
+/// The action on the files that an undefined guest left on `host`.
 pub fn orphaned(host: HostId, believed: RecordedServerState<'_>, _instance: InstanceId) -> ResyncAction {
     match believed {
         RecordedServerState::Unknown | RecordedServerState::Known(Instance::Absent) => ResyncAction::Report,

@@ -1,4 +1,4 @@
-//! One request for new servers, and the command that begins each of them.
+//! The request for one or more new servers, and the command that creates each of them.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::server_group::ServerGroupReject;
 /// A request for new servers; all its resources were looked up and checked.
 #[derive(Debug, Clone)]
 pub struct CreateServersRequest {
-    /// The servers have this in common. [`Self::server`] replaces ids, names, numbers and places in the batch.
+    /// The part that the servers share. [`Self::server`] replaces ids, names, numbers and indexes.
     pub template: BuildRequested,
-    /// `None`: the hostname follows from the name.
+    /// `None`: each hostname is derived from the server's name.
     pub hostname: Option<String>,
     /// The disks, if they differ from those of image and flavor.
     pub mapped: Option<BlockDevicesMapped>,
@@ -36,7 +36,7 @@ pub struct GroupToJoin {
     /// The project that owns the group.
     pub project: ProjectId,
     pub group: ServerGroupId,
-    /// How many servers of one user the group may have; -1 is any number.
+    /// How many servers of one user the group may have; -1 means no limit.
     pub limit: i64,
 }
 
@@ -49,13 +49,13 @@ pub enum CreateReject {
     Group(ServerGroupReject),
     #[error("server {instance}: {reject}")]
     Server { instance: InstanceId, reject: InstanceReject },
-    /// The log did not take an event in time. Nothing is created: the process is undone.
+    /// The log did not append an event in time. The process is undone, so no server stays.
     #[error("the event log is not available")]
     Unavailable(#[source] StoreError),
 }
 
 impl CreateServersRequest {
-    /// The command that begins the server `index` of `of`. The same inputs give the same ids, so a repeated command
+    /// The command that creates the server `index` of `of`. The same inputs give the same ids, so a repeated command
     /// creates no second server.
     pub fn server(&self, instance: InstanceId, index: usize, of: usize, number: u64) -> InstanceCommand {
         let (name, hostname) = self.names(instance, index, of);
@@ -91,7 +91,7 @@ pub fn build_process(instance: InstanceId) -> ProcessId {
     ProcessId::derive(instance.0, "build")
 }
 
-/// Every server of a request has mappings with ids of their own.
+/// The mappings for one server, with ids of their own.
 fn disks_of(mapped: &BlockDevicesMapped, instance: InstanceId) -> BlockDevicesMapped {
     let own = |(index, device): (usize, &BlockDevice)| BlockDevice {
         id: BlockDeviceId::derive(instance.0, &format!("device-{index}")),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use chronova_events::instance::{Alive, BlockDevice, FlavorSnapshot, ImageSnapshot};
 
-/// Sizes in GiB of the empty disks.
+/// The sizes in GiB of the ephemeral disks.
 pub fn ephemerals(server: &Alive) -> Vec<u32> {
     match is_mapped(server) {
         true => ephemerals_of(server.disks.iter().map(|disk| &disk.device)),
@@ -20,7 +20,7 @@ fn ephemerals_of<'a>(devices: impl Iterator<Item = &'a BlockDevice>) -> Vec<u32>
     devices.filter(|device| device.is_ephemeral()).filter_map(|device| device.size.filter(|size| *size > 0)).collect()
 }
 
-/// MiB of the swap disk.
+/// The size in MiB of the swap disk; 0 if there is none.
 pub fn swap(server: &Alive) -> u32 {
     match is_mapped(server) {
         true => swap_of(server.disks.iter().map(|disk| &disk.device)),
@@ -32,7 +32,7 @@ fn swap_of<'a>(mut devices: impl Iterator<Item = &'a BlockDevice>) -> u32 {
     devices.find(|device| device.is_swap()).and_then(|device| device.size).unwrap_or(0)
 }
 
-/// Whether all of its disks are recorded, because its request had block device mappings.
+/// Whether the events hold all disks of the server, because its request had block device mappings.
 fn is_mapped(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.device.is_root())
 }
@@ -46,7 +46,7 @@ fn disk_bus(image: Option<&ImageSnapshot>) -> &str {
     property(image, "hw_disk_bus").unwrap_or("virtio")
 }
 
-/// The bus that a device is on.
+/// The bus of a device: its own, or the default for its type.
 pub fn bus(image: Option<&ImageSnapshot>, device: &BlockDevice) -> String {
     if let Some(bus) = &device.disk_bus {
         return bus.clone();
@@ -83,7 +83,7 @@ fn letters(index: u32) -> String {
     }
 }
 
-/// Names that are taken, without `/dev/`.
+/// The device names in use, without `/dev/`.
 #[derive(Debug, Default)]
 struct TakenDeviceNames(BTreeSet<String>);
 
@@ -132,7 +132,7 @@ pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
     }
 }
 
-/// The name of one more disk, and how many there are without it.
+/// The name for one more disk, and how many disks the server has without it.
 pub fn next_name(server: &Alive, device: &BlockDevice) -> (String, usize) {
     let image = server.hardware_image();
     let mut taken = TakenDeviceNames::default();
@@ -145,7 +145,7 @@ pub fn next_name(server: &Alive, device: &BlockDevice) -> (String, usize) {
     (format!("/dev/{}", taken.next(&bus(image, device))), count)
 }
 
-/// How many disks the server has, its volumes among them.
+/// How many disks the server has, including its volumes.
 pub fn count(server: &Alive) -> usize {
     let has_root = server.request.image.is_some() && !server.is_volume_backed();
     let own = usize::from(has_root) + ephemerals(server).len() + usize::from(swap(server) > 0);
@@ -164,7 +164,7 @@ pub fn root_name(server: &Alive) -> String {
     recorded.unwrap_or_else(|| format!("/dev/{}a", prefix(disk_bus(server.hardware_image()))))
 }
 
-/// The empty disks and the swap disk of a flavor, for a server that requests neither.
+/// The sizes of the flavor's ephemeral disk (GiB) and swap disk (MiB), each only if the request has none of its kind.
 pub fn of_flavor(flavor: &FlavorSnapshot, devices: &[BlockDevice]) -> (Option<u32>, Option<u32>) {
     let asks = |is_kind: fn(&BlockDevice) -> bool| devices.iter().any(is_kind);
     let ephemeral = Some(flavor.ephemeral_gib).filter(|size| *size > 0 && !asks(BlockDevice::is_ephemeral));

@@ -1,9 +1,9 @@
 //! The metadata of a guest, in the versions that guests know: OpenStack's ([`openstack`]) and Amazon EC2's ([`ec2`]).
-//! The config drive holds them as files, and the metadata service answers from them as a [`tree`]. One builder, two
-//! ways to the guest.
+//! The config drive holds them as files, and the metadata service answers from them as a [`tree`]. One builder serves
+//! both.
 //!
-//! Source: nova `api/metadata/base.py`. A version never gets a key that came after it, so that what reads an old one reads it
-//! for ever.
+//! Source: nova `api/metadata/base.py`. A version never gets a later version's key, so a guest that reads an old
+//! version always finds the same keys.
 
 mod devices;
 pub mod dynamic;
@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 /// Nova's `[api]` options on metadata.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetadataOptions {
-    /// `dhcp_domain`: what a guest's name is completed with; empty for nothing.
+    /// `dhcp_domain`: the suffix of a guest's host name. If it is empty, the name has no suffix.
     pub domain: String,
     /// `config_drive_skip_versions`: versions of EC2's tree that are left out of config drives.
     pub skipped_versions: Vec<String>,
@@ -46,7 +46,7 @@ impl Default for MetadataOptions {
     }
 }
 
-/// A server, and what else its guest is told.
+/// A server, with everything else that its guest's metadata contain.
 #[derive(Debug, Clone, Copy)]
 pub struct GuestMetadata<'a> {
     pub server: &'a Alive,
@@ -56,9 +56,9 @@ pub struct GuestMetadata<'a> {
     /// The addresses of the guest's devices, as far as they are known. A config drive is made before there is a guest,
     /// so it has none.
     pub devices: &'a [GuestDevice],
-    /// The floating address that stands for it.
+    /// The floating IP of the guest.
     pub floating_ip: Option<&'a str>,
-    /// The vendor data of other services, by their names.
+    /// The vendor data that other services answered, by the names of the services.
     pub said: Option<&'a Map<String, Value>>,
 }
 
@@ -82,7 +82,7 @@ impl GuestMetadata<'_> {
         Ok(files)
     }
 
-    /// The content of a file that the server was asked for with, by its four digits.
+    /// The content of an injected file, by the four digits of its path.
     fn content(&self, id: &str) -> Result<Option<Vec<u8>>, String> {
         let place = |number: usize| openstack::place(number) == format!("/content/{id}");
         let file = self.server.files.iter().enumerate().find(|(number, _)| place(*number));
@@ -103,7 +103,7 @@ impl GuestMetadata<'_> {
     }
 }
 
-/// Random bytes that seed the guest's own generator.
+/// Random bytes with which the guest seeds its own generator.
 fn seed() -> Result<String, String> {
     use base64::Engine;
     let mut bytes = [0; 512];

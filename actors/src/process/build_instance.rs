@@ -2,11 +2,11 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_host` | chooses a host, claims its resources in the ledger, records the host | release, record |
-//! | `allocate_network` | makes or binds the ports | deleting or unbinding them |
+//! | `claim_host` | chooses a host, claims its resources in the ledger, records the host | releasing both |
+//! | `allocate_network` | creates or binds the ports | deleting or unbinding them |
 //! | `prepare_volumes` | makes volumes, waits for them, reserves and connects them | giving them back, deleting those made |
-//! | `prepare_host` | image into the host's cache; networks and filters on the host | (kept: a cache, and shared) |
-//! | `spawn_guest` | disks, domain, start | destroying the guest |
+//! | `prepare_host` | loads the image into the host's cache, makes networks and filters | (kept: a cache, and shared) |
+//! | `spawn_guest` | creates the disks, defines and starts the domain | destroying the guest |
 //! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the attachments) |
 //!
 //! If a host fails, the build tries another, `[scheduler] max_attempts` in all.
@@ -64,7 +64,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let record = match outcome {
             ProcessOutcome::Succeeded => InstanceCommand::RecordBuilt { process },
             ProcessOutcome::Failed => InstanceCommand::RecordBuildFailed { process, fault: fault(work) },
-            // The process that called this one off goes on with the server.
+            // The process that cancelled this one continues with the server.
             ProcessOutcome::CalledOff => return Ok(()),
         };
         let gateway = &work.context.gateway;
@@ -73,7 +73,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// The fault that the user sees. After the last host has failed: Nova's `MaxRetriesExceeded`, with that host's error in
+/// The fault that the user sees. After the last host failed: Nova's `MaxRetriesExceeded`, with that host's error in
 /// the details.
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let Some(failure) = &work.running.failure else { return StepError::Again("unknown".to_owned()).fault() };
@@ -113,7 +113,7 @@ fn check_disks(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     }
 }
 
-/// Has the scheduler select a host, and records it.
+/// Lets the scheduler select a host, and records the selection.
 pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSpec) -> Result<StepOutput, StepError> {
     let context = &work.context;
     // A host that this process selected before a crash stays selected: its claim is in the ledger.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tell_agent` | tells the guest's agent |
 //!
-//! Only the operating-system process that took the request holds the password, in memory ([`crate::passwords`]). A
+//! Only the operating-system process that took the request holds the password, in memory ([`crate::coordination::passwords`]). A
 //! crash loses it, and the request with it. The requester is told how it went.
 //!
 //! The driver says whether there is an agent: simulated guests need none, like those of Nova's fake driver. Words and

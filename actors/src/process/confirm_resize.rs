@@ -1,10 +1,10 @@
-//! Confirms a move. Goes forward only: each step is retried until it succeeds.
+//! Confirms a cold migration or a resize. It undoes nothing: each step is retried until it succeeds.
 //!
 //! | step | does |
 //! |---|---|
-//! | `clear_source` | removes guest and disks there, or what was set aside where the disks stayed; a host that is down does it when it is back |
-//! | `release_claim` | gives back what was held at the source |
-//! | `settle_quota` | the server counts as its new flavor |
+//! | `clear_source` | removes guest and disks at the source, or only the kept copy if the disks stayed |
+//! | `release_claim` | releases the claim on the source host |
+//! | `settle_quota` | counts the server's quota by its new flavor |
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;

@@ -1,13 +1,13 @@
-//! Offloads a shelved server from its host. It also shelves a server with a volume as its root disk, which needs no
-//! copy. Goes forward only: each step is tried until it succeeds.
+//! Offloads a shelved server from its host. This process also shelves a volume-backed server, which needs no snapshot.
+//! It undoes nothing: each step is tried until it succeeds.
 //!
 //! | step | does |
 //! |---|---|
-//! | `power_off` | switches a guest off that is not shelved yet |
-//! | `destroy_guest` | removes domain and disks; a host that is down does it when it is back |
-//! | `keep_volumes` | gives the connections of the volumes back; the volumes stay the server's |
-//! | `unbind_network` | takes the ports off the host; they stay the server's |
-//! | `release_claim` | gives the resources back to the ledger |
+//! | `power_off` | powers the guest off, if the server is not shelved yet |
+//! | `destroy_guest` | removes domain and disks; if the host is down, its agent does it when the host is back |
+//! | `keep_volumes` | disconnects the volumes, which stay reserved for the server |
+//! | `unbind_network` | unbinds the ports from the host; the server keeps them |
+//! | `release_claim` | releases the server's claim in the ledger |
 //!
 //! The quota stays reserved: the server still exists, and may be unshelved.
 

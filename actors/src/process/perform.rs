@@ -129,7 +129,7 @@ impl ProcessExecution {
             return Ok(known.clone());
         }
         let process = self.context.gateway.look::<ProcessRoot>(&self.process).await?;
-        // Another record in between makes the next append conflict, which leads here again.
+        // Another record in between gives the next append another revision than expected; then the state is read again.
         Ok(self.known.insert(process).clone())
     }
 

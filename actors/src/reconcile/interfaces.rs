@@ -27,16 +27,39 @@ use crate::reconcile::tally::ReconcilerTally;
 /// Compares every server, and then those that the log concerns, for ever.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     runner::once::<ServerInterfaces>(&context, &tally, &mut BTreeSet::new()).await;
+    let mut owed = BTreeSet::new();
     loop {
-        let Ok(batch) = subscription.next().await else { return };
-        if !batch.iter().any(|recorded| is_of_network(recorded)) {
-            continue;
-        }
-        context.views.wait_for(subscription.position(), context.host_options.resync).await;
+        let servers = tokio::select! {
+            batch = subscription.next() => match batch {
+                Ok(batch) if batch.iter().any(|recorded| is_of_network(recorded)) => {
+                    context.views.wait_for(subscription.position(), context.host_options.resync).await;
+                    concerned(&context, &batch)
+                }
+                Ok(_) => continue,
+                Err(_) => return,
+            },
+            () = tokio::time::sleep(context.host_options.resync), if !owed.is_empty() => std::mem::take(&mut owed),
+        };
         let begun = Instant::now();
-        let failures = ServerInterfaces::act(&context, concerned(&context, &batch)).await;
+        let mut failures = 0;
+        for server in servers {
+            // A server with a task shows its interfaces when the task has ended.
+            let is_busy = is_busy(&context, server);
+            let is_shown = refresh(&context, server).await;
+            failures += usize::from(!is_shown);
+            if is_busy || !is_shown {
+                owed.insert(server);
+            }
+        }
         tally.record(begun, context.clock.now(), failures);
     }
+}
+
+fn is_busy(context: &ReconcileContext, server: InstanceId) -> bool {
+    context.views.servers.read(|servers| {
+        let known = servers.get(server).and_then(|row| row.instance.alive());
+        known.is_some_and(|known| known.ongoing.is_some() || known.building().is_some())
+    })
 }
 
 fn is_of_network(recorded: &Recorded) -> bool {
@@ -87,7 +110,8 @@ fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<
 pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     let row = context.views.servers.read(|servers| servers.get(server).cloned());
     let Some(known) = row.as_ref().and_then(|row| row.instance.alive()) else { return true };
-    // A build and a move record their interfaces themselves, and a delete releases all of them.
+    // A build and a move record their interfaces themselves, and a delete releases all of them. [`follow`] comes back to a
+    // server with another task.
     if known.ongoing.is_some() || known.building().is_some() || known.nics.is_empty() {
         return true;
     }

@@ -37,7 +37,9 @@ async fn run<R: Reconciler>(
             biased;
             batch = news(subscription.as_mut()) => match batch {
                 Ok(batch) if wakes::<R>(&batch) => wait_for_views(&context, subscription.as_ref()).await,
-                Ok(_) => continue,
+                // A busy log must not keep the clock from its turn.
+                Ok(_) if due.is_none_or(|due| due > tokio::time::Instant::now()) => continue,
+                Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(reconciler = R::NAME, %error, "a reconciler can follow the log no longer");
                     subscription = None;

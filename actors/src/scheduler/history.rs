@@ -1,4 +1,4 @@
-//! Reads the scheduling decisions on a server from the log; memory holds none of them.
+//! Reads the scheduling decisions on a server from the log, because no read model holds them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use chronova_events::instance::{InstanceEvent, Scheduled};
 use chronova_events::registry::NounEvent;
 use chronova_events::store::{EventStore, StoreError};
 
-/// Events read at once.
+/// How many events are read at once.
 const PAGE: usize = 512;
 
 /// Every decision on a server and its time, oldest first.

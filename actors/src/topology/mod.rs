@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 
 pub use self::asked::ask;
 pub use self::fit::fit;
-pub use self::provided::check_provided;
+pub use self::provided::{check_provided, check_provided_image};
 
 /// The guest's demand on its host's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,23 +11,33 @@ const NOT_PROVIDED: [(&str, &str); 2] =
 /// # Errors
 /// The flavor or the image asks for hardware that no guest gets; the text says what to change.
 pub fn check_provided(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(), String> {
-    let asks =
-        |pairs: &[(String, String)], name: &str| pairs.iter().any(|(key, value)| key == name && !is_false(value));
-    for (spec, property) in NOT_PROVIDED {
+    for (spec, _) in NOT_PROVIDED {
         if asks(&flavor.extra_specs, spec) {
             let name = &flavor.name;
             return Err(format!(
                 "Flavor {name} asks for {spec}, which this cloud does not provide: choose another flavor."
             ));
         }
-        if let Some(image) = image.filter(|image| asks(&image.properties, property)) {
-            return Err(format!(
-                "Image {} asks for {property}, which this cloud does not provide: choose another image.",
-                image.id
-            ));
-        }
     }
-    Ok(())
+    image.map_or(Ok(()), check_provided_image)
+}
+
+/// As [`check_provided`], for an image alone.
+///
+/// # Errors
+/// The image asks for hardware that no guest gets.
+pub fn check_provided_image(image: &ImageSnapshot) -> Result<(), String> {
+    match NOT_PROVIDED.iter().find(|(_, property)| asks(&image.properties, property)) {
+        Some((_, property)) => Err(format!(
+            "Image {} asks for {property}, which this cloud does not provide: choose another image.",
+            image.id
+        )),
+        None => Ok(()),
+    }
+}
+
+fn asks(pairs: &[(String, String)], name: &str) -> bool {
+    pairs.iter().any(|(key, value)| key == name && !is_false(value))
 }
 
 fn is_false(value: &str) -> bool {

@@ -1,14 +1,14 @@
-//! Files that are sealed as a whole: caches that repeat what the log says of everybody.
+//! Encrypts whole files: caches that repeat personal data of the log.
 //!
-//! A cache cannot be sealed field by field as events are, because it is one structure about all persons. So all of its bytes are
-//! encrypted under a key of the log's file of keys, with the [`DataSubject`] [`DataSubject::Caches`]. An erasure destroys that key:
-//! copies of the cache that lie elsewhere tell nothing from then on, whoever they were about. Later files have a
-//! new key.
+//! A cache cannot be sealed field by field as events are, because it is one structure about all persons. So all its
+//! bytes are encrypted under a key of the log's key file, that of [`DataSubject::Caches`]. Every erasure destroys that
+//! key, so that nobody can read an older copy of the cache from then on, whichever person was erased. Later files have
+//! a new key.
 //!
-//! A file has several parts. A part is a row of pieces of [`PIECE`] bytes, the last one shorter, each with the tag of its
-//! cipher behind it. The nonce of a piece consists of the file's own random bytes, its part and its place, so no two pieces of
-//! the log's files share one. The file's head, the part's name and whether a piece is the last are authenticated: a piece
-//! cannot be left out, moved, or cut off.
+//! A file has several parts. A part is a sequence of pieces of at most [`PIECE`] bytes, each followed by the tag of its
+//! cipher. The nonce of a piece consists of the file's own random bytes, its part and its number, so no two pieces of
+//! these files share one. The tag also authenticates `bound` and whether the piece is the last of its part: nobody can
+//! leave out, move or cut off a piece without being noticed.
 
 use std::io::{self, Write};
 
@@ -19,12 +19,12 @@ use thiserror::Error;
 use super::keys::{KeyLookup, KeyRing, KeySlot, RingId, random};
 use super::{DataSubject, SealError};
 
-/// Clear bytes of a piece.
+/// How many bytes of plaintext a piece has at most.
 const PIECE: usize = 1 << 16;
-/// Bytes that the cipher adds to a piece.
+/// How many bytes the cipher adds to a piece.
 const TAG: usize = 16;
 
-/// Which key opens a file, and its part of the nonces; stands in clear at the file's beginning.
+/// Names the key of a file, and holds the file's part of the nonces. It is not encrypted, and begins the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealMark {
     ring: RingId,
@@ -33,7 +33,7 @@ pub struct SealMark {
 }
 
 impl SealMark {
-    /// Bytes of a mark in a file.
+    /// How many bytes a mark has in a file.
     pub const BYTES: usize = 40;
 
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -77,7 +77,7 @@ impl std::fmt::Debug for WholeSeal {
 }
 
 impl WholeSeal {
-    /// For a new file. May wait for the disk, where there is no key yet.
+    /// The key for a new file. If there is none yet, this makes one, and waits for the disk.
     pub fn begin(keys: &KeyRing) -> Result<Self, SealError> {
         let (slot, key) = keys.current(&DataSubject::Caches)?;
         let nonce = random::<16>().map_err(|reason| keys.failure(reason, false))?;
@@ -85,7 +85,7 @@ impl WholeSeal {
         Ok(Self { mark, cipher: XChaCha20Poly1305::new((&key.0).into()) })
     }
 
-    /// For a file that is there.
+    /// The key of an existing file.
     pub fn of(keys: &KeyRing, mark: SealMark) -> Result<Self, Unopened> {
         match keys.look_up(mark.ring, mark.slot) {
             KeyLookup::Key(key) => Ok(Self { mark, cipher: XChaCha20Poly1305::new((&key.0).into()) }),
@@ -106,12 +106,12 @@ impl WholeSeal {
         nonce.into()
     }
 
-    /// Seals what is written to it as part number `part` into `out`. `bound` is authenticated with it.
+    /// Returns a writer that encrypts part number `part` into `out`, and authenticates `bound` with it.
     pub fn writer<'a, W: Write>(&'a self, part: u32, bound: &'a [u8], out: W) -> SealingWriter<'a, W> {
         SealingWriter { seal: self, part, bound, piece: 0, clear: Vec::with_capacity(PIECE), out }
     }
 
-    /// The clear bytes of a part; `None` if they are not what was sealed.
+    /// The plaintext of a part; `None` if the sealed bytes or `bound` were changed.
     pub fn open(&self, part: u32, bound: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let pieces = sealed.len().div_ceil(PIECE + TAG);
         let mut clear = Vec::with_capacity(sealed.len().checked_sub(pieces.checked_mul(TAG)?)?);
@@ -132,7 +132,7 @@ fn bound_with(bound: &[u8], last: bool) -> Vec<u8> {
     [bound, &[u8::from(last)]].concat()
 }
 
-/// Seals what is written to it, piece by piece. Only a part that was [finished](Self::finish) can be opened.
+/// Encrypts the written bytes, piece by piece. Only a part that was [finished](Self::finish) can be opened.
 pub struct SealingWriter<'a, W> {
     seal: &'a WholeSeal,
     part: u32,
@@ -172,7 +172,7 @@ impl<W: Write> SealingWriter<'_, W> {
 
 impl<W: Write> Write for SealingWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The last piece is only known at the end, so a full one waits for what follows it.
+        // Only `finish` knows which piece is the last, so a full piece waits until more bytes follow.
         if self.clear.len() == PIECE {
             self.seal(false)?;
         }

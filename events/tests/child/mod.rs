@@ -1,12 +1,12 @@
-//! A process that appends until it is killed: the test program itself, started again with its test `child` alone.
+//! Starts a child process that appends until it is killed: the test program again, with only its test `child`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Where the child finds its log; set only for children.
+/// The variable with the path of the child's log. It is set only for children.
 const LOG: &str = "CHRONOVA_TEST_LOG";
-/// Names the run, so that texts of different runs on one log differ.
+/// The variable with the name of the run, so that the texts of different runs on one log differ.
 const RUN: &str = "CHRONOVA_TEST_RUN";
 
 /// The log and the name of the run, in a child.
@@ -14,7 +14,7 @@ pub(crate) fn told() -> Option<(PathBuf, String)> {
     Some((std::env::var_os(LOG)?.into(), std::env::var(RUN).ok()?))
 }
 
-/// One whole line at once, past the test harness's capture.
+/// Prints one whole line at once, past the test harness's capture.
 pub(crate) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
@@ -31,14 +31,14 @@ pub(crate) fn spawn(path: &Path, run: u64) -> Child {
         .unwrap()
 }
 
-/// Kills the child once it has acknowledged `after` appends; gives back all that it acknowledged.
+/// Kills the child once it has acknowledged `after` appends. Returns all appends that it acknowledged.
 pub(crate) fn kill_after(child: &mut Child, after: usize) -> Vec<String> {
     let (mut acknowledged, mut killed) = (Vec::new(), false);
     for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
         if let Some(text) = line.strip_prefix("ack ") {
             acknowledged.push(text.to_owned());
         }
-        assert!(!line.starts_with("refused"), "nothing is a reason to refuse: {line}");
+        assert!(!line.starts_with("refused"), "no append may be refused: {line}");
         if !killed && acknowledged.len() >= after {
             child.kill().unwrap();
             killed = true;

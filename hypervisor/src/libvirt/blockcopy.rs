@@ -28,7 +28,7 @@ impl BlockJobProgress {
 }
 
 fn text(value: &str) -> DriverResult<CString> {
-    CString::new(value).map_err(|_| DriverError::Failed { call: CALL, message: "a name contains a zero".to_owned() })
+    CString::new(value).map_err(|_| DriverError::Failed { call: CALL, message: "a text contains a NUL".to_owned() })
 }
 
 /// Copies the disk `device` to the volume in `xml`, which exists already.

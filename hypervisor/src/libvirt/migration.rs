@@ -1,4 +1,4 @@
-//! A guest's migration: calls that the safe bindings lack, and what libvirt's states mean for a guest on its way.
+//! Live migration: calls that the `virt` crate lacks, and the meaning of libvirt's states for a migrating guest.
 
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ use crate::driver::{DriverError, DriverResult};
 
 const CALL: &str = "live migration";
 
-/// The guest's state and why it is in it.
+/// The guest's state and its reason.
 fn state(domain: &Domain) -> Result<(u32, u32), Error> {
     let (mut state, mut reason) = (0, 0);
     // SAFETY: the domain is alive (we hold a reference), and both places live until the call returns.
@@ -27,7 +27,7 @@ fn state(domain: &Domain) -> Result<(u32, u32), Error> {
     Ok((state.cast_unsigned(), reason.cast_unsigned()))
 }
 
-/// How the guest is, and whether it runs elsewhere while the rest of its memory follows.
+/// The guest's presence on this host, and whether it already runs at the destination in post-copy.
 pub(super) fn presence(domain: &Domain) -> Result<(GuestPresence, bool), Error> {
     let (state, reason) = state(domain)?;
     Ok(match (state, reason) {
@@ -46,19 +46,19 @@ pub(super) fn presence(domain: &Domain) -> Result<(GuestPresence, bool), Error> 
     })
 }
 
-/// Whether all of the guest is here: a migration that was refused has not begun.
+/// Whether all of the guest is on this host. After libvirt refused a migration, this means that it has not begun.
 pub(super) fn is_whole(domain: &Domain) -> Result<bool, Error> {
     Ok(matches!(presence(domain)?, (GuestPresence::Running | GuestPresence::Paused, false)))
 }
 
-/// How far the guest is on its way from here; `None` where it is not.
+/// The progress of the guest's outgoing migration, if there is one.
 pub(super) fn departing(domain: &Domain) -> Result<Option<MigrationProgress>, Error> {
     let (mut kind, mut list, mut count) = (0, ptr::null_mut(), 0);
     // SAFETY: the domain is alive, and the three places that the call writes to live until it returns.
     let got = unsafe { sys::virDomainGetJobStats(domain.as_ptr(), &raw mut kind, &raw mut list, &raw mut count, 0) };
     if got < 0 {
         let error = Error::last_error();
-        // Off or gone: nothing is under way.
+        // The guest is off or gone, so no migration runs.
         return match number(&error) {
             Some(ErrorNumber::OperationInvalid | ErrorNumber::NoDomain) => Ok(None),
             _ => Err(error),
@@ -80,11 +80,11 @@ pub(super) fn departing(domain: &Domain) -> Result<Option<MigrationProgress>, Er
         if let Some(place) = place(&mut progress, name)
             && param.type_ == sys::VIR_TYPED_PARAM_ULLONG.cast_signed()
         {
-            // SAFETY: the type was just looked at.
+            // SAFETY: the condition has just checked the type.
             *place = unsafe { param.value.ul };
         }
     }
-    // SAFETY: the list is libvirt's, `count` long, or null, which the call takes; nobody else has it.
+    // SAFETY: libvirt allocated the list of `count` elements, or it is null, which the call takes. Nobody else has it.
     unsafe { sys::virTypedParamsFree(list, count) };
     Ok((leaves && kind != sys::VIR_DOMAIN_JOB_NONE.cast_signed()).then_some(progress))
 }
@@ -102,7 +102,7 @@ fn place<'a>(progress: &'a mut MigrationProgress, name: &CStr) -> Option<&'a mut
     .find_map(|(known, place)| (known == name).then_some(place))
 }
 
-/// Aborts the migration; none under way is success.
+/// Aborts the migration. Succeeds if there is none.
 pub(super) fn abort(domain: &Domain) -> DriverResult<()> {
     if departing(domain).during(CALL)?.is_none() {
         return Ok(());
@@ -129,12 +129,12 @@ pub(super) fn start_post_copy(domain: &Domain) -> DriverResult<()> {
 }
 
 fn text(value: &str) -> DriverResult<CString> {
-    CString::new(value).map_err(|_| DriverError::Failed { call: CALL, message: "a name contains a zero".to_owned() })
+    CString::new(value).map_err(|_| DriverError::Failed { call: CALL, message: "a text contains a NUL".to_owned() })
 }
 
-/// Why this host's hypervisor cannot give the guest the processor that it has; libvirt names what is missing.
+/// Why this host's hypervisor cannot run a guest with this CPU, in libvirt's words; `None` if it can.
 ///
-/// Compared with what the hypervisor can present, which under emulation is more than the host has.
+/// libvirt compares with the CPU that the hypervisor can present. An emulator can present more than the host's CPU has.
 pub(super) fn compare_cpu(
     connect: &Connect,
     migration_data: &MigrationData,
@@ -142,7 +142,7 @@ pub(super) fn compare_cpu(
 ) -> DriverResult<Option<String>> {
     let (arch, kind, cpu) = (text(&migration_data.arch)?, text(&migration_data.virt_type)?, text(cpu)?);
     let flags = sys::VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE;
-    // SAFETY: the connection is alive, the texts end with a zero and outlive the call; emulator and machine may be null.
+    // SAFETY: the connection is alive, the texts end with NUL and outlive the call, emulator and machine may be null.
     let fits = unsafe {
         sys::virConnectCompareHypervisorCPU(
             connect.as_ptr(),
@@ -163,7 +163,7 @@ pub(super) fn compare_cpu(
     let error = Error::last_error();
     match number(&error) {
         Some(ErrorNumber::CpuIncompatible) => Ok(Some(error.message().to_owned())),
-        // Some hypervisors cannot compare; they find out when the guest arrives.
+        // Some hypervisors cannot compare. They refuse the guest when it arrives.
         Some(ErrorNumber::NoSupport | ErrorNumber::OperationUnsupported | ErrorNumber::ConfigUnsupported) => Ok(None),
         _ => Err(translate("CPU comparison", &error)),
     }

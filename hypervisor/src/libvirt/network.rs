@@ -1,8 +1,8 @@
 //! Virtual networks as libvirt networks: one bridge and one dnsmasq per network and host.
 //!
-//! Limits that come from libvirt: DHCP for one IPv4 subnet per network (the first with DHCP); two networks with
-//! overlapping addresses cannot be on one host; IPv6 addresses come from router advertisements. The gateway address is
-//! the bridge's; a subnet without gateway gives the bridge its last host address and tells guests no router.
+//! libvirt sets limits: it serves DHCP for one IPv4 subnet per network (the first with DHCP). Two networks with
+//! overlapping addresses cannot be on one host. IPv6 addresses come from router advertisements. The bridge has the
+//! gateway's address, or without a gateway the subnet's last host address, and then DHCP announces no router.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -73,7 +73,7 @@ impl NetworkPlan {
         Ok(Self { network: spec.network, mtu: spec.mtu, addresses, dhcp, hosts })
     }
 
-    /// Everything but the reservations, which change while guests run.
+    /// A digest of everything but the reservations, which change while guests run.
     fn layout(&self, forward: ForwardMode) -> String {
         let digest = Sha256::digest(self.element(forward, None).render());
         crate::checksum::hex(&digest[..8])
@@ -111,7 +111,7 @@ impl NetworkPlan {
             .children(silent)
     }
 
-    /// Guests ask the bridge's dnsmasq, which asks the subnets' servers; without any, what the host itself asks.
+    /// Guests ask the bridge's dnsmasq, which forwards to the subnets' servers, or to the host's if there are none.
     fn dns(&self) -> Option<Element> {
         let servers: BTreeSet<_> = self.addresses.iter().flat_map(|address| &address.dns).collect();
         (!servers.is_empty()).then(|| {
@@ -152,8 +152,8 @@ fn address(subnet: &SubnetSpec) -> DriverResult<(IpNet, Address)> {
     Ok((net, parsed))
 }
 
-/// libvirt refuses two reservations with one name, and Nova allows two servers with one: such get the name Neutron
-/// would give them.
+/// libvirt refuses two reservations with one name, but Nova allows two servers with one host name. Such servers, and
+/// those whose name is no DNS label, get the name that Neutron would give them.
 fn hosts(reservations: &[Reservation], range: &IpNet) -> BTreeSet<DhcpHost> {
     let mut uses = BTreeMap::<&str, usize>::new();
     for reservation in reservations {
@@ -184,17 +184,17 @@ fn is_label(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
 }
 
-/// Makes the network or brings it up to date; the forward mode that works, for the next one.
+/// Creates or updates the network. Returns the forward mode that works, for the host's next network.
 pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode) -> DriverResult<ForwardMode> {
     let plan = NetworkPlan::new(spec)?;
     match forward {
         ForwardMode::Auto => match realise(connect, &plan, ForwardMode::Nat) {
             Ok(()) => Ok(ForwardMode::Nat),
-            // `open` is the one mode for which libvirt makes no firewall rules, which is what can be missing. If it
-            // fails too, the firewall was not the reason, and what NAT said is the better explanation.
+            // A host without a firewall cannot do NAT, but libvirt makes no firewall rules for `open`. If `open`
+            // fails too, the firewall was not the reason, so the error of NAT is returned.
             Err(reason @ DriverError::Failed { .. }) => match realise(connect, &plan, ForwardMode::Open) {
                 Ok(()) => {
-                    tracing::warn!(%reason, "this host cannot do NAT: its networks are routed (forward mode open)");
+                    tracing::warn!(%reason, "this host cannot do NAT: libvirt routes its networks (forward mode open)");
                     Ok(ForwardMode::Open)
                 }
                 Err(_) => Err(reason),
@@ -233,8 +233,8 @@ fn define(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode, layout: &
     Ok(network)
 }
 
-/// Another layout reaches a running network only by stopping it, which would cut its guests off: with guests on it,
-/// the change waits for the network's next start.
+/// Only a restart gives a running network another layout, and a stop would disconnect its guests. If there are guests,
+/// the new layout therefore waits for its next start.
 fn redefine(
     connect: &Connect,
     network: &Network,
@@ -249,7 +249,7 @@ fn redefine(
         .and_then(|document| document.root_element().attribute("connections").and_then(|n| n.parse::<u32>().ok()))
         .is_some_and(|connections| connections > 0);
     if in_use {
-        tracing::warn!(network = %plan.network, "network has guests: its new layout applies from its next start");
+        tracing::warn!(network = %plan.network, "the the network has guests: its new layout applies from its next start");
         return update_hosts(network, xml, plan);
     }
     stop(network)
@@ -292,7 +292,7 @@ fn current_hosts(xml: &str) -> BTreeSet<DhcpHost> {
         .collect()
 }
 
-/// Changes reservations in place: dnsmasq rereads them and no guest notices.
+/// Changes the reservations without a restart: dnsmasq rereads them, and the guests stay connected.
 fn update_hosts(network: &Network, xml: &str, plan: &NetworkPlan) -> DriverResult<()> {
     use virt_sys::{VIR_NETWORK_UPDATE_COMMAND_ADD_LAST as ADD, VIR_NETWORK_UPDATE_COMMAND_DELETE as DELETE};
     let Some(index) = plan.dhcp.and_then(|index| i32::try_from(index).ok()) else { return Ok(()) };
@@ -310,7 +310,7 @@ fn update_hosts(network: &Network, xml: &str, plan: &NetworkPlan) -> DriverResul
     Ok(())
 }
 
-/// Stops and forgets the network; gone already is success.
+/// Stops and undefines the network. Succeeds if there is none.
 pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> {
     let Some(network) = lookup(connect, network)? else { return Ok(()) };
     stop(&network)?;
@@ -320,7 +320,7 @@ pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> 
     }
 }
 
-/// The unspecified address, which a guest uses before it has one.
+/// The source address of a guest that has no address yet.
 pub(super) const UNSPECIFIED: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 
 #[cfg(test)]

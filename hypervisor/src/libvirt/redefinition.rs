@@ -1,4 +1,4 @@
-//! Guests that get another definition.
+//! Defines a guest again, as a rebuild or a rescue needs it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Interfaces and volumes of a simulated guest that exists already and its counters.
+//! Attaches and detaches the interfaces and volumes of a simulated guest, and reports its counters.
 
 use chronova_events::ids::InstanceId;
 
@@ -44,7 +44,7 @@ impl SimMachine {
         Ok(self.guest(instance)?.nics.iter().cloned().collect())
     }
 
-    /// On one bus, in the order of their names: interfaces from the third slot on, volumes from the sixteenth.
+    /// All devices are on one PCI bus: interfaces by MAC address from slot 3 on, volumes by serial from slot 16 on.
     pub(super) fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
         let guest = self.guest(instance)?;
         let at =
@@ -70,7 +70,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// As much as a simulation knows: that it runs, and on what.
+    /// A simulated guest has only its type, vCPUs, memory and devices to report: all other counters are 0.
     pub(super) fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         let guest = self.guest(instance)?;
         if !guest.is_on() {

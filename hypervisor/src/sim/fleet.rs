@@ -1,4 +1,4 @@
-//! The machines of a fleet, and what a test may see of and do to them.
+//! The machines of a simulated fleet, and the methods by which tests read and change them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,7 @@ use super::volumes::SimPool;
 use crate::driver::{Driver, DriverResult};
 use crate::guest::FilterSpec;
 
-/// The simulated machines themselves. Shared by drivers of successive control planes.
+/// The simulated machines. The drivers of successive control planes share them.
 pub struct SimFleet {
     uri: Arc<SimUri>,
     machines: Vec<Mutex<SimMachine>>,
@@ -48,7 +48,7 @@ impl SimFleet {
         let path = directory.join(format!("{}.fleet", uri.name));
         let fleet = Self::machines_of(uri);
         for (host, change) in Journal::read(&path)? {
-            // A fleet may have been made smaller: what was on the hosts that are gone is gone.
+            // The fleet may have fewer hosts than when the journal was written: the changes of the others are dropped.
             if let Some(machine) = fleet.machines.get(host) {
                 lock(machine).apply(&change);
             }
@@ -88,14 +88,14 @@ impl SimFleet {
         (0..self.len()).map(|host| Arc::new(SimHost::new(Arc::clone(self), host)) as Arc<dyn Driver>).collect()
     }
 
-    /// As [`Self::drivers`], for a control plane that may die: from then on no call of it reaches a host.
+    /// As [`Self::drivers`], for a control plane that may die: once `dead` is set, none of its calls reaches a host.
     pub fn drivers_until(self: &Arc<Self>, dead: &Arc<AtomicBool>) -> Vec<Arc<dyn Driver>> {
         let until = |host| SimHost { severed: Some(Arc::clone(dead)), ..SimHost::new(Arc::clone(self), host) };
         (0..self.len()).map(|host| Arc::new(until(host)) as Arc<dyn Driver>).collect()
     }
 
     /// # Panics
-    /// When there is no such host: a mistake of the test that asks.
+    /// If the fleet has no such host, which is a mistake of the test.
     pub(super) fn machine(&self, host: usize) -> MutexGuard<'_, SimMachine> {
         lock(&self.machines[host])
     }
@@ -107,7 +107,7 @@ impl SimFleet {
         self.machine(host).guests.clone()
     }
 
-    /// Where each guest is; more than one host is a double spawn.
+    /// The hosts on which each guest is defined.
     pub fn whereabouts(&self) -> BTreeMap<InstanceId, Vec<usize>> {
         let mut places = BTreeMap::<_, Vec<usize>>::new();
         for host in 0..self.len() {
@@ -123,7 +123,7 @@ impl SimFleet {
         self.whereabouts().into_iter().filter(|(_, hosts)| hosts.len() > 1).map(|(instance, _)| instance).collect()
     }
 
-    /// Guests that are on at more than one host: what must never be.
+    /// Guests that are on at more than one host, which must never happen.
     pub fn twins(&self) -> Vec<InstanceId> {
         let mut on = BTreeMap::<InstanceId, usize>::new();
         for host in 0..self.len() {
@@ -134,12 +134,12 @@ impl SimFleet {
         on.into_iter().filter(|(_, hosts)| *hosts > 1).map(|(instance, _)| instance).collect()
     }
 
-    /// Guests of which a copy of the disk is set aside.
+    /// Guests whose disk has a copy that some host set aside.
     pub fn kept(&self) -> Vec<InstanceId> {
         (0..self.len()).flat_map(|host| self.machine(host).kept.clone()).collect()
     }
 
-    /// Leftover disks per host.
+    /// Guests whose disks were left behind, with their hosts.
     pub fn leaks(&self) -> Vec<(usize, InstanceId)> {
         (0..self.len())
             .flat_map(|host| self.machine(host).orphans().into_iter().map(move |instance| (host, instance)))
@@ -168,7 +168,7 @@ impl SimFleet {
         self.machine(host).filter_specs.clone()
     }
 
-    /// The volume service's volumes on a host, with their bytes.
+    /// The sizes in bytes of the volume service's volumes on a host, by name.
     pub fn volumes(&self, host: usize) -> BTreeMap<String, u64> {
         self.machine(host).volumes.all().iter().map(|(name, (size, _))| (name.clone(), *size)).collect()
     }
@@ -183,7 +183,7 @@ impl SimFleet {
         (0..self.len()).map(|host| self.machine(host).calls.get(&call).copied().unwrap_or(0)).sum()
     }
 
-    /// How often which fault struck, over all hosts.
+    /// How often each fault struck, over all hosts.
     pub fn struck(&self) -> BTreeMap<Effect, u64> {
         let mut all = BTreeMap::new();
         for host in 0..self.len() {
@@ -212,7 +212,7 @@ impl SimFleet {
         }
     }
 
-    /// From now on every host has the volumes of all. To be said before there are any.
+    /// Makes all hosts share one volume pool. A test calls this before it creates a volume.
     pub fn share_volumes(&self) {
         let pool = SimPool::default();
         for host in 0..self.len() {
@@ -220,7 +220,7 @@ impl SimFleet {
         }
     }
 
-    /// The host can no longer be reached. Whether its guests live shows when it returns.
+    /// Makes the host unreachable. [`Self::revive_host`] decides whether its guests kept running.
     pub fn kill_host(&self, host: usize) {
         self.machine(host).die();
     }
@@ -229,22 +229,22 @@ impl SimFleet {
         self.machine(host).revive(guests_survived)
     }
 
-    /// The guest's process ends by itself.
+    /// Ends the guest's process, as a crash of QEMU does.
     pub fn crash_guest(&self, host: usize, instance: InstanceId) -> DriverResult<()> {
         self.machine(host).crash_guest(instance)
     }
 
-    /// Somebody undefines the guest behind our back.
+    /// Undefines the guest as an administrator would, without a call of a driver.
     pub fn lose_guest(&self, host: usize, instance: InstanceId) -> DriverResult<()> {
         self.machine(host).lose_guest(instance)
     }
 
-    /// The guest keeps its devices from now on, whoever asks it to let go of them.
+    /// Sets whether the running guest refuses to detach its devices.
     pub fn set_clings(&self, host: usize, instance: InstanceId, clings: bool) -> DriverResult<()> {
         self.machine(host).set_clings(instance, clings)
     }
 
-    /// The volumes of every guest, by their serials, sorted.
+    /// The serials of the volumes that each guest is connected to, sorted.
     pub fn disks(&self) -> Vec<(InstanceId, String)> {
         let of = |host| {
             let machine = self.machine(host);
@@ -256,13 +256,13 @@ impl SimFleet {
         all
     }
 
-    /// The guest ignores its power button from now on.
+    /// Sets whether the guest ignores its power button; the agent inside it does not answer then, either.
     pub fn set_deaf(&self, host: usize, instance: InstanceId, deaf: bool) -> DriverResult<()> {
         self.machine(host).set_deaf(instance, deaf)
     }
 }
 
-/// A panic elsewhere leaves a machine as it was between two changes.
+/// Ignores poisoning: a thread that panics leaves the machine in a state between two changes.
 fn lock(machine: &Mutex<SimMachine>) -> MutexGuard<'_, SimMachine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -57,7 +57,7 @@ pub async fn head(args: &HeadArgs, log: &Path, out: &mut dyn Write) -> Result<Ex
     Ok(Exit::Yes)
 }
 
-/// The result of the comparison of the read models: these are a cache, so it does not affect the verdict on the log.
+/// The result of comparing the read models with a rebuild. They are a cache, so it does not affect the log's verdict.
 struct ViewsComparison {
     equal: bool,
     told: String,
@@ -68,7 +68,7 @@ struct ViewsComparison {
 enum LogVerdict {
     Whole,
     Damaged,
-    /// Unknown: a quick check uses the seals of the pages alone, and there are no usable ones.
+    /// A quick check reads only the seals of the pages, and found no usable ones.
     NotChecked,
 }
 

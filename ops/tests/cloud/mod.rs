@@ -1,6 +1,6 @@
 //! A cloud in a temporary folder: the real binary, a simulated fleet that survives it, and a plain HTTP client.
 
-#![allow(dead_code, unreachable_pub, reason = "some tests use this of it, and some that")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses another part of this module")]
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long something that must come may take; only a hang reaches it.
+/// How long a test waits for a condition. Only a control plane that hangs makes a test reach this limit.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
 pub struct Cloud {
@@ -22,19 +22,19 @@ pub struct Cloud {
     pub environment: Vec<(String, String)>,
 }
 
-/// The answer to a request that was answered.
+/// An HTTP answer, of whatever status.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
-    /// A text, where the answer is no JSON.
+    /// A JSON string with the whole text, if the answer is not JSON.
     pub body: Value,
 }
 
 impl Cloud {
-    /// Nothing runs yet.
+    /// Writes the configuration, but starts nothing.
     pub fn new(fleet: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The port is free now; nobody else in the tests listens on fixed ones.
+        // The port is free now, and no other test listens on a fixed port.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "[chronova]\nhypervisors = {fleet}\n[api]\nauth_strategy = noauth2\n\
@@ -73,7 +73,7 @@ impl Cloud {
         });
     }
 
-    /// Starts the control plane.
+    /// Starts the control plane without waiting for it.
     pub fn launch(&mut self) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_chronova"))
@@ -90,14 +90,14 @@ impl Cloud {
         self.process = Some(process);
     }
 
-    /// SIGKILL: no warning, no flush, no good-bye.
+    /// Kills the control plane with SIGKILL.
     pub fn kill(&mut self) {
         let mut process = self.process.take().unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
     }
 
-    /// SIGTERM, and a good end.
+    /// Stops the control plane with SIGTERM, and asserts that it exits with success.
     pub fn stop(&mut self) {
         let mut process = self.process.take().unwrap();
         let told = Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap();
@@ -107,7 +107,7 @@ impl Cloud {
     }
 
     pub fn wait(&mut self, what: &str, met: impl FnMut(&mut Self) -> bool) {
-        assert!(self.comes(met), "it never came to be that {what}\n{}", self.log());
+        assert!(self.comes(met), "timed out waiting until {what}\n{}", self.log());
     }
 
     /// Waits until `met`; returns whether that happened in time.
@@ -122,7 +122,7 @@ impl Cloud {
         true
     }
 
-    /// Kills the control plane, keeps its folder for an analysis of the failure, and prints its path.
+    /// Kills the control plane, keeps its folder for an analysis of the failure, and returns the folder's path.
     pub fn keep(&mut self) -> PathBuf {
         self.kill();
         self.folder.disable_cleanup(true);
@@ -138,8 +138,9 @@ impl Cloud {
         Client::new(self.port)
     }
 
-    /// Lets calls on files whose path has `concerned` in it fail as the returned file says; see the library's source.
-    /// Without a C compiler there is the reason why not.
+    /// Makes system calls fail on files whose path contains `concerned`, from the next start on. The test writes to the
+    /// returned file which calls fail; `fault.c` describes its format.
+    /// Returns the compiler's error if the library cannot be built.
     pub fn let_calls_fail(&mut self, concerned: &str) -> Result<PathBuf, String> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../events/tests/preload/fault.c");
         let library = self.folder.path().join("fault.so");
@@ -165,7 +166,7 @@ impl Cloud {
         (output.status.code().unwrap_or(-1), text)
     }
 
-    /// The end of what the control plane said.
+    /// The last 40 lines that the control plane wrote to standard error.
     pub fn log(&self) -> String {
         let mut text = String::new();
         if let Ok(mut file) = std::fs::File::open(self.folder.path().join("log")) {
@@ -175,7 +176,7 @@ impl Cloud {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// An image, a flavor and a network to make servers of.
+    /// Creates an image, a flavor and a network for servers.
     pub fn furnish(&self) -> Furniture {
         let client = self.client();
         let image = json!({"name": "tiny", "disk_format": "raw", "container_format": "bare"});
@@ -185,7 +186,7 @@ impl Cloud {
         let flavor = client.post("/compute/v2.1/flavors", &flavor).unwrap().expect(200).text("/flavor/id");
         let network = client.post("/network/v2.0/networks", &json!({"network": {"name": "n"}}));
         let network = network.unwrap().expect(201).text("/network/id");
-        // Servers that were asked for and never acknowledged pile up.
+        // Servers whose creation was never acknowledged stay, and so do their ports.
         client.put("/network/v2.0/quotas/admin", &json!({"quota": {"port": -1}})).unwrap().expect(200);
         let subnet = json!({"subnet": {"network_id": network, "ip_version": 4, "cidr": "10.0.0.0/16"}});
         client.post("/network/v2.0/subnets", &subnet).unwrap().expect(201);
@@ -230,7 +231,7 @@ impl Client {
         read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).call())
     }
 
-    /// As somebody else than the administrator.
+    /// As `get`, but with this token and without versions.
     pub fn get_as(&self, token: &str, path: &str) -> Result<Answer, ureq::Error> {
         read(self.agent.get(format!("{}{path}", self.base)).header("X-Auth-Token", token).call())
     }
@@ -240,7 +241,7 @@ impl Client {
         read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).send_json(body))
     }
 
-    /// As `post`, at other versions.
+    /// As `post`, at these versions.
     pub fn post_at(&self, path: &str, versions: &str, body: &Value) -> Result<Answer, ureq::Error> {
         let request = self.agent.post(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");
         read(request.header("OpenStack-API-Version", versions).send_json(body))
@@ -250,7 +251,7 @@ impl Client {
         read(self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin").send_json(body))
     }
 
-    /// As `put`, at the newest versions.
+    /// As `put`, at [`VERSIONS`]; `put` sends no version.
     pub fn put_at(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {
         let request = self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");
         read(request.header("OpenStack-API-Version", VERSIONS).send_json(body))
@@ -293,7 +294,7 @@ impl Answer {
     }
 }
 
-/// Waits; for polling and for pacing, never for proof.
+/// Waits between two polls or requests. A test must not rely on what happens meanwhile.
 #[expect(clippy::disallowed_methods, reason = "these tests have threads of their own")]
 pub fn pause(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));

@@ -2,9 +2,9 @@
 
 use super::{CheckpointFile, CheckpointOptions};
 
-/// Those of `found` (oldest first) to delete. The newest stay. An older one goes if it lies closer than `spacing` to
-/// the one before. While there are still too many, or they are too large together, the one goes that leaves the
-/// smallest gap. So the rest is spread evenly over the log.
+/// The part of `found` (oldest first) to delete. The newest stay. An older one goes if it is closer than `spacing`
+/// to the last one that stays. While the rest is too many or too large, the one goes whose removal leaves the smallest
+/// gap, so that the others stay spread evenly over the log.
 pub(super) fn superfluous(found: &[CheckpointFile], options: &CheckpointOptions) -> Vec<CheckpointFile> {
     let newest = options.newest.max(1).min(found.len());
     let (older, newest) = found.split_at(found.len() - newest);

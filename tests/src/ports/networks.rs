@@ -278,10 +278,12 @@ async fn refuses_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> 
 
 async fn finds_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
-    let named = [GROUP.to_owned(), "nonsense".to_owned(), tenant.group.to_string()];
+    let foreign = stage.tenant(6).await.group;
+    let named = [GROUP.to_owned(), "nonsense".to_owned(), tenant.group.to_string(), foreign.to_string()];
     let found = port.find_security_groups(&tenant.project, &named, &caller(&tenant)).await?;
     let ids: Vec<Option<SecurityGroupId>> = found.iter().map(|group| group.as_ref().map(|group| group.id)).collect();
-    promise!(ids == [Some(tenant.group), None, Some(tenant.group)], "by name, unknown, by id: {found:?}");
+    let own = Some(tenant.group);
+    promise!(ids == [own, None, own, None], "by name, unknown, by id, by the id of another project's: {found:?}");
     let rules = found[0].as_ref().map_or(0, |group| group.rules.len());
     promise!(rules > 0, "a new group lets everything out, so it has rules: {found:?}");
     Ok(())

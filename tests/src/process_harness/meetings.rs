@@ -12,7 +12,7 @@ use chronova_hypervisor::sim::{DriverCall, SimGuest};
 
 use super::judges::Meeting;
 use super::sample::Sample;
-use super::{Case, HOSTS, prepared, seen, subject};
+use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
 use crate::world::{Life, World};
 
 /// Deletes of a case, and losses of a host, in a run of every day.
@@ -163,7 +163,7 @@ async fn after_delete(world: &World, life: Life, meeting: &Meeting, mut acknowle
         // It meets the processes that go on after the crash, and may be the second of its kind.
         acknowledged = acknowledged || delete(&life).await;
         asked_to_go = asked_to_go && server(&life).is_some();
-        assert!(life.settled().await);
+        comes_to_rest(world, &life).await;
         life.stop().await;
     }
     (appends, acknowledged || asked_to_go)

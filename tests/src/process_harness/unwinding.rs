@@ -8,7 +8,7 @@ use chronova_events::store::EventStore as _;
 
 use super::judges::Once;
 use super::sample::Sample;
-use super::{Case, HOSTS, prepared, seen, subject};
+use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
 use crate::world::World;
 
 /// Trials of a case in a run of every day.
@@ -46,7 +46,7 @@ async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, 
 
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
-    assert!(life.settled().await);
+    comes_to_rest(&world, &life).await;
     life.stop().await;
     world.check().await;
     let now = seen(&world).await;

@@ -1,4 +1,4 @@
-//! Where servers may be and go: zones, aggregates, hints, and hosts that an administrator insists on.
+//! Placement of servers at creation and at moves: zones, aggregates, scheduler hints and forced hosts.
 
 use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_tests::world::World;
@@ -34,7 +34,7 @@ async fn host(api: &Api, id: &str) -> String {
     shown(api, id).await["OS-EXT-SRV-ATTR:host"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Asks, and waits until it is over. Returns what was answered.
+/// Sends the action and waits until its process ends. Returns the answer's status and message.
 async fn act(api: &Api, id: &str, version: &str, body: Value) -> (u16, String) {
     let answer = api.call("POST", &format!("/servers/{id}/action"), version, ADMIN, Some(body)).await;
     api.life.settled().await;
@@ -63,7 +63,7 @@ async fn ends_well(api: Api) {
     world.check().await;
 }
 
-/// Two hosts in one zone, one in another, and as much room in that as anybody could want.
+/// Starts two hosts in the zone `north` and one, which has room for every server, in `south`.
 async fn two_zones() -> (Api, Vec<String>) {
     let mut world = World::new(3);
     world.options.processes.allow_resize_to_same_host = false;
@@ -74,7 +74,7 @@ async fn two_zones() -> (Api, Vec<String>) {
     (api, hosts)
 }
 
-/// Every kind of move asks the scheduler, and the zone that a server was made in holds for all of them.
+/// The scheduler keeps a server in the zone that its request named, at every kind of move.
 #[actix_rt::test]
 async fn a_server_made_in_a_zone_moves_within_it() {
     let (api, hosts) = two_zones().await;
@@ -93,7 +93,7 @@ async fn a_server_made_in_a_zone_moves_within_it() {
         assert_eq!(act(&api, &id, "2.1", json!({"confirmResize": null})).await.0, 204);
         before = then;
     }
-    // Nobody else of the zone is left: it stays, though there is room in the other one.
+    // No other host of the zone is enabled: the server stays, although the other zone has room.
     let other = north.iter().find(|name| **name != before).unwrap();
     switch(&api, other, "disabled").await;
     assert_eq!(act(&api, &id, "2.34", live()).await.0, 202);
@@ -103,17 +103,17 @@ async fn a_server_made_in_a_zone_moves_within_it() {
     let moves = api.get("/os-migrations", "2.59").await["migrations"].take();
     let ends: Vec<&str> = moves.as_array().unwrap()[..2].iter().map(|row| row["status"].as_str().unwrap()).collect();
     assert_eq!(ends, ["error", "error"], "{moves}");
-    // A host of another zone that is named is asked, and does not do.
+    // The scheduler refuses a named host of another zone.
     let named = json!({"os-migrateLive": {"host": hosts[2], "block_migration": "auto"}});
     let (status, message) = act(&api, &id, "2.30", named).await;
     assert_eq!(status, 400);
     assert!(message.contains("No valid host was found"), "{message}");
     assert_eq!(host(&api, &id).await, before);
-    // Its host dies: it is evacuated within the zone, too.
+    // Its host dies: the scheduler evacuates the server within the zone, too.
     api.world.fleet.kill_host(hosts.iter().position(|name| *name == before).unwrap());
     api.life.hosts_up_of(2, 3).await;
     assert_eq!(act(&api, &id, "2.95", json!({"evacuate": {}})).await.0, 200);
-    assert_eq!(host(&api, &id).await, before, "there is nobody to go to");
+    assert_eq!(host(&api, &id).await, before, "no other host of the zone is enabled");
     switch(&api, other, "enabled").await;
     assert_eq!(act(&api, &id, "2.95", json!({"evacuate": {}})).await.0, 200);
     assert_eq!(host(&api, &id).await, *other);
@@ -122,7 +122,8 @@ async fn a_server_made_in_a_zone_moves_within_it() {
     ends_well(api).await;
 }
 
-/// `force` of 2.30 to 2.67 asks nobody: neither the zone nor whether the host takes servers.
+/// With `force` no filter is asked, neither for the zone nor for a disabled host. Live migrations have it from 2.30 to
+/// 2.67, evacuations from 2.29 to 2.67.
 #[actix_rt::test]
 async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     let (api, hosts) = two_zones().await;
@@ -134,17 +135,17 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     assert_eq!(host(&api, &id).await, home);
     assert_eq!(act(&api, &id, "2.30", live(true)).await.0, 202);
     assert_eq!(host(&api, &id).await, hosts[2]);
-    // It shows where it is, and was made for another zone all the same: the next move that asks goes back to that one.
+    // The server shows its host's zone, but its request still names the other one. The scheduler moves it back there.
     assert_eq!(shown(&api, &id).await["OS-EXT-AZ:availability_zone"], "south");
     assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
     assert!(hosts[..2].contains(&host(&api, &id).await));
     assert_eq!(shown(&api, &id).await["OS-EXT-AZ:availability_zone"], "north");
     assert_eq!(act(&api, &id, "2.1", json!({"revertResize": null})).await.0, 202);
     assert_eq!(host(&api, &id).await, hosts[2]);
-    // From 2.68 on nobody can say so.
+    // From 2.68 on the schema refuses `force`.
     let (status, _) = act(&api, &id, "2.68", live(true)).await;
     assert_eq!(status, 400);
-    // An evacuation, too. Only these two can be forced: a cold migration takes no such word.
+    // An evacuation can be forced, too, but a cold migration has no `force`.
     let there = json!({"migrate": {"host": hosts[0], "force": true}});
     assert_eq!(act(&api, &id, "2.56", there).await.0, 400);
     api.world.fleet.kill_host(2);
@@ -154,7 +155,7 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     }
     let evacuate = |force: bool| json!({"evacuate": {"host": hosts[0], "force": force}});
     assert_eq!(act(&api, &id, "2.29", evacuate(false)).await.0, 200);
-    assert_eq!(host(&api, &id).await, hosts[2], "disabled hosts take nobody");
+    assert_eq!(host(&api, &id).await, hosts[2], "a disabled host gets no server");
     assert_eq!(act(&api, &id, "2.29", evacuate(true)).await.0, 200);
     assert_eq!(host(&api, &id).await, hosts[0]);
     api.world.fleet.revive_host(2, false).unwrap();
@@ -188,7 +189,7 @@ async fn a_server_of_no_zone_moves_from_zone_to_zone() {
     ends_well(api).await;
 }
 
-/// `[DEFAULT] default_schedule_zone`: who asks for no zone is in that one, and stays in it.
+/// A server whose request names no zone gets `[DEFAULT] default_schedule_zone`, and moves only within it.
 #[actix_rt::test]
 async fn servers_that_ask_for_no_zone_are_in_the_default_one() {
     let (mut api, hosts) = two_zones().await;
@@ -225,16 +226,16 @@ async fn hosts_with_fast_disks_get_the_servers_that_ask_for_them() {
         let id = api.server(OWNER, wish).await;
         seen.insert(host(&api, &id).await);
     }
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), fast, "these hosts, and both of them");
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), fast, "the servers are on both of these hosts, and only there");
     let mut plain = std::collections::BTreeSet::new();
     for n in 0..4 {
         plain.insert(host(&api, &api.server(OWNER, Api::wish(&format!("plain-{n}"))).await).await);
     }
-    assert!(!plain.is_subset(&fast.iter().cloned().collect()), "others go anywhere: {plain:?}");
+    assert!(!plain.is_subset(&fast.iter().cloned().collect()), "other flavors may be on any host: {plain:?}");
     ends_well(api).await;
 }
 
-/// Scheduler hints (near to, or away from, other servers) also hold for moves.
+/// The scheduler applies the hints and the server group of a server's request to its moves, too.
 #[actix_rt::test]
 async fn hints_hold_when_a_server_moves() {
     let mut world = World::new(3);
@@ -260,7 +261,7 @@ async fn hints_hold_when_a_server_moves() {
             switch(&api, &third, "disabled").await;
             let from = host(&api, &id).await;
             assert_eq!(act(&api, &id, "2.56", body.clone()).await.0, 202);
-            assert_eq!(host(&api, &id).await, from, "{hints} {body}: only the host that it must not be on is left");
+            assert_eq!(host(&api, &id).await, from, "{hints} {body}: only the forbidden host is left");
             switch(&api, &third, "enabled").await;
         }
         assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
@@ -272,7 +273,7 @@ async fn hints_hold_when_a_server_moves() {
     ends_well(api).await;
 }
 
-/// `min_count` with a group: all are looked at together.
+/// The scheduler places all servers of a request with `min_count` together, so that it applies their group's policy.
 #[actix_rt::test]
 async fn members_of_a_group_that_are_asked_for_together_are_apart() {
     let mut world = World::new(3);
@@ -299,6 +300,6 @@ async fn members_of_a_group_that_are_asked_for_together_are_apart() {
     let three: Vec<_> = names(&api).into_iter().map(|host| ("ACTIVE".to_owned(), host)).collect();
     assert_eq!(several(3).await, three, "at the first attempt, each on a host of its own");
     let four = several(4).await;
-    assert!(four.iter().all(|(status, _)| status == "ERROR"), "four find no room apart on three hosts: {four:?}");
+    assert!(four.iter().all(|(status, _)| status == "ERROR"), "three hosts cannot hold four servers apart: {four:?}");
     ends_well(api).await;
 }

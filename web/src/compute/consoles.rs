@@ -3,7 +3,7 @@
 //! Tokens are kept as hashes and are good for `[consoleauth] token_ttl` seconds. `[vnc]`, `[spice]` and
 //! `[serial_console]` enable the types; [`crate::console`] accepts the tokens. libvirt guests have no MKS.
 //!
-//! Source of the words: nova `api/openstack/compute/remote_consoles.py`, `console_auth_tokens.py`, `compute/manager.py`.
+//! Source of texts: nova `api/openstack/compute/remote_consoles.py`, `console_auth_tokens.py`, `compute/manager.py`.
 
 use chronova_actors::console::{ConsoleCommand, ConsoleRoot};
 use chronova_actors::hosts::readings::HostReadings;
@@ -54,7 +54,7 @@ pub(super) const ROUTES: &[Route] = &[
         .query(bodies::console_auth_tokens_show_query),
 ];
 
-/// Nova's `get_vnc_console` and its like: the names of actions in refusals.
+/// Nova's name for the action, which its refusals quote.
 fn action_name(protocol: &str) -> &'static str {
     match protocol {
         "vnc" => "get_vnc_console",
@@ -141,7 +141,7 @@ fn known_kind<'a>(config: &ConsoleConfig, protocol: &str, kind: &'a str) -> Resu
     }
 }
 
-/// The console's current address. A serial line has no port of its own.
+/// The console's current address. A serial console has port 0, because no TCP port of the host belongs to it.
 async fn address(host: &HostReadings, found: &PermittedServer, protocol: &str) -> DriverResult<ConsoleAddress> {
     let screen = match protocol {
         "vnc" => Screen::Vnc,
@@ -163,7 +163,8 @@ fn not_ready(found: &PermittedServer) -> Fault {
     Fault::conflict(format!("Instance {} is not ready", found.id))
 }
 
-/// noVNC reads the token from its parameter `path` (its own `token` parameter is gone since 1.1.0); the others' is `token`.
+/// noVNC reads the token from its parameter `path`, because noVNC 1.1.0 removed its parameter `token`. Other clients
+/// read it from `token`.
 fn access_url(base: &str, kind: &str, token: &str) -> String {
     if kind != "novnc" {
         return format!("{base}{}token={token}", if base.contains('?') { '&' } else { '?' });
@@ -177,7 +178,7 @@ fn access_url(base: &str, kind: &str, token: &str) -> String {
     format!("{page}?{}", Query::encode(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))))
 }
 
-/// The lookup of a console proxy. Until 2.30 this looked up a type of console that does not exist any more.
+/// Answers a console proxy that looks up a token. Until 2.30 Nova accepts only tokens of RDP, which no longer exists.
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     if !versions::console_tokens_are_shown(ctx.version) {
         return Err(Fault::malformed());

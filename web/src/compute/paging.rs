@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// One page of something.
+/// One page of a list.
 #[derive(Debug)]
 pub(super) struct ResultPage<T> {
     pub items: Vec<T>,
-    /// Whether a link to a next page belongs to it.
+    /// Whether the answer has a link to a next page.
     pub more: bool,
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::InstanceReject;
-use chronova_actors::ports::ServiceCaller;
+use chronova_actors::ports::{PortError, ServiceCaller};
 use chronova_events::ids::{InstanceId, NetworkId};
 use chronova_hypervisor::volumes::{bridge_name, is_bridge_name};
 use hmac::{Hmac, Mac as _};
@@ -92,6 +92,11 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
+/// The network service could not be asked; a guest asks again.
+pub(super) fn unavailable(error: PortError) -> Fault {
+    Fault::unavailable("The network service does not answer.").caused_by(error)
+}
+
 async fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
     if ctx.header("X-Instance-ID").is_some() {
         tracing::warn!("X-Instance-ID counts only with [neutron] service_metadata_proxy");
@@ -99,7 +104,7 @@ async fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
     let GuestOrigin { address, network } = asker(ctx).ok_or_else(Fault::no_route)?;
     let ports = ctx.queries()?.networks.ports_at(address, &ServiceCaller::system("metadata")).await;
     let mut guests = Vec::new();
-    for port in ports.map_err(Fault::internal)?.into_iter().filter(|port| network.may_be(port.network)) {
+    for port in ports.map_err(unavailable)?.into_iter().filter(|port| network.may_be(port.network)) {
         let guest = port.server.map(|id| find(ctx, id)).transpose()?.flatten();
         let own = |guest: &Guest| guest.server().is_ok_and(|server| server.request.project == port.project);
         guests.extend(guest.filter(own));

@@ -1,10 +1,10 @@
 //! The metadata service (nova-api-metadata), which answers guests about themselves.
 //!
 //! Source: nova `api/metadata/{handler,base,password}.py`. `actors/src/metadata` builds the answers, as for config
-//! drives. [`asking`] identifies the guest. There is no cache: the read models are one already, so what is changed is
-//! told at once.
+//! drives. [`asking`] identifies the guest. There is no other cache than the read models, so a guest sees a change as
+//! soon as they do.
 //!
-//! The service needs no token, and only the guest decides which paths exist. As in Nova, one handler serves every path
+//! The service needs no token, and the paths that exist depend on the guest. As in Nova, one handler serves every path
 //! and method: `PUT /latest/api/token` is an unknown path, not a method that is not allowed.
 
 mod asking;
@@ -26,7 +26,7 @@ use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Method, Route};
 
-/// Four pieces of 255: what Nova has room for.
+/// As in Nova, which stores a password in four chunks of 255 bytes.
 const LONGEST_PASSWORD: usize = 4 * 255;
 
 /// The tables of all resources.
@@ -50,7 +50,7 @@ const fn any(op: &'static str, method: Method, path: &'static str) -> Route {
 async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     let whole = ctx.param("path").to_owned();
     let path = normal(&whole);
-    // Which versions there are is told to anybody.
+    // Any caller may list the versions.
     if path.is_empty() {
         return shown(tree::root());
     }
@@ -62,7 +62,7 @@ async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// The names of a path without what leads nowhere and back (`posixpath.normpath`).
+/// The names of a path, without empty ones, `.` and `..` (as `posixpath.normpath`).
 fn normal(path: &str) -> Vec<&str> {
     path.split('/').fold(Vec::new(), |mut names, name| {
         match name {
@@ -76,7 +76,7 @@ fn normal(path: &str) -> Vec<&str> {
 
 async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<MetadataEntry>, Fault> {
     let (queries, server) = (Arc::clone(ctx.queries()?), guest.server()?);
-    let floating_ip = sources::floating_ip(queries.networks.as_ref(), server).await.map_err(Fault::internal)?;
+    let floating_ip = sources::floating_ip(queries.networks.as_ref(), server).await.map_err(asking::unavailable)?;
     let devices = match path.last() {
         Some(&"meta_data.json") => queries.devices(guest.id(), server).await,
         _ => Vec::new(),
@@ -100,7 +100,7 @@ fn shown(found: MetadataEntry) -> Result<Reply, Fault> {
     }
 }
 
-/// The guest's password for its owner. It is accepted once: an attacker in the guest's network must not replace it.
+/// Reads or stores the guest's password. A stored one stays: an attacker in the guest's network must not replace it.
 async fn password(mut ctx: Ctx, guest: &Guest) -> Result<Reply, Fault> {
     let posted = guest.server()?.guest_password.clone();
     match ctx.route.method {

@@ -75,7 +75,7 @@ fn by_kind(sum: &UsageSum) -> Value {
     Value::Object(fields)
 }
 
-/// By kind of consumer; `all` is one kind.
+/// The usage by consumer type. If `kind` is `all`, the types are summed under that name.
 fn sums(ledger: &Ledger, project: &str, user: Option<&str>, kind: Option<&str>) -> BTreeMap<String, UsageSum> {
     let mut sums: BTreeMap<String, UsageSum> = BTreeMap::new();
     for consumer in ledger.consumers.values() {

@@ -1,4 +1,4 @@
-//! The port through which servers get their interfaces.
+//! Tests of [`NetworkService`], the port by which Compute gives servers their interfaces.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ async fn given_ports_are_bound_and_left_behind() {
     assert!(matches!(&refused, PortError::Conflict(text) if text == &format!("Port {given_id} is still in use.")));
     let refused = port.allocate(wanted(2, taken), meta()).await.unwrap_err();
     assert!(matches!(refused, PortError::Conflict(_)));
-    assert_eq!(ports_of(&world, 2).await.len(), 0, "what was begun is undone");
+    assert_eq!(ports_of(&world, 2).await.len(), 0, "the port on the first network is deleted");
 
     port.release(server(1), &blue(), meta()).await.unwrap();
     let left = world.get("admin", &format!("/ports/{given_id}")).await;
@@ -222,7 +222,7 @@ async fn another_process_on_the_same_log_goes_on() {
     let store = MemoryStore::new();
     let world = World::on(Arc::clone(&store)).await;
     let (a, b) = (network(&world, "a", "10.0.0.0/24").await, network(&world, "b", "10.1.0.0/24").await);
-    // The process died after the first of two networks was asked.
+    // A process that died after it had a port on the first of two networks.
     let half = RequestedNetworks::These(vec![nic(&a)]);
     let before = networks(&world).allocate(wanted(1, half), meta()).await.unwrap();
     world.end().await;

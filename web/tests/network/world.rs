@@ -63,7 +63,7 @@ impl World {
         Self::on(MemoryStore::new()).await
     }
 
-    /// A process on this log, be it the first or not.
+    /// Starts on this log, which may have events already.
     pub async fn on(store: Arc<MemoryStore>) -> Self {
         Self::with(store, WebConfig::default()).await
     }
@@ -110,14 +110,14 @@ impl World {
         body
     }
 
-    /// Makes something and returns what is under its key.
+    /// Creates a resource and returns it without its envelope `key`.
     pub async fn make(&self, token: &str, path: &str, key: &str, what: Value) -> Value {
         let (status, body) = self.send(token, "POST", path, Some(serde_json::json!({key: what}))).await;
         assert_eq!(status, 201, "{path}: {body}");
         body[key].clone()
     }
 
-    /// Status and Neutron's type of a refusal.
+    /// The status of a refusal, and its type in Neutron's words.
     pub async fn refused(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> (u16, String) {
         let (status, body) = self.send(token, method, path, body).await;
         (status, body["NeutronError"]["type"].as_str().unwrap_or_default().to_owned())

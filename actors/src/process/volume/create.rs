@@ -2,10 +2,10 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `choose_host` | chooses where the bytes go: where they must, or where most is free | (nothing is left) |
-//! | `make_content` | the image into the host's cache, the volume into the host's pool | deleting the volume |
+//! | `choose_host` | chooses the host: the required one, or the one with the most free space | (it changes nothing) |
+//! | `make_content` | loads the image into the host's cache, creates the volume in its pool | deleting the volume |
 //!
-//! If a host fails, another is tried, unless the volume is bound to one.
+//! If a host fails, the process tries another, unless the volume requires one host.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 let ready = VolumeCommand::RecordReady { process, host, hostname, format };
                 let gateway = &work.context.gateway;
                 match gateway.send::<VolumeRoot>(&work.volume_id(), ready, work.meta.clone()).await {
-                    // Deleted just before it was done: only this process knows where the bytes are.
+                    // The volume was deleted meanwhile. Only this process knows on which host its content is.
                     Err(CommandError::Rejected(VolumeReject::NotFound | VolumeReject::Superseded)) => {
                         remove_content(work).await
                     }
@@ -64,7 +64,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 let fault = failure.map_or_else(|| again("unknown").fault(), |failure| failure.fault.clone());
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault }).await
             }
-            // The process that called this one off goes on with the volume.
+            // The process that cancelled this one continues with the volume.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
@@ -98,7 +98,7 @@ async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
         };
         let Some(store) = driver.volume_store() else { continue };
         match store.volume_pool().await {
-            // Volumes in a pool of files are sparse, so free space orders the hosts but refuses none.
+            // Volumes in a pool of files are sparse: too little free space excludes no host, only too little capacity.
             Ok(pool) if best.as_ref().is_none_or(|(free, ..)| pool.free > *free) && pool.capacity >= needed => {
                 best = Some((pool.free, host, hostname));
             }

@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `send` | reads the volume and sends its bytes to the image, which was announced before | (the image service gives up what was not sent whole) |
+//! | `send` | sends the volume's bytes to the image, which exists already | (the image drops an incomplete upload) |
 
 use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::capability::Needed as _;

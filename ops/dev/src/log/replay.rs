@@ -1,4 +1,4 @@
-//! Reading a log of many events back: folds, rebuild, restart, the past.
+//! Benchmarks that read a long log: folds, rebuilds, restarts, and questions about the past.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,18 +24,20 @@ use super::super::report::{Aim, BenchLine, BenchReport};
 use super::super::settings::{Common, in_system};
 use super::super::stats::{Latencies, median};
 
-/// Servers alive at the same time, and how often each is stopped and started.
+/// How many servers exist at the same time.
 const FLEET: usize = 10_000;
+/// How often each server is stopped and started.
+/// How often each server is stopped and started.
 const CYCLES: u32 = 2;
-/// Events read at once, and folded at once.
+/// How many events the read models fold at once.
 const BATCH: usize = 4_096;
-/// Events that are written as one batch.
+/// How many events `write` appends concurrently.
 const TOGETHER: usize = 2_048;
-/// The limit that stands beside reading.
+/// The name of the comparison value beside each result: the speed of SQLite alone.
 const RAW: &str = "plain SQLite, the same rows read";
-/// Rows that SQLite alone reads: a rate, for which more of the same say nothing more.
+/// How many rows SQLite alone reads. More rows would not change the rate.
 const ROWS: u64 = 2_000_000;
-/// Events that are kept decoded for the folds.
+/// How many decoded events the folds hold in memory.
 const SAMPLE: usize = 200_000;
 
 pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut BenchReport) -> Result<()> {
@@ -58,7 +60,7 @@ pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut BenchReport) 
     Ok(())
 }
 
-/// A log of so many events.
+/// The log file, when it has `events` events.
 struct BenchLog<'a> {
     path: &'a Path,
     events: u64,
@@ -66,7 +68,7 @@ struct BenchLog<'a> {
 }
 
 impl BenchLog<'_> {
-    /// The processor's part alone: the events are in memory already.
+    /// Measures the folds without reading: the events are decoded in memory already.
     fn decoded(&self, common: &Common, report: &mut BenchReport) -> Result<()> {
         let folds = common.repeat("fold", || in_system(fold(self.path)))?;
         let views = common.repeat("fold into all read models", || in_system(project(self.path)))?;
@@ -130,16 +132,16 @@ impl BenchLog<'_> {
     }
 }
 
-/// A checkpoint, by itself in a folder, and its position.
+/// A checkpoint's position, and the folder that holds only this checkpoint.
 type CheckpointAt = (Position, Arc<Checkpoints>);
 
-/// The checkpoints that a server has which has written such a log.
+/// The checkpoints that a control plane would have made of the log.
 struct ReplayCheckpoints {
-    /// For questions about the past: the history that is kept.
+    /// For questions about the past: at half of the log.
     past: CheckpointAt,
-    /// As old as the newest one can be, when the server is killed.
+    /// The oldest that the newest checkpoint can be when the control plane is killed.
     behind: CheckpointAt,
-    /// As a graceful end leaves it.
+    /// The checkpoint that a graceful shutdown writes, at the head of the log.
     head: CheckpointAt,
 }
 
@@ -160,13 +162,13 @@ impl ReplayCheckpoints {
     }
 }
 
-/// Makes the log, which has `from` events, one of `events` events, as a cloud leaves them.
+/// Appends synthetic events to the log, which has `from` events, until it has `events` events.
 async fn write(path: &Path, life: &mut SyntheticEvents, from: u64, events: u64) -> Result<()> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let meta = Meta::system("bench");
     let mut at = from;
     while at < events {
-        // Events of one stream at about the same time are appended together, as a process appends them.
+        // Appends nearby events of one stream together, as a process does.
         let mut together: Vec<(StreamId, Vec<NewEvent>)> = Vec::new();
         let mut places: HashMap<StreamId, usize> = HashMap::new();
         while at < events && together.iter().map(|(_, events)| events.len()).sum::<usize>() < TOGETHER {
@@ -207,8 +209,8 @@ fn read(checkpoints: &Arc<Checkpoints>) -> Result<Run> {
     Ok(Run { operations: 1, ..meter.stop(vec![began.elapsed()]) })
 }
 
-/// All servers as they were at a moment as far from the nearest checkpoint as the history lets it be. How long the checkpoint
-/// took to load, and how long the answer took after that.
+/// Reads all servers as of the position that is farthest from its checkpoint. Returns how long the checkpoint took to
+/// load, and how long the answer took after that.
 async fn as_of(path: &Path, checkpoints: &Arc<Checkpoints>, past: Position, events: u64) -> Result<(Duration, Run)> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let spacing = checkpoints.options().spacing;
@@ -226,12 +228,12 @@ async fn as_of(path: &Path, checkpoints: &Arc<Checkpoints>, past: Position, even
     Ok((load, run))
 }
 
-/// One operation that is many: all of them took this long.
+/// One run of `operations` operations, of which only the total time is known.
 fn as_one(meter: Meter, operations: u64, began: Instant) -> Run {
     Run { operations, ..meter.stop(vec![began.elapsed()]) }
 }
 
-/// The states of all servers in the first part of the log.
+/// Folds the events of the servers in the first part of the log.
 async fn fold(path: &Path) -> Result<Run> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let all = store.read_all(Position::START, SAMPLE).await?;
@@ -256,7 +258,7 @@ async fn fold(path: &Path) -> Result<Run> {
     Ok(run)
 }
 
-/// All read models from events that are decoded already.
+/// Folds decoded events into all read models.
 async fn project(path: &Path) -> Result<Run> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let all = store.read_all(Position::START, SAMPLE).await?;
@@ -273,8 +275,8 @@ async fn project(path: &Path) -> Result<Run> {
     Ok(run)
 }
 
-/// All read models from the file, as after a change of their version. The first time it stops where checkpoints are kept, and
-/// keeps them, which is not counted.
+/// Rebuilds all read models from the file, as after a change of their version. The first rebuild also saves the
+/// checkpoints on its way; the result does not include the time for that.
 async fn rebuild(path: &Path, kept: &ReplayCheckpoints) -> Result<Run> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let views = Arc::new(Views::new());

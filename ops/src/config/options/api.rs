@@ -91,7 +91,7 @@ section! {
         use_forwarded_for: bool => web.metadata.use_forwarded_for {
             deprecated: &[("DEFAULT", "use_forwarded_for")],
             help: "Identify a guest that asks for its metadata by X-Forwarded-For, if the header names one address. \
-                   Because any client can write it, only [chronova] trusted_proxies may send it.",
+                   Because any client can write it, it counts only from [chronova] trusted_proxies.",
         }
     }
 }

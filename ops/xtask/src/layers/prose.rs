@@ -1,7 +1,7 @@
-//! Sentences that must be read twice.
+//! Finds sentences that a reader must read twice.
 //!
-//! `prose.txt` lists how many there are today, `COUNT FOLDER`, by top-level folder. The list may only shrink: fewer than it
-//! says is a finding too.
+//! `prose.txt` lists their number in each top-level folder, `COUNT FOLDER`. The list may only shrink: fewer sentences
+//! than listed are a finding, too.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const PHRASES: [&str; 4] = ["anew", "is not to be", "are not to be", "was not to
 /// Pages that are generated, or quote the words of others.
 const EXEMPT: [&str; 3] = ["docs/requirements/", "docs/events.md", "docs/configuration.md"];
 
-/// A sentence that must be read twice.
+/// A sentence that a reader must read twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HardSentence {
     folder: String,
@@ -60,7 +60,7 @@ pub(crate) fn check(sentences: &[HardSentence], list: &str) -> Vec<Finding> {
     findings
 }
 
-/// The list as it would be today.
+/// The list's content for these sentences.
 pub(crate) fn list(sentences: &[HardSentence]) -> String {
     counts(sentences).into_iter().map(|(folder, count)| format!("{count} {folder}\n")).collect::<Vec<_>>().concat()
 }
@@ -95,8 +95,8 @@ fn hard_in(file: &Text) -> Vec<HardSentence> {
         .collect()
 }
 
-/// Comments or text that stand together, each with its first line's number. A heading, a table's row or an item of a list
-/// stands alone.
+/// The paragraphs of comments or text, each with the number of its first line. A heading, a table's row or an item
+/// of a list is a paragraph of its own.
 fn paragraphs(file: &Text) -> Vec<(usize, String)> {
     let (code, page) = (has_extension(&file.path, "rs"), has_extension(&file.path, "md"));
     if !code && !page {
@@ -125,7 +125,7 @@ fn paragraphs(file: &Text) -> Vec<(usize, String)> {
     paragraphs
 }
 
-/// The text of a line that is a comment.
+/// The text of a line that holds only a comment.
 fn comment(line: &str) -> Option<&str> {
     let text = line.trim_start().strip_prefix("//")?;
     Some(text.trim_start_matches(['/', '!']).trim())

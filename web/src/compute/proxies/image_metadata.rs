@@ -70,7 +70,7 @@ fn no_item() -> Fault {
     Fault::not_found("Metadata item was not found")
 }
 
-/// Sets the items in `wanted`; the rest stays, or is removed if all is replaced.
+/// Sets the items in `wanted`. The image keeps its other items, unless `replace` is true.
 async fn set(ctx: &Ctx, wanted: &[(String, String)], replace: bool) -> Result<Reply, Fault> {
     let found = find(ctx, "image_id")?;
     let there = &found.attributes.properties;

@@ -24,8 +24,10 @@ use crate::reply::Reply;
 use crate::route::{Route, action, delete, get};
 use crate::schema::is_true;
 
-/// How long a client of before 2.34 waits for the checks, and the pause between two looks at them.
+/// How long a request before 2.34 waits for the destination's checks.
 const CHECKS: Duration = Duration::from_mins(1);
+/// The pause between two polls of the migration's status.
+/// The pause between two polls of the migration's status.
 const LOOK: Duration = Duration::from_millis(20);
 
 const HOST_RULE: &str = "os_compute_api:servers:migrations:index:host";
@@ -60,7 +62,7 @@ async fn tell(ctx: &Ctx, found: &PermittedServer, command: LiveCommand) -> Resul
     send(ctx, found, InstanceCommand::Move(Box::new(MoveCommand::Live(command)))).await
 }
 
-// --------------------------------------------------------------------------------------------------------- asked for
+// ----------------------------------------------------------------------------------------------------------- request
 
 /// The request, for all versions.
 struct LiveMigrationRequest {
@@ -102,12 +104,12 @@ fn wish(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationRequest, Faul
             return Err(Fault::bad_request(format!("Unable to migrate instance ({id}) to current host ({host}).")));
         }
     }
-    // Before 2.30 a host that was named was not looked at by the scheduler.
+    // Before 2.30 Nova did not ask the scheduler about a named host.
     let forced = forced || (named && !versions::live_migration_asks_the_scheduler(ctx.version));
     Ok(LiveMigrationRequest { host, forced, block })
 }
 
-/// Before 2.34 the answer tells whether the destination will do.
+/// Waits for the checks, because before 2.34 the answer says whether they passed.
 async fn checks_of(ctx: &Ctx, found: &PermittedServer, process: ProcessId) -> Result<(), Fault> {
     let mut waited = Duration::ZERO;
     while waited < CHECKS {
@@ -130,7 +132,7 @@ async fn checks_of(ctx: &Ctx, found: &PermittedServer, process: ProcessId) -> Re
     Ok(())
 }
 
-// ----------------------------------------------------------------------------------------------------------- watched
+// -------------------------------------------------------------------------------------------------------------- show
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
@@ -174,7 +176,7 @@ fn view_of(ctx: &Ctx, found: &PermittedServer, row: Arc<Migration>) -> Result<Se
     Ok(ServerMigrationView { dest_ip, progress, hosts: ctx.allows(HOST_RULE, &found.target), row })
 }
 
-// -------------------------------------------------------------------------------------- aborted, or forced to complete
+// ------------------------------------------------------------------------------------------- abort and force complete
 
 async fn abort(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;

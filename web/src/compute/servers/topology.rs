@@ -27,7 +27,9 @@ pub(super) fn check_rebuild(server: &Alive, image: &ImageSnapshot) -> Result<(),
     let flavor = &server.request.flavor;
     // One that was made before it was refused floats; so does its successor, if it asks for no more.
     let before = topology::ask(flavor, server.hardware_image()).ok().flatten();
-    match check(flavor, Some(image))? == before {
+    // The flavor is not asked for here: a server that was made before its hardware was refused can still be rebuilt.
+    topology::check_provided_image(image).map_err(Fault::bad_request)?;
+    match topology::ask(flavor, Some(image)).map_err(Fault::bad_request)? == before {
         true => Ok(()),
         false => Err(Fault::bad_request(
             "An instance's NUMA topology cannot be changed as part of a rebuild. The image provided is invalid for this \

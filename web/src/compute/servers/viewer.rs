@@ -22,7 +22,7 @@ use crate::links::Links;
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVisibility>, Fault> {
     let own = ctx.own_target();
     Ok(ctx.app.compute.rendered.same(ServerVisibility {
-        // The same for every path: what was written for one request is right for another.
+        // Without the path of the request, so that the rendered servers can be reused for requests to other paths.
         links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
         host_status: ctx.allows("os_compute_api:servers:show:host_status", &own),
@@ -35,7 +35,7 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVis
     }))
 }
 
-/// Groups and floating addresses of the servers of an answer, as the network service has them.
+/// The security groups and floating IPs of the servers of an answer, from the network service.
 #[derive(Default)]
 struct Connected {
     groups: HashMap<InstanceId, Vec<String>>,
@@ -43,7 +43,7 @@ struct Connected {
 }
 
 impl Connected {
-    /// Asks once for all servers of the answer.
+    /// Asks the network service once for all servers of the answer.
     async fn of(ctx: &Ctx, rows: &[Arc<ServerRow>], brief: bool) -> Result<Self, Fault> {
         let networks = ctx.networks()?;
         let servers: Vec<_> = rows.iter().filter_map(|row| Some((row.id, row.server()?))).collect();
@@ -72,18 +72,18 @@ impl Connected {
     }
 }
 
-/// Makes views of rows with what they need of other read models.
+/// Builds the views of servers from their rows and from other read models.
 pub(super) struct Viewer<'a> {
     queries: &'a Queries,
     views: &'a Views,
     sees: Arc<ServerVisibility>,
-    /// The hosts that were looked up already: whether each answers, and its zone.
+    /// The status and the zone of each host that was looked up already.
     hosts: HashMap<HostId, (&'static str, Arc<str>)>,
     connected: Connected,
 }
 
 impl<'a> Viewer<'a> {
-    /// For `rows`, which are all that is to be viewed.
+    /// A viewer of `rows`, and of no other rows.
     pub(super) async fn new(ctx: &'a Ctx, rows: &[Arc<ServerRow>], groups: bool, brief: bool) -> Result<Self, Fault> {
         Self::of(ctx, rows, sees(ctx, groups, brief)?).await
     }
@@ -93,7 +93,7 @@ impl<'a> Viewer<'a> {
         Ok(Self { queries: ctx.queries()?, views: ctx.views()?, sees, hosts: HashMap::new(), connected })
     }
 
-    /// `None` for a row whose server was never asked for.
+    /// `None` if no server was ever requested with the row's id.
     pub(super) fn view(&mut self, row: &Arc<ServerRow>) -> Option<ServerView> {
         let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
         let mut view = ServerView::new(Arc::clone(row), None, &self.sees)?;

@@ -1,4 +1,4 @@
-//! The views of routers and floating addresses.
+//! The views of routers and floating IPs.
 
 use chronova_events::network::{Association, FloatingIp, Port};
 use chronova_events::router::RouterRow;
@@ -37,8 +37,8 @@ pub(in crate::network) fn router(networks: &NetworksView, row: &RouterRow) -> Va
     })
 }
 
-/// Simulated hosts route what they simulate. On others somebody else has to: no agent here would, and Neutron shows a
-/// floating address that no agent cares for as down.
+/// Whether the port's host routes floating IPs, which only simulated hosts do. Chronova has no router for others, and
+/// Neutron shows a floating IP as DOWN if no agent handles it.
 fn is_routed(hosts: &Hosts, port: &Port) -> bool {
     let host = port.binding().host.as_str();
     !host.is_empty() && hosts.named(host).is_some_and(|host| host.uri.starts_with("sim:"))

@@ -1,10 +1,10 @@
 //! The embedded network service: virtual networks, and the ports of servers.
 //!
-//! One aggregate is a network with its subnets and ports, so that no two ports ever get one address. [`decide`] has the
+//! A network with its subnets and ports is one aggregate, so that no two ports ever get one address. [`decide`] has the
 //! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`service`] implements the
-//! processes' port for interfaces.
+//! port by which processes give servers their interfaces.
 //!
-//! The words of the rejections are Neutron's, since its clients know them.
+//! The rejections have Neutron's messages, because its clients know them.
 
 pub mod decide;
 mod floating;
@@ -40,7 +40,7 @@ pub enum NetworkRoot {}
 pub enum NetworkCommand {
     Create(NetworkCreated),
     Change(NetworkPatch),
-    /// Deletes the subnets, too; refused while there are ports.
+    /// Deletes the network and its subnets. Refused while the network has ports.
     Delete,
     AddSubnet(SubnetRequest),
     ChangeSubnet {
@@ -55,7 +55,7 @@ pub enum NetworkCommand {
         port: PortId,
         patch: PortPatch,
     },
-    /// Binds a port without a device to a device on a host; repeating it is harmless.
+    /// Binds a port that has no device to a device on a host. A second such command changes nothing.
     BindPort {
         port: PortId,
         project: ProjectId,
@@ -64,13 +64,13 @@ pub enum NetworkCommand {
     DeletePort {
         port: PortId,
     },
-    /// As [`ReleaseDevice`](Self::ReleaseDevice), of one port; not the device's is success.
+    /// As [`ReleaseDevice`](Self::ReleaseDevice), for one port. Does nothing if the port is not the device's.
     ReleasePort {
         device: InstanceId,
         port: PortId,
     },
-    /// Deletes the ports that were created for the device, and unbinds the project's others; none is success. A port of
-    /// another project only pretends to be the device's.
+    /// Deletes the ports that were created for the device, and unbinds its others. Ignores a port of another project,
+    /// whose `device_id` any owner could have set to this device.
     ReleaseDevice {
         device: InstanceId,
         project: ProjectId,
@@ -80,12 +80,12 @@ pub enum NetworkCommand {
         floating_ip: FloatingIpId,
         patch: FloatingIpPatch,
     },
-    /// Ends the association, if it is still the one with this port; otherwise there is nothing to do.
+    /// Ends the association, if it is still the one with this port. Otherwise this does nothing.
     DisassociateFloatingIp {
         floating_ip: FloatingIpId,
         port: PortId,
     },
-    /// Not there is success.
+    /// Deletes the floating IP. Does nothing if there is none.
     ReleaseFloatingIp {
         floating_ip: FloatingIpId,
     },
@@ -123,7 +123,7 @@ pub struct SubnetRequest {
     pub description: String,
     pub cidr: IpNet,
     pub gateway: SubnetGateway,
-    /// `None`: everything but the gateway.
+    /// `None`: all addresses but the gateway's.
     pub pools: Option<Vec<AllocationPool>>,
     pub dhcp: bool,
     pub dns: Vec<IpAddr>,
@@ -157,15 +157,15 @@ pub struct FixedIpRequest {
 pub struct PortRequest {
     pub port: PortId,
     pub project: ProjectId,
-    /// `None`: one that follows from the port's id.
+    /// `None`: one that is derived from the port's id.
     pub mac: Option<String>,
     /// `None`: one address of each IP version that the network has.
     pub addresses: Option<Vec<FixedIpRequest>>,
-    /// Port security and groups are taken from the fields below.
+    /// `port_security` and `security_groups` below replace those in here.
     pub settings: PortSettings,
-    /// `None`: as the network says.
+    /// `None`: the network's setting.
     pub port_security: Option<bool>,
-    /// `None`: the project's default group, where groups apply.
+    /// `None`: the project's default group, if port security is on.
     pub security_groups: Option<Vec<SecurityGroupId>>,
     pub binding: PortBinding,
     pub made_for: Option<InstanceId>,
@@ -196,20 +196,20 @@ pub struct PortPatch {
 #[derive(Debug, Clone)]
 pub struct FloatingIpRequest {
     pub floating_ip: FloatingIpId,
-    /// The port that is to hold its address.
+    /// The port that this command creates for the floating IP's address.
     pub port: PortId,
     pub project: ProjectId,
     /// A subnet, an address, or `None` for any.
     pub address: Option<FixedIpRequest>,
     pub settings: FloatingIpSettings,
     pub association: Option<Association>,
-    /// The project's limit; negative is no limit.
+    /// The project's quota; a negative number means no limit.
     pub limit: i64,
-    /// The project's number in other networks.
+    /// How many floating IPs the project has in other networks.
     pub elsewhere: usize,
 }
 
-/// The changes of a floating address.
+/// The changes of a floating IP.
 #[derive(Debug, Clone, Default)]
 pub struct FloatingIpPatch {
     pub description: Option<String>,
@@ -335,7 +335,7 @@ pub fn eui64(cidr: &IpNet, mac: &str) -> Option<IpAddr> {
     Some(std::net::Ipv6Addr::from(address).into())
 }
 
-/// A request for an address that is already decided.
+/// Requests exactly this address.
 impl From<FixedAddress> for FixedIpRequest {
     fn from(fixed: FixedAddress) -> Self {
         Self { subnet: Some(fixed.subnet), address: Some(fixed.address) }

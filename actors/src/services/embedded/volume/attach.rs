@@ -57,6 +57,9 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
     }
 }
 
+/// Attachments that a volume has at most: each is in its state, its snapshots and the read models.
+const MAX_ATTACHMENTS: usize = 128;
+
 /// The volume is kept for a server. A multiattach volume can be reserved while it is in use. A second attachment to the
 /// same server, which is about to move, is always possible.
 fn reserve(
@@ -84,6 +87,9 @@ fn reserve(
         && record.attachments.values().all(|other| other.instance == instance);
     if !(fits || same) {
         return Err(invalid(format!("Volume {volume} status must be {words}")));
+    }
+    if record.attachments.len() >= MAX_ATTACHMENTS {
+        return Err(invalid(format!("Volume {volume} has {MAX_ATTACHMENTS} attachments: delete one of them first")));
     }
     Ok(vec![AttachmentReserved { volume, attachment, instance, mode }.into()])
 }

@@ -1,7 +1,7 @@
-//! The embedded volume service: what its API and the compute side ask of it.
+//! The embedded volume service: the requests of its API and of Compute.
 //!
 //! Quota is reserved before the volume or snapshot is requested. After a refusal it is released here, after a crash by
-//! a reconciler. The bytes are made, copied and removed by processes; see [`crate::process::volume`].
+//! a reconciler. Processes create, copy and remove the volumes' content; see [`crate::process::volume`].
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Default for VolumeOptions {
     }
 }
 
-/// Why the service did not do what was asked. In Cinder's words.
+/// Why the service refused a request, with Cinder's messages.
 #[derive(Debug, Clone, Error)]
 pub enum VolumeError {
     #[error("{0}")]
@@ -71,7 +71,7 @@ impl VolumeError {
         Self::NotFound(format!("Snapshot {snapshot} could not be found."))
     }
 
-    /// As the compute side hears it.
+    /// The error for Compute, which knows the service as a port.
     pub(super) fn port(self) -> PortError {
         match self {
             Self::NotFound(message) => PortError::NotFound(message),
@@ -129,7 +129,7 @@ type VolumeResult<T> = Result<T, VolumeError>;
 /// The source of a new volume, looked up.
 struct VolumeOrigin {
     source: VolumeSource,
-    /// It can be no smaller.
+    /// The smallest size that the new volume may have.
     least_gb: u32,
     bootable: bool,
     image: Option<VolumeImage>,
@@ -137,7 +137,7 @@ struct VolumeOrigin {
     volume_type: Option<Arc<VolumeType>>,
 }
 
-/// The service.
+/// The embedded volume service.
 pub struct EmbeddedVolumes {
     gateway: Arc<CommandGateway>,
     pub(super) views: Arc<Views>,
@@ -161,14 +161,14 @@ impl EmbeddedVolumes {
         Arc::new(Self { gateway, views, images, options })
     }
 
-    /// The volume, as the log says at this moment.
+    /// The volume's current state, from the log and not from a read model.
     pub async fn look(&self, volume: VolumeId) -> VolumeResult<Arc<VolumeRecord>> {
         let state = self.gateway.look::<VolumeRoot>(&volume).await;
         let state = state.map_err(|error| VolumeError::Unavailable(error.to_string()))?;
         state.here().cloned().ok_or_else(|| VolumeError::no_volume(volume))
     }
 
-    /// Has a volume decide.
+    /// Sends a command to a volume.
     pub async fn command(&self, volume: VolumeId, command: VolumeCommand, meta: Arc<Meta>) -> VolumeResult<Committed> {
         let sent = self.gateway.send::<VolumeRoot>(&volume, command, meta).await;
         sent.map_err(|error| VolumeError::of(volume, error))
@@ -179,7 +179,7 @@ impl EmbeddedVolumes {
         Ok(())
     }
 
-    /// Quota, then the volume. Answers where the log says so.
+    /// Reserves quota, then creates the volume. Returns the position of its event.
     pub async fn accept(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> VolumeResult<Position> {
         let origin = self.origin(&wanted, is_admin).await?;
         let kind = self.volume_type(wanted.volume_type.as_deref(), &wanted.project, is_admin, &origin)?;
@@ -283,7 +283,7 @@ impl EmbeddedVolumes {
         blank: VolumeOrigin,
     ) -> VolumeResult<VolumeOrigin> {
         let found = self.images.find(image, project, is_admin).await.map_err(|error| match error {
-            // Cinder takes an image that cannot be used for a mistake in the request.
+            // Cinder answers that the request is invalid if the image cannot be used.
             PortError::NotFound(_) => VolumeError::Invalid(format!(
                 "Invalid image identifier or unable to access requested image. Image {image} could not be found."
             )),
@@ -327,7 +327,7 @@ impl EmbeddedVolumes {
         })
     }
 
-    /// An image's content for the volume's own.
+    /// Requests that an image replaces the volume's content.
     pub async fn accept_reimage(
         &self,
         volume: VolumeId,
@@ -336,7 +336,7 @@ impl EmbeddedVolumes {
         process: ProcessId,
         meta: Arc<Meta>,
     ) -> VolumeResult<()> {
-        // Asked for before a crash: the image may be gone by now.
+        // The volume has accepted this request before, and the image may be gone by now.
         if self.look(volume).await?.reimaged_by == Some(process) {
             return Ok(());
         }
@@ -346,7 +346,7 @@ impl EmbeddedVolumes {
         Ok(())
     }
 
-    /// Quota, then the snapshot.
+    /// Reserves quota, then requests the snapshot.
     pub async fn accept_snapshot(
         &self,
         wanted: NewSnapshot,
@@ -354,7 +354,7 @@ impl EmbeddedVolumes {
         meta: Arc<Meta>,
     ) -> VolumeResult<Position> {
         let of = self.look(wanted.volume).await?;
-        // Before another project's volume shows in this one's quota; the volume decides it again.
+        // Refuses another project's volume before its size can show in this quota. The volume checks it again.
         if !is_admin && of.created.project != wanted.project {
             return Err(VolumeError::no_volume(wanted.volume));
         }
@@ -365,7 +365,7 @@ impl EmbeddedVolumes {
         let asked = VolumeSnapshotRequested {
             volume: wanted.volume,
             snapshot,
-            // Not the snapshot's own: one that is deleted and asked for again is made by another process.
+            // Not derived from the snapshot's id, so that a second request after a deletion has its own process.
             process: ProcessId::random(),
             project: wanted.project,
             user: wanted.user,
@@ -384,7 +384,7 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Quota, then the larger volume.
+    /// Reserves quota, then requests the larger volume.
     pub async fn extend(
         &self,
         volume: VolumeId,
@@ -404,7 +404,7 @@ impl EmbeddedVolumes {
         match self.command(volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
             Err(error) => {
-                // Another extension may be at work meanwhile: what the volume has then is right.
+                // Another extension may have succeeded meanwhile, so the quota shrinks to the volume's current size.
                 let size_gb = self.look(volume).await.map_or(now.size_gb, |now| now.size_gb);
                 let shrink = VolumeQuotaCommand::ShrinkVolume { project: project.clone(), volume, size_gb };
                 self.quota(&project, shrink, meta).await?;
@@ -413,8 +413,8 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Ends an attachment because a client of the volume service says so. Only Compute ends the attachment of a server:
-    /// else its guest would go on writing to a volume that may be another project's by then (CVE-2023-2088).
+    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server:
+    /// otherwise its guest could go on writing to a volume that another project has by then (CVE-2023-2088).
     pub async fn release_unused(
         &self,
         volume: VolumeId,
@@ -430,7 +430,7 @@ impl EmbeddedVolumes {
         Ok(self.command(volume, VolumeCommand::Release { attachment }, meta).await?.position)
     }
 
-    /// Whether a server has the volume, or is about to, as the log says at this moment.
+    /// Whether the log says that the server has the volume, or is attaching it.
     async fn is_used(&self, volume: VolumeId, instance: InstanceId) -> VolumeResult<bool> {
         let state = self.gateway.look::<InstanceRoot>(&instance).await;
         let state = state.map_err(|error| VolumeError::Unavailable(error.to_string()))?;
@@ -442,7 +442,7 @@ impl EmbeddedVolumes {
         Ok(state.alive().is_some_and(|server| server.disks.iter().any(uses)))
     }
 
-    /// Accepts the end of a volume.
+    /// Requests the deletion of a volume.
     pub async fn remove(
         &self,
         volume: VolumeId,
@@ -454,7 +454,7 @@ impl EmbeddedVolumes {
         Ok(self.command(volume, VolumeCommand::Delete { process, force, cascade }, meta).await?.position)
     }
 
-    /// Accepts the end of a snapshot.
+    /// Requests the deletion of a snapshot.
     pub async fn remove_snapshot(&self, snapshot: SnapshotId, force: bool, meta: Arc<Meta>) -> VolumeResult<Position> {
         let of = self.views.volumes.read(|view| view.of_snapshot(snapshot));
         let of = of.ok_or_else(|| VolumeError::no_snapshot(snapshot))?;
@@ -462,7 +462,7 @@ impl EmbeddedVolumes {
         Ok(self.command(of.created.volume, command, meta).await?.position)
     }
 
-    /// Says which host and device, and how the host reaches the volume.
+    /// Records the attachment's host and device. Returns how the host reaches the volume.
     pub async fn connection(
         &self,
         volume: VolumeId,
@@ -496,7 +496,7 @@ fn no_type(text: &str) -> VolumeError {
     VolumeError::NotFound(format!("Volume type with name {text} could not be found."))
 }
 
-/// The image's metadata from Glance, as volumes keep it.
+/// The Glance metadata that a volume keeps of its image.
 fn image_metadata(image: &chronova_events::instance::ImageSnapshot) -> Vec<(String, String)> {
     let own = [
         ("checksum", image.checksum.clone()),
@@ -514,7 +514,7 @@ fn image_metadata(image: &chronova_events::instance::ImageSnapshot) -> Vec<(Stri
     all
 }
 
-/// How large the volume is to be; refused where that is smaller than what it is made from.
+/// The size of the new volume. Refuses a size that is smaller than the volume's source.
 fn sized(wanted: &NewVolume, origin: &VolumeOrigin) -> VolumeResult<u32> {
     let invalid = |words: String| Err(VolumeError::Invalid(format!("Invalid input received: {words}")));
     let (least, size) = (origin.least_gb, wanted.size_gb);

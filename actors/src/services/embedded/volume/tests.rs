@@ -98,6 +98,14 @@ fn refused(result: Result<Vec<VolumeEvent>, VolumeReject>) -> String {
 }
 
 #[test]
+fn a_volume_has_so_many_attachments_and_no_more() {
+    let attachment = |number: u128| AttachmentId(Uuid::from_u128(0x1000 + number));
+    let full = available((0..128).map(|number| reserve(attachment(number), 1)));
+    assert_eq!(record(&full).attachments.len(), 128);
+    assert!(refused(decide(&full, reserve(attachment(128), 1))).contains("has 128 attachments"));
+}
+
+#[test]
 fn a_volume_goes_through_an_attachment_and_back() {
     let states = [
         (available([]), VolumeStatus::Available),

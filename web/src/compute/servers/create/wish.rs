@@ -11,7 +11,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::schema::{is_true, to_integer};
 
-/// The request, as far as the body alone can tell.
+/// The request, read from the body without any look-up.
 #[derive(Debug)]
 pub(super) struct CreateServerRequest {
     pub name: String,
@@ -24,7 +24,7 @@ pub(super) struct CreateServerRequest {
     pub user_data: Option<String>,
     pub config_drive: bool,
     pub networks: RequestedNetworks,
-    /// Each once, in the requested order.
+    /// Without duplicates, in the requested order.
     pub security_groups: Vec<String>,
     pub metadata: SortedPairs,
     pub tags: Vec<String>,
@@ -125,7 +125,7 @@ fn counts(server: &Map<String, Value>) -> Result<(u32, u32), Fault> {
     Ok((min, max))
 }
 
-/// Without an image there has to be something else to boot from.
+/// A request without an image must have block device mappings.
 fn image(server: &Map<String, Value>, mappings: &BlockDeviceMappings) -> Result<Option<ImageId>, Fault> {
     match server.get("imageRef").and_then(Value::as_str) {
         Some("") | None if mappings.given => Ok(None),
@@ -153,7 +153,7 @@ fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
                 "Specified Fixed IP '{ip}' cannot be used with port '{port}': the two cannot be specified together."
             )));
         }
-        // A port says which network it is on.
+        // A port is on one network, so `uuid` is ignored beside it.
         let network = match (text("uuid"), port) {
             (_, Some(_)) => None,
             (Some(id), None) => Some(network(id)?),
@@ -164,7 +164,7 @@ fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
     Ok(RequestedNetworks::These(nics))
 }
 
-/// Old clients send a bridge's name: `br-<uuid>`.
+/// Old clients send the name of the bridge: `br-<uuid>`.
 fn network(text: &str) -> Result<NetworkId, Fault> {
     text.strip_prefix("br-").unwrap_or(text).parse().map_err(|_| bad_network(text))
 }
@@ -188,7 +188,7 @@ fn security_groups(server: &Map<String, Value>) -> Vec<String> {
     names
 }
 
-/// As events keep it: sorted by key.
+/// The metadata, sorted by key as in events.
 fn metadata(server: &Map<String, Value>) -> SortedPairs {
     let mut pairs: SortedPairs = server
         .get("metadata")
@@ -223,7 +223,7 @@ pub(in crate::compute::servers) fn files(personality: Option<&Value>) -> Option<
     Some(FilesGiven { files: given.iter().map(|file| (text(file, "path"), contents(file))).collect() })
 }
 
-/// Both spellings of the key; every hint as a list of texts.
+/// The scheduler hints, under either spelling of their key. Each hint becomes a list of texts.
 fn hints(body: &Value) -> Vec<(String, Vec<String>)> {
     let hints = body.get("os:scheduler_hints").or_else(|| body.get("OS-SCH-HNT:scheduler_hints"));
     let mut list: Vec<(String, Vec<String>)> = hints

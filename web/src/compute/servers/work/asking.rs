@@ -14,7 +14,7 @@ use crate::compute::servers::found::PermittedServer;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// The lock and the state, before anything else is looked at.
+/// Checks the server's lock and state. A handler does this before its other checks.
 pub(super) fn admit(ctx: &Ctx, found: &PermittedServer, action: ServerAction) -> Result<(), Fault> {
     actions::admit(found.server()?, action, asker(ctx, found)).map_err(|error| reject::instance_reject(found.id, error))
 }
@@ -23,7 +23,7 @@ pub(super) async fn ask(ctx: &Ctx, found: &PermittedServer, command: WorkCommand
     send(ctx, found, InstanceCommand::Work(Box::new(command))).await
 }
 
-/// Like [`ask`], for work that creates the guest's config drive again, with its administrator's password.
+/// As [`ask`], for work that creates the config drive again: keeps the administrator's password for it.
 pub(super) async fn ask_with(
     ctx: &Ctx,
     found: &PermittedServer,
@@ -40,7 +40,7 @@ pub(super) async fn ask_with(
     asked
 }
 
-/// Sorted by key, as events keep it.
+/// The pairs of `object`, sorted by key as in events.
 pub(super) fn pairs(object: Option<&Value>) -> SortedPairs {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let entries = object.and_then(Value::as_object).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A server's volumes have to be in use before the server is rebuilt or rescued.
+//! Checks that a server's volumes are in use before the server is rebuilt or rescued.
 //! Source: nova `compute/api.py` (`_check_volume_status`).
 
 use chronova_actors::ports::VolumeInfo;
@@ -8,7 +8,8 @@ use crate::compute::servers::found::PermittedServer;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// The volumes that the server has, which all have to be in use. Nova's `InvalidVolume`, whose status is the action's.
+/// Returns the server's volumes. If one is not in use, this is Nova's `InvalidVolume`, with the action's status
+/// `refused`.
 pub(super) async fn in_use(
     ctx: &Ctx,
     found: &PermittedServer,

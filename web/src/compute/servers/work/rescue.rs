@@ -34,8 +34,8 @@ pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
     }))
 }
 
-/// A server on a volume keeps all its disks during a rescue, and the image must have both properties for that. Until
-/// 2.86 it cannot be rescued.
+/// Since 2.87 a volume-backed server can be rescued. It keeps all its disks meanwhile, so the image must have
+/// `hw_rescue_device` and `hw_rescue_bus`.
 fn check_root(ctx: &Ctx, found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
     let says = |name: &str| image.properties.iter().any(|(key, _)| key == name);
     let stable = says("hw_rescue_device") && says("hw_rescue_bus");
@@ -46,8 +46,8 @@ fn check_root(ctx: &Ctx, found: &PermittedServer, image: &ImageSnapshot) -> Resu
     }
 }
 
-/// The rescue disk is as large as its image, and the project pays for the flavor's disk: an image that is larger would be
-/// room for nothing. A flavor without a disk bounds nothing.
+/// The rescue disk is as large as its image. A larger one than the flavor's disk would give the project space that its
+/// quota does not cover. A flavor whose disk is 0 sets no limit.
 fn check_size(found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
     let (id, disk) = (found.id, u64::from(found.server()?.request.flavor.root_gib) << 30);
     let size = image.size.max(image.virtual_size);

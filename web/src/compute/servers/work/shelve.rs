@@ -40,10 +40,10 @@ pub(super) async fn unshelve(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// The requested destination: a zone from 2.77 on, `null` for any and a host from 2.91 on.
+/// The requested destination: a zone since 2.77; `null` for any zone, and a host, since 2.91.
 async fn destination(ctx: &Ctx, found: &PermittedServer, server: &Alive) -> Result<UnshelveRequested, Fault> {
     let (body, queries) = (ctx.action_body(), ctx.queries()?);
-    // Until 2.76 the body says nothing, whatever it holds.
+    // Until 2.76 Nova ignores the body.
     let said = |key: &str| body.get(key).filter(|_| versions::unshelving_has_a_destination(ctx.version));
     let (zone, host) = (said("availability_zone"), said("host").and_then(|host| host.as_str()));
     if (zone.is_some() || host.is_some()) && !server.is_offloaded() {
@@ -79,7 +79,7 @@ async fn destination(ctx: &Ctx, found: &PermittedServer, server: &Alive) -> Resu
     Ok(UnshelveRequested { process, availability_zone: zone, host: host.map(str::to_owned) })
 }
 
-/// `[cinder] cross_az_attach`: the server's volumes have to be in the zone that it is to be in.
+/// Unless `[cinder] cross_az_attach` is set, the server's volumes must be in the requested zone.
 async fn check_volumes(ctx: &Ctx, server: &Alive, zone: &str) -> Result<(), Fault> {
     if ctx.app.compute.config.cross_az_attach {
         return Ok(());

@@ -27,7 +27,7 @@ fn find(state: &SecurityGroups, group: SecurityGroupId) -> Result<&SecurityGroup
     state.by_id.get(&group).map(AsRef::as_ref).ok_or(SecurityGroupReject::NotFound(group))
 }
 
-/// An implied rule of a group; its id follows from the group's.
+/// A rule that a group has from its creation on. The id is derived from the group's id.
 fn implied(group: &GroupCreated, direction: Direction, ethertype: Ethertype) -> SecurityGroupEvent {
     let name = format!("{direction:?}-{ethertype:?}");
     let remote_group = (direction == Direction::Ingress).then_some(group.group);
@@ -49,7 +49,7 @@ fn implied(group: &GroupCreated, direction: Direction, ethertype: Ethertype) -> 
     .into()
 }
 
-/// Members of the default group reach each other and everything outside.
+/// Creates the project's default group if there is none. Its members may send anywhere and receive from each other.
 fn ensure_default(state: &SecurityGroups, project: &ProjectId) -> Vec<SecurityGroupEvent> {
     let group = default_group(project);
     if state.by_id.contains_key(&group) {
@@ -90,7 +90,7 @@ fn create(
     if state.by_id.contains_key(&created.group) {
         return Err(SecurityGroupReject::IdTaken(created.group.to_string()));
     }
-    // The default group counts too.
+    // The default group, which this command may create, counts too.
     let used = state.by_id.len() + usize::from(!events.is_empty());
     if !within(limit, used, 1) {
         return Err(SecurityGroupReject::OverQuota("security_group"));
@@ -173,7 +173,7 @@ fn add_rules(
     Ok(events.into_iter().map(Into::into).collect())
 }
 
-/// "Anywhere" may be written as nothing or as the prefix of all addresses.
+/// A rule without a remote prefix equals one with the prefix of all addresses.
 fn same_traffic(one: &RuleTraffic, other: &RuleTraffic) -> bool {
     let plain = |traffic: &RuleTraffic| {
         let mut traffic = traffic.clone();

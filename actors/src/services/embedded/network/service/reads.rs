@@ -49,14 +49,16 @@ pub(super) fn floating_addresses(networks: &NetworksView, ports: &[PortId]) -> V
     ports.iter().flat_map(at).collect()
 }
 
-/// The group of this id, or else the first of the project that has this name.
+/// The project's group of this id, or else the first that has this name.
 pub(super) fn find_group<'a>(
     view: &'a SecurityGroupsView,
     project: &ProjectId,
     named: &str,
 ) -> Option<&'a Arc<SecurityGroup>> {
     let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == named);
-    named.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id)).or_else(own)
+    let by_id = named.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id));
+    // The name of an own group may be the id of another project's.
+    by_id.filter(|group| group.project() == project).or_else(own)
 }
 
 /// A group as compute is told of it.
