@@ -51,10 +51,21 @@ fn volumes(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Volumes that are neither available nor in use.
+/// Volumes on which somebody works. A volume of a server without a host rests as `reserved`: the server keeps it until
+/// it is unshelved.
 pub fn restless_volumes(client: &Client) -> Vec<Value> {
-    let rests = |volume: &Value| ["available", "in-use"].contains(&text(volume, "status"));
+    let away = detail(client).into_iter().filter(|server| server["status"] == "SHELVED_OFFLOADED");
+    let kept: BTreeSet<String> = away.flat_map(|server| volumes_of(&server)).collect();
+    let rests = |volume: &Value| match text(volume, "status") {
+        "reserved" => kept.contains(text(volume, "id")),
+        status => ["available", "in-use"].contains(&status),
+    };
     volumes(client).into_iter().filter(|volume| !rests(volume)).collect()
+}
+
+fn volumes_of(server: &Value) -> Vec<String> {
+    let attached = server["os-extended-volumes:volumes_attached"].as_array().unwrap();
+    attached.iter().map(|volume| text(volume, "id").to_owned()).collect()
 }
 
 /// Returns the number of compared objects.
@@ -123,9 +134,7 @@ fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) -> usize {
     }
     let mut ours = BTreeSet::new();
     for (id, server) in living {
-        for volume in server["os-extended-volumes:volumes_attached"].as_array().unwrap() {
-            ours.insert((id.clone(), text(volume, "id").to_owned()));
-        }
+        ours.extend(volumes_of(server).into_iter().map(|volume| (id.clone(), volume)));
     }
     assert_eq!(theirs, ours, "volumes are attached where the servers say");
     ours.len()
