@@ -10,6 +10,7 @@
 //!   chain ([`crate::chain`]). Every read checks positions and revisions for gaps. A [`witness`] beside the file
 //!   records how far the log once reached, because SQLite cannot detect a truncated write-ahead log. [`seals`] protect
 //!   all other bits; [`verify`] checks everything.
+//! * **No clear copies**: personal fields are sealed, and [`snapshots`], which repeat them, are encrypted.
 //! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else. Other programs may read the file with
 //!   a SQLite client while it is written. This process opens it beside SQLite only through [`data_file`]. If the file
 //!   is removed or replaced nevertheless, acknowledgements stop ([`watch`]).
@@ -30,6 +31,7 @@ mod row;
 mod schema;
 mod seals;
 mod search;
+mod snapshots;
 mod sync;
 pub mod verify;
 mod wal;
@@ -259,12 +261,16 @@ impl EventStore for SqliteStore {
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
-        let stream = stream.clone();
-        self.readers.run(move |connection, _| reader::load_snapshot(connection, &stream)).await
+        let (stream, keys) = (stream.clone(), Arc::clone(&self.keys));
+        self.readers.run(move |connection, _| snapshots::load(connection, &keys, &stream)).await
     }
 
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
+        let (stream, keys) = (stream.clone(), Arc::clone(&self.keys));
+        let seal = move || snapshots::seal(&keys, &stream, snapshot).map(|sealed| (stream, sealed));
+        let sealed = tokio::task::spawn_blocking(seal).await.map_err(|error| StoreError::Io(error.to_string()))?;
+        let (stream, snapshot) = sealed?;
         let (reply, answer) = oneshot::channel();
-        self.submit(WriteJob::Snapshot { stream: stream.clone(), snapshot, reply }, answer).await?
+        self.submit(WriteJob::Snapshot { stream, snapshot, reply }, answer).await?
     }
 }

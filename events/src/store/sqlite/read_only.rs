@@ -12,7 +12,7 @@ use async_trait::async_trait;
 
 use super::data_file::DataFile;
 use super::reader::{self, Readers, Verified};
-use super::{schema, search};
+use super::{schema, search, snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::store::criteria::{Criteria, EventSearchResult};
@@ -125,8 +125,8 @@ impl EventStore for ReadOnlyLog {
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
-        let stream = stream.clone();
-        self.readers.run(move |connection, _| reader::load_snapshot(connection, &stream)).await
+        let (stream, keys) = (stream.clone(), Arc::clone(&self.keys));
+        self.readers.run(move |connection, _| snapshots::load(connection, &keys, &stream)).await
     }
 
     async fn save_snapshot(&self, _: &StreamId, _: StreamSnapshot) -> Result<(), StoreError> {

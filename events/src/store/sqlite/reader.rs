@@ -17,7 +17,7 @@ use super::{by_stream, error};
 use crate::chain::{Chain, EventHash};
 use crate::envelope::{Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
-use crate::store::{StoreError, StreamSnapshot};
+use crate::store::StoreError;
 
 /// One connection and its cache of the kinds.
 struct LogReader {
@@ -271,32 +271,6 @@ impl StreamEvents<'_> {
             self.found.push(Arc::new(event));
         }
     }
-}
-
-/// A damaged snapshot is no snapshot.
-pub(super) fn load_snapshot(connection: &Connection, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
-    let sql = "SELECT revision, state_version, data, checksum FROM snapshots WHERE stream = ?1";
-    let found = connection
-        .prepare_cached(sql)
-        .and_then(|mut statement| {
-            let read = |row: &rusqlite::Row<'_>| {
-                let snapshot = StreamSnapshot {
-                    revision: Revision(unsigned(row.get(0)?)),
-                    state_version: row.get(1)?,
-                    bytes: row.get(2)?,
-                };
-                Ok((snapshot, row.get::<_, u32>(3)?))
-            };
-            statement.query_row([stream.as_str()], read).optional()
-        })
-        .map_err(|e| error::explain(&e, 0))?;
-    Ok(found.and_then(|(snapshot, sum)| {
-        let whole = crc32fast::hash(&snapshot.bytes) == sum;
-        if !whole {
-            tracing::warn!(%stream, "a damaged snapshot is not used");
-        }
-        whole.then_some(snapshot)
-    }))
 }
 
 /// The error for an event that is intact, but not the original one.

@@ -21,7 +21,7 @@ use super::lock::LogLock;
 use super::row::{signed, unsigned};
 use super::seals::{Seals, WalRemains};
 use super::witness::{Witness, WitnessNote};
-use super::{SqliteOptions, error, migrate, reader, wal};
+use super::{SqliteOptions, error, migrate, reader, snapshots, wal};
 use crate::chain::{Anchor, Chain, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
@@ -161,6 +161,10 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
     let head = check_head(&connection)?;
     check_note(&witness, note, log, head.position)?;
     sync_recovered(path)?;
+    if let Err(error) = snapshots::drop_clear(&connection) {
+        // A full disk, most likely. Nobody uses a snapshot in clear, and the next start tries again.
+        tracing::warn!(%error, "the log's snapshots have to wait");
+    }
     let known = note.filter(|note| note.log == log).map_or(0, |note| note.file);
     if let Err(error) = by_stream::extend(&connection, head.position) {
         if error::is_fatal(&error) {

@@ -28,7 +28,7 @@ use super::schema::OpenedLog;
 use super::seals::Seals;
 use super::sync::{CommittedBatch, DiskActivity, PendingReply, Syncer};
 use super::watch::LogWatch;
-use super::{SqliteOptions, error, reader, schema, wal};
+use super::{SqliteOptions, error, reader, schema, snapshots, wal};
 use crate::chain::{self, Anchor, EventContent, EventHash};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::StoredPayload;
@@ -82,6 +82,7 @@ pub(super) struct AppendJob {
 
 pub(super) enum WriteJob {
     Append(AppendJob),
+    /// Its bytes are sealed.
     Snapshot {
         stream: StreamId,
         snapshot: StreamSnapshot,
@@ -402,14 +403,13 @@ impl Writer {
             WriteJob::Snapshot { stream, snapshot, reply } => {
                 open.batch.answers.push(PendingReply::Done(reply));
                 self.begin(open)?;
-                self.snapshot(&stream, &snapshot)?;
+                snapshots::save(&self.connection, &stream, &snapshot)?;
             }
             WriteJob::Forget { streams, reply } => {
                 open.batch.answers.push(PendingReply::Done(reply));
                 self.begin(open)?;
                 for stream in streams {
-                    let sql = "DELETE FROM snapshots WHERE stream = ?1";
-                    self.connection.prepare_cached(sql)?.execute([stream.as_str()])?;
+                    snapshots::forget(&self.connection, &stream)?;
                 }
                 open.forgets = true;
             }
@@ -522,20 +522,6 @@ impl Writer {
         let name: Arc<str> = Arc::from(kind);
         self.kinds.insert(kind, (number, Arc::clone(&name)));
         Ok((number, name))
-    }
-
-    fn snapshot(&self, stream: &StreamId, snapshot: &StreamSnapshot) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO snapshots (stream, revision, state_version, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5) \
-                   ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision, \
-                   state_version = excluded.state_version, data = excluded.data, checksum = excluded.checksum";
-        self.connection.prepare_cached(sql)?.execute(rusqlite::params![
-            stream.as_str(),
-            signed(snapshot.revision.0),
-            snapshot.state_version,
-            snapshot.bytes,
-            crc32fast::hash(&snapshot.bytes),
-        ])?;
-        Ok(())
     }
 
     /// Updates the index. A failure only delays the update, unless two events have the same place: then the file

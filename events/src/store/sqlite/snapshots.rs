@@ -1,0 +1,160 @@
+//! The table of snapshots. A snapshot repeats personal fields of its stream, so its bytes are encrypted as a whole.
+//!
+//! The key is that of [`crate::sealed::DataSubject::Caches`]: an erasure destroys it, so an older copy of the file tells
+//! nothing about an erased person. A snapshot that cannot be opened is no snapshot.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::error;
+use super::row::{signed, unsigned};
+use crate::envelope::{Revision, StreamId};
+use crate::sealed::keys::KeyRing;
+use crate::sealed::whole::{SealMark, WholeSeal};
+use crate::store::{StoreError, StreamSnapshot};
+
+/// The row of `meta` which says that no snapshot of this file is in clear.
+const SEALED: &str = "snapshots_sealed";
+
+/// Binds sealed bytes to their place: nobody can put them beside another stream or revision.
+fn bound(stream: &StreamId, revision: Revision, state_version: u32) -> Vec<u8> {
+    let numbers = [revision.0.to_le_bytes().as_slice(), &state_version.to_le_bytes()].concat();
+    [numbers.as_slice(), stream.as_str().as_bytes()].concat()
+}
+
+/// Encrypts a snapshot. May wait for the disk, if the log has no key for caches yet.
+pub(super) fn seal(keys: &KeyRing, stream: &StreamId, clear: StreamSnapshot) -> Result<StreamSnapshot, StoreError> {
+    use std::io::Write;
+    let seal = WholeSeal::begin(keys)?;
+    let bound = bound(stream, clear.revision, clear.state_version);
+    let mut bytes = seal.mark().to_bytes().to_vec();
+    let mut writer = seal.writer(0, &bound, &mut bytes);
+    let written = writer.write_all(&clear.bytes).and_then(|()| writer.finish());
+    written.map_err(|error| StoreError::Io(format!("a snapshot cannot be sealed: {error}")))?;
+    Ok(StreamSnapshot { bytes, ..clear })
+}
+
+/// The snapshot in clear. `None`: its key is gone, or these are not the bytes that were sealed for this place.
+fn open(keys: &KeyRing, stream: &StreamId, sealed: StreamSnapshot) -> Option<StreamSnapshot> {
+    let mark = SealMark::of(&sealed.bytes)?;
+    let seal = WholeSeal::of(keys, mark).ok()?;
+    let bound = bound(stream, sealed.revision, sealed.state_version);
+    let bytes = seal.open(0, &bound, &sealed.bytes[SealMark::BYTES..])?;
+    Some(StreamSnapshot { bytes, ..sealed })
+}
+
+/// Writes a sealed snapshot in the place of an older one.
+pub(super) fn save(connection: &Connection, stream: &StreamId, sealed: &StreamSnapshot) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO snapshots (stream, revision, state_version, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5) \
+               ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision, \
+               state_version = excluded.state_version, data = excluded.data, checksum = excluded.checksum";
+    connection.prepare_cached(sql)?.execute(rusqlite::params![
+        stream.as_str(),
+        signed(sealed.revision.0),
+        sealed.state_version,
+        sealed.bytes,
+        crc32fast::hash(&sealed.bytes),
+    ])?;
+    Ok(())
+}
+
+/// A damaged snapshot, or one whose key was destroyed, is no snapshot.
+pub(super) fn load(
+    connection: &Connection,
+    keys: &KeyRing,
+    stream: &StreamId,
+) -> Result<Option<StreamSnapshot>, StoreError> {
+    let sql = "SELECT revision, state_version, data, checksum FROM snapshots WHERE stream = ?1";
+    let found = connection
+        .prepare_cached(sql)
+        .and_then(|mut statement| {
+            let read = |row: &rusqlite::Row<'_>| {
+                let snapshot = StreamSnapshot {
+                    revision: Revision(unsigned(row.get(0)?)),
+                    state_version: row.get(1)?,
+                    bytes: row.get(2)?,
+                };
+                Ok((snapshot, row.get::<_, u32>(3)?))
+            };
+            statement.query_row([stream.as_str()], read).optional()
+        })
+        .map_err(|e| error::explain(&e, 0))?;
+    Ok(found.and_then(|(snapshot, sum)| {
+        if crc32fast::hash(&snapshot.bytes) != sum {
+            tracing::warn!(%stream, "a damaged snapshot is not used");
+            return None;
+        }
+        open(keys, stream, snapshot)
+    }))
+}
+
+/// Removes a snapshot; its page is overwritten.
+pub(super) fn forget(connection: &Connection, stream: &StreamId) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM snapshots WHERE stream = ?1")?.execute([stream.as_str()])?;
+    Ok(())
+}
+
+/// Removes what a program of an earlier version wrote in clear, once in the life of a file.
+pub(super) fn drop_clear(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "SELECT 1 FROM meta WHERE key = ?1";
+    if connection.query_row(sql, [SEALED], |_| Ok(())).optional()?.is_some() {
+        return Ok(());
+    }
+    let transaction = connection.unchecked_transaction()?;
+    transaction.execute("DELETE FROM snapshots", [])?;
+    transaction.execute("INSERT INTO meta VALUES (?1, 1)", [SEALED])?;
+    transaction.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::sealed::DataSubject;
+    use crate::store::EventStore;
+    use crate::store::sqlite::{SqliteOptions, SqliteStore};
+
+    fn snapshot(bytes: &[u8]) -> StreamSnapshot {
+        StreamSnapshot { revision: Revision(3), state_version: 1, bytes: bytes.to_vec() }
+    }
+
+    #[test]
+    fn a_sealed_snapshot_opens_in_its_place_only() {
+        let keys = KeyRing::in_memory().unwrap();
+        let (here, there) = (StreamId::new("instance", "a"), StreamId::new("instance", "b"));
+        for clear in [Vec::new(), b"anna".to_vec(), vec![7; 200_000]] {
+            let sealed = seal(&keys, &here, snapshot(&clear)).unwrap();
+            assert_eq!(open(&keys, &here, sealed.clone()), Some(snapshot(&clear)));
+            assert_eq!(open(&keys, &there, sealed.clone()), None);
+            assert_eq!(open(&keys, &here, StreamSnapshot { revision: Revision(4), ..sealed.clone() }), None);
+            assert_eq!(open(&keys, &here, StreamSnapshot { state_version: 2, ..sealed }), None);
+        }
+        let before = seal(&keys, &here, snapshot(b"anna")).unwrap();
+        keys.destroy(&DataSubject::Caches, keys.next()).unwrap();
+        assert_eq!(open(&keys, &here, before), None);
+        assert_eq!(open(&keys, &here, snapshot(b"anna, in clear")), None);
+    }
+
+    #[tokio::test]
+    async fn a_file_with_clear_snapshots_loses_them_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db");
+        let stream = StreamId::new("instance", "a");
+        SqliteStore::open(&path, &SqliteOptions::default()).unwrap().close().await;
+        let earlier = rusqlite::Connection::open(&path).unwrap();
+        earlier.execute("DELETE FROM meta WHERE key = ?1", [SEALED]).unwrap();
+        save(&earlier, &stream, &snapshot(&b"anna ".repeat(3_000))).unwrap();
+        drop(earlier);
+        for _ in 0..2 {
+            let store = SqliteStore::open(&path, &SqliteOptions::default()).unwrap();
+            for entry in std::fs::read_dir(folder.path()).unwrap() {
+                let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+                assert!(!bytes.windows(4).any(|window| window == b"anna"));
+            }
+            store.save_snapshot(&stream, snapshot(b"bob")).await.unwrap();
+            assert_eq!(store.load_snapshot(&stream).await.unwrap(), Some(snapshot(b"bob")));
+            store.close().await;
+        }
+        let store = SqliteStore::open(&path, &SqliteOptions::default()).unwrap();
+        assert_eq!(store.load_snapshot(&stream).await.unwrap(), Some(snapshot(b"bob")));
+    }
+}
