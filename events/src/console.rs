@@ -32,7 +32,11 @@ pub struct ConsoleAuthorized {
     pub expires_at: Timestamp,
 }
 
-/// A server's tokens that were not expired when the last one was given out, by their hashes.
+/// How many tokens of one server are valid at a time. A further one ends the one that expires first, so that a user who
+/// asks for consoles without end fills neither this state nor the read model.
+pub const MAX_TOKENS: usize = 64;
+
+/// A server's tokens that were not expired when the last one was given out, by their hashes. At most [`MAX_TOKENS`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct IssuedConsoleTokens {
     pub by_hash: BTreeMap<String, ConsoleAuthorized>,
@@ -40,11 +44,16 @@ pub struct IssuedConsoleTokens {
 
 impl Fold for IssuedConsoleTokens {
     type Event = ConsoleEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &ConsoleEvent, at: Timestamp) {
         let ConsoleEvent::ConsoleAuthorized(authorized) = event;
         self.by_hash.retain(|_, known| known.expires_at > at);
+        while self.by_hash.len() >= MAX_TOKENS && !self.by_hash.contains_key(&authorized.token_hash) {
+            let first = self.by_hash.iter().min_by_key(|(hash, known)| (known.expires_at, *hash));
+            let Some(first) = first.map(|(hash, _)| hash.clone()) else { break };
+            self.by_hash.remove(&first);
+        }
         self.by_hash.insert(authorized.token_hash.clone(), authorized.clone());
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronova_events::console::{ConsoleAuthorized, ConsoleEvent};
+use chronova_events::console::{ConsoleAuthorized, ConsoleEvent, MAX_TOKENS};
 use chronova_events::envelope::{Recorded, Timestamp};
+use chronova_events::ids::InstanceId;
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,7 @@ use crate::Projection;
 pub struct ConsoleTokens {
     by_hash: BTreeMap<String, Arc<ConsoleAuthorized>>,
     by_expiry: BTreeSet<(Timestamp, String)>,
+    by_server: BTreeMap<InstanceId, BTreeSet<(Timestamp, String)>>,
 }
 
 impl ConsoleTokens {
@@ -21,11 +23,31 @@ impl ConsoleTokens {
     pub fn valid(&self, hash: &str, now: Timestamp) -> Option<&Arc<ConsoleAuthorized>> {
         self.by_hash.get(hash).filter(|known| known.expires_at > now)
     }
+
+    fn remove(&mut self, hash: &str) {
+        let Some(known) = self.by_hash.remove(hash) else { return };
+        let place = (known.expires_at, hash.to_owned());
+        self.by_expiry.remove(&place);
+        if let Some(of_server) = self.by_server.get_mut(&known.instance) {
+            of_server.remove(&place);
+            if of_server.is_empty() {
+                self.by_server.remove(&known.instance);
+            }
+        }
+    }
+
+    /// Ends the tokens of a server that expire first until one more is allowed, as the server's own state does.
+    fn make_room(&mut self, server: InstanceId) {
+        while let Some(of_server) = self.by_server.get(&server).filter(|tokens| tokens.len() >= MAX_TOKENS) {
+            let Some((_, hash)) = of_server.first().cloned() else { break };
+            self.remove(&hash);
+        }
+    }
 }
 
 impl Projection for ConsoleTokens {
     const NAME: &'static str = "console_tokens";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const NOUNS: &'static [&'static str] = &["console"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -34,10 +56,13 @@ impl Projection for ConsoleTokens {
             if expiry > recorded.recorded_at {
                 break;
             }
-            self.by_expiry.pop_first();
-            self.by_hash.remove(&hash);
+            self.remove(&hash);
         }
-        self.by_expiry.insert((authorized.expires_at, authorized.token_hash.clone()));
+        self.remove(&authorized.token_hash);
+        self.make_room(authorized.instance);
+        let place = (authorized.expires_at, authorized.token_hash.clone());
+        self.by_expiry.insert(place.clone());
+        self.by_server.entry(authorized.instance).or_default().insert(place);
         self.by_hash.insert(authorized.token_hash.clone(), Arc::new(authorized.clone()));
     }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use actix_web::dev::ServerHandle;
+use chronova_events::console::MAX_TOKENS;
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_tests::compute_api::{ADMIN, Api};
@@ -374,5 +375,28 @@ async fn tokens_expire() {
     let tokens = &context.views.console_tokens;
     let expires = tokens.read(|tokens| tokens.valid(&hash, context.clock.now()).unwrap().expires_at);
     assert!(tokens.read(|tokens| tokens.valid(&hash, expires).is_none()), "at its end it is over");
+    api.stop().await;
+}
+
+/// A user who asks for consoles without end fills no memory: the oldest tokens end.
+#[actix_rt::test]
+async fn a_server_has_so_many_tokens_and_no_more() {
+    let api = Api::start().await;
+    let server = api.server(USER, Api::wish("web")).await;
+    let other = api.server(USER, Api::wish("other")).await;
+    let beside = token(&open(&api, &other, "2.6", "vnc", "novnc").await.body["remote_console"]["url"]);
+    let mut tokens = Vec::new();
+    for _ in 0..MAX_TOKENS + 3 {
+        let made = open(&api, &server, "2.6", "vnc", "novnc").await;
+        assert_eq!(made.status, 200, "{:?}", made.body);
+        tokens.push(token(&made.body["remote_console"]["url"]));
+    }
+    let status = async |token: &String| {
+        api.call("GET", &format!("/os-console-auth-tokens/{token}"), "2.31", ADMIN, None).await.status
+    };
+    for (nth, token) in tokens.iter().enumerate() {
+        assert_eq!(status(token).await, if nth < 3 { 404 } else { 200 }, "token {nth}");
+    }
+    assert_eq!(status(&beside).await, 200, "another server's token stays");
     api.stop().await;
 }
