@@ -241,6 +241,8 @@ impl Trial {
         });
         networks.ensure_network(&two).await.check("network with another reservation")?;
         networks.ensure_network(&one).await.check("network with one reservation less")?;
+        let listed = networks.list_networks().await.check("list of networks")?;
+        require("a network is listed", listed.contains(&one.network), &listed)?;
         if !self.fixture.filters {
             return Ok(());
         }
@@ -560,7 +562,9 @@ impl Trial {
             networks.remove_filter(&name).await.check("filter removal again")?;
         }
         networks.remove_network(network).await.check("network removal")?;
-        networks.remove_network(network).await.check("network removal again")
+        networks.remove_network(network).await.check("network removal again")?;
+        let listed = networks.list_networks().await.check("list of networks")?;
+        require("a removed network is not listed", !listed.contains(&network), &listed)
     }
 }
 

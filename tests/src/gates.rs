@@ -387,6 +387,9 @@ impl VirtualNetworks for Gate {
     async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
         gated!(self, networks, remove_network(network))
     }
+    async fn list_networks(&self) -> DriverResult<BTreeSet<NetworkId>> {
+        gated!(self, networks, list_networks())
+    }
     async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
         gated!(self, networks, ensure_filter(filter))
     }

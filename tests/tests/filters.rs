@@ -12,7 +12,7 @@ use chronova_events::network::{NetworkCreated, NetworkSettings, ProviderAttribut
 use chronova_events::security_group::{
     Direction, Ethertype, GroupCreated, GroupSettings, RuleAdded, RuleTraffic, default_group,
 };
-use chronova_hypervisor::guest::FilterSpec;
+use chronova_hypervisor::guest::{FilterSpec, NetworkSpec};
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::world::{Life, Setting, World, build_request};
 use uuid::Uuid;
@@ -272,5 +272,31 @@ async fn a_deleted_guest_takes_its_filter_along() {
     tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
     assert!(world.fleet.filters(0).is_empty());
     life.stop().await;
+    world.check().await;
+}
+
+/// The network is deleted while the control plane cannot reach the host, and the control plane stops before it can.
+#[actix_rt::test]
+async fn a_network_that_was_deleted_in_an_earlier_life_leaves_its_host_in_the_next() {
+    let (world, first) = begun().await;
+    built(&first, 1).await;
+    assert!(world.fleet.networks(0).contains(&NETWORK));
+    first.delete(id(1)).await.unwrap();
+    assert!(first.settled().await);
+    let refusal = FaultPlan::default().with(DriverCall::RemoveNetwork, FaultTrigger::Always, Effect::Refuse);
+    world.fleet.set_faults(0, refusal);
+    network_says(&first, NetworkCommand::Delete).await;
+    first.until(|_| world.fleet.calls(DriverCall::RemoveNetwork) > 0).await;
+    first.stop().await;
+    assert!(world.fleet.networks(0).contains(&NETWORK));
+    // Somebody else's network, of which this log never heard.
+    let foreign = NetworkId(Uuid::from_u128(0xF));
+    let spec = NetworkSpec { network: foreign, mtu: 0, subnets: vec![], reservations: vec![] };
+    world.fleet.set_faults(0, FaultPlan::default());
+    world.fleet.drivers()[0].networks().unwrap().ensure_network(&spec).await.unwrap();
+    let second = life(&world).await;
+    second.until(|_| !world.fleet.networks(0).contains(&NETWORK)).await;
+    assert!(world.fleet.networks(0).contains(&foreign));
+    second.stop().await;
     world.check().await;
 }

@@ -3,14 +3,20 @@
 //! A host has a bridge and a DHCP server for each network of its present and past guests. Both stay as long as the
 //! network, so that the next guest finds them. Both end with the network: left behind, they would block its addresses
 //! for every later network of that host.
+//!
+//! The log tells of deletions while the control plane runs. A deletion may also have come just before it stopped, so
+//! each host is asked once after a start which networks it has.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use chronova_events::envelope::{Recorded, Revision, StreamId};
 use chronova_events::ids::NetworkId;
 use chronova_events::network::NetworkEvent;
-use chronova_events::registry::Event;
+use chronova_events::registry::{Event, NounEvent as _};
+use chronova_events::store::StoreError;
 use chronova_events::store::tail::Subscription;
 use chronova_hypervisor::driver::Driver;
 use futures::future::{BoxFuture, join_all};
@@ -19,11 +25,14 @@ use super::context::ReconcileContext;
 use super::reconciler::{Reconciler, Situation};
 use super::tally::ReconcilerTally;
 
+/// Events of a network's stream that are read at a time.
+const PAGE: usize = 512;
+
 /// The work that is left: deleted networks, and the hosts (by URI) that have not yet confirmed their removal.
 type PendingNetworkRemovals = BTreeMap<NetworkId, BTreeSet<String>>;
 
 /// Networks that are deleted and may still be on hosts. No read model lists the networks that hosts have, so a plan finds
-/// none: the log tells of deletions.
+/// none: the log and the hosts tell.
 #[derive(Debug)]
 pub struct DeletedNetworks;
 
@@ -59,8 +68,17 @@ impl Reconciler for DeletedNetworks {
 /// Follows the log for ever. A host that does not answer is asked again at each `resync`.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     let mut pending = PendingNetworkRemovals::new();
+    let mut unasked = hosts(&context.drivers);
     loop {
-        let batch = if pending.is_empty() {
+        if !unasked.is_empty() {
+            ask(&context, &mut unasked, &mut pending).await;
+        }
+        if !pending.is_empty() {
+            let begun = Instant::now();
+            remove(&context.drivers, &mut pending).await;
+            tally.record(begun, context.clock.now(), pending.len());
+        }
+        let batch = if pending.is_empty() && unasked.is_empty() {
             subscription.next().await
         } else {
             tokio::time::sleep(context.host_options.resync).await;
@@ -68,16 +86,61 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
         };
         let Ok(batch) = batch else { return };
         for recorded in &batch {
-            if let Ok(event) = recorded.event()
-                && let Event::NetworkEvent(NetworkEvent::NetworkDeleted(deleted)) = event.as_ref()
-            {
-                pending.insert(deleted.network, hosts(&context.drivers));
+            if let Some(network) = deleted_by(recorded) {
+                pending.insert(network, hosts(&context.drivers));
             }
         }
-        if !pending.is_empty() {
-            let begun = Instant::now();
-            remove(&context.drivers, &mut pending).await;
-            tally.record(begun, context.clock.now(), pending.len());
+    }
+}
+
+fn deleted_by(recorded: &Recorded) -> Option<NetworkId> {
+    match recorded.event().ok()?.as_ref() {
+        Event::NetworkEvent(NetworkEvent::NetworkDeleted(deleted)) => Some(deleted.network),
+        _ => None,
+    }
+}
+
+/// Asks hosts which networks they have, and notes those that this log has deleted. A host that does not answer stays in
+/// `unasked`.
+async fn ask(context: &ReconcileContext, unasked: &mut BTreeSet<String>, pending: &mut PendingNetworkRemovals) {
+    let drivers = context.drivers.iter().filter(|driver| unasked.contains(driver.uri()));
+    let answers = join_all(drivers.map(async |driver| match driver.networks() {
+        Some(networks) => (driver.uri(), networks.list_networks().await),
+        None => (driver.uri(), Ok(BTreeSet::new())),
+    }))
+    .await;
+    let mut verdicts = BTreeMap::new();
+    for (uri, answer) in answers {
+        let Ok(networks) = answer else { continue };
+        let mut is_judged = true;
+        for network in networks {
+            if let Entry::Vacant(unknown) = verdicts.entry(network) {
+                unknown.insert(is_deleted(context, network).await);
+            }
+            match verdicts.get(&network) {
+                Some(Ok(true)) => _ = pending.entry(network).or_default().insert(uri.to_owned()),
+                Some(Ok(false)) => {}
+                _ => is_judged = false,
+            }
+        }
+        if is_judged {
+            unasked.remove(uri);
+        }
+    }
+}
+
+/// Whether this log has deleted the network. A network that it never had belongs to another control plane.
+async fn is_deleted(context: &ReconcileContext, network: NetworkId) -> Result<bool, StoreError> {
+    let stream = StreamId::new(NetworkEvent::NOUN, network);
+    let mut after = Revision::NONE;
+    loop {
+        let page = context.log.read_stream(&stream, after, PAGE).await?;
+        if page.iter().any(|recorded| deleted_by(recorded).is_some()) {
+            return Ok(true);
+        }
+        match page.last() {
+            Some(last) => after = last.revision,
+            None => return Ok(false),
         }
     }
 }

@@ -320,6 +320,20 @@ pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> 
     }
 }
 
+/// The networks whose name is the one that [`ensure`] gives to their id.
+pub(super) fn list(connect: &Connect) -> DriverResult<BTreeSet<NetworkId>> {
+    let mut found = BTreeSet::new();
+    for network in connect.list_all_networks(0).during(CALL)? {
+        // A network that ends meanwhile is none.
+        let (Ok(name), Ok(uuid)) = (network.name(), network.uuid()) else { continue };
+        let id = NetworkId(uuid);
+        if name == volumes::network_name(id) {
+            found.insert(id);
+        }
+    }
+    Ok(found)
+}
+
 /// The source address of a guest that has no address yet.
 pub(super) const UNSPECIFIED: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 

@@ -1,5 +1,7 @@
 //! Networks and packet filters of a host, as the driver's callers ask for them.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use chronova_events::ids::NetworkId;
 
@@ -21,6 +23,10 @@ impl VirtualNetworks for LibvirtDriver {
     async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
         let _in_order = self.forward.lock().await;
         self.call("network removal", move |connect, _| network::remove(connect, network)).await
+    }
+
+    async fn list_networks(&self) -> DriverResult<BTreeSet<NetworkId>> {
+        self.call("networks", |connect, _| network::list(connect)).await
     }
 
     async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {

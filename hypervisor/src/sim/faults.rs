@@ -28,6 +28,7 @@ calls! {
     EnsureImage = "ensure_image",
     EnsureNetwork = "ensure_network",
     RemoveNetwork = "remove_network",
+    ListNetworks = "list_networks",
     EnsureFilter = "ensure_filter",
     RemoveFilter = "remove_filter",
     Spawn = "spawn",

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chronova_events::ids::{ImageId, InstanceId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 
 use super::SimHost;
 use super::faults::{DriverCall, Effect, FaultPlan};
@@ -166,6 +166,11 @@ impl SimFleet {
     /// The packet filters of a host, by name, as they were last given in this process.
     pub fn filters(&self, host: usize) -> BTreeMap<String, FilterSpec> {
         self.machine(host).filter_specs.clone()
+    }
+
+    /// The virtual networks of a host.
+    pub fn networks(&self, host: usize) -> BTreeSet<NetworkId> {
+        self.machine(host).networks.clone()
     }
 
     /// The sizes in bytes of the volume service's volumes on a host, by name.

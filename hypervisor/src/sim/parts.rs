@@ -1,5 +1,7 @@
 //! Implements the optional parts of simulated hosts: networks, interfaces, volumes, pauses, copies, definitions.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use futures::stream;
@@ -22,6 +24,10 @@ impl VirtualNetworks for SimHost {
 
     async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
         self.perform(DriverCall::RemoveNetwork, |machine| machine.drop_network(network)).await
+    }
+
+    async fn list_networks(&self) -> DriverResult<BTreeSet<NetworkId>> {
+        self.perform(DriverCall::ListNetworks, |machine| Ok(machine.networks.clone())).await
     }
 
     async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
