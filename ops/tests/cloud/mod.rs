@@ -129,6 +129,11 @@ impl Cloud {
         self.folder.path().to_owned()
     }
 
+    /// The control plane's process, which runs.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().unwrap().id()
+    }
+
     /// `HOST:PORT` of the control plane.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)

@@ -38,6 +38,10 @@ impl Probe {
 pub struct Random(u64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -83,13 +87,16 @@ const TELLING: [(&str, &str); 3] = [
     ("ports.create", "neutron db/db_base_plugin_v2.py: 409 DeviceIDNotOwnedByTenant for a router of another project"),
 ];
 
+/// The routes of the tables that still do something.
+pub fn routes() -> Vec<(Service, &'static Route)> {
+    let tables = SERVICES.iter().flat_map(|service| tables::of(*service).iter().map(move |table| (*service, *table)));
+    let all = tables.flat_map(|(service, table)| table.iter().map(move |route| (service, route)));
+    all.filter(|(_, route)| route.removed.is_none()).collect()
+}
+
 impl Generator {
     pub fn new(seed: u64) -> Self {
-        let tables =
-            SERVICES.iter().flat_map(|service| tables::of(*service).iter().map(move |table| (*service, *table)));
-        let all = tables.flat_map(|(service, table)| table.iter().map(move |route| (service, route)));
-        let routes = all.filter(|(_, route)| route.removed.is_none()).collect();
-        Self { random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1), routes }
+        Self { random: Random::new(seed), routes: routes() }
     }
 
     pub fn next(&mut self, theirs: &Estate, own: &Estate, ground: &Ground) -> Probe {
@@ -294,7 +301,7 @@ fn replace(request: &mut Request, placeholder: &str, value: &str) {
     }
 }
 
-fn path_of(service: Service, route: &Route, random: &mut Random) -> String {
+pub fn path_of(service: Service, route: &Route, random: &mut Random) -> String {
     let mut path = format!("/{}{}", service.name(), service.api_root());
     // Volume's paths have the project in them.
     if service == Service::Volume {

@@ -1,0 +1,177 @@
+//! No list and no filter costs more than in proportion to the request.
+//!
+//! Each `GET` route of the tables that is no single thing's is asked with each of its query parameters in hostile forms: given 1,600 times, as a long
+//! pattern, deeply nested. The server's processor time is compared with that of an eighth of the input: a cost that grows
+//! with the square would be 64 times as high. Its memory must not grow by more than [`MOST_MEMORY`] for one request.
+//!
+//! In the normal run each parameter gets two of the forms, which `CHRONOVA_SEED` shifts; with `CHRONOVA_SOAK` all of them.
+//! Requests that cost less than [`CHEAP`] are not measured again: whatever their course, nobody is held up.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub, dead_code)]
+
+mod cloud;
+#[path = "isolation/estate.rs"]
+mod estate;
+#[path = "isolation/person.rs"]
+mod person;
+#[path = "isolation/probes.rs"]
+mod probes;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chronova_web::microversion::Microversion;
+use chronova_web::route::{Method, Route};
+use cloud::Cloud;
+use estate::Estate;
+use person::{Person, Request};
+use probes::Random;
+use serde_json::json;
+
+const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
+const CONFIG: &str = "[volume]\nshared = true\n";
+/// An address has at most 64 KiB with most clients; so many parts of the longest parameter fit.
+const FEW: usize = 200;
+const MANY: usize = 8 * FEW;
+const CHEAP: Duration = Duration::from_millis(60);
+const MOST_MEMORY: u64 = 48 << 20;
+
+/// A way to make a query string of `count` parts about one parameter.
+type Shape = (&'static str, fn(&str, usize) -> String);
+
+const SHAPES: [Shape; 6] = [
+    ("many values", |name, count| joined(count, "&", |n| format!("{name}=v{n}"))),
+    ("one value over and over", |name, count| joined(count, "&", |_| format!("{name}=name"))),
+    ("a list of values", |name, count| format!("{name}={}", joined(count, ",", |n| format!("v{n}")))),
+    ("a pattern that repeats", |name, count| format!("{name}={}", "(a*)*".repeat(count / 4))),
+    ("a nested pattern", |name, count| format!("{name}={}a{}", "(".repeat(count), ")".repeat(count))),
+    ("a long value", |name, count| format!("{name}={}", "a1%20".repeat(count))),
+];
+
+fn joined(count: usize, by: &str, one: impl Fn(usize) -> String) -> String {
+    (0..count).map(one).collect::<Vec<_>>().join(by)
+}
+
+/// A path that ends with a parameter is about one thing.
+fn is_list(route: &Route) -> bool {
+    route.method == Method::Get && !route.path.ends_with('}')
+}
+
+/// Parameters that handlers may read without a schema, and one that nobody reads.
+const COMMON: [&str; 9] = ["name", "id", "status", "tags", "fields", "sort_key", "marker", "project_id", "nobody-reads-this"];
+
+fn parameters(route: &Route) -> BTreeSet<String> {
+    let newest = route.until.unwrap_or(Microversion::new(2, 96));
+    let Some(schema) = route.query else { return COMMON.map(str::to_owned).into() };
+    let rendered = schema().render(newest);
+    let named = rendered["properties"].as_object().into_iter().flat_map(|all| all.keys().cloned());
+    named.chain(["nobody-reads-this".to_owned()]).collect()
+}
+
+/// The processor time of all threads of a process, and the most memory it had since the last call.
+struct Meter(u32);
+
+impl Meter {
+    fn processor_time(&self) -> Duration {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.0)).unwrap();
+        // A thread that ends meanwhile takes its time along, which only makes a request look cheaper by a moment.
+        let spent = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
+        Duration::from_nanos(spent.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok()).sum())
+    }
+
+    /// `VmRSS` or `VmHWM`, in bytes.
+    fn memory(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// Forgets the peak (proc(5), `clear_refs`).
+    fn forget_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.0), "5").unwrap();
+    }
+}
+
+struct Measured {
+    time: Duration,
+    memory: u64,
+    status: u16,
+}
+
+fn ask(meter: &Meter, person: &Person, path: &str, version: &str) -> Measured {
+    meter.forget_peak();
+    let (time, memory) = (meter.processor_time(), meter.memory("VmRSS"));
+    let headers = vec![("OpenStack-API-Version", version.to_owned())];
+    let request = Request { method: "GET", path: path.to_owned(), headers, body: None };
+    let status = person.send(&request).status;
+    Measured {
+        time: meter.processor_time().saturating_sub(time),
+        memory: meter.memory("VmHWM").saturating_sub(memory),
+        status,
+    }
+}
+
+/// The least of three: whatever else the server does meanwhile only adds.
+fn least(meter: &Meter, person: &Person, path: &str, version: &str) -> Duration {
+    (0..3).map(|_| ask(meter, person, path, version).time).min().unwrap()
+}
+
+#[test]
+fn lists_cost_no_more_than_in_proportion_to_the_request() {
+    let mut cloud = Cloud::new(FLEET);
+    cloud.configure(CONFIG);
+    cloud.start();
+    let admin = Person::new(&cloud, "admin", "admin");
+    let ground = estate::common(&mut cloud, &admin);
+    let own = Estate::build(&mut cloud, &admin, &admin, &ground, "mine");
+    let more = json!({"server": {"name": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "imageRef": ground.public_image,
+        "flavorRef": ground.flavor, "networks": [{"uuid": own.things["network"]}], "max_count": 20, "min_count": 20}});
+    admin.post("/compute/v2.1/servers", &more).expect(&[202]);
+    cloud.wait("all servers run", |_| {
+        let all = admin.get("/compute/v2.1/servers?status=ACTIVE").json();
+        all["servers"].as_array().is_some_and(|servers| servers.len() == 21)
+    });
+    let meter = Meter(cloud.pid());
+    let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
+    let mut turn = std::env::var("CHRONOVA_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0_usize) % SHAPES.len();
+    let mut random = Random::new(1);
+    let (mut asked, mut answered, mut compared, mut findings) = (0, 0, 0, Vec::new());
+    for (service, route) in probes::routes().into_iter().filter(|(_, route)| is_list(route)) {
+        let mut path = probes::path_of(service, route, &mut random).replace("/evil", "/admin").replace("<project>", "admin");
+        for (name, thing) in &own.things {
+            path = path.replace(&format!("<{name}>"), thing);
+        }
+        // Long polls and streams answer when something happens.
+        if path.contains('<') || route.op.contains("feed") || route.op.contains("stream") {
+            continue;
+        }
+        let newest = route.until.map_or_else(|| "2.96".to_owned(), |version| version.to_string());
+        let version = format!("compute {newest}, placement 1.39, volume 3.67");
+        for name in parameters(route) {
+            turn += 1;
+            let shapes = SHAPES.iter().cycle().skip(2 * turn).take(if soak { SHAPES.len() } else { 2 });
+            for (shape, make) in shapes {
+                let many = format!("{path}?{}", make(&name, MANY));
+                let measured = ask(&meter, &admin, &many, &version);
+                asked += 1;
+                answered += usize::from(measured.status == 200);
+                let text = format!("{} {name}, {shape}: {}", route.op, measured.status);
+                if measured.memory > MOST_MEMORY {
+                    findings.push(format!("{text}: {} MiB", measured.memory >> 20));
+                }
+                if measured.time < CHEAP {
+                    continue;
+                }
+                compared += 1;
+                let few = least(&meter, &admin, &format!("{path}?{}", make(&name, FEW)), &version);
+                let many = least(&meter, &admin, &many, &version);
+                if many > few * 24 {
+                    findings.push(format!("{text}: eight times the input cost {many:?} after {few:?}"));
+                }
+            }
+        }
+    }
+    println!("{asked} hostile requests, {answered} answered 200, {compared} compared");
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+    assert!(asked > 1_500 && answered > 500, "the requests reach the handlers: {asked}, {answered}");
+}
