@@ -26,7 +26,7 @@ use crate::auth::{AuthError, Caller, Requester};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::links::Links;
-use crate::microversion::{self, Microversion};
+use crate::microversion::{self, Microversion, v};
 use crate::policy::{Permit, PolicyTarget};
 use crate::query::Query;
 use crate::reply::Reply;
@@ -78,10 +78,7 @@ pub(crate) async fn run(
     let service = incoming.place.service;
     if let Some(document) = discovery::document(service, &incoming.place.path, &incoming.place.links) {
         facts.operation = Some("versions");
-        return match incoming.method {
-            Some(Method::Get | Method::Head) => Ok(document),
-            _ => Err(Fault::method_not_allowed("GET, HEAD")),
-        };
+        return show_versions(app, &incoming, document, facts);
     }
     let found = find(routers, &incoming);
     // The size counts before anything else, and a body that was read leaves the connection usable whatever follows.
@@ -111,6 +108,31 @@ pub(crate) async fn run(
         check_project(&caller, named)?;
     }
     call(app, incoming, matched, caller, version, facts).await
+}
+
+/// The answer with a version document. Placement negotiates its versions there as well, and caches as everywhere
+/// (placement `deploy.py`, `handlers/root.py`); Nova negotiates below the root of a version.
+fn show_versions(
+    app: &App,
+    incoming: &IncomingRequest,
+    mut document: Reply,
+    facts: &mut ResponseFacts,
+) -> Result<Reply, Fault> {
+    let (service, path) = (incoming.place.service, incoming.place.path.trim_end_matches('/'));
+    if matches!((service, path), (Service::Placement, "") | (Service::Compute, "/v2.1")) {
+        facts.version = Some(microversion::negotiate(service, &incoming.headers)?);
+    }
+    let allowed = if service == Service::Placement { "GET" } else { "GET, HEAD" };
+    match incoming.method {
+        Some(Method::Get) => {}
+        Some(Method::Head) if service != Service::Placement => {}
+        _ => return Err(Fault::method_not_allowed(allowed)),
+    }
+    if service == Service::Placement && facts.version.is_some_and(|version| version.at_least(v(1, 15))) {
+        let now = app.queries()?.clock.now().to_utc().format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        document = document.header("Last-Modified", now).header("Cache-Control", "no-cache");
+    }
+    Ok(document)
 }
 
 fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedPath<'a>, Fault> {

@@ -13,13 +13,14 @@ use super::{faults, listing};
 pub(super) const ROUTES: &[Route] = &[
     get("extensions.index", "/extensions", handler!(index)),
     get("extensions.show", "/extensions/{id}", handler!(show)),
-    get("agents.index", "/agents", handler!(agents)).policy("get_agent"),
+    get("agents.index", "/agents", handler!(agents)),
+    get("service_providers.index", "/service-providers", handler!(service_providers)),
     get("availability_zones.index", "/availability_zones", handler!(availability_zones))
         .policy("get_availability_zone"),
 ];
 
 /// Alias, name and description of what is really supported.
-const EXTENSIONS: [(&str, &str, &str); 28] = [
+const EXTENSIONS: [(&str, &str, &str); 29] = [
     ("agent", "agent", "The agent management extension; the embedded service needs no agents."),
     ("allowed-address-pairs", "Allowed Address Pairs", "Provides allowed address pairs"),
     ("availability_zone", "Availability Zone", "The availability zone extension."),
@@ -64,6 +65,7 @@ const EXTENSIONS: [(&str, &str, &str); 28] = [
         "Normalized CIDR field for security group rules",
         "Add new field with normalized remote_ip_prefix cidr in SG rule",
     ),
+    ("service-type", "Neutron Service Type Management", "API for retrieving service providers; there are none."),
     ("sorting", "Sorting support", "Extension that indicates that sorting is enabled."),
     ("standard-attr-description", "standard-attr-description", "Extension to add descriptions to standard attributes"),
     (
@@ -106,8 +108,14 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"extension": render(found)})))
 }
 
+/// Neutron shows members of a project the agents that they may see. There are none that anybody could see.
 async fn agents(ctx: Ctx) -> Result<Reply, Fault> {
     listing::list(&ctx, "agents", "agents", vec![])
+}
+
+/// Routers and the like have one implementation, which nobody can choose.
+async fn service_providers(ctx: Ctx) -> Result<Reply, Fault> {
+    listing::list(&ctx, "service_providers", "service-providers", vec![])
 }
 
 async fn availability_zones(ctx: Ctx) -> Result<Reply, Fault> {

@@ -29,14 +29,14 @@ fn invalid(why: &str) -> Fault {
     Fault::bad_request(format!("Keypair data is invalid: {why}"))
 }
 
-/// Checks a public key in OpenSSH's form: kind, base64, comment; the bytes begin with the kind again.
+/// Checks a public key in OpenSSH's form: kind, base64, comment; the bytes begin with the kind again. The text is kept as
+/// it came, with the line's end that most files have: clients compare it with their own.
 pub(super) fn imported(text: &str) -> Result<PublicKeyInfo, Fault> {
-    let text = text.trim();
     let mut words = text.split_whitespace();
     let (Some(kind), Some(encoded)) = (words.next(), words.next()) else {
         return Err(invalid("failed to generate fingerprint"));
     };
-    if text.lines().count() > 1 {
+    if text.trim().lines().count() > 1 {
         return Err(invalid("more than one line"));
     }
     let blob = STANDARD.decode(encoded).map_err(|_| invalid("failed to generate fingerprint"))?;
@@ -78,7 +78,7 @@ mod tests {
     fn imports_what_openssh_writes() {
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home\n";
         let public = imported(key).unwrap();
-        assert_eq!(public.text, key.trim());
+        assert_eq!(public.text, key);
         assert_eq!(public.fingerprint.len(), 47);
         for bad in [
             "",

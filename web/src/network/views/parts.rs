@@ -2,17 +2,20 @@
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::network::{FLOATING_IP_OWNER, FixedAddress, Port};
+use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use serde_json::{Value, json};
 
 pub(super) fn time(at: Timestamp) -> String {
     at.iso_seconds()
 }
 
-/// A port works where a device has it on a host; that of a floating address never does anything.
+/// A port works where a device has it on a host. A router is on no host: its ports work from the beginning. The port of a
+/// floating address never does anything.
 pub(super) fn port_status(row: &Port) -> &'static str {
     let binding = row.binding();
     match binding.owner.as_str() {
         FLOATING_IP_OWNER => "N/A",
+        INTERFACE_OWNER | GATEWAY_OWNER if row.settings().admin_state_up => "ACTIVE",
         _ if row.settings().admin_state_up && !binding.device.is_empty() && !binding.host.is_empty() => "ACTIVE",
         _ => "DOWN",
     }

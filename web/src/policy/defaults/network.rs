@@ -208,7 +208,6 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("get_quota", "(rule:admin_only) or (rule:project_reader)").project().guards("GET /quotas/{id}"),
     rule("update_quota", "rule:admin_only").project().guards("PUT /quotas/{id}"),
     rule("delete_quota", "rule:admin_only").project().guards("DELETE /quotas/{id}"),
-    rule("get_agent", "rule:admin_only").project().guards("GET /agents; GET /agents/{id}"),
     rule("get_network_ip_availability", "rule:admin_only")
         .project()
         .guards("GET /network-ip-availabilities; GET /network-ip-availabilities/{id}"),
