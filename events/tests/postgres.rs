@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chronova_events::envelope::{Position, Revision, StreamId};
@@ -13,6 +13,8 @@ use chronova_events::store::conformance::{Backend, event, text};
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{EventStore, Expected, StoreError};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
 
 /// A private cluster: a Unix socket in a folder of its own, no network.
 struct Postgres {
@@ -166,4 +168,66 @@ async fn a_killed_database_loses_nothing() {
         database.start();
     };
     nothing_is_lost_or_doubled(&Postgres::new(), kill).await;
+}
+
+/// What becomes of the next message of a client.
+#[derive(Clone, Copy, PartialEq)]
+enum Cut {
+    Nothing,
+    /// It never reaches the database.
+    Request,
+    /// The database performs it, and the answer is lost.
+    Answer,
+}
+
+/// Stands between the store and the database, at a socket of its own in `folder`.
+fn proxy(folder: &Path, server: PathBuf, cut: Arc<Mutex<Cut>>) {
+    let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (cut, mut server) = (Arc::clone(&cut), UnixStream::connect(&server).await.unwrap());
+            tokio::spawn(async move {
+                let (mut asked, mut answered) = (vec![0; 65_536], vec![0; 65_536]);
+                loop {
+                    tokio::select! {
+                        n = client.read(&mut asked) => {
+                            let Ok(n @ 1..) = n else { return };
+                            let now = std::mem::replace(&mut *cut.lock().unwrap(), Cut::Nothing);
+                            if now == Cut::Request { return }
+                            server.write_all(&asked[..n]).await.unwrap();
+                            if now == Cut::Answer {
+                                // Its answer says that the database has committed.
+                                server.read(&mut answered).await.unwrap();
+                                return;
+                            }
+                        }
+                        n = server.read(&mut answered) => {
+                            let Ok(n @ 1..) = n else { return };
+                            if client.write_all(&answered[..n]).await.is_err() { return }
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_commit_is_resolved() {
+    let database = Postgres::new();
+    let (folder, cut) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Cut::Nothing)));
+    proxy(folder.path(), database.folder.path().join(".s.PGSQL.5432"), Arc::clone(&cut));
+    let url = format!("host={} user=postgres dbname=postgres", folder.path().display());
+    let store = PostgresStore::open(&PostgresOptions { url, ..database.options() }).await.unwrap();
+    let a = stream("a");
+    store.append(&a, Expected::Exact(Revision(0)), vec![event("1")]).await.unwrap();
+    for (n, how) in [Cut::Answer, Cut::Request, Cut::Answer].into_iter().enumerate() {
+        *cut.lock().unwrap() = how;
+        let n = n as u64 + 1;
+        let appended = store.append(&a, Expected::Exact(Revision(n)), vec![event((n + 1).to_string())]).await.unwrap();
+        assert_eq!((appended.revision, appended.position), (Revision(n + 1), Position(n + 1)));
+        assert!(*cut.lock().unwrap() == Cut::Nothing, "nothing was cut");
+    }
+    let read = database.reopen(store).read_all(Position::START, 9).await.unwrap();
+    assert_eq!(read.iter().map(|event| text(event)).collect::<Vec<_>>(), ["1", "2", "3", "4"]);
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement};
 
 use crate::store::StoreError;
 
@@ -14,6 +15,8 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 /// A connection; its task ends with it.
 pub(super) struct DatabaseLink {
     pub(super) client: Client,
+    /// Prepared once, so that an append is one round trip.
+    append: OnceCell<Statement>,
     task: AbortHandle,
 }
 
@@ -42,10 +45,17 @@ impl DatabaseLink {
                 }
             }
         });
-        let link = Arc::new(Self { client, task: task.abort_handle() });
+        let link = Arc::new(Self { client, append: OnceCell::new(), task: task.abort_handle() });
         let set = link.client.batch_execute("SET synchronous_commit = on; SET client_min_messages = warning");
         within(set).await?;
         Ok(link)
+    }
+}
+
+impl DatabaseLink {
+    /// The statement that appends; `sql` is the same at every call.
+    pub(super) async fn append(&self, sql: &str) -> Result<&Statement, StoreError> {
+        self.append.get_or_try_init(|| within(self.client.prepare(sql))).await
     }
 }
 

@@ -244,8 +244,9 @@ impl PostgresWriter {
         let codecs: Vec<i32> = written.iter().map(|event| i32::from(event.codec)).collect();
         let times: Vec<i64> = written.iter().map(|event| event.recorded_at.0).collect();
         let datas: Vec<&[u8]> = written.iter().map(|event| &event.data[..]).collect();
+        let statement = link.append(APPEND).await?;
         within(link.client.execute(
-            APPEND,
+            statement,
             &[
                 &self.cell,
                 &self.epoch,
