@@ -231,3 +231,31 @@ async fn an_unknown_commit_is_resolved() {
     let read = database.reopen(store).read_all(Position::START, 9).await.unwrap();
     assert_eq!(read.iter().map(|event| text(event)).collect::<Vec<_>>(), ["1", "2", "3", "4"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_fit_is_refused() {
+    let database = Postgres::new();
+    drop(database.open());
+    let refused = async |options: PostgresOptions| PostgresStore::open(&options).await.unwrap_err().to_string();
+    let other = refused(PostgresOptions { cell: "cell2".to_owned(), ..database.options() }).await;
+    assert!(other.contains("the log of cell \"cell1\", not of \"cell2\""), "{other}");
+    let nonsense = refused(PostgresOptions { url: "postgres:/x".to_owned(), ..database.options() }).await;
+    assert!(nonsense.contains("the address of the database"), "{nonsense}");
+    database.sql("UPDATE chronova_head SET keys = 'ring'").await;
+    let keys = refused(database.options()).await;
+    assert!(keys.contains("put their file back"), "{keys}");
+    database.sql("UPDATE chronova_head SET format = 99, keys = NULL").await;
+    let newer = PostgresStore::open(&database.options()).await.unwrap_err();
+    assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 1 });
+}
+
+/// A database that always refuses is not asked for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusing_database_ends_the_append() {
+    let database = Postgres::new();
+    let options = PostgresOptions { patience: Duration::from_secs(2), ..database.options() };
+    let store = PostgresStore::open(&options).await.unwrap();
+    database.sql("ALTER TABLE chronova_events ADD CHECK (position < 1)").await;
+    let refused = store.append(&stream("a"), Expected::Any, vec![event("1")]).await.unwrap_err();
+    assert!(refused.to_string().contains("violates check constraint"), "{refused}");
+}

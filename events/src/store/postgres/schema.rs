@@ -13,6 +13,7 @@ const FORMAT: i32 = 1;
 const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
     CREATE TABLE IF NOT EXISTS chronova_head (cell text PRIMARY KEY, format int NOT NULL, epoch bigint NOT NULL, \
         holder bytea NOT NULL, position bigint NOT NULL, hash bytea NOT NULL, batch bytea NOT NULL, keys bytea); \
+    CREATE UNIQUE INDEX IF NOT EXISTS chronova_one_cell ON chronova_head ((true)); \
     CREATE TABLE IF NOT EXISTS chronova_events (position bigint PRIMARY KEY, stream bytea NOT NULL, \
         revision bigint NOT NULL, id bytea NOT NULL, kind text NOT NULL, version int NOT NULL, codec int NOT NULL, \
         recorded_at bigint NOT NULL, meta text NOT NULL, data bytea NOT NULL, hash bytea NOT NULL, \

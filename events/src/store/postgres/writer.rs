@@ -197,15 +197,18 @@ impl PostgresWriter {
                 Ok(link) => self.send(&link, batch, written).await,
                 Err(failure) => Err(failure),
             };
-            match sent {
+            let failure = match sent {
                 Ok(count) if count == written.len() as u64 => return Ok(()),
                 Ok(_) => return Err(fenced()),
-                Err(failure) => {
-                    tracing::warn!(%failure, "an append to the log has no answer: asking what became of it")
-                }
-            }
+                Err(failure) => failure,
+            };
+            tracing::warn!(%failure, "an append to the log has no answer: asking what became of it");
             if self.is_there(batch, until).await? {
                 return Ok(());
+            }
+            // It is not in the log and never will be; a database that goes on refusing is not asked for ever.
+            if Instant::now() >= until {
+                return Err(failure);
             }
         }
     }
