@@ -9,6 +9,7 @@ pub mod criteria;
 pub mod eventstoredb;
 pub mod faulty;
 pub mod memory;
+pub mod postgres;
 pub mod sqlite;
 pub mod tail;
 

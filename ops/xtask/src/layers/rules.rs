@@ -38,6 +38,14 @@ pub(crate) static RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "tokio-postgres",
+        why: "the log's users know the EventStore trait, not a database",
+        check: |source, report| {
+            let allowed = ["events/src/store/postgres", "events/tests"];
+            confine(source, report, &["tokio_postgres"], &allowed, "tokio-postgres (only in the PostgreSQL store)");
+        },
+    },
+    Rule {
         name: "virt",
         why: "libvirt stays behind the Driver trait, so that the simulated fleet can stand in for it anywhere",
         check: |source, report| {

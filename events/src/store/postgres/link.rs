@@ -1,0 +1,81 @@
+//! One connection to the database: opened, watched and replaced within bounds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::task::AbortHandle;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement};
+
+use crate::store::StoreError;
+
+/// How long one attempt to connect, or one statement, may take before the connection is given up.
+pub(super) const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A connection; its task ends with it.
+pub(super) struct DatabaseLink {
+    pub(super) client: Client,
+    /// Prepared once, so that an append is one round trip.
+    append: OnceCell<Statement>,
+    task: AbortHandle,
+}
+
+impl Drop for DatabaseLink {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl DatabaseLink {
+    pub(super) async fn open(config: &Config) -> Result<Arc<Self>, StoreError> {
+        let connecting = tokio::time::timeout(DEADLINE, config.connect(NoTls));
+        let connected = connecting.await.map_err(|_| StoreError::Io("the database does not answer".to_owned()))?;
+        let (client, mut connection) = connected.map_err(|error| explain(&error))?;
+        let task = tokio::spawn(async move {
+            loop {
+                match std::future::poll_fn(|context| connection.poll_message(context)).await {
+                    // "canceling wait for synchronous replication": the commit that follows is not replicated. The
+                    // connection ends here, so that the writer asks what became of it.
+                    Some(Ok(AsyncMessage::Notice(notice))) if notice.code().code() == "01000" => {
+                        tracing::warn!(%notice, "the database doubts a commit of the log");
+                        return;
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return,
+                }
+            }
+        });
+        let link = Arc::new(Self { client, append: OnceCell::new(), task: task.abort_handle() });
+        let set = link.client.batch_execute("SET synchronous_commit = on; SET client_min_messages = warning");
+        within(set).await?;
+        Ok(link)
+    }
+}
+
+impl DatabaseLink {
+    /// The statement that appends; `sql` is the same at every call.
+    pub(super) async fn append(&self, sql: &str) -> Result<&Statement, StoreError> {
+        self.append.get_or_try_init(|| within(self.client.prepare(sql))).await
+    }
+}
+
+/// The answer of one statement, or why its outcome is unknown.
+pub(super) async fn within<T>(
+    statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(DEADLINE, statement).await {
+        Ok(answer) => answer.map_err(|error| explain(&error)),
+        Err(_) => Err(StoreError::Io(format!("the database did not answer within {} s", DEADLINE.as_secs()))),
+    }
+}
+
+/// The database's own words, or those of the connection.
+fn explain(error: &tokio_postgres::Error) -> StoreError {
+    match error.as_db_error() {
+        Some(refused) if refused.code().code() == "53100" => StoreError::Full,
+        Some(refused) => {
+            StoreError::Io(format!("the database refuses: {} ({})", refused.message(), refused.code().code()))
+        }
+        None => StoreError::Io(format!("the database: {error}")),
+    }
+}

@@ -1,0 +1,219 @@
+//! The log in PostgreSQL, where one machine is not enough: the database replicates what is acknowledged.
+//!
+//! * One [`writer`] appends, a batch in one round trip; its epoch is part of every append, so a deposed one is refused.
+//! * Readers of this process see only what the database has confirmed, as the live end ([`Tail`]) knows it.
+//! * Opening takes the epoch at once: there is no lease yet, so only one member may be configured.
+//! * Keys of personal fields stay in a file on this machine; the head row notes which.
+//!
+//! The connection is not encrypted yet; an address that asks for that (`sslmode=require`) is refused.
+
+mod link;
+mod row;
+mod schema;
+mod writer;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Config, Row};
+use uuid::Uuid;
+
+use super::tail::{Subscription, Tail};
+use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
+use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::sealed::keys::KeyRing;
+use link::{DatabaseLink, within};
+use row::signed;
+use writer::{PostgresAppend, PostgresWriter};
+
+/// Where the log is, and what is asked of its database.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// `postgresql://USER:PASSWORD@HOST/NAME`, or `host=/run/postgresql user=... dbname=...`.
+    pub url: String,
+    /// The cell whose log it is.
+    pub cell: String,
+    /// The file of the keys of personal fields; without one they are in the clear.
+    pub keys: Option<PathBuf>,
+    /// A database without synchronous standby is accepted.
+    pub allow_asynchronous: bool,
+    /// How long the database may be away before appends are refused for good.
+    pub patience: Duration,
+}
+
+/// The log in a PostgreSQL database.
+pub struct PostgresStore {
+    jobs: mpsc::Sender<PostgresAppend>,
+    config: Config,
+    reading: Mutex<Option<Arc<DatabaseLink>>>,
+    keys: Option<Arc<KeyRing>>,
+    tail: Arc<Tail>,
+    this: Weak<Self>,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("head", &self.tail.head()).finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Connects, makes the tables if there are none, and takes the next epoch.
+    pub async fn open(options: &PostgresOptions) -> Result<Arc<Self>, StoreError> {
+        let config: Config =
+            options.url.parse().map_err(|error| StoreError::Io(format!("the address of the database: {error}")))?;
+        let link = DatabaseLink::open(&config).await?;
+        schema::check_durability(&link.client, options.allow_asynchronous).await?;
+        schema::create(&link.client, &options.cell).await?;
+        let holder = Uuid::new_v4().as_bytes().to_vec();
+        let keys = options.keys.as_ref().map(KeyRing::open).transpose()?;
+        let held = schema::take_epoch(&link.client, &options.cell, &holder, false).await?.ok_or(StoreError::Closed)?;
+        let ring = keys.as_ref().map(|keys| keys.ring().0.to_vec());
+        if held.keys.is_some() && held.keys != ring {
+            let what = "the keys of the personal fields are missing or belong to another log: put their file back";
+            return Err(StoreError::Io(what.to_owned()));
+        }
+        let tail = Tail::new(held.head.position);
+        let (jobs, queue) = mpsc::channel(1_024);
+        let writer = PostgresWriter {
+            config: config.clone(),
+            cell: options.cell.clone(),
+            holder,
+            link: Some(link),
+            epoch: held.epoch,
+            head: held.head,
+            keys: keys.clone(),
+            tail: Arc::clone(&tail),
+            patience: options.patience,
+            revisions: HashMap::new(),
+        };
+        tokio::spawn(writer.run(queue));
+        let reading = Mutex::new(None);
+        Ok(Arc::new_cyclic(|this| Self { jobs, config, reading, keys, tail, this: this.clone() }))
+    }
+
+    /// Rows of one statement that may be repeated; a lost connection is replaced twice.
+    async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let link = {
+                let mut reading = self.reading.lock().await;
+                match reading.as_ref().filter(|link| !link.client.is_closed()) {
+                    Some(link) => Arc::clone(link),
+                    None => Arc::clone(reading.insert(DatabaseLink::open(&self.config).await?)),
+                }
+            };
+            match within(link.client.query(sql, values)).await {
+                Err(_) if attempts < 3 && link.client.is_closed() => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn recorded(&self, rows: &[Row]) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        rows.iter().map(|row| row::read(row, self.keys.as_ref()).map(Arc::new)).collect()
+    }
+}
+
+#[async_trait]
+impl EventStore for PostgresStore {
+    async fn append(
+        &self,
+        stream: &StreamId,
+        expected: Expected,
+        events: Vec<NewEvent>,
+    ) -> Result<Appended, AppendError> {
+        super::make_keys(self.keys.as_ref(), stream, &events).await?;
+        let mut encoded = Vec::with_capacity(events.len());
+        for new in events {
+            encoded.push((super::encode_payload(self.keys.as_ref(), stream, &new)?, new));
+        }
+        let (reply, answer) = oneshot::channel();
+        let job = PostgresAppend { stream: stream.clone(), expected, events: encoded, reply };
+        self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn read_stream(
+        &self,
+        stream: &StreamId,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let sql = format!(
+            "SELECT {} FROM chronova_events WHERE stream = $1 AND revision > $2 AND position <= $3 \
+             ORDER BY revision LIMIT $4",
+            row::COLUMNS
+        );
+        let (name, durable) = (stream.as_str().as_bytes(), signed(self.tail.head().0));
+        let rows = self.query(&sql, &[&name, &signed(after.0), &durable, &signed(limit as u64)]).await?;
+        let events = self.recorded(&rows)?;
+        for (event, revision) in events.iter().zip(after.0.saturating_add(1)..) {
+            if event.revision.0 != revision {
+                let reason = format!("revision {revision} of {stream} is missing");
+                return Err(StoreError::Corrupt { position: event.position.0, reason });
+            }
+        }
+        Ok(events)
+    }
+
+    async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let sql = format!(
+            "SELECT {} FROM chronova_events WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3",
+            row::COLUMNS
+        );
+        let durable = self.tail.head().0;
+        let rows = self.query(&sql, &[&signed(after.0), &signed(durable), &signed(limit as u64)]).await?;
+        let events = self.recorded(&rows)?;
+        let due = durable.saturating_sub(after.0).min(limit as u64);
+        let dense =
+            events.iter().zip(after.0.saturating_add(1)..).all(|(event, position)| event.position.0 == position);
+        if events.len() as u64 != due || !dense {
+            let reason = "events are missing after this position".to_owned();
+            return Err(StoreError::Corrupt { position: after.0, reason });
+        }
+        Ok(events)
+    }
+
+    fn subscribe(&self, after: Position) -> Subscription {
+        let store: Weak<dyn EventStore> = self.this.clone();
+        Subscription::new(store, &self.tail, after)
+    }
+
+    fn head(&self) -> Position {
+        self.tail.head()
+    }
+
+    fn keys(&self) -> Option<&Arc<KeyRing>> {
+        self.keys.as_ref()
+    }
+
+    async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
+        self.tail.forget();
+        let names: Vec<&[u8]> = streams.iter().map(|stream| stream.as_str().as_bytes()).collect();
+        self.query("DELETE FROM chronova_snapshots WHERE stream = ANY($1)", &[&names]).await.map(drop)
+    }
+
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
+        let sql = "SELECT revision, state_version, data FROM chronova_snapshots WHERE stream = $1";
+        let rows = self.query(sql, &[&stream.as_str().as_bytes()]).await?;
+        Ok(rows.first().map(|row| StreamSnapshot {
+            revision: Revision(row.get::<_, i64>(0).unsigned_abs()),
+            state_version: u32::try_from(row.get::<_, i64>(1)).unwrap_or(u32::MAX),
+            bytes: row.get(2),
+        }))
+    }
+
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
+        let sql = "INSERT INTO chronova_snapshots VALUES ($1, $2, $3, $4) ON CONFLICT (stream) DO UPDATE SET \
+                   revision = excluded.revision, state_version = excluded.state_version, data = excluded.data";
+        let (name, version) = (stream.as_str().as_bytes(), i64::from(snapshot.state_version));
+        self.query(sql, &[&name, &signed(snapshot.revision.0), &version, &snapshot.bytes]).await.map(drop)
+    }
+}

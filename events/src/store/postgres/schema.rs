@@ -1,0 +1,84 @@
+//! The tables, and the row that says who appends.
+
+use tokio_postgres::Client;
+
+use super::link::within;
+use crate::chain::{Anchor, EventHash};
+use crate::envelope::Position;
+use crate::store::StoreError;
+
+const FORMAT: i32 = 1;
+
+/// Stream names are bytes, because a text of PostgreSQL holds no zero byte.
+const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
+    CREATE TABLE IF NOT EXISTS chronova_head (cell text PRIMARY KEY, format int NOT NULL, epoch bigint NOT NULL, \
+        holder bytea NOT NULL, position bigint NOT NULL, hash bytea NOT NULL, batch bytea NOT NULL, keys bytea); \
+    CREATE UNIQUE INDEX IF NOT EXISTS chronova_one_cell ON chronova_head ((true)); \
+    CREATE TABLE IF NOT EXISTS chronova_events (position bigint PRIMARY KEY, stream bytea NOT NULL, \
+        revision bigint NOT NULL, id bytea NOT NULL, kind text NOT NULL, version int NOT NULL, codec int NOT NULL, \
+        recorded_at bigint NOT NULL, meta text NOT NULL, data bytea NOT NULL, hash bytea NOT NULL, \
+        UNIQUE (stream, revision)); \
+    CREATE TABLE IF NOT EXISTS chronova_snapshots (stream bytea PRIMARY KEY, revision bigint NOT NULL, \
+        state_version bigint NOT NULL, data bytea NOT NULL); COMMIT";
+
+/// The head row as its new holder found it.
+pub(super) struct HeldHead {
+    pub(super) epoch: i64,
+    pub(super) head: Anchor,
+    /// The batch appended last.
+    pub(super) batch: Vec<u8>,
+    /// The ring of keys that the log needs.
+    pub(super) keys: Option<Vec<u8>>,
+}
+
+/// Refuses a database that may lose what it acknowledged.
+pub(super) async fn check_durability(client: &Client, allow_asynchronous: bool) -> Result<(), StoreError> {
+    let sql = "SELECT current_setting('fsync'), current_setting('synchronous_standby_names')";
+    let row = within(client.query_one(sql, &[])).await?;
+    if row.get::<_, &str>(0) != "on" {
+        return Err(StoreError::Io("the database has fsync = off and may lose events: set fsync = on".to_owned()));
+    }
+    if row.get::<_, &str>(1).is_empty() && !allow_asynchronous {
+        let what = "the database has no synchronous standby, so its loss loses events: set synchronous_standby_names, \
+                    or allow an asynchronous database";
+        return Err(StoreError::Io(what.to_owned()));
+    }
+    Ok(())
+}
+
+pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError> {
+    within(client.batch_execute(CREATE)).await?;
+    let sql = "INSERT INTO chronova_head VALUES ($1, $2, 0, '', 0, $3, '') ON CONFLICT DO NOTHING";
+    within(client.execute(sql, &[&cell, &FORMAT, &&EventHash::START.0[..]])).await?;
+    let found = within(client.query("SELECT cell, format FROM chronova_head", &[])).await?;
+    for row in &found {
+        let (other, format) = (row.get::<_, &str>(0), row.get::<_, i32>(1));
+        if other != cell {
+            return Err(StoreError::Io(format!("the database holds the log of cell {other:?}, not of {cell:?}")));
+        }
+        if format > FORMAT {
+            return Err(StoreError::NewerFormat { found: format.unsigned_abs(), supported: FORMAT.unsigned_abs() });
+        }
+    }
+    Ok(())
+}
+
+/// Takes the next epoch: whoever held an older one appends no more. `None` when `held_only` and another holder has it.
+///
+/// This is a write, and it waits for the standby: what it returns is replicated, which a plain read cannot promise.
+pub(super) async fn take_epoch(
+    client: &Client,
+    cell: &str,
+    holder: &[u8],
+    held_only: bool,
+) -> Result<Option<HeldHead>, StoreError> {
+    let sql = "UPDATE chronova_head SET epoch = epoch + 1, holder = $2 WHERE cell = $1 AND (holder = $2 OR NOT $3) \
+               RETURNING epoch, position, hash, batch, keys";
+    let Some(row) = within(client.query_opt(sql, &[&cell, &holder, &held_only])).await? else { return Ok(None) };
+    let position = Position(row.get::<_, i64>(1).unsigned_abs());
+    let hash = EventHash::from_slice(row.get(2)).ok_or_else(|| StoreError::Corrupt {
+        position: position.0,
+        reason: "the hash of the head is not 32 bytes".to_owned(),
+    })?;
+    Ok(Some(HeldHead { epoch: row.get(0), head: Anchor { position, hash }, batch: row.get(3), keys: row.get(4) }))
+}

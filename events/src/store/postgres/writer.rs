@@ -1,0 +1,295 @@
+//! The single appender: all waiting requests become one statement, which is one transaction and one round trip.
+//!
+//! The statement moves the head row, if its epoch and position are still ours, and inserts the events. The lock on that
+//! row until the commit makes the order of commits the order of positions. When the answer is lost, the outcome is
+//! unknown: the writer takes a new epoch, so that the lost statement cannot come later, and the row it gets back says
+//! whether the batch is in the log. Nobody is answered before that.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_postgres::Config;
+use uuid::Uuid;
+
+use super::link::{DatabaseLink, within};
+use super::row::signed;
+use super::schema;
+use crate::chain::{self, Anchor, EventContent};
+use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::sealed::StoredPayload;
+use crate::sealed::keys::KeyRing;
+use crate::store::tail::Tail;
+use crate::store::{AppendError, Appended, Expected, StoreError, check_expected};
+
+/// Requests and bytes of payload in one transaction.
+const BATCH_REQUESTS: usize = 1_024;
+const BATCH_BYTES: usize = 8 << 20;
+/// Streams whose revision is remembered.
+const REMEMBERED: usize = 100_000;
+
+const APPEND: &str = "WITH moved AS (UPDATE chronova_head SET position = $4, hash = $5, batch = $6, \
+        keys = COALESCE($7, keys) WHERE cell = $1 AND epoch = $2 AND position = $3 RETURNING 1) \
+    INSERT INTO chronova_events SELECT e.* FROM moved, unnest($8::bigint[], $9::bytea[], $10::bigint[], \
+        $11::bytea[], $12::text[], $13::int[], $14::int[], $15::bigint[], $16::text[], $17::bytea[], $18::bytea[]) e";
+
+pub(super) type EventsToSeal = Vec<(StoredPayload, NewEvent)>;
+
+pub(super) struct PostgresAppend {
+    pub(super) stream: StreamId,
+    pub(super) expected: Expected,
+    pub(super) events: EventsToSeal,
+    pub(super) reply: oneshot::Sender<Result<Appended, AppendError>>,
+}
+
+impl PostgresAppend {
+    fn bytes(&self) -> usize {
+        self.events.iter().map(|(stored, _)| stored.data.len() + 256).sum()
+    }
+}
+
+type Answer = (oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>);
+
+pub(super) struct PostgresWriter {
+    pub(super) config: Config,
+    pub(super) cell: String,
+    pub(super) holder: Vec<u8>,
+    pub(super) link: Option<Arc<DatabaseLink>>,
+    pub(super) epoch: i64,
+    pub(super) head: Anchor,
+    pub(super) keys: Option<Arc<KeyRing>>,
+    pub(super) tail: Arc<Tail>,
+    pub(super) patience: Duration,
+    pub(super) revisions: HashMap<StreamId, u64>,
+}
+
+impl PostgresWriter {
+    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<PostgresAppend>) {
+        let mut failed: Option<StoreError> = None;
+        while let Some(first) = queue.recv().await {
+            let mut jobs = vec![first];
+            let mut bytes = jobs[0].bytes();
+            while jobs.len() < BATCH_REQUESTS && bytes < BATCH_BYTES {
+                let Ok(job) = queue.try_recv() else { break };
+                bytes += job.bytes();
+                jobs.push(job);
+            }
+            if failed.is_none() {
+                failed = self.perform(jobs).await.err();
+                if let Some(failure) = &failed {
+                    tracing::error!(%failure, "the log takes no more events");
+                    self.tail.close();
+                }
+            } else if let Some(failure) = &failed {
+                jobs.into_iter().for_each(|job| drop(job.reply.send(Err(failure.clone().into()))));
+            }
+        }
+        self.tail.close();
+    }
+
+    /// One batch. An error is final: the writer no longer knows the end of the log, or is not its holder.
+    async fn perform(&mut self, jobs: Vec<PostgresAppend>) -> Result<(), StoreError> {
+        if let Err(failure) = self.learn_revisions(&jobs).await {
+            // Nothing was written: these are refused, later ones may pass.
+            jobs.into_iter().for_each(|job| drop(job.reply.send(Err(failure.clone().into()))));
+            return Ok(());
+        }
+        let (answers, written) = self.place(jobs);
+        let outcome = if written.is_empty() { Ok(()) } else { self.write(&written).await };
+        match outcome {
+            Ok(()) => {
+                if let Some(hash) = written.last().and_then(|last| last.hash) {
+                    self.head = Anchor { position: Position(self.head.position.0 + written.len() as u64), hash };
+                }
+                self.tail.publish(written);
+                answers.into_iter().for_each(|(reply, answer)| drop(reply.send(answer)));
+                Ok(())
+            }
+            Err(failure) => {
+                self.revisions.clear();
+                let told = |(reply, _): Answer| drop(reply.send(Err(failure.clone().into())));
+                answers.into_iter().for_each(told);
+                Err(failure)
+            }
+        }
+    }
+
+    async fn learn_revisions(&mut self, jobs: &[PostgresAppend]) -> Result<(), StoreError> {
+        if self.revisions.len() > REMEMBERED {
+            self.revisions.clear();
+        }
+        let unknown: Vec<&[u8]> = jobs
+            .iter()
+            .filter(|job| !self.revisions.contains_key(&job.stream))
+            .map(|job| job.stream.as_str().as_bytes())
+            .collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let sql = "SELECT stream, max(revision) FROM chronova_events WHERE stream = ANY($1) GROUP BY stream";
+        let until = Instant::now() + self.patience;
+        let rows = loop {
+            let read = match self.link().await {
+                Ok(link) => within(link.client.query(sql, &[&unknown])).await,
+                Err(failure) => Err(failure),
+            };
+            match read {
+                Ok(rows) => break rows,
+                Err(failure) if Instant::now() >= until => return Err(failure),
+                Err(_) => self.pause().await,
+            }
+        };
+        for job in jobs {
+            self.revisions.entry(job.stream.clone()).or_insert(0);
+        }
+        for row in rows {
+            if let Ok(name) = std::str::from_utf8(row.get(0)) {
+                self.revisions.insert(StreamId::from_stored(name), row.get::<_, i64>(1).unsigned_abs());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every accepted event its place; decides every answer.
+    fn place(&mut self, jobs: Vec<PostgresAppend>) -> (Vec<Answer>, Vec<Arc<Recorded>>) {
+        let (mut answers, mut written, mut end) = (Vec::with_capacity(jobs.len()), Vec::new(), self.head);
+        for PostgresAppend { stream, expected, events, reply } in jobs {
+            let mut revision = Revision(self.revisions.get(&stream).copied().unwrap_or(0));
+            if let Err(conflict) = check_expected(&stream, expected, revision) {
+                answers.push((reply, Err(conflict)));
+                continue;
+            }
+            for (StoredPayload { codec, data }, new) in events {
+                revision.0 += 1;
+                end.position.0 += 1;
+                let content = EventContent::of_new(&stream, &new, codec, &data).hash();
+                end.hash = chain::link(&end.hash, end.position, revision, &content);
+                written.push(Arc::new(Recorded {
+                    position: end.position,
+                    stream: stream.clone(),
+                    revision,
+                    id: new.id,
+                    kind: Arc::from(new.event.kind()),
+                    version: new.event.version(),
+                    codec,
+                    recorded_at: new.recorded_at,
+                    meta: new.meta,
+                    data: data.into(),
+                    hash: Some(end.hash),
+                    keys: self.keys.as_ref().filter(|_| codec == crate::codec::SEALED).cloned(),
+                    decoded: OnceLock::from(new.event),
+                }));
+            }
+            self.revisions.insert(stream, revision.0);
+            answers.push((reply, Ok(Appended { revision, position: end.position })));
+        }
+        (answers, written)
+    }
+
+    /// Returns when the batch is durable, exactly once, or with an error that ends the writer.
+    async fn write(&mut self, written: &[Arc<Recorded>]) -> Result<(), StoreError> {
+        let batch = Uuid::new_v4();
+        let until = Instant::now() + self.patience;
+        loop {
+            let sent = match self.link().await {
+                Ok(link) => self.send(&link, batch, written).await,
+                Err(failure) => Err(failure),
+            };
+            let failure = match sent {
+                Ok(count) if count == written.len() as u64 => return Ok(()),
+                Ok(_) => return Err(fenced()),
+                Err(failure) => failure,
+            };
+            tracing::warn!(%failure, "an append to the log has no answer: asking what became of it");
+            if self.is_there(batch, until).await? {
+                return Ok(());
+            }
+            // It is not in the log and never will be; a database that goes on refusing is not asked for ever.
+            if Instant::now() >= until {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Whether the batch is in the log, now and for ever: the lost statement has an epoch that is no more.
+    async fn is_there(&mut self, batch: Uuid, until: Instant) -> Result<bool, StoreError> {
+        loop {
+            self.pause().await;
+            let asked = match self.link().await {
+                Ok(link) => schema::take_epoch(&link.client, &self.cell, &self.holder, true).await,
+                Err(failure) => Err(failure),
+            };
+            match asked {
+                Ok(Some(held)) => {
+                    self.epoch = held.epoch;
+                    return Ok(held.batch == batch.as_bytes());
+                }
+                Ok(None) => return Err(fenced()),
+                Err(failure) if Instant::now() >= until => return Err(failure),
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn send(&self, link: &DatabaseLink, batch: Uuid, written: &[Arc<Recorded>]) -> Result<u64, StoreError> {
+        let Some(last) = written.last() else { return Ok(0) };
+        let metas: Result<Vec<String>, _> = written.iter().map(|event| serde_json::to_string(&*event.meta)).collect();
+        let metas = metas.map_err(|error| StoreError::Io(error.to_string()))?;
+        let sealed = written.iter().find_map(|event| event.keys.as_ref()).map(|keys| keys.ring().0.to_vec());
+        let hash = last.hash.unwrap_or_default();
+        let column = |bytes: fn(&Recorded) -> Vec<u8>| written.iter().map(|event| bytes(event)).collect::<Vec<_>>();
+        let positions: Vec<i64> = written.iter().map(|event| signed(event.position.0)).collect();
+        let revisions: Vec<i64> = written.iter().map(|event| signed(event.revision.0)).collect();
+        let kinds: Vec<&str> = written.iter().map(|event| &*event.kind).collect();
+        let versions: Vec<i32> = written.iter().map(|event| i32::from(event.version)).collect();
+        let codecs: Vec<i32> = written.iter().map(|event| i32::from(event.codec)).collect();
+        let times: Vec<i64> = written.iter().map(|event| event.recorded_at.0).collect();
+        let datas: Vec<&[u8]> = written.iter().map(|event| &event.data[..]).collect();
+        let statement = link.append(APPEND).await?;
+        within(link.client.execute(
+            statement,
+            &[
+                &self.cell,
+                &self.epoch,
+                &signed(self.head.position.0),
+                &signed(last.position.0),
+                &&hash.0[..],
+                &&batch.as_bytes()[..],
+                &sealed,
+                &positions,
+                &column(|event| event.stream.as_str().as_bytes().to_vec()),
+                &revisions,
+                &column(|event| event.id.0.as_bytes().to_vec()),
+                &kinds,
+                &versions,
+                &codecs,
+                &times,
+                &metas,
+                &datas,
+                &column(|event| event.hash.unwrap_or_default().0.to_vec()),
+            ],
+        ))
+        .await
+    }
+
+    async fn link(&mut self) -> Result<Arc<DatabaseLink>, StoreError> {
+        if let Some(link) = self.link.as_ref().filter(|link| !link.client.is_closed()) {
+            return Ok(Arc::clone(link));
+        }
+        let link = DatabaseLink::open(&self.config).await?;
+        self.link = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    /// Gives the connection up and waits a little.
+    async fn pause(&mut self) {
+        self.link = None;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn fenced() -> StoreError {
+    StoreError::Io("another member leads this log: this one appends no more".to_owned())
+}

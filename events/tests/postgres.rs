@@ -1,0 +1,261 @@
+//! The contract, and the cases of its own, on a real PostgreSQL that each test starts for itself.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chronova_events::envelope::{Position, Revision, StreamId};
+use chronova_events::event_store_conformance;
+use chronova_events::store::conformance::{Backend, event, text};
+use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
+use chronova_events::store::{EventStore, Expected, StoreError};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+
+/// A private cluster: a Unix socket in a folder of its own, no network.
+struct Postgres {
+    folder: TempDir,
+}
+
+fn postgres(program: &str) -> Command {
+    let path = PathBuf::from("/usr/lib/postgresql/15/bin").join(program);
+    assert!(path.exists(), "{} is missing: install the package postgresql", path.display());
+    // The database refuses to run as root.
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--"]).arg(path).stdout(Stdio::null()).current_dir("/");
+    command
+}
+
+impl Postgres {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").unwrap();
+        assert!(Command::new("chown").arg("postgres").arg(folder.path()).status().unwrap().success());
+        let made = Self { folder };
+        let done = postgres("initdb").args(["-A", "trust", "-E", "UTF8", "--locale=C", "-D"]).arg(made.data()).status();
+        assert!(done.unwrap().success());
+        made.start();
+        made
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn start(&self) {
+        let options = format!("-k {} -c listen_addresses= -c max_connections=20", self.folder.path().display());
+        let log = self.folder.path().join("log");
+        let mut start = postgres("pg_ctl");
+        start.args(["-w", "-o", &options, "-l"]).arg(log).arg("-D").arg(self.data()).arg("start");
+        assert!(start.status().unwrap().success());
+    }
+
+    fn stop(&self) {
+        let _ = postgres("pg_ctl").args(["-w", "-m", "immediate", "-D"]).arg(self.data()).arg("stop").status();
+    }
+
+    fn options(&self) -> PostgresOptions {
+        PostgresOptions {
+            url: format!("host={} user=postgres dbname=postgres", self.folder.path().display()),
+            cell: "cell1".to_owned(),
+            keys: None,
+            allow_asynchronous: true,
+            patience: Duration::from_secs(60),
+        }
+    }
+
+    async fn sql(&self, sql: &str) {
+        let (client, connection) = tokio_postgres::connect(&self.options().url, tokio_postgres::NoTls).await.unwrap();
+        let task = tokio::spawn(connection);
+        client.batch_execute(sql).await.unwrap();
+        task.abort();
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Backend for Postgres {
+    fn open(&self) -> Arc<dyn EventStore> {
+        let options = self.options();
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(PostgresStore::open(&options)))
+            .unwrap()
+    }
+
+    fn reopen(&self, store: Arc<dyn EventStore>) -> Arc<dyn EventStore> {
+        drop(store);
+        self.open()
+    }
+}
+
+event_store_conformance!(contract, Postgres::new());
+
+fn stream(name: &str) -> StreamId {
+    StreamId::new("process", name)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_epoch_appends_nothing() {
+    let database = Postgres::new();
+    let old = database.open();
+    old.append(&stream("a"), Expected::Any, vec![event("1")]).await.unwrap();
+    let new = database.open();
+    let refused = old.append(&stream("b"), Expected::Any, vec![event("late")]).await.unwrap_err();
+    assert!(refused.to_string().contains("another member leads"), "{refused}");
+    new.append(&stream("a"), Expected::Exact(Revision(1)), vec![event("2")]).await.unwrap();
+    assert_eq!(new.read_all(Position::START, 9).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_without_standby_is_refused() {
+    let database = Postgres::new();
+    let options = PostgresOptions { allow_asynchronous: false, ..database.options() };
+    let refused = PostgresStore::open(&options).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Io(why) if why.contains("no synchronous standby")), "{refused}");
+}
+
+/// Writers go on while `fault` happens; at the end each acknowledged event is there exactly once.
+async fn nothing_is_lost_or_doubled(database: &Postgres, fault: impl AsyncFn(&Postgres)) {
+    let store = database.open();
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for n in 0..300 {
+                    let new = event(format!("{writer}/{n}"));
+                    store.append(&stream(&writer.to_string()), Expected::Exact(Revision(n)), vec![new]).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    fault(database).await;
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let store = database.reopen(store);
+    assert_eq!(store.head(), Position(1_200));
+    for writer in 0..4 {
+        let read = store.read_stream(&stream(&writer.to_string()), Revision::NONE, 999).await.unwrap();
+        let texts: Vec<String> = read.iter().map(|event| text(event)).collect();
+        assert_eq!(texts, (0..300).map(|n| format!("{writer}/{n}")).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_connections_lose_and_double_nothing() {
+    let kill = async |database: &Postgres| {
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                          WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+            database.sql(others).await;
+        }
+    };
+    nothing_is_lost_or_doubled(&Postgres::new(), kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_database_loses_nothing() {
+    let kill = async |database: &Postgres| {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        database.stop();
+        database.start();
+    };
+    nothing_is_lost_or_doubled(&Postgres::new(), kill).await;
+}
+
+/// The fate of a client's next message.
+#[derive(Clone, Copy, PartialEq)]
+enum Cut {
+    Nothing,
+    /// It never reaches the database.
+    Request,
+    /// The database performs it, and the answer is lost.
+    Answer,
+}
+
+/// Stands between the store and the database, at a socket of its own in `folder`.
+fn proxy(folder: &Path, server: PathBuf, cut: Arc<Mutex<Cut>>) {
+    let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (cut, mut server) = (Arc::clone(&cut), UnixStream::connect(&server).await.unwrap());
+            tokio::spawn(async move {
+                let (mut asked, mut answered) = (vec![0; 65_536], vec![0; 65_536]);
+                loop {
+                    tokio::select! {
+                        n = client.read(&mut asked) => {
+                            let Ok(n @ 1..) = n else { return };
+                            let now = std::mem::replace(&mut *cut.lock().unwrap(), Cut::Nothing);
+                            if now == Cut::Request { return }
+                            server.write_all(&asked[..n]).await.unwrap();
+                            if now == Cut::Answer {
+                                // Its answer says that the database has committed.
+                                server.read(&mut answered).await.unwrap();
+                                return;
+                            }
+                        }
+                        n = server.read(&mut answered) => {
+                            let Ok(n @ 1..) = n else { return };
+                            if client.write_all(&answered[..n]).await.is_err() { return }
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_commit_is_resolved() {
+    let database = Postgres::new();
+    let (folder, cut) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Cut::Nothing)));
+    proxy(folder.path(), database.folder.path().join(".s.PGSQL.5432"), Arc::clone(&cut));
+    let url = format!("host={} user=postgres dbname=postgres", folder.path().display());
+    let store = PostgresStore::open(&PostgresOptions { url, ..database.options() }).await.unwrap();
+    let a = stream("a");
+    store.append(&a, Expected::Exact(Revision(0)), vec![event("1")]).await.unwrap();
+    for (n, how) in [Cut::Answer, Cut::Request, Cut::Answer].into_iter().enumerate() {
+        *cut.lock().unwrap() = how;
+        let n = n as u64 + 1;
+        let appended = store.append(&a, Expected::Exact(Revision(n)), vec![event((n + 1).to_string())]).await.unwrap();
+        assert_eq!((appended.revision, appended.position), (Revision(n + 1), Position(n + 1)));
+        assert!(*cut.lock().unwrap() == Cut::Nothing, "nothing was cut");
+    }
+    let read = database.reopen(store).read_all(Position::START, 9).await.unwrap();
+    assert_eq!(read.iter().map(|event| text(event)).collect::<Vec<_>>(), ["1", "2", "3", "4"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_fit_is_refused() {
+    let database = Postgres::new();
+    drop(database.open());
+    let refused = async |options: PostgresOptions| PostgresStore::open(&options).await.unwrap_err().to_string();
+    let other = refused(PostgresOptions { cell: "cell2".to_owned(), ..database.options() }).await;
+    assert!(other.contains("the log of cell \"cell1\", not of \"cell2\""), "{other}");
+    let nonsense = refused(PostgresOptions { url: "postgres:/x".to_owned(), ..database.options() }).await;
+    assert!(nonsense.contains("the address of the database"), "{nonsense}");
+    database.sql("UPDATE chronova_head SET keys = 'ring'").await;
+    let keys = refused(database.options()).await;
+    assert!(keys.contains("put their file back"), "{keys}");
+    database.sql("UPDATE chronova_head SET format = 99, keys = NULL").await;
+    let newer = PostgresStore::open(&database.options()).await.unwrap_err();
+    assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 1 });
+}
+
+/// A database that always refuses is not asked for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusing_database_ends_the_append() {
+    let database = Postgres::new();
+    let options = PostgresOptions { patience: Duration::from_secs(2), ..database.options() };
+    let store = PostgresStore::open(&options).await.unwrap();
+    database.sql("ALTER TABLE chronova_events ADD CHECK (position < 1)").await;
+    let refused = store.append(&stream("a"), Expected::Any, vec![event("1")]).await.unwrap_err();
+    assert!(refused.to_string().contains("violates check constraint"), "{refused}");
+}
