@@ -24,8 +24,9 @@ PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system l
 # The tools with which tests/testbed/make-image.sh builds a guest image.
 PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk cpio kmod lz4 qemu-utils)
 # The tools with which tests/testbed/hosts.sh builds further compute hosts; sqlite3 reads a log while it is written.
-# The event store's tests start a PostgreSQL of their own.
-PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils)
+# The event store's tests start a PostgreSQL of their own; Chromium looks at the dashboard.
+PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils
+  chromium chromium-driver)
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 

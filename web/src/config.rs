@@ -35,6 +35,8 @@ pub struct WebConfig {
     pub max_feeds: usize,
     /// `[chronova] max_consoles`: consoles that are open at the same time.
     pub max_consoles: usize,
+    /// `[chronova] dashboard`: whether its pages are served below `/dashboard`.
+    pub dashboard: bool,
     /// `[keystone_authtoken] www_authenticate_uri`: what a 401 names; by default the request's own host.
     pub www_authenticate_uri: Option<String>,
     /// How the metadata service knows who asks.
@@ -58,6 +60,7 @@ impl Default for WebConfig {
             max_limit: 1000,
             max_feeds: 64,
             max_consoles: 256,
+            dashboard: true,
             www_authenticate_uri: None,
             metadata: MetadataConfig::default(),
             cors: CorsConfig::default(),

@@ -45,6 +45,7 @@ pub mod tls;
 pub mod audit;
 pub mod compute;
 pub mod console;
+pub mod dashboard;
 pub mod eventstoredb;
 pub mod identity;
 pub mod image;

@@ -25,7 +25,7 @@ use crate::route::Method;
 use crate::service::Service;
 use crate::tables::Routers;
 use crate::tls::TlsFiles;
-use crate::{console, cors, discovery, openapi};
+use crate::{console, cors, dashboard, discovery, openapi};
 
 /// An address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +153,9 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
     };
     if entrance.only.is_none() && console::is_here(request.path()) {
         return console::answer(&app, &request, payload).await;
+    }
+    if entrance.only.is_none() && app.config.dashboard && dashboard::is_here(request.path()) {
+        return dashboard::answer(&request);
     }
     let front = OpenedApp { app, routers: &entrance.routers, only: entrance.only };
     let request_id = RequestId::new(format!("req-{}", chronova_events::entropy::uuid()));

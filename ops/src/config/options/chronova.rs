@@ -98,6 +98,10 @@ section! {
             max: Some(10000.0),
             help: "Consoles that may be open at the same time through the gateway (GET /console).",
         }
+        dashboard: bool => web.dashboard {
+            help: "Serve the dashboard at /dashboard of every listener for all services. Its pages have no rights of \
+                   their own: they ask the APIs with the viewer's token.",
+        }
         checkpoint_events: u64 => keeper.events {
             min: Some(1.0),
             help: "A checkpoint of the read models is written after so many events, while the server works.",

@@ -1,0 +1,18 @@
+#!/bin/bash
+# The dashboard in real Chromium, on a simulated fleet. CHRONOVA_BIN is the program; CHRONOVA_SCREENSHOTS keeps the pictures.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/sim.sh"
+TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../browser" && pwd)
+command -v chromium >/dev/null && command -v chromedriver >/dev/null || cannot "no chromium and chromedriver are installed"
+sim_open browser '[chronova]' 'hypervisors = sim://3'
+SHOTS=${CHRONOVA_SCREENSHOTS:-$WORK/shots}; mkdir -p "$SHOTS"
+echo "$HOUSE" >"$WORK/pid"
+PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
+timeout 280 python3 "$TESTS/dashboard.py" "$URL" "$PASSWORD" "$SHOTS" "$WORK/pid" & BROWSER=$!
+# One of its checks ends the server, and asks for it again.
+while kill -0 $BROWSER 2>/dev/null; do
+  if [ -e "$WORK/pid.again" ]; then wait "$HOUSE" 2>/dev/null; rm "$WORK/pid.again"; house_start; echo "$HOUSE" >"$WORK/pid"; fi
+  sleep 0.5
+done
+wait $BROWSER; same "the checks in the browser pass" $? 0
+verdict

@@ -1,0 +1,174 @@
+// Asks the public APIs of this same server, with the viewer's own token.
+import { down, generation, loginNotice, moment, session } from './state.js';
+
+/** `/dashboard/` may lie behind a proxy's prefix: the APIs lie beside it. */
+const BASE = new URL('..', document.baseURI);
+export const COMPUTE = '2.100';
+/** The last version in which a hypervisor shows its capacity. */
+export const CAPACITY = '2.87';
+const PLACEMENT = '1.39';
+/** A request that has no answer for so long has failed. */
+const PATIENCE = 60_000;
+
+export class ApiError extends Error {
+  constructor(status, message, request) {
+    super(message);
+    this.status = status;
+    this.request = request;
+  }
+}
+
+export const url = (path) => new URL(path.replace(/^\//, ''), BASE);
+
+/** The message in a fault of any of the services. */
+function message(text, status) {
+  try {
+    const body = JSON.parse(text);
+    if (body.errors?.[0]) return body.errors[0].detail || body.errors[0].title;
+    if (body.NeutronError) return body.NeutronError.message;
+    const fault = Object.values(body)[0];
+    if (fault?.message) return fault.message;
+  } catch { /* not JSON */ }
+  const plain = text.replace(/<[^>]*>/g, ' ').trim();
+  return plain.slice(0, 300) || `The answer was ${status}.`;
+}
+
+function versions(path, version) {
+  if (path.startsWith('compute/')) return { 'OpenStack-API-Version': `compute ${version || COMPUTE}` };
+  if (path.startsWith('placement/')) return { 'OpenStack-API-Version': `placement ${version || PLACEMENT}` };
+  return {};
+}
+
+/** Ends the session and shows the log-in page with the reason. */
+export function endSession(why) {
+  session.set(null);
+  moment.set(null);
+  loginNotice.set(why);
+}
+
+/** Polls the server's health until it answers; then pages ask again. */
+function wait() {
+  if (down.get()) return;
+  down.set(true);
+  const ask = async () => {
+    try {
+      const answer = await fetch(url('healthz'), { cache: 'no-store', signal: AbortSignal.timeout(5000) });
+      if (answer.ok) {
+        down.set(false);
+        generation.set(generation.get() + 1);
+        return;
+      }
+    } catch { /* still away */ }
+    setTimeout(ask, 1500);
+  };
+  setTimeout(ask, 1500);
+}
+
+/**
+ * One request. `past`: the answer is of the moment that the time bar shows.
+ * @param {string} method
+ * @param {string} path relative to the server, without a leading slash
+ * @param {{body?: any, query?: any, version?: string, past?: boolean, signal?: AbortSignal, quiet?: boolean, token?: string|null, headers?: any}} [options]
+ */
+export async function send(method, path, options = {}) {
+  const { body, query, version, past, signal, quiet, token = session.get()?.token, headers } = options;
+  const target = url(path);
+  for (const [name, value] of Object.entries(query || {})) {
+    if (value !== undefined && value !== null && value !== '') target.searchParams.append(name, String(value));
+  }
+  if (past && moment.get()) target.searchParams.append('as_of', /** @type {string} */ (moment.get()));
+  const timeout = AbortSignal.timeout(PATIENCE);
+  let answer;
+  try {
+    answer = await fetch(target, {
+      method,
+      cache: 'no-store',
+      credentials: 'omit',
+      redirect: 'follow',
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+      headers: {
+        Accept: 'application/json',
+        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+        ...(token ? { 'X-Auth-Token': token } : {}),
+        ...versions(path, version),
+        ...headers,
+      },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    if (!quiet) wait();
+    throw new ApiError(0, 'The server does not answer.', null);
+  }
+  if (answer.ok) return answer;
+  const request = answer.headers.get('x-openstack-request-id');
+  const text = await answer.text().catch(() => '');
+  if (answer.status === 401 && token && token === session.get()?.token) {
+    endSession('Your session has ended. Log in again.');
+  }
+  if ((answer.status === 502 || answer.status === 504) && !quiet) wait();
+  throw new ApiError(answer.status, message(text, answer.status), request);
+}
+
+const json = async (answer) => (answer.status === 204 || answer.status === 202 ? answer.json().catch(() => null) : answer.json());
+export const get = async (path, options) => json(await send('GET', path, options));
+export const post = async (path, body, options) => json(await send('POST', path, { ...options, body }));
+export const put = async (path, body, options) => json(await send('PUT', path, { ...options, body }));
+export const remove = async (path, options) => json(await send('DELETE', path, options));
+
+/** Whether the policy lets the viewer ask this. */
+const allowed = (path, query) =>
+  send('GET', path, { query, quiet: true }).then(() => true, (error) => error.status !== 403 && error.status !== 401 && error.status !== 501);
+
+/** What the viewer may see, as the policy answers; `probes` are name, path and query. */
+export async function permissions(probes) {
+  const answers = await Promise.all(probes.map(([, path, query]) => allowed(path, query)));
+  return Object.fromEntries(probes.map(([name], at) => [name, answers[at]]));
+}
+
+/** Logs in. `who`: the `auth.identity` part; `scope`: project, system, or none. */
+export async function login(identity, scope) {
+  const answer = await send('POST', 'identity/v3/auth/tokens', {
+    body: { auth: { identity, ...(scope ? { scope } : {}) } },
+    token: null,
+    quiet: true,
+  });
+  const token = answer.headers.get('x-subject-token');
+  const { token: said } = await answer.json();
+  return {
+    token,
+    user: said.user,
+    project: said.project || null,
+    system: Boolean(said.system),
+    roles: (said.roles || []).map((role) => role.name),
+    expires: said.expires_at,
+  };
+}
+
+/** Takes the token back; the page forgets it whatever the server says. */
+export async function logout() {
+  const token = session.get()?.token;
+  endSession('');
+  if (token) await send('DELETE', 'identity/v3/auth/tokens', { token, quiet: true, headers: { 'X-Subject-Token': token } }).catch(() => {});
+}
+
+/**
+ * All pages of a list. `onPage` gets what is there so far.
+ * @param {string} path
+ * @param {string} key
+ * @param {any} [options]
+ */
+export async function list(path, key, options = {}) {
+  const { query = {}, most = 100_000, onPage, ...rest } = options;
+  const all = [];
+  let marker;
+  for (;;) {
+    const body = await get(path, { ...rest, query: { ...query, limit: 1000, marker } });
+    const items = body[key];
+    all.push(...items);
+    onPage?.(all);
+    const more = body[`${key}_links`]?.some((link) => link.rel === 'next');
+    if (!more || items.length === 0 || all.length >= most) return all;
+    marker = items[items.length - 1].id;
+  }
+}

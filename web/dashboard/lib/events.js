@@ -1,0 +1,107 @@
+// Events of the log: reading, following, and saying them in words.
+import { get, url } from './api.js';
+import { moment, session } from './state.js';
+
+const LOG = 'chronova/v1/events';
+/** The most events that one question shows. */
+const MOST = 5000;
+
+/** All events that the filters let through, oldest first, until the moment of the time bar. */
+export async function events(query, signal, most = MOST) {
+  const all = [];
+  let after;
+  for (;;) {
+    const until = moment.get() || undefined;
+    const page = await get(LOG, { signal, query: { ...query, ...(until && { until }), after, limit: 1000 } });
+    all.push(...page.events);
+    if (page.next === null || all.length >= most) return { events: all, next: page.next, position: page.position };
+    after = page.next;
+  }
+}
+
+/**
+ * Follows the log by server-sent events until the signal says stop. `fetch`, because `EventSource` sends no token.
+ * @param {any} query
+ * @param {number} after
+ * @param {(event: any) => void} onEvent
+ * @param {AbortSignal} signal
+ * @param {(alive: boolean) => void} onState
+ */
+export async function follow(query, after, onEvent, signal, onState) {
+  let last = after;
+  while (!signal.aborted) {
+    try {
+      const target = url(LOG);
+      for (const [name, value] of Object.entries(query)) if (value) target.searchParams.append(name, String(value));
+      const answer = await fetch(target, {
+        cache: 'no-store', credentials: 'omit', signal,
+        headers: { Accept: 'text/event-stream', 'X-Auth-Token': session.get()?.token || '', 'Last-Event-ID': String(last) },
+      });
+      if (!answer.ok || !answer.body) throw new Error(String(answer.status));
+      onState(true);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = '';
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        const blocks = (rest + value).split('\n\n');
+        rest = blocks.pop() || '';
+        for (const block of blocks) {
+          const lines = block.split('\n');
+          const id = lines.find((line) => line.startsWith('id: '));
+          if (id) last = Number(id.slice(4));
+          const data = lines.filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
+          if (data) onEvent(JSON.parse(data));
+        }
+      }
+    } catch {
+      if (signal.aborted) return;
+    }
+    onState(false);
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+  }
+}
+
+const words = (text) => text.replaceAll('_', ' ').replace(/([a-z])([A-Z])/g, '$1 $2').toLowerCase();
+
+/** `process.step_done` of `AllocateNetworks`: "allocate networks: done" */
+export function sentence(event) {
+  const { kind, payload = {} } = event;
+  const [noun, fact] = kind.split('.');
+  const step = payload.step && words(typeof payload.step === 'string' ? payload.step : Object.keys(payload.step)[0]);
+  if (noun === 'process') {
+    if (fact === 'started') return `process ${words(typeof payload.task === 'string' ? payload.task : Object.keys(payload.task || {})[0] || '')} began`;
+    if (fact === 'finished') return `process ended: ${outcome(payload.outcome)}`;
+    if (step) return `${step}: ${words(fact.replace('step_', ''))}`;
+  }
+  return `${noun.replaceAll('_', ' ')}: ${words(fact)}`;
+}
+
+function outcome(told) {
+  if (typeof told === 'string') return words(told);
+  return told ? words(Object.keys(told)[0]) : '';
+}
+
+/** Why it failed, where it did. */
+export function reason(event) {
+  const { payload = {}, reason: told } = event;
+  const texts = [told?.reasonText, payload.reason, payload.fault?.message, payload.fault?.details, payload.fault].filter((one) => typeof one === 'string');
+  return texts[0] || '';
+}
+
+export const bad = (event) => event.outcome === 'failure' || /failed|stuck|called_off/.test(event.kind);
+
+/** Who asked, or which part of Chronova did it. */
+export const who = (event) => event.cause?.user || (event.cause?.system ?? (event.cause?.process ? 'process' : ''));
+
+const names = new Map();
+/** The name of a user or project, for those who may see it; else the id. */
+export function nameOf(kind, id) {
+  if (!id) return Promise.resolve('');
+  const key = `${kind}/${id}`;
+  if (!names.has(key)) {
+    names.set(key, get(`identity/v3/${key}`, { quiet: true }).then((body) => Object.values(body)[0].name, () => id));
+  }
+  return names.get(key);
+}
+export const forget = () => names.clear();

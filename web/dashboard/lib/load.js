@@ -1,0 +1,41 @@
+// How pages ask: again when their question, the moment or the server changes, and every so often while somebody looks.
+import { useEffect, useRef, useState } from './html.js';
+import { generation, moment } from './state.js';
+
+/**
+ * @param {(signal: AbortSignal) => Promise<any>} ask
+ * @param {any[]} question what the answer depends on
+ * @param {{every?: number}} [options] milliseconds between two questions about the present
+ */
+export function useLoad(ask, question, { every } = {}) {
+  const [answer, setAnswer] = useState(/** @type {any} */ ({ data: null, error: null, busy: true, of: null }));
+  const [again, setAgain] = useState(0);
+  const latest = useRef(ask);
+  latest.current = ask;
+  const at = moment.use();
+  const round = generation.use();
+  const key = JSON.stringify([question, at]);
+  useEffect(() => {
+    const stop = new AbortController();
+    let timer;
+    const run = async () => {
+      try {
+        const data = await latest.current(stop.signal);
+        if (!stop.signal.aborted) setAnswer({ data, error: null, busy: false, of: key });
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        // What was shown stays while the server is away, and goes when it says no.
+        setAnswer((old) => ({ data: error.status === 0 && old.of === key ? old.data : null, error, busy: false, of: key }));
+      }
+      if (every && !at && !stop.signal.aborted) timer = setTimeout(tick, every);
+    };
+    const tick = () => (document.hidden ? (timer = setTimeout(tick, every)) : run());
+    setAnswer((old) => ({ ...old, busy: true, data: old.of === key ? old.data : null, error: old.of === key ? old.error : null }));
+    run();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
+  }, [key, round, again]);
+  return { ...answer, reload: () => setAgain((n) => n + 1) };
+}

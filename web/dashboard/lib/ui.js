@@ -1,0 +1,173 @@
+// Parts that pages are made of.
+import { html, useEffect, useMemo, useRef, useState } from './html.js';
+import { moment, say } from './state.js';
+
+export const time = (text) => {
+  if (!text) return '';
+  const date = new Date(/[Z+]|-\d\d:\d\d$/.test(text.slice(10)) ? text : `${text}Z`);
+  return Number.isNaN(date.getTime()) ? text : date.toISOString().replace('T', ' ').replace(/\.\d+Z$/, '');
+};
+export const millis = (text) => new Date(/[Z+]/.test(text.slice(10)) ? text : `${text}Z`).getTime();
+export const duration = (ms) => {
+  if (!Number.isFinite(ms)) return '';
+  if (ms < 1) return '0 ms';
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 120_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  if (ms < 7_200_000) return `${Math.round(ms / 60_000)} min`;
+  return `${(ms / 3_600_000).toFixed(1)} h`;
+};
+export const short = (id) => (id && id.length > 20 ? `${id.slice(0, 8)}…` : id || '');
+
+const TONES = {
+  ACTIVE: 'good', up: 'good', enabled: 'good', done: 'good', ok: 'good', success: 'good', Success: 'good', completed: 'good', confirmed: 'good', finished: 'good',
+  ERROR: 'bad', down: 'bad', failure: 'bad', failed: 'bad', Error: 'bad', error: 'bad', stuck: 'bad', failing: 'bad',
+  BUILD: 'busy', REBOOT: 'busy', HARD_REBOOT: 'busy', RESIZE: 'busy', MIGRATING: 'busy', pending: 'busy', running: 'busy', draining: 'busy', disabled: 'busy', maintenance: 'busy',
+};
+export const Badge = ({ children }) => {
+  const word = String(children ?? '');
+  return html`<span class=${`badge ${TONES[word] || ''}`}>${word}</span>`;
+};
+
+/** A notice that is read out. */
+export const Notice = ({ bad, children }) => html`<div class=${bad ? 'notice bad' : 'notice'} role=${bad ? 'alert' : 'status'}>${children}</div>`;
+
+/** What a page shows instead of an answer; nothing where there is one. */
+export function Trouble({ load, what }) {
+  const at = moment.use();
+  const { error, data, busy } = load;
+  if (error) {
+    if (error.status === 404) {
+      return html`<${Notice} bad>${at ? `There was no such ${what} at ${time(at)}.` : `No such ${what} was found.`}<//>`;
+    }
+    if (error.status === 403) return html`<${Notice} bad>Your roles do not allow this: ${error.message}<//>`;
+    if (error.status === 0) return null;
+    return html`<${Notice} bad>${error.message}${error.request && html` <small>(${error.request})</small>`}<//>`;
+  }
+  return busy && !data ? html`<p class="quiet" role="status">Loading…</p>` : null;
+}
+
+/** A button that acts: it is off in the past, and while its work is under way. */
+export function Act({ on, children, danger, sure, done, disabled, small }) {
+  const at = moment.use();
+  const [busy, setBusy] = useState(false);
+  const act = async () => {
+    if (sure && !(await confirmed(sure))) return;
+    setBusy(true);
+    try {
+      await on();
+      if (done) say(done);
+    } catch (error) {
+      say(error.message, true);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const why = at ? 'The past cannot be changed.' : undefined;
+  return html`<button type="button" class=${`${danger ? 'danger' : ''} ${small ? 'small' : ''}`} title=${why}
+    disabled=${Boolean(at) || busy || disabled} aria-busy=${busy} onClick=${act}>${children}</button>`;
+}
+
+/** Asks before something that cannot be taken back. */
+function confirmed(question) {
+  return new Promise((resolve) => {
+    const dialog = document.createElement('dialog');
+    dialog.setAttribute('aria-label', 'Confirm');
+    const text = document.createElement('p');
+    text.textContent = question;
+    const yes = document.createElement('button');
+    yes.textContent = 'Yes';
+    yes.className = 'danger';
+    yes.id = 'confirm-yes';
+    const no = document.createElement('button');
+    no.textContent = 'No';
+    const row = document.createElement('div');
+    row.className = 'row';
+    row.append(yes, no);
+    dialog.append(text, row);
+    let answer = false;
+    yes.onclick = () => { answer = true; dialog.close(); };
+    no.onclick = () => dialog.close();
+    dialog.onclose = () => { dialog.remove(); resolve(answer); };
+    document.body.append(dialog);
+    dialog.showModal();
+    no.focus();
+  });
+}
+
+/** A labelled field of a form. */
+export const Field = ({ label, hint, children }) => html`<label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
+
+export const Choice = ({ value, onChange, options, ...rest }) => html`<select value=${value} onChange=${(event) => onChange(event.target.value)} ...${rest}>
+  ${options.map((option) => {
+    const [key, text] = Array.isArray(option) ? option : [option, option];
+    return html`<option value=${key} selected=${key === value}>${text}</option>`;
+  })}
+</select>`;
+
+const ROW = 34;
+/** Rows that are drawn beyond those that can be seen. */
+const SPARE = 12;
+
+/**
+ * A table of which only the rows in sight are in the page, so that 10,000 rows are as quick as 10.
+ * `columns`: {name, title, show(row), value(row)?}; a column with `value` can be sorted.
+ */
+export function Table({ columns, rows, label, id = (row) => row.id, selected, onSelect, empty = 'Nothing is here.', rowClass }) {
+  const box = useRef(null);
+  const [range, setRange] = useState([0, 60]);
+  const [order, setOrder] = useState({ name: '', down: false });
+  const sorted = useMemo(() => {
+    const column = columns.find((one) => one.name === order.name);
+    if (!column?.value) return rows;
+    const sign = order.down ? -1 : 1;
+    return rows.map((row) => [column.value(row), row])
+      .sort(([a], [b]) => (a === b ? 0 : a === null || a === undefined ? 1 : b === null || b === undefined ? -1 : a < b ? -sign : sign))
+      .map(([, row]) => row);
+  }, [rows, order.name, order.down]);
+  const look = () => {
+    const { scrollTop = 0, clientHeight = 600 } = box.current || {};
+    const from = Math.max(0, Math.floor(scrollTop / ROW) - SPARE);
+    const to = Math.ceil((scrollTop + clientHeight) / ROW) + SPARE;
+    setRange((old) => (old[0] === from && old[1] === to ? old : [from, to]));
+  };
+  useEffect(look, [rows.length]);
+  const [from, to] = [Math.min(range[0], Math.max(0, sorted.length - 1)), Math.min(range[1], sorted.length)];
+  const shown = sorted.slice(from, to);
+  const all = rows.length > 0 && selected && rows.every((row) => selected.has(id(row)));
+  const mark = (row, on) => {
+    const next = new Set(selected);
+    if (on) next.add(id(row)); else next.delete(id(row));
+    onSelect(next);
+  };
+  return html`<div class="table" ref=${box} onScroll=${look} tabindex="0" role="region" aria-label=${label}>
+    <table aria-rowcount=${sorted.length + 1} aria-label=${label}>
+      <thead><tr aria-rowindex="1">
+        ${selected && html`<th scope="col" class="tick"><input type="checkbox" aria-label="Select all" checked=${all}
+          onChange=${(event) => onSelect(new Set(event.target.checked ? rows.map(id) : []))} /></th>`}
+        ${columns.map((column) => html`<th scope="col" aria-sort=${order.name === column.name ? (order.down ? 'descending' : 'ascending') : undefined}>
+          ${column.value
+            ? html`<button type="button" class="plain" onClick=${() => setOrder({ name: column.name, down: order.name === column.name && !order.down })}>
+                ${column.title}${order.name === column.name ? (order.down ? ' ▾' : ' ▴') : ''}</button>`
+            : column.title}</th>`)}
+      </tr></thead>
+      <tbody>
+        ${from > 0 && html`<tr class="gap" aria-hidden="true" style=${{ height: `${from * ROW}px` }}></tr>`}
+        ${shown.map((row, at) => html`<tr key=${id(row)} aria-rowindex=${from + at + 2} class=${rowClass?.(row) || ''} data-id=${id(row)}>
+          ${selected && html`<td class="tick"><input type="checkbox" aria-label=${`Select ${row.name || id(row)}`} checked=${selected.has(id(row))}
+            onChange=${(event) => mark(row, event.target.checked)} /></td>`}
+          ${columns.map((column) => html`<td>${column.show(row)}</td>`)}
+        </tr>`)}
+        ${to < sorted.length && html`<tr class="gap" aria-hidden="true" style=${{ height: `${(sorted.length - to) * ROW}px` }}></tr>`}
+        ${sorted.length === 0 && html`<tr><td colspan=${columns.length + (selected ? 1 : 0)} class="quiet">${empty}</td></tr>`}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/** Names and values. */
+export const Facts = ({ items }) => html`<dl class="facts">${items.filter(([, value]) => value !== undefined && value !== null && value !== '')
+  .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+
+/** Used of total, as a bar with its numbers. */
+export const Meter = ({ used, total, unit = '', label }) => html`<span class="meter"><meter min="0" max=${total || 1} value=${used} aria-label=${label}></meter>
+  <span>${used} / ${total} ${unit}</span></span>`;

@@ -1,0 +1,92 @@
+// The compute hosts: capacity, state, service, drain and maintenance.
+import { html, useState } from '../lib/html.js';
+import { CAPACITY, get, list, post, put, remove } from '../lib/api.js';
+import { moment } from '../lib/state.js';
+import { useLoad } from '../lib/load.js';
+import { Act, Badge, Facts, Meter, Table, Trouble, time } from '../lib/ui.js';
+
+/** Hosts with their services and drains; in the past only what the read models of that moment tell. */
+async function fleet(signal, viewer) {
+  const at = moment.get();
+  const [hosts, services, own] = await Promise.all([
+    list('compute/v2.1/os-hypervisors/detail', 'hypervisors', { signal, past: true, version: CAPACITY }),
+    at ? null : get('compute/v2.1/os-services', { signal, query: { binary: 'nova-compute' } }).then((body) => body.services),
+    at || !viewer.may.drain ? null : get('chronova/v1/hosts', { signal }).then((body) => body.hosts),
+  ]);
+  const service = new Map((services || []).map((one) => [one.host, one]));
+  const drains = new Map((own || []).map((one) => [one.name, one]));
+  return hosts.map((one) => ({ ...one, name: one.hypervisor_hostname, service_: service.get(one.service.host), own: drains.get(one.service.host) })).sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+const share = (used, total) => (total ? used / total : 0);
+const COLUMNS = [
+  { name: 'name', title: 'Host', value: (h) => h.name, show: (h) => html`<a href=${`#/fleet?host=${encodeURIComponent(h.name)}`}>${h.name}</a>` },
+  { name: 'state', title: 'State', value: (h) => h.state, show: (h) => html`<${Badge}>${h.state}<//>` },
+  { name: 'status', title: 'Service', value: (h) => h.status, show: (h) => html`<${Badge}>${h.status}<//> ${h.own?.draining && html`<${Badge}>draining<//>`} ${h.own?.maintenance && html`<${Badge}>maintenance<//>`}` },
+  { name: 'servers', title: 'Servers', value: (h) => h.running_vms, show: (h) => h.running_vms },
+  { name: 'cpu', title: 'CPU', value: (h) => share(h.vcpus_used, h.vcpus), show: (h) => html`<${Meter} used=${h.vcpus_used} total=${h.vcpus} label="CPUs used" />` },
+  { name: 'memory', title: 'Memory', value: (h) => share(h.memory_mb_used, h.memory_mb), show: (h) => html`<${Meter} used=${h.memory_mb_used} total=${h.memory_mb} unit="MiB" label="memory used" />` },
+  { name: 'disk', title: 'Disk', value: (h) => share(h.local_gb_used, h.local_gb), show: (h) => html`<${Meter} used=${h.local_gb_used} total=${h.local_gb} unit="GiB" label="disk used" />` },
+];
+
+function Drain({ drain }) {
+  const names = (items) => items.map((one) => html`<li><a href=${`#/servers/${one.server}`}>${one.name || one.server}</a> ${one.to ? `to ${one.to}` : ''}${one.how ? `${one.how} ${one.status || ''}` : ''}${one.reason || ''}</li>`);
+  const done = drain.left.length;
+  const total = done + drain.leaving.length + drain.stays.length + drain.waiting;
+  return html`<h2>Drain <${Badge}>${drain.status}<//></h2>
+    <p><${Meter} used=${done} total=${total} unit="servers have left" label="servers that have left" />, ${drain.waiting} wait; began ${time(drain.requested_at)}${drain.ended_at && `, ended ${time(drain.ended_at)}`}</p>
+    ${drain.leaving.length > 0 && html`<h2>Leaving</h2><ul>${names(drain.leaving)}</ul>`}
+    ${drain.stays.length > 0 && html`<h2>Staying</h2><ul>${names(drain.stays)}</ul>`}
+    ${drain.left.length > 0 && html`<h2>Left</h2><ul>${names(drain.left)}</ul>`}`;
+}
+
+function Host({ name, host, viewer, reload }) {
+  const detail = useLoad((signal) => (moment.get() || !viewer.may.drain ? Promise.resolve(null) : get(`chronova/v1/hosts/${encodeURIComponent(name)}`, { signal }).then((body) => body.host)), ['host', name], { every: 2000 });
+  const [why, setWhy] = useState('');
+  const own = detail.data;
+  const at = `chronova/v1/hosts/${encodeURIComponent(name)}`;
+  const again = () => { reload(); detail.reload(); };
+  const reason = why ? { reason: why } : {};
+  const enable = (status) => put(`compute/v2.1/os-services/${host.service_.id}`, { status, ...(status === 'disabled' && why ? { disabled_reason: why } : {}) }).then(again);
+  return html`<section aria-label=${`Host ${name}`} id="host"><h2>${name}</h2>
+    <${Facts} items=${[
+      ['Address', host.host_ip], ['Hypervisor', `${host.hypervisor_type} ${host.hypervisor_version}`], ['Zone', host.service_?.zone],
+      ['Disabled because', host.service_?.disabled_reason || host.service.disabled_reason], ['Last heard of', time(host.service_?.updated_at)],
+      ['Maintenance', own?.maintenance && `${own.maintenance.reason || 'yes'}, since ${time(own.maintenance.since)}`],
+      ['Servers', html`<a href=${`#/servers?host=${encodeURIComponent(name)}`}>${host.running_vms}, in the list</a>`],
+    ]} />
+    <div class="row" role="group" aria-label="Actions on the host">
+      <input id="reason" class="grow" aria-label="Reason" placeholder="Reason" value=${why} onInput=${(e) => setWhy(e.target.value)} />
+      ${host.service_ && (host.status === 'enabled'
+        ? html`<${Act} done=${`${name} takes no new servers.`} on=${() => enable('disabled')}>Disable<//>`
+        : html`<${Act} done=${`${name} takes servers again.`} on=${() => enable('enabled')}>Enable<//>`)}
+      ${own && (own.draining
+        ? html`<${Act} on=${() => remove(`${at}/drain`).then(again)}>Cancel the drain<//>`
+        : html`<${Act} danger sure=${`Move all servers away from ${name}?`} on=${() => post(`${at}/drain`, { drain: reason }).then(again)}>Drain<//>`)}
+      ${own && (own.maintenance
+        ? html`<${Act} on=${() => remove(`${at}/maintenance`).then(again)}>End maintenance<//>`
+        : html`<${Act} danger sure=${`Empty ${name} and take it out of service?`} on=${() => put(`${at}/maintenance`, { maintenance: reason }).then(again)}>Maintenance<//>`)}
+    </div>
+    ${own?.drain && html`<${Drain} drain=${own.drain} />`}
+  </section>`;
+}
+
+export default function Fleet({ viewer, query }) {
+  const load = useLoad((signal) => fleet(signal, viewer), ['fleet'], { every: 4000 });
+  const [filter, setFilter] = useState('');
+  const rows = load.data || [];
+  const shown = filter ? rows.filter((row) => `${row.name} ${row.state} ${row.status}`.toLowerCase().includes(filter.toLowerCase())) : rows;
+  const chosen = rows.find((row) => row.name === query.get('host'));
+  const sum = (name) => rows.reduce((all, row) => all + (row[name] || 0), 0);
+  return html`<div class="title"><h1>Fleet <span class="quiet" id="count">${rows.length}</span></h1></div>
+    <${Trouble} load=${load} what="fleet" />
+    ${load.data && html`
+      <${Facts} items=${[
+        ['Up', `${rows.filter((row) => row.state === 'up').length} of ${rows.length}`], ['Servers', sum('running_vms')],
+        ['CPU', html`<${Meter} used=${sum('vcpus_used')} total=${sum('vcpus')} label="CPUs used" />`],
+        ['Memory', html`<${Meter} used=${sum('memory_mb_used')} total=${sum('memory_mb')} unit="MiB" label="memory used" />`],
+      ]} />
+      <div class="row"><input type="search" id="filter" aria-label="Filter hosts" placeholder="Filter: name, state, service" value=${filter} onInput=${(e) => setFilter(e.target.value)} /></div>
+      <${Table} label="Hosts" columns=${COLUMNS} rows=${shown} empty=${moment.get() ? 'There were no hosts then.' : 'There are no hosts.'} />
+      ${chosen && html`<${Host} key=${chosen.name} name=${chosen.name} host=${chosen} viewer=${viewer} reload=${load.reload} />`}`}`;
+}

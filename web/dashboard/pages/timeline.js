@@ -1,0 +1,81 @@
+// The timeline of a server: every request, what followed from it, how long each step took, and who asked.
+import { html } from '../lib/html.js';
+import { get } from '../lib/api.js';
+import { moment } from '../lib/state.js';
+import { useLoad } from '../lib/load.js';
+import { bad, events, reason, sentence } from '../lib/events.js';
+import { Badge, Trouble, duration, millis, time } from '../lib/ui.js';
+import { Name, Who } from '../lib/who.js';
+
+/** Events by the request or cause that they belong to, newest first. */
+export function chapters(all) {
+  const groups = new Map();
+  for (const event of all) {
+    const group = groups.get(event.correlation) || { id: event.correlation, events: [] };
+    group.events.push(event);
+    groups.set(event.correlation, group);
+  }
+  return [...groups.values()].reverse();
+}
+
+function Step({ event, from, before, whole }) {
+  const at = millis(event.recorded_at);
+  const took = at - before;
+  const failed = bad(event);
+  const why = failed && reason(event);
+  return html`<li class=${failed ? 'step bad' : 'step'} data-kind=${event.kind}>
+    <span class="num" title=${event.recorded_at}>+${duration(at - from)}</span>
+    <span class="num took">${took > 0 ? duration(took) : ''}</span>
+    <span class="bar" aria-hidden="true"><i style=${{ marginLeft: `${((before - from) / whole) * 100}%`, width: `${(took / whole) * 100}%` }}></i></span>
+    <details><summary>${sentence(event)}${why && html`: <b>${why}</b>`}</summary>
+      <p class="quiet">Position ${event.position}, ${event.kind}, revision ${event.revision} of ${event.stream}, <${Who} event=${event} />${event.causation && `, caused by event ${event.causation}`}</p>
+      <pre tabindex="0">${JSON.stringify(event.payload, null, 2)}</pre></details>
+  </li>`;
+}
+
+function Chapter({ group }) {
+  const first = group.events[0];
+  const asked = group.events.find((event) => event.cause?.user) || first;
+  const from = millis(first.recorded_at);
+  const end = millis(group.events[group.events.length - 1].recorded_at);
+  const failed = group.events.some((event) => bad(event));
+  const request = group.events.find((event) => event.request_id)?.request_id;
+  return html`<li>
+    <div class="head"><b>${sentence(asked)}</b> <span>by <${Who} event=${asked} /></span> <span class="num">${time(first.recorded_at)}</span>
+      <span class="num">took ${duration(end - from)}</span> ${failed && html`<${Badge}>failed<//>`} ${request && html`<span class="mono quiet">${request}</span>`}</div>
+    <ol class="steps">${group.events.map((event, at) => html`<${Step} key=${event.position} event=${event} from=${from}
+      before=${at ? millis(group.events[at - 1].recorded_at) : from} whole=${Math.max(1, end - from)} />`)}</ol>
+  </li>`;
+}
+
+function Events({ id }) {
+  const load = useLoad((signal) => events({ server: id }, signal), ['timeline', id], { every: 3000 });
+  const groups = load.data ? chapters(load.data.events) : [];
+  return html`<${Trouble} load=${load} what="timeline" />
+    ${load.data && html`<p class="quiet">${load.data.events.length} events of the log in ${groups.length} chapters, newest first. The third column shows where in its chapter a step lies.</p>
+    <ol class="story" id="story">${groups.map((group) => html`<${Chapter} key=${group.id} group=${group} />`)}</ol>
+    ${load.data.next !== null && html`<p class="quiet">There are more events; the audit page finds them.</p>`}`}`;
+}
+
+/** For those who may not read the log: the actions that the Compute API tells. */
+function Actions({ id }) {
+  const at = moment.get();
+  const load = useLoad(async (signal) => {
+    const { instanceActions } = await get(`compute/v2.1/servers/${id}/os-instance-actions`, { signal });
+    const then = instanceActions.filter((one) => !at || millis(one.start_time) <= Date.parse(at)).slice(0, 50);
+    const shown = await Promise.all(then.map((one) => get(`compute/v2.1/servers/${id}/os-instance-actions/${one.request_id}`, { signal }).catch(() => ({ instanceAction: one }))));
+    return shown.map((one) => one.instanceAction);
+  }, ['actions', id], { every: 3000 });
+  return html`<${Trouble} load=${load} what="timeline" />
+    ${load.data && html`<p class="quiet">The actions of this server, newest first. Administrators see every event of the log.</p>
+    <ol class="story" id="story">${load.data.map((action) => html`<li key=${action.request_id}>
+      <div class="head"><b>${action.action}</b> <span>by <${Name} kind="users" id=${action.user_id} /></span> <span class="num">${time(action.start_time)}</span>
+        ${action.message && html`<${Badge}>failed<//> <span>${action.message}</span>`} <span class="mono quiet">${action.request_id}</span></div>
+      <ol class="steps">${(action.events || []).map((event) => html`<li class=${event.result === 'Error' ? 'step bad' : 'step'}>
+        <span class="num">+${duration(millis(event.start_time) - millis(action.start_time))}</span>
+        <span class="num took">${event.finish_time && duration(millis(event.finish_time) - millis(event.start_time))}</span>
+        <span>${event.event.replaceAll('_', ' ')}</span><span>${event.result && html`<${Badge}>${event.result}<//>`} ${event.details}</span></li>`)}</ol>
+    </li>`)}</ol>`}`;
+}
+
+export const Timeline = ({ id, viewer }) => (viewer.may.audit ? html`<${Events} id=${id} />` : html`<${Actions} id=${id} />`);
