@@ -7,7 +7,14 @@
 //! In the normal run each parameter gets two of the forms, which `CHRONOVA_SEED` shifts; with `CHRONOVA_SOAK` all of them.
 //! Requests that cost less than [`CHEAP`] are not measured again: whatever their course, nobody is held up.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub, dead_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_debug_implementations,
+    unreachable_pub,
+    dead_code
+)]
 
 mod cloud;
 #[path = "isolation/estate.rs"]
@@ -58,7 +65,8 @@ fn is_list(route: &Route) -> bool {
 }
 
 /// Parameters that handlers may read without a schema, and one that nobody reads.
-const COMMON: [&str; 9] = ["name", "id", "status", "tags", "fields", "sort_key", "marker", "project_id", "nobody-reads-this"];
+const COMMON: [&str; 9] =
+    ["name", "id", "status", "tags", "fields", "sort_key", "marker", "project_id", "nobody-reads-this"];
 
 fn parameters(route: &Route) -> BTreeSet<String> {
     let newest = route.until.unwrap_or(Microversion::new(2, 96));
@@ -75,7 +83,8 @@ impl Meter {
     fn processor_time(&self) -> Duration {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.0)).unwrap();
         // A thread that ends meanwhile takes its time along, which only makes a request look cheaper by a moment.
-        let spent = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
+        let spent =
+            threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
         Duration::from_nanos(spent.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok()).sum())
     }
 
@@ -133,11 +142,13 @@ fn lists_cost_no_more_than_in_proportion_to_the_request() {
     });
     let meter = Meter(cloud.pid());
     let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
-    let mut turn = std::env::var("CHRONOVA_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0_usize) % SHAPES.len();
+    let mut turn =
+        std::env::var("CHRONOVA_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0_usize) % SHAPES.len();
     let mut random = Random::new(1);
     let (mut asked, mut answered, mut compared, mut findings) = (0, 0, 0, Vec::new());
     for (service, route) in probes::routes().into_iter().filter(|(_, route)| is_list(route)) {
-        let mut path = probes::path_of(service, route, &mut random).replace("/evil", "/admin").replace("<project>", "admin");
+        let mut path =
+            probes::path_of(service, route, &mut random).replace("/evil", "/admin").replace("<project>", "admin");
         for (name, thing) in &own.things {
             path = path.replace(&format!("<{name}>"), thing);
         }
