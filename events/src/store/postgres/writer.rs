@@ -83,7 +83,7 @@ impl PostgresWriter {
                     self.tail.close();
                 }
             } else if let Some(failure) = &failed {
-                jobs.into_iter().for_each(|job| drop(job.reply.send(Err(failure.clone().into()))));
+                refuse(jobs, failure);
             }
         }
         self.tail.close();
@@ -93,7 +93,7 @@ impl PostgresWriter {
     async fn perform(&mut self, jobs: Vec<PostgresAppend>) -> Result<(), StoreError> {
         if let Err(failure) = self.learn_revisions(&jobs).await {
             // Nothing was written: these are refused, later ones may pass.
-            jobs.into_iter().for_each(|job| drop(job.reply.send(Err(failure.clone().into()))));
+            refuse(jobs, &failure);
             return Ok(());
         }
         let (answers, written) = self.place(jobs);
@@ -104,13 +104,17 @@ impl PostgresWriter {
                     self.head = Anchor { position: Position(self.head.position.0 + written.len() as u64), hash };
                 }
                 self.tail.publish(written);
-                answers.into_iter().for_each(|(reply, answer)| drop(reply.send(answer)));
+                for (reply, answer) in answers {
+                    // A caller that gave up needs no answer.
+                    let _ = reply.send(answer);
+                }
                 Ok(())
             }
             Err(failure) => {
                 self.revisions.clear();
-                let told = |(reply, _): Answer| drop(reply.send(Err(failure.clone().into())));
-                answers.into_iter().for_each(told);
+                for (reply, _) in answers {
+                    let _ = reply.send(Err(failure.clone().into()));
+                }
                 Err(failure)
             }
         }
@@ -287,6 +291,13 @@ impl PostgresWriter {
     async fn pause(&mut self) {
         self.link = None;
         tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn refuse(jobs: Vec<PostgresAppend>, failure: &StoreError) {
+    for job in jobs {
+        // A caller that gave up needs no answer.
+        let _ = job.reply.send(Err(failure.clone().into()));
     }
 }
 

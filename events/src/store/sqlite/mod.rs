@@ -267,7 +267,7 @@ impl EventStore for SqliteStore {
 
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         let (stream, keys) = (stream.clone(), Arc::clone(&self.keys));
-        let seal = move || snapshots::seal(&keys, &stream, snapshot).map(|sealed| (stream, sealed));
+        let seal = move || snapshots::seal(&keys, &stream, &snapshot).map(|sealed| (stream, sealed));
         let sealed = tokio::task::spawn_blocking(seal).await.map_err(|error| StoreError::Io(error.to_string()))?;
         let (stream, snapshot) = sealed?;
         let (reply, answer) = oneshot::channel();

@@ -22,7 +22,7 @@ fn bound(stream: &StreamId, revision: Revision, state_version: u32) -> Vec<u8> {
 }
 
 /// Encrypts a snapshot. May wait for the disk, if the log has no key for caches yet.
-pub(super) fn seal(keys: &KeyRing, stream: &StreamId, clear: StreamSnapshot) -> Result<StreamSnapshot, StoreError> {
+pub(super) fn seal(keys: &KeyRing, stream: &StreamId, clear: &StreamSnapshot) -> Result<StreamSnapshot, StoreError> {
     use std::io::Write;
     let seal = WholeSeal::begin(keys)?;
     let bound = bound(stream, clear.revision, clear.state_version);
@@ -30,16 +30,16 @@ pub(super) fn seal(keys: &KeyRing, stream: &StreamId, clear: StreamSnapshot) -> 
     let mut writer = seal.writer(0, &bound, &mut bytes);
     let written = writer.write_all(&clear.bytes).and_then(|()| writer.finish());
     written.map_err(|error| StoreError::Io(format!("a snapshot cannot be sealed: {error}")))?;
-    Ok(StreamSnapshot { bytes, ..clear })
+    Ok(StreamSnapshot { revision: clear.revision, state_version: clear.state_version, bytes })
 }
 
 /// The snapshot in clear. `None`: its key is gone, or these are not the bytes that were sealed for this place.
-fn open(keys: &KeyRing, stream: &StreamId, sealed: StreamSnapshot) -> Option<StreamSnapshot> {
+fn open(keys: &KeyRing, stream: &StreamId, sealed: &StreamSnapshot) -> Option<StreamSnapshot> {
     let mark = SealMark::of(&sealed.bytes)?;
     let seal = WholeSeal::of(keys, mark).ok()?;
     let bound = bound(stream, sealed.revision, sealed.state_version);
     let bytes = seal.open(0, &bound, &sealed.bytes[SealMark::BYTES..])?;
-    Some(StreamSnapshot { bytes, ..sealed })
+    Some(StreamSnapshot { revision: sealed.revision, state_version: sealed.state_version, bytes })
 }
 
 /// Writes a sealed snapshot in the place of an older one.
@@ -83,7 +83,7 @@ pub(super) fn load(
             tracing::warn!(%stream, "a damaged snapshot is not used");
             return None;
         }
-        open(keys, stream, snapshot)
+        open(keys, stream, &snapshot)
     }))
 }
 
@@ -122,16 +122,16 @@ mod tests {
         let keys = KeyRing::in_memory().unwrap();
         let (here, there) = (StreamId::new("instance", "a"), StreamId::new("instance", "b"));
         for clear in [Vec::new(), b"anna".to_vec(), vec![7; 200_000]] {
-            let sealed = seal(&keys, &here, snapshot(&clear)).unwrap();
-            assert_eq!(open(&keys, &here, sealed.clone()), Some(snapshot(&clear)));
-            assert_eq!(open(&keys, &there, sealed.clone()), None);
-            assert_eq!(open(&keys, &here, StreamSnapshot { revision: Revision(4), ..sealed.clone() }), None);
-            assert_eq!(open(&keys, &here, StreamSnapshot { state_version: 2, ..sealed }), None);
+            let sealed = seal(&keys, &here, &snapshot(&clear)).unwrap();
+            assert_eq!(open(&keys, &here, &sealed), Some(snapshot(&clear)));
+            assert_eq!(open(&keys, &there, &sealed), None);
+            assert_eq!(open(&keys, &here, &StreamSnapshot { revision: Revision(4), ..sealed.clone() }), None);
+            assert_eq!(open(&keys, &here, &StreamSnapshot { state_version: 2, ..sealed }), None);
         }
-        let before = seal(&keys, &here, snapshot(b"anna")).unwrap();
+        let before = seal(&keys, &here, &snapshot(b"anna")).unwrap();
         keys.destroy(&DataSubject::Caches, keys.next()).unwrap();
-        assert_eq!(open(&keys, &here, before), None);
-        assert_eq!(open(&keys, &here, snapshot(b"anna, in clear")), None);
+        assert_eq!(open(&keys, &here, &before), None);
+        assert_eq!(open(&keys, &here, &snapshot(b"anna, in clear")), None);
     }
 
     #[tokio::test]
