@@ -15,7 +15,7 @@ use crate::Projection;
 pub struct ConsoleTokens {
     by_hash: BTreeMap<String, Arc<ConsoleAuthorized>>,
     by_expiry: BTreeSet<(Timestamp, String)>,
-    by_server: BTreeMap<InstanceId, BTreeSet<(Timestamp, String)>>,
+    of_servers: BTreeMap<InstanceId, BTreeSet<(Timestamp, String)>>,
 }
 
 impl ConsoleTokens {
@@ -28,17 +28,17 @@ impl ConsoleTokens {
         let Some(known) = self.by_hash.remove(hash) else { return };
         let place = (known.expires_at, hash.to_owned());
         self.by_expiry.remove(&place);
-        if let Some(of_server) = self.by_server.get_mut(&known.instance) {
+        if let Some(of_server) = self.of_servers.get_mut(&known.instance) {
             of_server.remove(&place);
             if of_server.is_empty() {
-                self.by_server.remove(&known.instance);
+                self.of_servers.remove(&known.instance);
             }
         }
     }
 
     /// Ends the tokens of a server that expire first until one more is allowed, as the server's own state does.
     fn make_room(&mut self, server: InstanceId) {
-        while let Some(of_server) = self.by_server.get(&server).filter(|tokens| tokens.len() >= MAX_TOKENS) {
+        while let Some(of_server) = self.of_servers.get(&server).filter(|tokens| tokens.len() >= MAX_TOKENS) {
             let Some((_, hash)) = of_server.first().cloned() else { break };
             self.remove(&hash);
         }
@@ -62,7 +62,7 @@ impl Projection for ConsoleTokens {
         self.make_room(authorized.instance);
         let place = (authorized.expires_at, authorized.token_hash.clone());
         self.by_expiry.insert(place.clone());
-        self.by_server.entry(authorized.instance).or_default().insert(place);
+        self.of_servers.entry(authorized.instance).or_default().insert(place);
         self.by_hash.insert(authorized.token_hash.clone(), Arc::new(authorized.clone()));
     }
 
