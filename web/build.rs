@@ -8,8 +8,10 @@ fn main() -> io::Result<()> {
     let mut files = Vec::new();
     walk(&root, &root, &mut files)?;
     files.sort();
-    let lines: Vec<String> =
-        files.iter().map(|(name, path)| format!("    ({name:?}, include_bytes!({path:?})),\n")).collect();
+    let lines: Vec<String> = files
+        .iter()
+        .map(|(name, path)| format!("    ({name:?}, include_bytes!({:?})),\n", path.to_string_lossy()))
+        .collect();
     let table = format!("&[\n{}]\n", lines.concat());
     fs::write(PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("dashboard.rs"), table)
 }

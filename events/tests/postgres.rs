@@ -63,7 +63,7 @@ impl Postgres {
             cell: "cell1".to_owned(),
             keys: None,
             allow_asynchronous: true,
-            patience: Duration::from_secs(60),
+            patience: Duration::from_mins(1),
         }
     }
 
@@ -82,6 +82,7 @@ impl Drop for Postgres {
 }
 
 impl Backend for Postgres {
+    #[expect(clippy::disallowed_methods, reason = "the suite opens without await; these tests have several threads")]
     fn open(&self) -> Arc<dyn EventStore> {
         let options = self.options();
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(PostgresStore::open(&options)))
@@ -197,7 +198,8 @@ fn proxy(folder: &Path, server: PathBuf, cut: Arc<Mutex<Cut>>) {
                             server.write_all(&asked[..n]).await.unwrap();
                             if now == Cut::Answer {
                                 // Its answer says that the database has committed.
-                                server.read(&mut answered).await.unwrap();
+                                let committed = server.read(&mut answered).await.unwrap();
+                                assert!(committed > 0);
                                 return;
                             }
                         }
