@@ -20,7 +20,7 @@ use crate::query::percent_decode;
 /// The dashboard's path, beside the services.
 pub const PATH: &str = "/dashboard";
 
-/// What the pages may load and do. noVNC sets the pointer's shape by a `data:` image.
+/// The limits on what pages load and do. noVNC gives the pointer its shape with a `data:` image.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

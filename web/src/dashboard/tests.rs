@@ -1,4 +1,4 @@
-//! What is served, how, and that the files are what they are said to be.
+//! Tests of the answers, and of the files themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
