@@ -26,7 +26,7 @@ use crate::auth::{AuthError, Caller, Requester};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::links::Links;
-use crate::microversion::{self, Microversion, v};
+use crate::microversion::{self, Microversion};
 use crate::policy::{Permit, PolicyTarget};
 use crate::query::Query;
 use crate::reply::Reply;
@@ -34,7 +34,7 @@ use crate::route::{BodySpec, Method, Route, RouteAccess};
 use crate::router::{Operation, RouteMatch, bind};
 use crate::service::Service;
 use crate::tables::Routers;
-use crate::{as_of, body, discovery};
+use crate::{as_of, body, discovery, placement};
 
 /// The incoming request.
 pub(crate) struct IncomingRequest {
@@ -128,7 +128,7 @@ fn show_versions(
         Some(Method::Head) if service != Service::Placement => {}
         _ => return Err(Fault::method_not_allowed(allowed)),
     }
-    if service == Service::Placement && facts.version.is_some_and(|version| version.at_least(v(1, 15))) {
+    if service == Service::Placement && facts.version.is_some_and(placement::has_cache_headers) {
         let now = app.queries()?.clock.now().to_utc().format("%a, %d %b %Y %H:%M:%S GMT").to_string();
         document = document.header("Last-Modified", now).header("Cache-Control", "no-cache");
     }

@@ -25,6 +25,8 @@ mod views;
 
 use crate::route::Route;
 
+pub(crate) use versions::has_cache_headers;
+
 /// The tables of all resources.
 pub const ROUTES: &[&[Route]] = &[
     providers::ROUTES,

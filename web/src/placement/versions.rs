@@ -5,7 +5,7 @@ use chronova_actors::ledger::Reserve;
 use crate::microversion::{Microversion, v};
 
 /// Replies can be cached, and say so.
-pub(super) const fn has_cache_headers(version: Microversion) -> bool {
+pub(crate) const fn has_cache_headers(version: Microversion) -> bool {
     version.at_least(v(1, 15))
 }
 
