@@ -30,12 +30,12 @@ fn a_seed_gives_the_same_log_again_and_another_seed_another_one() {
 
 #[test]
 fn a_planted_defect_is_found_and_found_again() {
-    let plant = "delete_instance.release_claim@6".parse().ok();
+    let plant = "delete_instance.release_claim@8".parse().ok();
     let settings = Settings { plant, ..settings(4, 120) };
     let found = once(&settings).unwrap();
     assert!(found.wrong.iter().any(|one| one.what.contains("holds")), "{}", tell::text(&settings, &found));
     let text = tell::text(&settings, &found);
-    assert!(text.contains("--seed 4 --operations 120 --hosts 12 --plant delete_instance.release_claim@6"), "{text}");
+    assert!(text.contains("--seed 4 --operations 120 --hosts 12 --plant delete_instance.release_claim@8"), "{text}");
     let again = once(&settings).unwrap();
     assert_eq!((again.wrong, again.stories), (found.wrong, found.stories));
 }
