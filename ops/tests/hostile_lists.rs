@@ -24,7 +24,8 @@ mod person;
 #[path = "isolation/probes.rs"]
 mod probes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::time::Duration;
 
 use chronova_web::microversion::Microversion;
@@ -79,13 +80,23 @@ fn parameters(route: &Route) -> BTreeSet<String> {
 /// The processor time of all threads of a process, and the most memory it had since the last call.
 struct Meter(u32);
 
+/// Nanoseconds by thread.
+type Spent = BTreeMap<OsString, u64>;
+
 impl Meter {
-    fn processor_time(&self) -> Duration {
+    fn spent(&self) -> Spent {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.0)).unwrap();
-        // A thread that ends meanwhile takes its time along, which only makes a request look cheaper by a moment.
-        let spent =
-            threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
-        Duration::from_nanos(spent.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok()).sum())
+        let spent = |thread: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            Some((thread.file_name(), text.split(' ').next()?.parse().ok()?))
+        };
+        threads.flatten().filter_map(spent).collect()
+    }
+
+    /// Thread by thread: one that ended since takes what it spent in all its life out of the sum.
+    fn processor_time_since(&self, before: &Spent) -> Duration {
+        let more = |(thread, spent): (OsString, u64)| spent - before.get(&thread).copied().unwrap_or(0).min(spent);
+        Duration::from_nanos(self.spent().into_iter().map(more).sum())
     }
 
     /// `VmRSS` or `VmHWM`, in bytes.
@@ -109,12 +120,12 @@ struct Measured {
 
 fn ask(meter: &Meter, person: &Person, path: &str, version: &str) -> Measured {
     meter.forget_peak();
-    let (time, memory) = (meter.processor_time(), meter.memory("VmRSS"));
+    let (spent, memory) = (meter.spent(), meter.memory("VmRSS"));
     let headers = vec![("OpenStack-API-Version", version.to_owned())];
     let request = Request { method: "GET", path: path.to_owned(), headers, body: None };
     let status = person.send(&request).status;
     Measured {
-        time: meter.processor_time().saturating_sub(time),
+        time: meter.processor_time_since(&spent),
         memory: meter.memory("VmHWM").saturating_sub(memory),
         status,
     }
