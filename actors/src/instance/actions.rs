@@ -7,7 +7,8 @@
 
 use chronova_events::instance::{Alive, PowerAction, status};
 
-use super::{CallerRights, InstanceReject, unsupported};
+use super::decision::{CallerRights, InstanceReject};
+use super::unsupported;
 
 /// An action on a server that depends on the server's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

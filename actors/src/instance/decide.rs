@@ -12,9 +12,10 @@ use chronova_events::instance::{
     SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
 };
 
-use super::InstanceDecision;
 use super::actions::{ServerAction, admit, check_lock};
-use super::{CallerRights, InstanceChange, InstanceCommand, InstanceReject, interfaces, labels, moving, volumes, work};
+use super::commands::{InstanceChange, InstanceCommand};
+use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
+use super::{interfaces, labels, moving, volumes, work};
 
 pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
     let (server, command) = match (state, command) {
@@ -69,10 +70,6 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
         InstanceCommand::Move(command) => moving::decide(server, *command),
         record => record_of(server, record),
     }
-}
-
-pub(super) fn one(event: impl Into<InstanceEvent>) -> InstanceDecision {
-    Ok(vec![event.into()])
 }
 
 fn delete(server: &Alive, process: ProcessId, force: bool, asker: CallerRights) -> InstanceDecision {

@@ -6,7 +6,7 @@ use chronova_events::instance::{
 };
 
 use super::actions::{ServerAction, admit};
-use super::{CallerRights, InstanceReject};
+use super::decision::{CallerRights, InstanceReject};
 
 #[derive(Debug, Clone)]
 pub enum EvacuationCommand {

@@ -7,9 +7,8 @@ use chronova_events::instance::{
     RequestedNic,
 };
 
-use super::InstanceDecision;
 use super::actions::{ServerAction, admit};
-use super::{CallerRights, InstanceReject};
+use super::decision::{CallerRights, InstanceDecision, InstanceReject};
 
 pub(super) fn attach(
     server: &Alive,

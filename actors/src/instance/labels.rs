@@ -3,7 +3,8 @@
 use chronova_events::instance::{Alive, SortedPairs};
 
 use super::actions::{ServerAction, check_state};
-use super::{InstanceReject, MetadataChange, TagChange};
+use super::commands::{MetadataChange, TagChange};
+use super::decision::InstanceReject;
 
 /// Sorted by key, as events keep it.
 pub(super) fn metadata(server: &Alive, change: MetadataChange) -> Result<SortedPairs, InstanceReject> {

@@ -2,14 +2,12 @@
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
-    Alive, FlavorSnapshot, InstanceEvent, LiveAbortRequested, LiveCompletionForced, LiveMigrationState,
-    LiveMoveAborted, LiveMoveAdvanced, LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
-    Moving,
+    Alive, FlavorSnapshot, LiveAbortRequested, LiveCompletionForced, LiveMigrationState, LiveMoveAborted,
+    LiveMoveAdvanced, LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage, Moving,
 };
 
-use super::InstanceDecision;
 use super::actions::{ServerAction, admit};
-use super::{CallerRights, InstanceReject};
+use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
 
 #[derive(Debug, Clone)]
 pub enum LiveCommand {
@@ -52,10 +50,6 @@ pub enum LiveCommand {
         process: ProcessId,
         reason: String,
     },
-}
-
-fn one(event: impl Into<InstanceEvent>) -> InstanceDecision {
-    Ok(vec![event.into()])
 }
 
 pub(super) fn decide(server: &Alive, command: LiveCommand) -> InstanceDecision {

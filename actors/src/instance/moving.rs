@@ -3,16 +3,15 @@
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ProcessId};
 use chronova_events::instance::{
-    Alive, ConfirmRequested, DiskConfig, FaultInfo, FlavorSnapshot, InstanceEvent, MoveAdvanced, MoveFailed, MoveKind,
-    MoveRequested, MoveStage, MoveTargeted, MoveUntargeted, Phase, Placed, ResizeConfirmed, ResizeReverted, Resized,
-    RevertFailed, RevertRequested, Scheduled,
+    Alive, ConfirmRequested, DiskConfig, FaultInfo, FlavorSnapshot, MoveAdvanced, MoveFailed, MoveKind, MoveRequested,
+    MoveStage, MoveTargeted, MoveUntargeted, Phase, Placed, ResizeConfirmed, ResizeReverted, Resized, RevertFailed,
+    RevertRequested, Scheduled,
 };
 
-use super::InstanceDecision;
 use super::actions::{ServerAction, admit};
+use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
 use super::evacuation::{self, EvacuationCommand};
 use super::live::{self, LiveCommand};
-use super::{CallerRights, InstanceReject};
 
 #[derive(Debug, Clone)]
 pub enum MoveCommand {
@@ -78,10 +77,6 @@ pub enum MoveCommand {
         process: ProcessId,
         fault: FaultInfo,
     },
-}
-
-fn one(event: impl Into<InstanceEvent>) -> InstanceDecision {
-    Ok(vec![event.into()])
 }
 
 pub(super) fn decide(server: &Alive, command: MoveCommand) -> InstanceDecision {

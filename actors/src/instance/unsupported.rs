@@ -6,19 +6,9 @@
 
 use chronova_events::instance::Alive;
 
-use super::InstanceReject;
 use super::actions::ServerAction;
-
-/// Hardware that binds a server to its host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostBoundHardware {
-    /// A TPM: only the server's owner can read its secret.
-    Vtpm,
-    /// Memory that the host encrypts.
-    Sev,
-    /// Devices of Cyborg's.
-    Accelerators,
-}
+pub use super::decision::HostBoundHardware;
+use super::decision::InstanceReject;
 
 /// Action, hardware, and the action's name in the refusal.
 const TABLE: &[(ServerAction, HostBoundHardware, &str)] = &[

@@ -7,10 +7,10 @@ use chronova_events::instance::{
     VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
 
-use super::InstanceDecision;
 use super::actions::{ServerAction, admit};
-use super::decide::one;
-use super::{CallerRights, InstanceReject, InstanceVolumeCommand, disks};
+use super::commands::InstanceVolumeCommand;
+use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
+use super::disks;
 
 pub(super) fn decide(server: &Alive, command: InstanceVolumeCommand) -> InstanceDecision {
     match command {

@@ -12,9 +12,8 @@ use chronova_events::instance::{
     WorkAdvanced, WorkStage,
 };
 
-use super::CallerRights;
-use super::InstanceDecision;
 use super::actions::{ServerAction, admit};
+use super::decision::{CallerRights, InstanceDecision};
 
 #[derive(Debug, Clone)]
 pub enum WorkCommand {

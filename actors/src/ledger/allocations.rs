@@ -10,9 +10,9 @@ use chronova_events::fold::Fold;
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::ledger::{AllocationsReplaced, Claimed, Ledger, LedgerEvent, Released};
 
-use super::LedgerDecision;
-use super::decide::provider;
-use super::{ConsumerClaim, LedgerReject, NewInventories, SeenGeneration, inventories};
+use super::commands::{ConsumerClaim, NewInventories, SeenGeneration};
+use super::decision::{LedgerDecision, LedgerReject, provider};
+use super::inventories;
 
 /// Amounts by provider and class.
 type AmountsByProvider<'a> = BTreeMap<(ProviderId, &'a str), u64>;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::ledger::{FittedNumaCell, GuestFitted, Inventory, Ledger, LedgerEvent};
 
-use super::{GuestClaim, LedgerReject};
+use super::commands::GuestClaim;
+use super::decision::LedgerReject;
 use crate::topology::fit::{FitLimits, fit as fit_on};
 use crate::topology::host::HostNumaCells;
 use crate::topology::usage;

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Claimed, GroupMemberPlaced, GuestFitted, Ledger, LedgerEvent};
 
-use super::{GroupPolicy, GroupRule, LedgerReject, ServerClaim, cells};
+use super::cells;
+use super::commands::{GroupPolicy, GroupRule, ServerClaim};
+use super::decision::LedgerReject;
 
 pub(super) fn admit(state: &Ledger, claims: Vec<ServerClaim>) -> Result<Vec<LedgerEvent>, LedgerReject> {
     let mut taken: BTreeMap<(ProviderId, String), u64> = BTreeMap::new();

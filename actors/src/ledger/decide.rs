@@ -1,16 +1,15 @@
 //! The decisions of the ledger: whether a claim fits, and whether a provider may change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{
-    Inventory, InventoryReplaced, Ledger, LedgerEvent, Provider, ProviderCreated, Released, TraitsReplaced,
+    Inventory, InventoryReplaced, Ledger, LedgerEvent, ProviderCreated, Released, TraitsReplaced,
 };
 
-use super::{
-    LedgerCommand, LedgerReject, ServerClaim, allocations, cells, claims, inventories, mirror, moves, names, providers,
-};
+use super::commands::{LedgerCommand, ServerClaim};
+use super::decision::LedgerReject;
+use super::{allocations, cells, claims, inventories, mirror, moves, names, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
@@ -61,17 +60,6 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
         LedgerCommand::DeleteClass { name } => names::delete_class(state, name),
         LedgerCommand::CreateTrait { name } => Ok(names::create_trait(state, name)),
         LedgerCommand::DeleteTrait { name } => names::delete_trait(state, name),
-    }
-}
-
-/// The provider, if its generation is the one that the client has seen.
-pub(super) fn provider(state: &Ledger, id: ProviderId, seen: Option<u64>) -> Result<&Arc<Provider>, LedgerReject> {
-    let provider = state.providers.get(&id).ok_or(LedgerReject::NoSuchProvider(id))?;
-    match seen {
-        Some(seen) if seen != provider.generation => {
-            Err(LedgerReject::ProviderChanged { provider: id, actual: provider.generation, seen })
-        }
-        _ => Ok(provider),
     }
 }
 

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Inventory, InventoryReplaced, Ledger, Provider};
 
-use super::LedgerDecision;
-use super::decide::provider;
-use super::{LedgerReject, Reserve};
+use super::commands::Reserve;
+use super::decision::{LedgerDecision, LedgerReject, provider};
 
 pub(super) fn set(
     state: &Ledger,

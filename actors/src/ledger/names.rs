@@ -5,8 +5,7 @@ use chronova_events::ledger::{
     Ledger, LedgerEvent, ResourceClassCreated, ResourceClassDeleted, ResourceClassRenamed, TraitCreated, TraitDeleted,
 };
 
-use super::LedgerDecision;
-use super::LedgerReject;
+use super::decision::{LedgerDecision, LedgerReject};
 
 /// Sorts standard classes in their own order and before all others.
 pub(super) fn rank(class: &str) -> (usize, String) {

@@ -7,9 +7,8 @@ use chronova_events::ledger::{
     AggregatesReplaced, Ledger, ProviderChanged, ProviderCreated, ProviderDeleted, TraitsReplaced,
 };
 
-use super::LedgerDecision;
-use super::decide::provider;
-use super::{LedgerReject, ParentChange};
+use super::commands::ParentChange;
+use super::decision::{LedgerDecision, LedgerReject, provider};
 
 pub(super) fn create(state: &Ledger, id: ProviderId, name: String, parent: Option<ProviderId>) -> LedgerDecision {
     if parent == Some(id) {

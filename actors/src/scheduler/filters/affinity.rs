@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use chronova_events::server_group::ServerGroupPolicy;
 
-use super::{Filter, PLAIN};
+use super::filter::{Filter, PLAIN};
 use crate::scheduler::look::{HostState, SchedulingContext};
 
 pub(super) const DIFFERENT_HOST: Filter = Filter {

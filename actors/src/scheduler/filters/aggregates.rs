@@ -1,6 +1,6 @@
 //! Filters on the metadata of a host's aggregates.
 
-use super::{Filter, PLAIN};
+use super::filter::{Filter, PLAIN};
 use crate::scheduler::look::HostState;
 use crate::scheduler::words::{matches, some};
 

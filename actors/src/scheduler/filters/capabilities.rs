@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Filter, PLAIN};
+use super::filter::{Filter, PLAIN};
 use crate::scheduler::look::HostState;
 use crate::scheduler::words::matches;
 

@@ -1,6 +1,6 @@
 //! Filters on the numbers of servers and of tasks on a host.
 
-use super::{Filter, PLAIN};
+use super::filter::{Filter, PLAIN};
 use crate::scheduler::look::HostState;
 
 pub(super) const IO_OPS: Filter = Filter {

@@ -3,7 +3,7 @@
 //! A host with unknown facts does not pass. Nova's filters do the same without NUMA topology, PCI pools or the metric.
 //! So these filters never pass a request unchecked.
 
-use super::{Filter, PLAIN};
+use super::filter::{Filter, PLAIN};
 use crate::scheduler::look::SchedulingContext;
 use crate::topology::GuestNumaTopology;
 

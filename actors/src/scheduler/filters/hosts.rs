@@ -1,6 +1,6 @@
 //! Filters on hosts by themselves: whether they answer, their zone, and isolated hosts and images.
 
-use super::{Filter, PLAIN};
+use super::filter::{Filter, PLAIN};
 use crate::scheduler::look::HostState;
 
 pub(super) const COMPUTE: Filter = Filter {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::Filter;
+use super::filter::Filter;
 use crate::scheduler::look::{HostState, SchedulingContext};
 
 pub(super) const IMAGE_PROPERTIES: Filter = Filter {

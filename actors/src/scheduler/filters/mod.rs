@@ -8,40 +8,14 @@ mod aggregates;
 mod capabilities;
 mod counts;
 mod devices;
+mod filter;
 mod hosts;
 mod image;
 mod query;
 
-use super::look::{HostState, SchedulingContext};
+pub use filter::Filter;
 
-/// One check of a host.
-#[derive(Debug)]
-pub struct Filter {
-    pub name: &'static str,
-    /// Whether it runs even if it is not enabled, and for a forced host. In Nova the compute service itself refuses
-    /// such a server in its claim.
-    pub always: bool,
-    /// Whether it runs when a server is rebuilt with another image on its host.
-    pub on_rebuild: bool,
-    /// Whether it applies to this request; if not, every host passes.
-    pub applies: fn(&SchedulingContext<'_>) -> bool,
-    pub passes: fn(&HostState<'_>) -> bool,
-    /// The reason why a host did not pass, with the numbers.
-    pub says: fn(&HostState<'_>) -> String,
-    /// The user's message when no host passes; it names no host.
-    pub lacks: fn(&SchedulingContext<'_>) -> String,
-}
-
-/// The defaults that most filters share.
-const PLAIN: Filter = Filter {
-    name: "",
-    always: false,
-    on_rebuild: false,
-    applies: |_| true,
-    passes: |_| true,
-    says: |_| String::new(),
-    lacks: |_| String::new(),
-};
+use filter::PLAIN;
 
 /// All filters.
 pub const FILTERS: &[Filter] = &[

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::capabilities::attribute;
-use super::{Filter, PLAIN};
+use super::filter::{Filter, PLAIN};
 use crate::scheduler::look::HostState;
 
 /// The deepest nesting of conditions.

@@ -1,0 +1,88 @@
+//! The outcome of a decision about a server, and the caller's rights that it depends on.
+
+use chronova_events::ids::{PortId, VolumeId};
+use chronova_events::instance::InstanceEvent;
+use thiserror::Error;
+
+/// The events of a decision, or the refusal.
+pub(super) type InstanceDecision = Result<Vec<InstanceEvent>, InstanceReject>;
+
+/// One event is the decision.
+pub(super) fn one(event: impl Into<InstanceEvent>) -> InstanceDecision {
+    Ok(vec![event.into()])
+}
+
+/// The caller's rights that the decision needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallerRights {
+    /// The policy `os-lock-server:unlock:unlock_override` lets the caller work on locked servers.
+    pub overrides_lock: bool,
+}
+
+/// Hardware that binds a server to its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostBoundHardware {
+    /// A TPM: only the server's owner can read its secret.
+    Vtpm,
+    /// Memory that the host encrypts.
+    Sev,
+    /// Devices of Cyborg's.
+    Accelerators,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InstanceReject {
+    #[error("the server could not be found")]
+    NotFound,
+    #[error("the server exists already")]
+    Exists,
+    #[error("the server is locked")]
+    Locked,
+    /// Nova's words: Cannot 'action' instance while it is in `attribute` `value`.
+    #[error("cannot {action} while the server is in {attribute} {value}")]
+    NotInState { action: &'static str, attribute: &'static str, value: &'static str },
+    /// Nova's `OperationNotSupportedForVTPM` and its like.
+    #[error("{operation} is not supported for servers with {hardware:?}")]
+    NotSupported { operation: &'static str, hardware: HostBoundHardware },
+    /// Nova's `check_instance_host`.
+    #[error("the server is on no host")]
+    NotReady,
+    /// Nova's `must_have_launched`: there never was a guest to work on.
+    #[error("cannot {action}: the server never ran")]
+    NeverLaunched { action: &'static str },
+    #[error("port {0} is not one of the server's")]
+    NoSuchPort(PortId),
+    /// Nova's `MigrationNotFoundByStatus`.
+    #[error("the server was not moved")]
+    NotMoved,
+    /// Nova's `MigrationNotFoundForInstance`.
+    #[error("the server has no such migration")]
+    NoSuchMigration,
+    /// Nova's `InvalidMigrationState`.
+    #[error("cannot {action}: the migration is {state}")]
+    MigrationInState { state: &'static str, action: &'static str },
+    #[error("more than {limit} metadata items")]
+    TooMuchMetadata { limit: usize },
+    #[error("the guest has posted a password already")]
+    GuestPasswordKept,
+    #[error("no metadata item of this name")]
+    NoSuchMetadata,
+    #[error("more than {limit} tags")]
+    TooManyTags { limit: usize },
+    #[error("no tag {tag:?}")]
+    NoSuchTag { tag: String },
+    #[error("volume {volume} is attached already")]
+    VolumeAttached { volume: VolumeId },
+    #[error("volume {volume} is not attached")]
+    VolumeNotAttached { volume: VolumeId },
+    /// It is being attached, detached or exchanged.
+    #[error("volume {volume} is being worked on")]
+    VolumeBusy { volume: VolumeId },
+    #[error("volume {volume} is the root disk")]
+    RootVolume { volume: VolumeId },
+    #[error("more than {limit} disks")]
+    TooManyDisks { limit: usize },
+    /// The record came from a process that does not own the server's task (any more).
+    #[error("the process is not the one at work on the server")]
+    Superseded,
+}

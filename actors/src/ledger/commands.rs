@@ -1,0 +1,220 @@
+//! The commands of the ledger.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
+use chronova_events::ledger::{Allocation, Claimed, Inventory};
+
+use crate::topology::GuestNumaTopology;
+use crate::topology::host::HostNumaCells;
+
+#[derive(Debug, Clone)]
+pub enum LedgerCommand {
+    /// Ensures that a compute host's provider exists, with this inventory and these standard traits. Traits and classes
+    /// that others set stay. The allocation ratios are initial values of new classes only.
+    Report {
+        provider: ProviderId,
+        name: String,
+        inventories: Vec<Inventory>,
+        traits: Vec<String>,
+        /// Its NUMA cells.
+        cells: HostNumaCells,
+    },
+    /// Adds and removes traits of a host's provider, and keeps its others; no such provider is success.
+    AdjustTraits {
+        provider: ProviderId,
+        add: Vec<String>,
+        remove: Vec<String>,
+    },
+    /// Adds and removes aggregates of a host's provider, and keeps its others; no such provider is success.
+    AdjustAggregates {
+        provider: ProviderId,
+        add: Vec<uuid::Uuid>,
+        remove: Vec<uuid::Uuid>,
+    },
+    /// Sets the allocation ratios by class that the configuration enforces.
+    ImposeRatios {
+        provider: ProviderId,
+        ratios: Vec<(String, f64)>,
+    },
+    /// Claims capacity for a consumer without allocations; repeating the same claim is harmless.
+    Claim(Claimed),
+    /// The same for servers that are placed together, within their groups' policies; all of them or none.
+    ClaimAll {
+        claims: Vec<ServerClaim>,
+    },
+    /// Releases all allocations of the consumer; none is success.
+    Release {
+        consumer: ConsumerId,
+    },
+    /// Moves the server's allocations to its migration, so that it can claim its destination.
+    SetAside {
+        server: ConsumerId,
+        migration: ConsumerId,
+    },
+    /// Moves the migration's allocations on this host back to its server, and releases what the server holds now.
+    TakeBack {
+        server: ConsumerId,
+        migration: ConsumerId,
+        host: ProviderId,
+    },
+
+    CreateProvider {
+        provider: ProviderId,
+        name: String,
+        parent: Option<ProviderId>,
+    },
+    UpdateProvider {
+        provider: ProviderId,
+        name: String,
+        parent: ParentChange,
+    },
+    DeleteProvider {
+        provider: ProviderId,
+    },
+    /// Replaces the inventories. `generation`: the one that the client has seen.
+    SetInventories {
+        provider: ProviderId,
+        generation: Option<u64>,
+        inventories: Vec<Inventory>,
+        reserve: Reserve,
+    },
+    AddInventory {
+        provider: ProviderId,
+        inventory: Inventory,
+        reserve: Reserve,
+    },
+    UpdateInventory {
+        provider: ProviderId,
+        generation: u64,
+        inventory: Inventory,
+        reserve: Reserve,
+    },
+    DeleteInventory {
+        provider: ProviderId,
+        class: String,
+    },
+    SetTraits {
+        provider: ProviderId,
+        generation: Option<u64>,
+        traits: Vec<String>,
+    },
+    /// Without `generation` (before 1.19) the change does not raise the provider's generation.
+    SetAggregates {
+        provider: ProviderId,
+        generation: Option<u64>,
+        aggregates: Vec<uuid::Uuid>,
+    },
+    /// Replaces the consumers' allocations; all of them or none.
+    Allocate {
+        claims: Vec<ConsumerClaim>,
+    },
+    /// Like `Release`, but the consumer must have allocations.
+    Deallocate {
+        consumer: ConsumerId,
+    },
+    /// Changes inventories and allocations at once, so that allocations can move with the inventory.
+    Reshape {
+        inventories: Vec<NewInventories>,
+        claims: Vec<ConsumerClaim>,
+    },
+    CreateClass {
+        name: String,
+    },
+    RenameClass {
+        from: String,
+        to: String,
+    },
+    DeleteClass {
+        name: String,
+    },
+    CreateTrait {
+        name: String,
+    },
+    DeleteTrait {
+        name: String,
+    },
+}
+
+/// The parent in an update of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParentChange {
+    /// Nothing.
+    Keep,
+    /// A first parent may be given, another one not (before 1.37).
+    Give(Option<ProviderId>),
+    /// Any change that creates no loop.
+    Move(Option<ProviderId>),
+}
+
+/// Whether all of an inventory may be reserved (from 1.26 on).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserve {
+    Less,
+    All,
+}
+
+/// The claim of one server, and the rule of its server group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerClaim {
+    pub claim: Claimed,
+    pub group: Option<GroupRule>,
+    pub guest: Option<GuestClaim>,
+}
+
+/// The guest's demand on the NUMA cells of its host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GuestClaim {
+    /// The provider of the host.
+    pub host: ProviderId,
+    pub topology: Arc<GuestNumaTopology>,
+    /// `[compute] packing_host_numa_cells_allocation_strategy`.
+    pub packs: bool,
+}
+
+/// The part of a server group's policy that a claim must keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupRule {
+    pub group: ServerGroupId,
+    /// The provider of the host.
+    pub host: ProviderId,
+    pub policy: GroupPolicy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupPolicy {
+    /// All on one host.
+    Together,
+    /// At most so many on one host.
+    AtMost(u32),
+}
+
+/// The allocations that one consumer shall have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerClaim {
+    pub consumer: ConsumerId,
+    pub project: ProjectId,
+    pub user: UserId,
+    /// `None` leaves it as it is (before 1.38).
+    pub consumer_type: Option<String>,
+    pub generation: SeenGeneration,
+    /// Sorted by provider, and within by class. Empty: nothing.
+    pub allocations: Vec<Allocation>,
+}
+
+/// The generation of a consumer that the client has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeenGeneration {
+    /// The client did not have to name one (before 1.28).
+    Unsaid,
+    /// `None`: the consumer is new.
+    Said(Option<u64>),
+}
+
+/// A provider's part in a reshape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewInventories {
+    pub provider: ProviderId,
+    pub generation: u64,
+    pub inventories: Vec<Inventory>,
+}
