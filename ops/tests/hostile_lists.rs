@@ -124,11 +124,7 @@ fn ask(meter: &Meter, person: &Person, path: &str, version: &str) -> Measured {
     let headers = vec![("OpenStack-API-Version", version.to_owned())];
     let request = Request { method: "GET", path: path.to_owned(), headers, body: None };
     let status = person.send(&request).status;
-    Measured {
-        time: meter.processor_time_since(&spent),
-        memory: meter.memory("VmHWM").saturating_sub(memory),
-        status,
-    }
+    Measured { time: meter.processor_time_since(&spent), memory: meter.memory("VmHWM").saturating_sub(memory), status }
 }
 
 /// The least of three: whatever else the server does meanwhile only adds.
