@@ -1,6 +1,6 @@
 //! Rules for answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,11 @@ use crate::estate::{Estate, Ground};
 use crate::person::{Person, Request, Response};
 
 /// The ids and words of the victim.
-pub struct Secrets(Vec<String>);
+pub struct Secrets {
+    words: Vec<String>,
+    /// Ids that the attacker wrote into `device_id` of its own ports, where it may read them again: any text is allowed there.
+    devices: BTreeSet<String>,
+}
 
 /// Values that the attacker may know: addresses and projects are not secrets by themselves.
 const KNOWN: [&str; 3] = ["address", "project", "mac"];
@@ -18,13 +22,27 @@ const KNOWN: [&str; 3] = ["address", "project", "mac"];
 impl Secrets {
     pub fn of(theirs: &Estate) -> Self {
         let things = theirs.things.iter().filter(|(name, _)| !KNOWN.contains(name)).map(|(_, value)| value.clone());
-        Self(things.chain(["WGFuYWR1".to_owned()]).collect())
+        Self { words: things.chain(["WGFuYWR1".to_owned()]).collect(), devices: BTreeSet::new() }
+    }
+
+    /// Notes that ports of the attacker may name these devices from now on.
+    pub fn written_as_devices(&mut self, words: &[String]) {
+        let ids = words.iter().filter(|word| uuid::Uuid::try_parse(word).is_ok());
+        self.devices.extend(ids.cloned());
+    }
+
+    /// Whether a list of the attacker's own ports may depend on these words.
+    pub fn are_devices(&self, words: &[String]) -> bool {
+        words.iter().any(|word| self.devices.contains(word))
     }
 
     /// The secret that this text reveals although the request did not name it.
     pub fn told(&self, text: &str, request: &Request) -> Option<String> {
         let named = request.to_string();
-        let secret = self.0.iter().find(|secret| text.contains(*secret) && !named.contains(*secret))?;
+        let text = self.devices.iter().fold(text.to_owned(), |text, device| {
+            text.replace(&format!("\"device_id\":\"{device}\""), "\"device_id\":\"<written>\"")
+        });
+        let secret = self.words.iter().find(|secret| text.contains(*secret) && !named.contains(*secret))?;
         let at = text.find(secret)?.saturating_sub(150);
         Some(format!(
             "{secret}: ..{}",
@@ -37,7 +55,8 @@ impl Secrets {
 pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
     let mut text = response.text.clone();
     for word in named {
-        text = text.replace(word, "<named>");
+        text = without_word(&text, word);
+        text = without_word(&text, &word.replace(':', "%3A"));
     }
     let mut plain = String::with_capacity(text.len());
     let mut run = String::new();
@@ -56,6 +75,18 @@ pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
     }
     flush(&mut run, &mut plain);
     (response.status, without_random_words(&plain))
+}
+
+/// Replaces a word that the request named, but not the beginning of a longer one: 10.71.0.3 is no part of 10.71.0.30.
+fn without_word(text: &str, word: &str) -> String {
+    let mut parts = text.split(word);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let inside = part.starts_with(|c: char| c.is_ascii_alphanumeric());
+        plain.push_str(if inside { word } else { "<named>" });
+        plain.push_str(part);
+    }
+    plain
 }
 
 /// Passwords and the names of devices differ each time.

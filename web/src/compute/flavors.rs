@@ -85,6 +85,11 @@ fn views(ctx: &Ctx, flavors: Vec<Arc<Flavor>>) -> Vec<FlavorView> {
     flavors.into_iter().map(|flavor| FlavorView { flavor, links: Arc::clone(&links), extra_specs }).collect()
 }
 
+/// Whether a flavor exists for a project: it is public, or the project has access to it.
+pub(super) fn is_visible(flavor: &Flavor, project: Option<&ProjectId>) -> bool {
+    flavor.definition.public || project.is_some_and(|project| flavor.access.contains(project))
+}
+
 /// Public ones and those that the project has access to; administrators may request private ones, or all.
 fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Flavor>>, Fault> {
     let admin = ctx.caller().is_admin;
@@ -101,7 +106,7 @@ fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Flavor>>, Fault> {
         let listed = match public {
             None => true,
             Some(false) => !definition.public,
-            Some(true) => definition.public || own.is_some_and(|project| flavor.access.contains(project)),
+            Some(true) => is_visible(flavor, own),
         };
         listed
             && (admin || !definition.disabled)

@@ -4,13 +4,16 @@
 //! patterns). Filters that the caller may not use are ignored, as Nova does.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use chronova_events::envelope::Timestamp;
+use chronova_events::flavor::Flavor;
 use chronova_events::ids::{FlavorId, ProjectId};
 use chronova_events::instance::Alive;
 use chronova_projections::servers::ServerRow;
 use regex::Regex;
 
+use crate::compute::flavors;
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -254,7 +257,10 @@ impl ServerListQuery {
             }
             "flavor" => {
                 let id = text.rsplit('/').next().unwrap_or_default().to_owned();
-                let known = ctx.views()?.flavors.read(|view| view.flavors.by_id.contains_key(&FlavorId::new(&id)));
+                let (admin, project) = (ctx.caller().is_admin, ctx.caller().project.as_ref());
+                let visible = |flavor: &Arc<Flavor>| admin || flavors::is_visible(flavor, project);
+                let flavor = FlavorId::new(&id);
+                let known = ctx.views()?.flavors.read(|view| view.flavors.by_id.get(&flavor).is_some_and(visible));
                 self.nothing |= !known;
                 self.when(move |_, s, _| s.request.flavor.id.as_str() == id);
             }
