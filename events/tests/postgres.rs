@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod database;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,79 +13,26 @@ use chronova_events::event_store_conformance;
 use chronova_events::store::conformance::{Backend, event, text};
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{EventStore, Expected, StoreError};
-use tempfile::TempDir;
+use database::Postgres;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-/// A private cluster: a Unix socket in a folder of its own, no network.
-struct Postgres {
-    folder: TempDir,
-}
-
-fn postgres(program: &str) -> Command {
-    let path = PathBuf::from("/usr/lib/postgresql/15/bin").join(program);
-    assert!(path.exists(), "{} is missing: install the package postgresql", path.display());
-    // The database refuses to run as root.
-    let mut command = Command::new("runuser");
-    command.args(["-u", "postgres", "--"]).arg(path).stdout(Stdio::null()).current_dir("/");
-    command
-}
-
-impl Postgres {
-    fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").unwrap();
-        assert!(Command::new("chown").arg("postgres").arg(folder.path()).status().unwrap().success());
-        let made = Self { folder };
-        let done = postgres("initdb").args(["-A", "trust", "-E", "UTF8", "--locale=C", "-D"]).arg(made.data()).status();
-        assert!(done.unwrap().success());
-        made.start();
-        made
-    }
-
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
-    }
-
-    fn start(&self) {
-        let options = format!("-k {} -c listen_addresses= -c max_connections=20", self.folder.path().display());
-        let log = self.folder.path().join("log");
-        let mut start = postgres("pg_ctl");
-        start.args(["-w", "-o", &options, "-l"]).arg(log).arg("-D").arg(self.data()).arg("start");
-        assert!(start.status().unwrap().success());
-    }
-
-    fn stop(&self) {
-        let _ = postgres("pg_ctl").args(["-w", "-m", "immediate", "-D"]).arg(self.data()).arg("stop").status();
-    }
-
-    fn options(&self) -> PostgresOptions {
-        PostgresOptions {
-            url: format!("host={} user=postgres dbname=postgres", self.folder.path().display()),
-            cell: "cell1".to_owned(),
-            keys: None,
-            allow_asynchronous: true,
-            patience: Duration::from_mins(1),
-        }
-    }
-
-    async fn sql(&self, sql: &str) {
-        let (client, connection) = tokio_postgres::connect(&self.options().url, tokio_postgres::NoTls).await.unwrap();
-        let task = tokio::spawn(connection);
-        client.batch_execute(sql).await.unwrap();
-        task.abort();
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.stop();
+fn options(database: &Postgres) -> PostgresOptions {
+    PostgresOptions {
+        url: database.url(),
+        cell: "cell1".to_owned(),
+        keys: None,
+        allow_asynchronous: true,
+        patience: Duration::from_mins(1),
+        lease: Duration::ZERO,
+        end_process: false,
     }
 }
 
 impl Backend for Postgres {
     #[expect(clippy::disallowed_methods, reason = "the suite opens without await; these tests have several threads")]
     fn open(&self) -> Arc<dyn EventStore> {
-        let options = self.options();
+        let options = options(self);
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(PostgresStore::open(&options)))
             .unwrap()
     }
@@ -116,7 +64,7 @@ async fn an_older_epoch_appends_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_without_standby_is_refused() {
     let database = Postgres::new();
-    let options = PostgresOptions { allow_asynchronous: false, ..database.options() };
+    let options = PostgresOptions { allow_asynchronous: false, ..options(&database) };
     let refused = PostgresStore::open(&options).await.unwrap_err();
     assert!(matches!(&refused, StoreError::Io(why) if why.contains("no synchronous standby")), "{refused}");
 }
@@ -155,7 +103,7 @@ async fn killed_connections_lose_and_double_nothing() {
             tokio::time::sleep(Duration::from_millis(60)).await;
             let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                           WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-            database.sql(others).await;
+            database.sql(others);
         }
     };
     nothing_is_lost_or_doubled(&Postgres::new(), kill).await;
@@ -220,7 +168,7 @@ async fn an_unknown_commit_is_resolved() {
     let (folder, cut) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Cut::Nothing)));
     proxy(folder.path(), database.folder.path().join(".s.PGSQL.5432"), Arc::clone(&cut));
     let url = format!("host={} user=postgres dbname=postgres", folder.path().display());
-    let store = PostgresStore::open(&PostgresOptions { url, ..database.options() }).await.unwrap();
+    let store = PostgresStore::open(&PostgresOptions { url, ..options(&database) }).await.unwrap();
     let a = stream("a");
     store.append(&a, Expected::Exact(Revision(0)), vec![event("1")]).await.unwrap();
     for (n, how) in [Cut::Answer, Cut::Request, Cut::Answer].into_iter().enumerate() {
@@ -239,15 +187,15 @@ async fn what_does_not_fit_is_refused() {
     let database = Postgres::new();
     drop(database.open());
     let refused = async |options: PostgresOptions| PostgresStore::open(&options).await.unwrap_err().to_string();
-    let other = refused(PostgresOptions { cell: "cell2".to_owned(), ..database.options() }).await;
+    let other = refused(PostgresOptions { cell: "cell2".to_owned(), ..options(&database) }).await;
     assert!(other.contains("the log of cell \"cell1\", not of \"cell2\""), "{other}");
-    let nonsense = refused(PostgresOptions { url: "postgres:/x".to_owned(), ..database.options() }).await;
+    let nonsense = refused(PostgresOptions { url: "postgres:/x".to_owned(), ..options(&database) }).await;
     assert!(nonsense.contains("the address of the database"), "{nonsense}");
-    database.sql("UPDATE chronova_head SET keys = 'ring'").await;
-    let keys = refused(database.options()).await;
+    database.sql("UPDATE chronova_head SET keys = 'ring'");
+    let keys = refused(options(&database)).await;
     assert!(keys.contains("put their file back"), "{keys}");
-    database.sql("UPDATE chronova_head SET format = 99, keys = NULL").await;
-    let newer = PostgresStore::open(&database.options()).await.unwrap_err();
+    database.sql("UPDATE chronova_head SET format = 99, keys = NULL");
+    let newer = PostgresStore::open(&options(&database)).await.unwrap_err();
     assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 1 });
 }
 
@@ -255,9 +203,9 @@ async fn what_does_not_fit_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusing_database_ends_the_append() {
     let database = Postgres::new();
-    let options = PostgresOptions { patience: Duration::from_secs(2), ..database.options() };
+    let options = PostgresOptions { patience: Duration::from_secs(2), ..options(&database) };
     let store = PostgresStore::open(&options).await.unwrap();
-    database.sql("ALTER TABLE chronova_events ADD CHECK (position < 1)").await;
+    database.sql("ALTER TABLE chronova_events ADD CHECK (position < 1)");
     let refused = store.append(&stream("a"), Expected::Any, vec![event("1")]).await.unwrap_err();
     assert!(refused.to_string().contains("violates check constraint"), "{refused}");
 }

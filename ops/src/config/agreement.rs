@@ -9,6 +9,7 @@ use chronova_actors::topology::host::{CpuSets, HostCpus};
 
 use uuid::Uuid;
 
+use super::event_store::EventStoreAddress;
 use super::{Config, ConfigLine, Problem, Severity, derived, ini};
 
 /// A contradiction, and the option at which it is reported.
@@ -38,8 +39,19 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         reserved(config),
         processors(config),
         signatures(config),
+        event_store(config),
     ];
     agreements.into_iter().flatten().map(told).collect()
+}
+
+/// The address of the log is a secret, so the message does not repeat it.
+fn event_store(config: &Config) -> Vec<Clash> {
+    match EventStoreAddress::parse(&config.chronova.event_store) {
+        Ok(_) => Vec::new(),
+        Err(message) => {
+            vec![Clash { severity: Severity::Error, at: ("chronova", "event_store"), message: Cow::Owned(message) }]
+        }
+    }
 }
 
 /// Signatures of images are not verified yet. A cloud that believes that they are is worse off than one that knows, so the

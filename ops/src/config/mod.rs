@@ -13,6 +13,7 @@ mod agreement;
 mod beside;
 mod conversions;
 mod derived;
+pub mod event_store;
 pub mod ini;
 mod insecure;
 mod known;

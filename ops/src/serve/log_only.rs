@@ -1,12 +1,10 @@
 //! `chronova serve-log`: serves the event log alone, in EventStoreDB's protocol.
 
-use std::sync::Arc;
-
 use anyhow::{Context as _, Result};
-use chronova_events::store::sqlite::SqliteStore;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{eventstoredb, private};
+use super::event_log::EventLog;
+use super::eventstoredb;
 use crate::config::Config;
 use crate::telemetry::Logging;
 
@@ -17,12 +15,12 @@ pub fn run(config: Config) -> Result<()> {
 }
 
 async fn serve(config: Config) -> Result<()> {
-    let folder = &config.chronova.data_dir;
-    private::close(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
-    let path = folder.join("log.db");
-    let store = SqliteStore::open(&path, &config.targets().store)
-        .with_context(|| format!("cannot open the event log {}", path.display()))?;
-    let server = eventstoredb::open(&config, Arc::clone(&store) as _)
+    let targets = config.targets();
+    let event_log = tokio::select! {
+        opened = EventLog::open(&config, &targets.store) => opened?,
+        told = super::told_to_end() => return told,
+    };
+    let server = eventstoredb::open(&config, event_log.store())
         .await?
         .context("[eventstoredb] listen is empty: set at least one HOST:PORT")?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -32,6 +30,6 @@ async fn serve(config: Config) -> Result<()> {
     }
     tracing::info!("shutting down on a signal");
     server.stop().await;
-    store.close().await;
+    event_log.close().await;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `chronova serve`: a whole control plane, from the log to the listeners, and its graceful shutdown.
 
+mod event_log;
 mod eventstoredb;
 mod gauges;
 mod identity;
@@ -22,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::telemetry::Logging;
+use event_log::EventLog;
 use wiring::ControlPlane;
 
 /// Serves until SIGTERM or SIGINT; an error says why it could not start or had to stop.
@@ -36,7 +38,10 @@ pub fn run(config: Config) -> Result<()> {
 
 async fn serve(config: Config, logging: Logging) -> Result<()> {
     let targets = config.targets();
-    let store = wiring::open_log(&config, &targets)?;
+    let event_log = tokio::select! {
+        opened = EventLog::open(&config, &targets.store) => opened?,
+        told = told_to_end() => return told,
+    };
     let listeners = listen::listeners(&config)?;
     let serving = listen::serving(&config, &targets)?;
     // Requests are taken from now on; they wait until the read models are complete.
@@ -49,8 +54,11 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
         actix_rt::spawn(server);
     }
     let mut control_plane = tokio::select! {
-        opened = ControlPlane::open(&config, targets, store, &works) => opened?,
-        told = told_to_end() => return told,
+        opened = ControlPlane::open(&config, targets, event_log.clone(), &works) => opened?,
+        told = told_to_end() => {
+            event_log.close().await;
+            return told;
+        }
     };
     opener.open(&control_plane.app);
     tracing::info!("ready");

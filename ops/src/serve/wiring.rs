@@ -9,8 +9,6 @@ use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
-use chronova_events::store::EventStore;
-use chronova_events::store::sqlite::SqliteStore;
 use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::WorkRegistry;
@@ -23,10 +21,11 @@ use chronova_web::identity::IdentityService;
 use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::Enforcer;
 
+use super::event_log::EventLog;
 use super::gauges::Gauges;
 use super::read_models::ReadModels;
 use super::reconcilers::ReconcilerGauges;
-use super::{AppState, identity, listen, private, vendor_data};
+use super::{AppState, identity, listen, vendor_data};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
@@ -34,7 +33,7 @@ use crate::config::targets::Targets;
 pub(super) struct ControlPlane {
     pub app: AppState,
     pub runtime: Runtime,
-    store: Arc<SqliteStore>,
+    event_log: EventLog,
     pub read_models: ReadModels,
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
@@ -43,13 +42,13 @@ impl ControlPlane {
     pub(super) async fn open(
         config: &Config,
         mut targets: Targets,
-        store: Arc<SqliteStore>,
+        event_log: EventLog,
         works: &Arc<WorkRegistry>,
     ) -> Result<Self> {
         let folder = config.chronova.data_dir.clone();
-        let log = Arc::clone(&store) as Arc<dyn EventStore>;
+        let log = event_log.store();
         let mut read_models = ReadModels::open(config, &targets, &log, works).await?;
-        let core = Core::start(log, Arc::new(SystemClock), Arc::clone(&read_models.views), threads())
+        let core = Core::start(Arc::clone(&log), Arc::new(SystemClock), Arc::clone(&read_models.views), threads())
             .await
             .context("cannot fold the event log")?;
         let identity_service = identity::open(config, targets.identity, &core).await?;
@@ -68,7 +67,6 @@ impl ControlPlane {
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
         let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::clone(&volumes) as _ };
         let runtime = Runtime::start(core, drivers, ports, options).await;
-        let log = Arc::clone(&store) as Arc<dyn EventStore>;
         let eraser = runtime.operations().eraser(&log, Some(&read_models.history));
         // Erasures that a crash interrupted are completed before the first request is served.
         let resumed = eraser.resume().await.context("cannot complete an erasure of personal data")?;
@@ -77,9 +75,9 @@ impl ControlPlane {
         }
         read_models.attend();
         let apis = (targets.web, targets.compute);
-        let app = app(config, apis, &runtime, identity_service, (images, volumes), &store, &read_models)?;
-        let log_server = super::eventstoredb::open(config, Arc::clone(&store) as _).await?;
-        Ok(Self { app, runtime, store, read_models, log_server })
+        let app = app(config, apis, &runtime, identity_service, (images, volumes), &event_log, &read_models)?;
+        let log_server = super::eventstoredb::open(config, log).await?;
+        Ok(Self { app, runtime, event_log, read_models, log_server })
     }
 
     /// Stops the tasks, folds the last events, writes a checkpoint, closes the log.
@@ -89,7 +87,7 @@ impl ControlPlane {
         }
         self.runtime.stop().await;
         self.read_models.close().await;
-        self.store.close().await;
+        self.event_log.close().await;
     }
 }
 
@@ -99,7 +97,7 @@ fn app(
     runtime: &Runtime,
     identity: Arc<IdentityService>,
     (images, volumes): (Arc<EmbeddedImages>, Arc<EmbeddedVolumes>),
-    store: &Arc<SqliteStore>,
+    event_log: &EventLog,
     read_models: &ReadModels,
 ) -> Result<AppState> {
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
@@ -108,7 +106,7 @@ fn app(
         _ => Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>),
     };
     let registry = prometheus::Registry::new();
-    let (log, written) = (Arc::clone(store) as Arc<dyn EventStore>, Arc::clone(store));
+    let (log, written) = (event_log.store(), event_log.clone());
     registry.register(Box::new(Gauges::new(Arc::clone(runtime.operations().queries()), Arc::clone(&log))?))?;
     registry.register(Box::new(ReconcilerGauges::new(runtime.reconcilers().to_vec())?))?;
     registry.register(Box::new(read_models.gauges()?))?;
@@ -127,14 +125,6 @@ fn app(
         .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)))
         .telling("read_models", read_models.tale());
     Ok(Arc::new(app))
-}
-
-/// Opens the event log; no other process can have it open for writing.
-pub(super) fn open_log(config: &Config, targets: &Targets) -> Result<Arc<SqliteStore>> {
-    let folder = &config.chronova.data_dir;
-    private::close(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
-    let path = folder.join("log.db");
-    SqliteStore::open(&path, &targets.store).with_context(|| format!("cannot open the event log {}", path.display()))
 }
 
 fn threads() -> usize {

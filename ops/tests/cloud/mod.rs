@@ -16,6 +16,8 @@ pub const PATIENCE: Duration = Duration::from_mins(2);
 
 pub struct Cloud {
     pub folder: TempDir,
+    /// The data folder of another cloud, for a second member of it.
+    shared: Option<PathBuf>,
     port: u16,
     process: Option<Child>,
     /// Given to the control plane from its next start on, and to commands.
@@ -41,11 +43,19 @@ impl Cloud {
              [quota]\ninstances = -1\ncores = -1\nram = -1\n"
         );
         std::fs::write(folder.path().join("chronova.conf"), config).unwrap();
-        Self { folder, port, process: None, environment: Vec::new() }
+        Self { folder, shared: None, port, process: None, environment: Vec::new() }
+    }
+
+    /// A second member on the same data and with the same configuration, but another port.
+    pub fn member(&self) -> Self {
+        let mut member = Self::new("");
+        member.shared = Some(self.data());
+        std::fs::copy(self.folder.path().join("chronova.conf"), member.folder.path().join("chronova.conf")).unwrap();
+        member
     }
 
     pub fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.shared.clone().unwrap_or_else(|| self.folder.path().join("data"))
     }
 
     /// Adds to the configuration of the next start.
@@ -127,6 +137,17 @@ impl Cloud {
         self.kill();
         self.folder.disable_cleanup(true);
         self.folder.path().to_owned()
+    }
+
+    /// The control plane's exit status, if it has ended.
+    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.process.as_mut().unwrap().try_wait().unwrap()
+    }
+
+    /// Sends a signal to the control plane.
+    pub fn signal(&self, name: &str) {
+        let told = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
+        assert!(told.success());
     }
 
     /// The control plane's process, which runs.

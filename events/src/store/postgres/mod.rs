@@ -2,23 +2,27 @@
 //!
 //! * One [`writer`] appends, a batch in one round trip; its epoch is part of every append, so a deposed one is refused.
 //! * Readers of this process see only what the database has confirmed, as the live end ([`Tail`]) knows it.
-//! * Opening takes the epoch at once: there is no lease yet, so only one member may be configured.
+//! * One member leads, as long as its [`lease`] lasts: opening waits until no other one does.
 //! * Keys of personal fields stay in a file on this machine; the head row notes which.
 //!
 //! The connection is not encrypted yet; an address that asks for that (`sslmode=require`) is refused.
 
+mod address;
+mod lease;
 mod link;
 mod row;
 mod schema;
+mod timer;
 mod writer;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Row};
 use uuid::Uuid;
@@ -27,6 +31,8 @@ use super::tail::{Subscription, Tail};
 use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
+pub use address::PostgresAddress;
+use lease::{LeaseKeeper, LeaseTerms};
 use link::{DatabaseLink, within};
 use row::signed;
 use writer::{PostgresAppend, PostgresWriter};
@@ -44,13 +50,22 @@ pub struct PostgresOptions {
     pub allow_asynchronous: bool,
     /// How long the database may be away before appends are refused for good.
     pub patience: Duration,
+    /// How long this member leads without a word to the database; zero: until another one opens the log.
+    pub lease: Duration,
+    /// Whether the kernel kills this process when its lease ends without a renewal. A process that drives hosts needs it.
+    pub end_process: bool,
 }
 
 /// The log in a PostgreSQL database.
 pub struct PostgresStore {
-    jobs: mpsc::Sender<PostgresAppend>,
+    /// `None` once it is closed.
+    jobs: Mutex<Option<mpsc::Sender<PostgresAppend>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    keeper: Mutex<Option<LeaseKeeper>>,
+    lost: watch::Receiver<Option<String>>,
+    failed: watch::Receiver<Option<StoreError>>,
     config: Config,
-    reading: Mutex<Option<Arc<DatabaseLink>>>,
+    reading: tokio::sync::Mutex<Option<Arc<DatabaseLink>>>,
     keys: Option<Arc<KeyRing>>,
     tail: Arc<Tail>,
     this: Weak<Self>,
@@ -63,27 +78,38 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, makes the tables if there are none, and takes the next epoch.
+    /// Connects, makes the tables if there are none, waits while another member leads, and takes the next epoch.
     pub async fn open(options: &PostgresOptions) -> Result<Arc<Self>, StoreError> {
         let config: Config =
             options.url.parse().map_err(|error| StoreError::Io(format!("the address of the database: {error}")))?;
-        let link = DatabaseLink::open(&config).await?;
+        let mut link = DatabaseLink::open(&config).await?;
         schema::check_durability(&link.client, options.allow_asynchronous).await?;
         schema::create(&link.client, &options.cell).await?;
+        // A member with other keys is refused now, not when it is needed.
+        check_keys(schema::ring(&link.client, &options.cell).await?, options)?;
         let holder = Uuid::new_v4().as_bytes().to_vec();
+        let terms = LeaseTerms {
+            config: config.clone(),
+            cell: options.cell.clone(),
+            holder,
+            lasts: options.lease,
+            end_process: options.end_process,
+        };
+        let (held, since) = terms.take(&mut link).await?;
+        // Only now: the member before may have made more of them.
+        check_keys(held.keys, options)?;
         let keys = options.keys.as_ref().map(KeyRing::open).transpose()?;
-        let held = schema::take_epoch(&link.client, &options.cell, &holder, false).await?.ok_or(StoreError::Closed)?;
-        let ring = keys.as_ref().map(|keys| keys.ring().0.to_vec());
-        if held.keys.is_some() && held.keys != ring {
-            let what = "the keys of the personal fields are missing or belong to another log: put their file back";
-            return Err(StoreError::Io(what.to_owned()));
-        }
+        let (tell_lost, lost) = watch::channel(None);
+        let (tell_failed, failed) = watch::channel(None);
         let tail = Tail::new(held.head.position);
         let (jobs, queue) = mpsc::channel(1_024);
         let writer = PostgresWriter {
             config: config.clone(),
             cell: options.cell.clone(),
-            holder,
+            holder: terms.holder.clone(),
+            lease: options.lease,
+            lost: lost.clone(),
+            failed: tell_failed,
             link: Some(link),
             epoch: held.epoch,
             head: held.head,
@@ -92,9 +118,53 @@ impl PostgresStore {
             patience: options.patience,
             revisions: HashMap::new(),
         };
-        tokio::spawn(writer.run(queue));
-        let reading = Mutex::new(None);
-        Ok(Arc::new_cyclic(|this| Self { jobs, config, reading, keys, tail, this: this.clone() }))
+        let keeper =
+            if options.lease.is_zero() { None } else { Some(LeaseKeeper::start(terms, since, tell_lost).await?) };
+        let writer = tokio::spawn(writer.run(queue));
+        Ok(Arc::new_cyclic(|this| Self {
+            jobs: Mutex::new(Some(jobs)),
+            writer: Mutex::new(Some(writer)),
+            keeper: Mutex::new(keeper),
+            lost,
+            failed,
+            config,
+            reading: tokio::sync::Mutex::new(None),
+            keys,
+            tail,
+            this: this.clone(),
+        }))
+    }
+
+    /// Says why this member leads no more, once that is so. Its process must end then: another one drives the hosts.
+    pub fn lost(&self) -> watch::Receiver<Option<String>> {
+        self.lost.clone()
+    }
+
+    /// Whether appends can be acknowledged, as far as is known without asking the database.
+    pub fn health(&self) -> Result<(), StoreError> {
+        if let Some(failure) = self.failed.borrow().clone() {
+            return Err(failure);
+        }
+        if let Some(reason) = self.lost.borrow().clone() {
+            return Err(StoreError::Io(reason));
+        }
+        match locked(&self.keeper).as_ref().and_then(LeaseKeeper::overdue) {
+            Some(age) => Err(StoreError::Io(format!("the database has not answered for {} s", age.as_secs()))),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the waiting requests and releases the lease. Later appends fail with [`StoreError::Closed`].
+    pub async fn close(&self) {
+        drop(locked(&self.jobs).take());
+        let (writer, keeper) = (locked(&self.writer).take(), locked(&self.keeper).take());
+        if let Some(writer) = writer {
+            // A failure means a panic, which the panic hook has reported.
+            let _ = writer.await;
+        }
+        if let Some(keeper) = keeper {
+            keeper.end().await;
+        }
     }
 
     /// Rows of one statement that may be repeated; a lost connection is replaced twice.
@@ -121,6 +191,24 @@ impl PostgresStore {
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Refuses a file of keys that is not the one which the log needs. Makes none.
+fn check_keys(needed: Option<Vec<u8>>, options: &PostgresOptions) -> Result<(), StoreError> {
+    let Some(needed) = needed else { return Ok(()) };
+    let ring = match options.keys.as_ref().filter(|path| path.exists()) {
+        Some(path) => Some(KeyRing::open_read_only(path)?.ring().0.to_vec()),
+        None => None,
+    };
+    if ring == Some(needed) {
+        return Ok(());
+    }
+    let what = "the keys of the personal fields are missing or belong to another log: put their file back";
+    Err(StoreError::Io(what.to_owned()))
+}
+
 #[async_trait]
 impl EventStore for PostgresStore {
     async fn append(
@@ -136,7 +224,8 @@ impl EventStore for PostgresStore {
         }
         let (reply, answer) = oneshot::channel();
         let job = PostgresAppend { stream: stream.clone(), expected, events: encoded, reply };
-        self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
+        let jobs = locked(&self.jobs).clone().ok_or(StoreError::Closed)?;
+        jobs.send(job).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 

@@ -1,5 +1,7 @@
 //! The tables, and the row that says who appends.
 
+use std::time::Duration;
+
 use tokio_postgres::Client;
 
 use super::link::within;
@@ -12,7 +14,8 @@ const FORMAT: i32 = 1;
 /// Stream names are bytes, because a text of PostgreSQL holds no zero byte.
 const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
     CREATE TABLE IF NOT EXISTS chronova_head (cell text PRIMARY KEY, format int NOT NULL, epoch bigint NOT NULL, \
-        holder bytea NOT NULL, position bigint NOT NULL, hash bytea NOT NULL, batch bytea NOT NULL, keys bytea); \
+        holder bytea NOT NULL, position bigint NOT NULL, hash bytea NOT NULL, batch bytea NOT NULL, keys bytea, \
+        lease_until timestamptz NOT NULL DEFAULT '-infinity'); \
     CREATE UNIQUE INDEX IF NOT EXISTS chronova_one_cell ON chronova_head ((true)); \
     CREATE TABLE IF NOT EXISTS chronova_events (position bigint PRIMARY KEY, stream bytea NOT NULL, \
         revision bigint NOT NULL, id bytea NOT NULL, kind text NOT NULL, version int NOT NULL, codec int NOT NULL, \
@@ -47,7 +50,11 @@ pub(super) async fn check_durability(client: &Client, allow_asynchronous: bool) 
 }
 
 pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError> {
-    within(client.batch_execute(CREATE)).await?;
+    // Where the tables are, a member that joins takes no lock that the leader's appends would wait for.
+    let there = within(client.query_one("SELECT to_regclass('chronova_head') IS NOT NULL", &[])).await?;
+    if !there.get::<_, bool>(0) {
+        within(client.batch_execute(CREATE)).await?;
+    }
     let sql = "INSERT INTO chronova_head VALUES ($1, $2, 0, '', 0, $3, '') ON CONFLICT DO NOTHING";
     within(client.execute(sql, &[&cell, &FORMAT, &&EventHash::START.0[..]])).await?;
     let found = within(client.query("SELECT cell, format FROM chronova_head", &[])).await?;
@@ -63,7 +70,8 @@ pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError
     Ok(())
 }
 
-/// Takes the next epoch: whoever held an older one appends no more. `None` when `held_only` and another holder has it.
+/// Takes the next epoch, and the lease with it: whoever held an older one appends no more. `None` when another holder
+/// has the epoch and either its lease lasts or `held_only`. A holder without a lease (zero) is deposed at once.
 ///
 /// This is a write, and it waits for the standby: what it returns is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(
@@ -71,14 +79,38 @@ pub(super) async fn take_epoch(
     cell: &str,
     holder: &[u8],
     held_only: bool,
+    lease: Duration,
 ) -> Result<Option<HeldHead>, StoreError> {
-    let sql = "UPDATE chronova_head SET epoch = epoch + 1, holder = $2 WHERE cell = $1 AND (holder = $2 OR NOT $3) \
+    let sql = "UPDATE chronova_head SET epoch = epoch + 1, holder = $2, \
+                   lease_until = clock_timestamp() + make_interval(secs => $4) \
+               WHERE cell = $1 AND (holder = $2 OR (NOT $3 AND lease_until <= clock_timestamp())) \
                RETURNING epoch, position, hash, batch, keys";
-    let Some(row) = within(client.query_opt(sql, &[&cell, &holder, &held_only])).await? else { return Ok(None) };
+    let Some(row) = within(client.query_opt(sql, &[&cell, &holder, &held_only, &lease.as_secs_f64()])).await? else {
+        return Ok(None);
+    };
     let position = Position(row.get::<_, i64>(1).unsigned_abs());
     let hash = EventHash::from_slice(row.get(2)).ok_or_else(|| StoreError::Corrupt {
         position: position.0,
         reason: "the hash of the head is not 32 bytes".to_owned(),
     })?;
     Ok(Some(HeldHead { epoch: row.get(0), head: Anchor { position, hash }, batch: row.get(3), keys: row.get(4) }))
+}
+
+/// Makes the lease last from now on. `false` when another holder has it.
+pub(super) async fn renew(client: &Client, cell: &str, holder: &[u8], lease: Duration) -> Result<bool, StoreError> {
+    let sql = "UPDATE chronova_head SET lease_until = clock_timestamp() + make_interval(secs => $3) \
+               WHERE cell = $1 AND holder = $2";
+    Ok(within(client.execute(sql, &[&cell, &holder, &lease.as_secs_f64()])).await? == 1)
+}
+
+/// Ends the lease, so that another member need not wait for its end.
+pub(super) async fn release(client: &Client, cell: &str, holder: &[u8]) -> Result<(), StoreError> {
+    let sql = "UPDATE chronova_head SET lease_until = '-infinity' WHERE cell = $1 AND holder = $2";
+    within(client.execute(sql, &[&cell, &holder])).await.map(drop)
+}
+
+/// The ring of keys that the log needs, as far as it is known now.
+pub(super) async fn ring(client: &Client, cell: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let rows = within(client.query("SELECT keys FROM chronova_head WHERE cell = $1", &[&cell])).await?;
+    Ok(rows.first().and_then(|row| row.get(0)))
 }

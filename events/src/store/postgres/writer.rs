@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_postgres::Config;
 use uuid::Uuid;
@@ -56,6 +56,11 @@ pub(super) struct PostgresWriter {
     pub(super) config: Config,
     pub(super) cell: String,
     pub(super) holder: Vec<u8>,
+    pub(super) lease: Duration,
+    /// Why this process leads no more.
+    pub(super) lost: watch::Receiver<Option<String>>,
+    /// Why the log takes no more events.
+    pub(super) failed: watch::Sender<Option<StoreError>>,
     pub(super) link: Option<Arc<DatabaseLink>>,
     pub(super) epoch: i64,
     pub(super) head: Anchor,
@@ -67,7 +72,6 @@ pub(super) struct PostgresWriter {
 
 impl PostgresWriter {
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<PostgresAppend>) {
-        let mut failed: Option<StoreError> = None;
         while let Some(first) = queue.recv().await {
             let mut jobs = vec![first];
             let mut bytes = jobs[0].bytes();
@@ -76,14 +80,13 @@ impl PostgresWriter {
                 bytes += job.bytes();
                 jobs.push(job);
             }
-            if failed.is_none() {
-                failed = self.perform(jobs).await.err();
-                if let Some(failure) = &failed {
-                    tracing::error!(%failure, "the log takes no more events");
-                    self.tail.close();
-                }
-            } else if let Some(failure) = &failed {
-                refuse(jobs, failure);
+            let earlier = self.failed.borrow().clone();
+            if let Some(failure) = earlier {
+                refuse(jobs, &failure);
+            } else if let Err(failure) = self.perform(jobs).await {
+                tracing::error!(%failure, "the log takes no more events");
+                self.failed.send_replace(Some(failure));
+                self.tail.close();
             }
         }
         self.tail.close();
@@ -197,6 +200,7 @@ impl PostgresWriter {
         let batch = Uuid::new_v4();
         let until = Instant::now() + self.patience;
         loop {
+            self.leads()?;
             let sent = match self.link().await {
                 Ok(link) => self.send(&link, batch, written).await,
                 Err(failure) => Err(failure),
@@ -217,12 +221,18 @@ impl PostgresWriter {
         }
     }
 
+    /// Refuses when the lease is lost: what is appended now could be another member's to decide.
+    fn leads(&self) -> Result<(), StoreError> {
+        if self.lost.borrow().is_some() { Err(fenced()) } else { Ok(()) }
+    }
+
     /// Whether the batch is in the log, now and for ever: the lost statement has an epoch that is no more.
     async fn is_there(&mut self, batch: Uuid, until: Instant) -> Result<bool, StoreError> {
         loop {
             self.pause().await;
+            self.leads()?;
             let asked = match self.link().await {
-                Ok(link) => schema::take_epoch(&link.client, &self.cell, &self.holder, true).await,
+                Ok(link) => schema::take_epoch(&link.client, &self.cell, &self.holder, true, self.lease).await,
                 Err(failure) => Err(failure),
             };
             match asked {

@@ -86,6 +86,29 @@ section! {
         rbd_monitors: Vec<String> => drivers.libvirt.images.rbd.monitors {
             help: "Ceph's monitors, HOST or HOST:PORT, as the compute hosts reach them, with [libvirt] images_type rbd.",
         }
+        event_store: String => here {
+            default: Text("sqlite"), secret: true,
+            help: "Where the event log is kept: `sqlite` (the file log.db in the data directory) or the address of a \
+                   PostgreSQL database, `postgresql://USER:PASSWORD@HOST/DATABASE` or `host=... user=... dbname=...`. With \
+                   PostgreSQL several members may be started on one database: one leads, the others stand by.",
+        }
+        event_store_cell: String => here {
+            default: Text("cell1"),
+            help: "Name of the log in the database. A database holds one log; a member that expects another name is refused.",
+        }
+        event_store_lease: u32 => here {
+            default: Text("10"), min: Some(2.0), max: Some(300.0), unit: "seconds",
+            help: "How long a member leads without a word to the database. Its process is killed after six tenths of it; \
+                   another member leads after all of it.",
+        }
+        event_store_patience: u32 => here {
+            default: Text("30"), min: Some(1.0), max: Some(3600.0), unit: "seconds",
+            help: "How long an append waits for a database that does not answer, before the log takes no more.",
+        }
+        event_store_asynchronous: bool => here {
+            default: Text("false"),
+            help: "Accept a database without synchronous standby. The loss of that database loses the log.",
+        }
         log_batch: u32 => store.batch_requests by Whole {
             min: Some(1.0), max: Some(65536.0),
             help: "Appends that may share one fsync of the event log.",

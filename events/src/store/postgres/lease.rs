@@ -1,0 +1,244 @@
+//! The lease: which member leads, until when, and how a member learns that it leads no more.
+//!
+//! The head row says until when its holder leads, by the database's clock; nobody else takes the epoch before that. The
+//! holder renews the lease and measures it by its own clock, from before each request, and gives up well before its
+//! end. That clock ([`elapsed`]) runs while the machine or the process is suspended. The keeper has a thread of its own,
+//! because a busy process must not lose the lease.
+//!
+//! The fence of the log is the epoch, which each append checks. The lease is for everything else that a leader does, such
+//! as calls to hosts: a [`LeaseTimer`] kills the leader's process before another member may begin with that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio_postgres::Config;
+
+use super::link::DatabaseLink;
+use super::schema::{self, HeldHead};
+use super::timer::{LeaseTimer, elapsed};
+use crate::store::StoreError;
+
+/// How often a member that stands by asks whether it may lead.
+const ASKS: Duration = Duration::from_millis(250);
+
+/// The log and the holder of a lease, and its duration without a renewal.
+#[derive(Clone)]
+pub(super) struct LeaseTerms {
+    pub(super) config: Config,
+    pub(super) cell: String,
+    /// Made for one life of a process, and never used again.
+    pub(super) holder: Vec<u8>,
+    /// Zero is none: any other member may take the epoch at once.
+    pub(super) lasts: Duration,
+    /// Whether this process ends with its lease.
+    pub(super) end_process: bool,
+}
+
+impl LeaseTerms {
+    /// Waits until no other member leads, then leads. Returns what it found, and since when the lease counts.
+    pub(super) async fn take(&self, link: &mut Arc<DatabaseLink>) -> Result<(HeldHead, Duration), StoreError> {
+        let mut stands_by = false;
+        loop {
+            let asked = elapsed();
+            match schema::take_epoch(&link.client, &self.cell, &self.holder, false, self.lasts).await {
+                Ok(Some(held)) => {
+                    if stands_by {
+                        tracing::info!("this member leads now");
+                    }
+                    return Ok((held, asked));
+                }
+                Ok(None) if !stands_by => {
+                    tracing::warn!(cell = self.cell, "another member leads this log: standing by");
+                    stands_by = true;
+                }
+                Ok(None) => {}
+                Err(failure) if !stands_by => return Err(failure),
+                Err(failure) => {
+                    tracing::warn!(%failure, "standing by without the database");
+                    if let Ok(other) = DatabaseLink::open(&self.config).await {
+                        *link = other;
+                    }
+                }
+            }
+            tokio::time::sleep(ASKS).await;
+        }
+    }
+
+    /// How long the holder leads without a renewal.
+    fn trusted(&self) -> Duration {
+        self.lasts * 11 / 20
+    }
+
+    /// When the process must have ended, if the lease counts since `since`. The rest of the lease is for clocks that run
+    /// unequally, and for calls that hosts have begun.
+    fn end(&self, since: Duration) -> Duration {
+        since + self.lasts * 3 / 5
+    }
+}
+
+/// Renews the lease on a thread of its own.
+pub(super) struct LeaseKeeper {
+    trusted: Duration,
+    /// Dropped: the lease lapses by itself. Sent: it is released.
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    renewed: Arc<AtomicU64>,
+}
+
+impl LeaseKeeper {
+    /// Keeps the lease that counts since `since`, and tells `lost` when it cannot.
+    pub(super) async fn start(
+        terms: LeaseTerms,
+        since: Duration,
+        lost: watch::Sender<Option<String>>,
+    ) -> Result<Self, StoreError> {
+        let cannot = |error: std::io::Error| StoreError::Io(format!("cannot start the keeper of the lease: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        let (end, told) = oneshot::channel();
+        let (begun, begins) = oneshot::channel();
+        let (trusted, renewed) = (terms.trusted(), Arc::new(AtomicU64::new(millis(since))));
+        let shown = Arc::clone(&renewed);
+        let keep = move || {
+            // A timer stays on its thread.
+            let timer = terms.end_process.then(|| LeaseTimer::start(terms.end(since))).transpose();
+            let (timer, failure) = timer.map_or_else(|failure| (None, Some(failure)), |timer| (timer, None));
+            // Fails only if the opening was cancelled.
+            let _ = begun.send(failure);
+            let mut kept = KeptLease { terms, link: None, since, told, shown, timer };
+            if let Some(reason) = runtime.block_on(kept.keep()) {
+                tracing::error!(reason, "this member leads no more");
+                lost.send_replace(Some(reason));
+                runtime.block_on(kept.end_process());
+            }
+        };
+        let thread = std::thread::Builder::new().name("log-lease".to_owned()).spawn(keep).map_err(cannot)?;
+        match begins.await {
+            Ok(None) => Ok(Self { trusted, end: Some(end), thread: Some(thread), renewed }),
+            Ok(Some(failure)) => Err(failure),
+            Err(_) => Err(StoreError::Closed),
+        }
+    }
+
+    /// How long ago the database confirmed the lease, if that is longer than usual.
+    pub(super) fn overdue(&self) -> Option<Duration> {
+        let age = Duration::from_millis(millis(elapsed()).saturating_sub(self.renewed.load(Ordering::Relaxed)));
+        (age > self.trusted * 3 / 4).then_some(age)
+    }
+
+    /// Releases the lease.
+    pub(super) async fn end(mut self) {
+        if let Some(end) = self.end.take() {
+            // Fails only if the lease is lost already.
+            let _ = end.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            // Both failures mean a panic, which the panic hook has reported.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The state of the keeper's thread.
+struct KeptLease {
+    terms: LeaseTerms,
+    link: Option<Arc<DatabaseLink>>,
+    since: Duration,
+    told: oneshot::Receiver<()>,
+    shown: Arc<AtomicU64>,
+    timer: Option<LeaseTimer>,
+}
+
+impl KeptLease {
+    /// Returns why the lease is lost, or `None` when it is not needed any more.
+    async fn keep(&mut self) -> Option<String> {
+        let (trusted, every) = (self.terms.trusted(), self.terms.lasts / 4);
+        let mut pause = every;
+        loop {
+            tokio::select! {
+                told = &mut self.told => {
+                    if told.is_ok() && self.left().is_some() {
+                        self.release().await;
+                    }
+                    return None;
+                }
+                () = tokio::time::sleep(pause) => {}
+            }
+            let asked = elapsed();
+            let Some(left) = self.left() else { return Some(unconfirmed(trusted)) };
+            pause = match tokio::time::timeout(left, self.renew()).await {
+                Ok(Ok(true)) => {
+                    if let Err(failure) = self.prolong(asked) {
+                        return Some(failure.to_string());
+                    }
+                    self.shown.store(millis(asked), Ordering::Relaxed);
+                    every
+                }
+                Ok(Ok(false)) => return Some("another member leads this log".to_owned()),
+                Ok(Err(failure)) => {
+                    tracing::warn!(%failure, "the lease of the log is not confirmed");
+                    self.link = None;
+                    every / 4
+                }
+                Err(_) => every / 4,
+            };
+            // The answer may be old: the process may have been stopped since it came.
+            let Some(left) = self.left() else { return Some(unconfirmed(trusted)) };
+            pause = pause.min(left);
+        }
+    }
+
+    /// The lease counts since `asked`.
+    fn prolong(&mut self, asked: Duration) -> Result<(), StoreError> {
+        self.since = asked;
+        self.timer.as_mut().map_or(Ok(()), |timer| timer.set(self.terms.end(asked)))
+    }
+
+    /// Ends the process at once, where it ends with its lease.
+    async fn end_process(&mut self) {
+        let Some(timer) = &mut self.timer else { return };
+        if let Err(failure) = timer.set(elapsed()) {
+            // Its earlier setting still holds.
+            tracing::error!(%failure, "this process ends later");
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// For how long it is certain that nobody else leads.
+    fn left(&self) -> Option<Duration> {
+        let age = elapsed().saturating_sub(self.since);
+        self.terms.trusted().checked_sub(age).filter(|left| !left.is_zero())
+    }
+
+    async fn link(&mut self) -> Result<Arc<DatabaseLink>, StoreError> {
+        if let Some(link) = self.link.as_ref().filter(|link| !link.client.is_closed()) {
+            return Ok(Arc::clone(link));
+        }
+        Ok(Arc::clone(self.link.insert(DatabaseLink::open(&self.terms.config).await?)))
+    }
+
+    async fn renew(&mut self) -> Result<bool, StoreError> {
+        let link = self.link().await?;
+        schema::renew(&link.client, &self.terms.cell, &self.terms.holder, self.terms.lasts).await
+    }
+
+    async fn release(&mut self) {
+        let released = match self.link().await {
+            Ok(link) => schema::release(&link.client, &self.terms.cell, &self.terms.holder).await,
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = released {
+            tracing::warn!(%failure, "the lease of the log is not released: another member waits for its end");
+        }
+    }
+}
+
+fn unconfirmed(trusted: Duration) -> String {
+    format!("the database has not confirmed the lease of the log for {:.1} s", trusted.as_secs_f64())
+}

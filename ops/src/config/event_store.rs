@@ -1,0 +1,65 @@
+//! `[chronova] event_store`: the engine of the event log, and where it is.
+
+use chronova_events::store::postgres::PostgresAddress;
+
+/// A valid value of the option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventStoreAddress {
+    /// A file in the data folder.
+    Sqlite,
+    /// A database, in the form that libpq takes.
+    Postgres(String),
+}
+
+impl EventStoreAddress {
+    /// The error says what to change, and repeats nothing: the address may hold a password.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let refused = |what: &str| Err(format!("[chronova] event_store {what}"));
+        if text == "sqlite" {
+            return Ok(Self::Sqlite);
+        }
+        if text.starts_with("esdb:") {
+            return refused(
+                "names an EventStoreDB, and serve cannot keep its log there: set sqlite or postgresql://...",
+            );
+        }
+        let is_url = text.starts_with("postgresql://") || text.starts_with("postgres://");
+        if !is_url && !text.contains("host=") {
+            return refused(
+                "is neither sqlite nor the address of a PostgreSQL database (postgresql://USER@HOST/DATABASE)",
+            );
+        }
+        match PostgresAddress::check(text) {
+            PostgresAddress::Usable => Ok(Self::Postgres(text.to_owned())),
+            PostgresAddress::NeedsTls => refused(
+                "asks for TLS (sslmode=require), which is not supported: use a Unix socket or a private network",
+            ),
+            PostgresAddress::Invalid => {
+                refused("is no valid address of a PostgreSQL database: see postgresql://USER@HOST/DATABASE")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_understood_or_refused_without_their_password() {
+        assert_eq!(EventStoreAddress::parse("sqlite"), Ok(EventStoreAddress::Sqlite));
+        for good in ["postgresql://u:secret@h/d", "postgres://h/d", "host=/run/postgresql user=u dbname=d"] {
+            assert_eq!(EventStoreAddress::parse(good), Ok(EventStoreAddress::Postgres(good.to_owned())));
+        }
+        for (bad, expected) in [
+            ("", "neither"),
+            ("mysql://u:secret@h/d", "neither"),
+            ("esdb://h", "EventStoreDB"),
+            ("postgresql://u:secret@h/d?sslmode=require", "TLS"),
+            ("postgresql://u:secret@h:port/d", "no valid address"),
+        ] {
+            let told = EventStoreAddress::parse(bad).unwrap_err();
+            assert!(told.contains(expected) && !told.contains("secret"), "{bad}: {told}");
+        }
+    }
+}

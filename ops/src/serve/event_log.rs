@@ -1,0 +1,84 @@
+//! The event log of a control plane, in the engine that `[chronova] event_store` names.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
+use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
+use chronova_events::store::{EventStore, StoreError};
+
+use super::private;
+use crate::commands::DataDir;
+use crate::config::Config;
+use crate::config::event_store::EventStoreAddress;
+
+/// The log, open for writing: no other process writes to it.
+#[derive(Clone)]
+pub(super) enum EventLog {
+    Sqlite(Arc<SqliteStore>),
+    Postgres(Arc<PostgresStore>),
+}
+
+impl EventLog {
+    /// Opens the log. In PostgreSQL, waits while another member leads.
+    pub(super) async fn open(config: &Config, sqlite: &SqliteOptions) -> Result<Self> {
+        let data = DataDir(config.chronova.data_dir.clone());
+        private::close(&data.0).with_context(|| format!("cannot use the data folder {}", data.0.display()))?;
+        match EventStoreAddress::parse(&config.chronova.event_store).map_err(anyhow::Error::msg)? {
+            EventStoreAddress::Sqlite => Self::file(&data.log(), sqlite),
+            EventStoreAddress::Postgres(url) => Self::database(config, &data, url).await,
+        }
+    }
+
+    fn file(path: &Path, options: &SqliteOptions) -> Result<Self> {
+        let opened = SqliteStore::open(path, options);
+        Ok(Self::Sqlite(opened.with_context(|| format!("cannot open the event log {}", path.display()))?))
+    }
+
+    async fn database(config: &Config, data: &DataDir, url: String) -> Result<Self> {
+        if data.log().exists() {
+            bail!(
+                "the data folder holds the log of a control plane on SQLite, which [chronova] event_store would leave \
+                 behind: name another data_dir, or set event_store = sqlite ({})",
+                data.log().display()
+            );
+        }
+        let own = &config.chronova;
+        let options = PostgresOptions {
+            url,
+            cell: own.event_store_cell.clone(),
+            keys: Some(data.keys()),
+            allow_asynchronous: own.event_store_asynchronous,
+            patience: Duration::from_secs(own.event_store_patience.into()),
+            lease: Duration::from_secs(own.event_store_lease.into()),
+            end_process: true,
+        };
+        let opened = PostgresStore::open(&options).await;
+        Ok(Self::Postgres(opened.context("cannot open the event log in PostgreSQL")?))
+    }
+
+    pub(super) fn store(&self) -> Arc<dyn EventStore> {
+        match self {
+            Self::Sqlite(store) => Arc::clone(store) as _,
+            Self::Postgres(store) => Arc::clone(store) as _,
+        }
+    }
+
+    /// Whether appends can be acknowledged.
+    pub(super) fn health(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(store) => store.health(),
+            Self::Postgres(store) => store.health(),
+        }
+    }
+
+    /// Writes what waits, and lets another process lead.
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite(store) => store.close().await,
+            Self::Postgres(store) => store.close().await,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Two members of the real binary on one log in a real PostgreSQL, over one data folder: one leads, the other stands by.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
+
+mod cloud;
+#[path = "../../events/tests/database/mod.rs"]
+mod database;
+
+use std::os::unix::process::ExitStatusExt as _;
+
+use cloud::{Cloud, Furniture};
+use database::Postgres;
+use serde_json::json;
+
+const FLEET: &str = "sim://2?latency_ms=1&vcpus=512&memory_mib=1048576&disk_gib=100000";
+
+fn first_member(database: &Postgres) -> Cloud {
+    let cloud = Cloud::new(FLEET);
+    let url = database.url();
+    cloud.configure(&format!(
+        "[chronova]\nevent_store = {url}\nevent_store_lease = 3\nevent_store_asynchronous = true\n"
+    ));
+    cloud
+}
+
+fn create(cloud: &Cloud, furniture: &Furniture, name: &str) {
+    let server = json!({"server": {
+        "name": name,
+        "imageRef": furniture.image,
+        "flavorRef": furniture.flavor,
+        "networks": [{"uuid": furniture.network}],
+    }});
+    cloud.client().post("/compute/v2.1/servers", &server).unwrap().expect(202);
+}
+
+fn active(cloud: &Cloud) -> Vec<String> {
+    let list = cloud.client().get("/compute/v2.1/servers/detail?status=ACTIVE&sort_key=display_name&sort_dir=asc");
+    let list = list.unwrap().expect(200).body;
+    let servers = list["servers"].as_array().unwrap().iter();
+    servers.map(|server| server["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn leads(cloud: &mut Cloud) -> bool {
+    let ended = cloud.ended();
+    assert!(ended.is_none(), "it ended by itself: {ended:?}\n{}", cloud.log());
+    cloud.client().get("/healthz").is_ok_and(|answer| answer.status == 200)
+}
+
+#[test]
+fn another_member_leads_when_the_leader_was_killed_or_stopped() {
+    let database = Postgres::new();
+    let mut a = first_member(&database);
+    let mut b = a.member();
+    a.start();
+    let furniture = a.furnish();
+    create(&a, &furniture, "one");
+    a.wait("a server of the first leader is active", |a| active(a) == ["one"]);
+
+    b.launch();
+    b.wait("the second member stands by", |b| b.log().contains("standing by") || leads(b));
+    assert!(b.client().get("/healthz").is_err(), "a member that stands by answers nothing");
+    create(&a, &furniture, "two");
+    a.kill();
+    b.wait("the second member leads", leads);
+    b.wait("it completes what the first one began", |b| active(b) == ["one", "two"]);
+    create(&b, &furniture, "three");
+    b.wait("and begins more", |b| active(b) == ["one", "three", "two"]);
+
+    // Stopped, so that it can look at no clock and read no answer.
+    a.launch();
+    a.wait("the first member stands by", |a| a.log().matches("standing by").count() == 1 || leads(a));
+    b.signal("STOP");
+    a.wait("the first member leads again", leads);
+    let ended = b.ended().expect("the stopped leader is dead before another one leads");
+    assert_eq!(ended.signal(), Some(9), "{ended}");
+    assert_eq!(active(&a), ["one", "three", "two"]);
+    create(&a, &furniture, "four");
+    a.wait("and begins more", |a| active(a).len() == 4);
+
+    // A graceful end releases the lease: nobody waits for it.
+    a.stop();
+    assert_eq!(database.sql("SELECT lease_until = '-infinity' FROM chronova_head"), "t");
+}
+
+#[test]
+fn a_leader_without_its_database_ends() {
+    let database = Postgres::new();
+    let mut cloud = first_member(&database);
+    cloud.start();
+    let furniture = cloud.furnish();
+    create(&cloud, &furniture, "one");
+    cloud.wait("the server is active", |cloud| active(cloud) == ["one"]);
+    database.stop();
+    cloud.wait("the process ends", |cloud| cloud.ended().is_some());
+    assert_eq!(cloud.ended().unwrap().signal(), Some(9));
+    assert!(cloud.log().contains("has not confirmed the lease"), "{}", cloud.log());
+    database.start();
+    cloud.start();
+    assert_eq!(active(&cloud), ["one"]);
+}
+
+/// A switch of engines would leave the log behind.
+#[test]
+fn a_folder_with_a_log_is_not_used_with_a_database() {
+    let mut cloud = Cloud::new(FLEET);
+    cloud.start();
+    cloud.stop();
+    cloud.configure("[chronova]\nevent_store = postgresql://nobody:secret@127.0.0.1:1/none\n");
+    cloud.launch();
+    cloud.wait("it refuses to start", |cloud| cloud.ended().is_some());
+    assert_eq!(cloud.ended().unwrap().code(), Some(2));
+    let log = cloud.log();
+    assert!(log.contains("set event_store = sqlite") && !log.contains("secret"), "{log}");
+}
