@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{self, DataDir, OperatorCommand};
+use crate::commands::{self, LogPlace, OperatorCommand};
 use crate::config::{self, Config, Severity};
 use crate::serve;
 
@@ -253,11 +253,11 @@ fn operate(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
 }
 
 fn operate_alone(command: OperatorCommand) -> ExitCode {
-    block_on(async { ExitCode::from(commands::run(command, &DataDir(PathBuf::new())).await as u8) })
+    block_on(async { ExitCode::from(commands::run(command, &LogPlace::none()).await as u8) })
 }
 
 fn block_on(work: impl Future<Output = ExitCode>) -> ExitCode {
-    match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => {
             crate::output::complain(&format!("chronova: {error}\n"));
@@ -268,7 +268,13 @@ fn block_on(work: impl Future<Output = ExitCode>) -> ExitCode {
 
 async fn operate_on(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
     let Some(config) = load(place) else { return ExitCode::from(2) };
-    ExitCode::from(commands::run(command, &DataDir(config.chronova.data_dir)).await as u8)
+    match LogPlace::of(&config) {
+        Ok(place) => ExitCode::from(commands::run(command, &place).await as u8),
+        Err(problem) => {
+            crate::output::complain(&format!("chronova: {problem}\n"));
+            ExitCode::from(2)
+        }
+    }
 }
 
 fn serve(args: &ServeArgs) -> ExitCode {

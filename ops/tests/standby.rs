@@ -112,3 +112,36 @@ fn a_folder_with_a_log_is_not_used_with_a_database() {
     let log = cloud.log();
     assert!(log.contains("set event_store = sqlite") && !log.contains("secret"), "{log}");
 }
+
+#[test]
+fn the_operators_commands_read_the_log_in_the_database() {
+    let database = Postgres::new();
+    let mut cloud = first_member(&database);
+    cloud.start();
+    let furniture = cloud.furnish();
+    create(&cloud, &furniture, "one");
+    cloud.wait("the server is active", |cloud| active(cloud) == ["one"]);
+    let config = cloud.folder.path().join("chronova.conf").display().to_string();
+    let command = |cloud: &Cloud, words: &[&str]| cloud.command(&[words, &["--config-file", &config]].concat());
+
+    // Beside the leader.
+    let (code, told) = command(&cloud, &["audit"]);
+    assert!(code == 0 && told.contains("instance."), "{code} {told}");
+    let (code, told) = command(&cloud, &["audit", "head"]);
+    assert_eq!(code, 0, "{told}");
+    let (code, told) = command(&cloud, &["audit", "erase", "--user", "nobody", "--reason", "asked"]);
+    assert!(code == 2 && told.contains("POST /chronova/v1/erasures"), "{code} {told}");
+    cloud.stop();
+
+    let (code, told) = command(&cloud, &["rebuild"]);
+    assert_eq!(code, 0, "the checkpoint says what the log says: {told}");
+    let head = database.sql("SELECT position || ':' || encode(hash, 'hex') FROM chronova_head");
+    assert_eq!(command(&cloud, &["audit", "head"]), (0, format!("{head}\n")));
+    for words in [&["audit", "verify"][..], &["rebuild", "--replace"]] {
+        let (code, told) = command(&cloud, words);
+        assert!(code == 2 && told.contains("works on a log in SQLite"), "{code} {told}");
+    }
+    database.sql("DELETE FROM chronova_events WHERE position = 3");
+    let (code, told) = command(&cloud, &["rebuild"]);
+    assert!(code == 2 && told.contains("events are missing"), "{code} {told}");
+}

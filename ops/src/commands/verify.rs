@@ -4,7 +4,7 @@
 //! comparison of the read models with a rebuild ([`super::rebuild`]).
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::Position;
@@ -48,8 +48,8 @@ pub struct HeadArgs {
 }
 
 /// Prints the newest position and its hash.
-pub async fn head(args: &HeadArgs, log: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let anchor = ReadOnlyLog::open(log)?.anchor().await?.unwrap_or(Anchor::START);
+pub async fn head(args: &HeadArgs, store: &dyn EventStore, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let anchor = store.anchor().await?.unwrap_or(Anchor::START);
     match args.json {
         true => writeln!(out, "{}", json!({"position": anchor.position.0, "hash": anchor.hash.to_string()}))?,
         false => writeln!(out, "{anchor}")?,

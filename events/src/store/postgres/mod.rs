@@ -10,6 +10,8 @@
 mod address;
 mod lease;
 mod link;
+mod read_only;
+mod reading;
 mod row;
 mod schema;
 mod timer;
@@ -23,8 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, Row};
+use tokio_postgres::Config;
 use uuid::Uuid;
 
 use super::tail::{Subscription, Tail};
@@ -33,7 +34,9 @@ use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 pub use address::PostgresAddress;
 use lease::{LeaseKeeper, LeaseTerms};
-use link::{DatabaseLink, within};
+use link::DatabaseLink;
+pub use read_only::ReadOnlyPostgres;
+use reading::PostgresReader;
 use row::signed;
 use writer::{PostgresAppend, PostgresWriter};
 
@@ -64,16 +67,13 @@ pub struct PostgresStore {
     keeper: Mutex<Option<LeaseKeeper>>,
     lost: watch::Receiver<Option<String>>,
     failed: watch::Receiver<Option<StoreError>>,
-    config: Config,
-    reading: tokio::sync::Mutex<Option<Arc<DatabaseLink>>>,
-    keys: Option<Arc<KeyRing>>,
-    tail: Arc<Tail>,
+    reader: PostgresReader,
     this: Weak<Self>,
 }
 
 impl std::fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresStore").field("head", &self.tail.head()).finish_non_exhaustive()
+        f.debug_struct("PostgresStore").field("head", &self.reader.tail.head()).finish_non_exhaustive()
     }
 }
 
@@ -127,10 +127,7 @@ impl PostgresStore {
             keeper: Mutex::new(keeper),
             lost,
             failed,
-            config,
-            reading: tokio::sync::Mutex::new(None),
-            keys,
-            tail,
+            reader: PostgresReader::new(config, keys, tail),
             this: this.clone(),
         }))
     }
@@ -166,29 +163,6 @@ impl PostgresStore {
             keeper.end().await;
         }
     }
-
-    /// Rows of one statement that may be repeated; a lost connection is replaced twice.
-    async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let link = {
-                let mut reading = self.reading.lock().await;
-                match reading.as_ref().filter(|link| !link.client.is_closed()) {
-                    Some(link) => Arc::clone(link),
-                    None => Arc::clone(reading.insert(DatabaseLink::open(&self.config).await?)),
-                }
-            };
-            match within(link.client.query(sql, values)).await {
-                Err(_) if attempts < 3 && link.client.is_closed() => {}
-                answer => return answer,
-            }
-        }
-    }
-
-    fn recorded(&self, rows: &[Row]) -> Result<Vec<Arc<Recorded>>, StoreError> {
-        rows.iter().map(|row| row::read(row, self.keys.as_ref()).map(Arc::new)).collect()
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -217,10 +191,10 @@ impl EventStore for PostgresStore {
         expected: Expected,
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
-        super::make_keys(self.keys.as_ref(), stream, &events).await?;
+        super::make_keys(self.reader.keys.as_ref(), stream, &events).await?;
         let mut encoded = Vec::with_capacity(events.len());
         for new in events {
-            encoded.push((super::encode_payload(self.keys.as_ref(), stream, &new)?, new));
+            encoded.push((super::encode_payload(self.reader.keys.as_ref(), stream, &new)?, new));
         }
         let (reply, answer) = oneshot::channel();
         let job = PostgresAppend { stream: stream.clone(), expected, events: encoded, reply };
@@ -235,74 +209,40 @@ impl EventStore for PostgresStore {
         after: Revision,
         limit: usize,
     ) -> Result<Vec<Arc<Recorded>>, StoreError> {
-        let sql = format!(
-            "SELECT {} FROM chronova_events WHERE stream = $1 AND revision > $2 AND position <= $3 \
-             ORDER BY revision LIMIT $4",
-            row::COLUMNS
-        );
-        let (name, durable) = (stream.as_str().as_bytes(), signed(self.tail.head().0));
-        let rows = self.query(&sql, &[&name, &signed(after.0), &durable, &signed(limit as u64)]).await?;
-        let events = self.recorded(&rows)?;
-        for (event, revision) in events.iter().zip(after.0.saturating_add(1)..) {
-            if event.revision.0 != revision {
-                let reason = format!("revision {revision} of {stream} is missing");
-                return Err(StoreError::Corrupt { position: event.position.0, reason });
-            }
-        }
-        Ok(events)
+        self.reader.read_stream(stream, after, limit).await
     }
 
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
-        let sql = format!(
-            "SELECT {} FROM chronova_events WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3",
-            row::COLUMNS
-        );
-        let durable = self.tail.head().0;
-        let rows = self.query(&sql, &[&signed(after.0), &signed(durable), &signed(limit as u64)]).await?;
-        let events = self.recorded(&rows)?;
-        let due = durable.saturating_sub(after.0).min(limit as u64);
-        let dense =
-            events.iter().zip(after.0.saturating_add(1)..).all(|(event, position)| event.position.0 == position);
-        if events.len() as u64 != due || !dense {
-            let reason = "events are missing after this position".to_owned();
-            return Err(StoreError::Corrupt { position: after.0, reason });
-        }
-        Ok(events)
+        self.reader.read_all(after, limit).await
     }
 
     fn subscribe(&self, after: Position) -> Subscription {
         let store: Weak<dyn EventStore> = self.this.clone();
-        Subscription::new(store, &self.tail, after)
+        Subscription::new(store, &self.reader.tail, after)
     }
 
     fn head(&self) -> Position {
-        self.tail.head()
+        self.reader.tail.head()
     }
 
     fn keys(&self) -> Option<&Arc<KeyRing>> {
-        self.keys.as_ref()
+        self.reader.keys.as_ref()
     }
 
     async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
-        self.tail.forget();
+        self.reader.tail.forget();
         let names: Vec<&[u8]> = streams.iter().map(|stream| stream.as_str().as_bytes()).collect();
-        self.query("DELETE FROM chronova_snapshots WHERE stream = ANY($1)", &[&names]).await.map(drop)
+        self.reader.query("DELETE FROM chronova_snapshots WHERE stream = ANY($1)", &[&names]).await.map(drop)
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
-        let sql = "SELECT revision, state_version, data FROM chronova_snapshots WHERE stream = $1";
-        let rows = self.query(sql, &[&stream.as_str().as_bytes()]).await?;
-        Ok(rows.first().map(|row| StreamSnapshot {
-            revision: Revision(row.get::<_, i64>(0).unsigned_abs()),
-            state_version: u32::try_from(row.get::<_, i64>(1)).unwrap_or(u32::MAX),
-            bytes: row.get(2),
-        }))
+        self.reader.load_snapshot(stream).await
     }
 
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         let sql = "INSERT INTO chronova_snapshots VALUES ($1, $2, $3, $4) ON CONFLICT (stream) DO UPDATE SET \
                    revision = excluded.revision, state_version = excluded.state_version, data = excluded.data";
         let (name, version) = (stream.as_str().as_bytes(), i64::from(snapshot.state_version));
-        self.query(sql, &[&name, &signed(snapshot.revision.0), &version, &snapshot.bytes]).await.map(drop)
+        self.reader.query(sql, &[&name, &signed(snapshot.revision.0), &version, &snapshot.bytes]).await.map(drop)
     }
 }

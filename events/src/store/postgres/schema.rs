@@ -51,23 +51,40 @@ pub(super) async fn check_durability(client: &Client, allow_asynchronous: bool) 
 
 pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError> {
     // Where the tables are, a member that joins takes no lock that the leader's appends would wait for.
-    let there = within(client.query_one("SELECT to_regclass('chronova_head') IS NOT NULL", &[])).await?;
-    if !there.get::<_, bool>(0) {
+    if !exists(client).await? {
         within(client.batch_execute(CREATE)).await?;
     }
     let sql = "INSERT INTO chronova_head VALUES ($1, $2, 0, '', 0, $3, '') ON CONFLICT DO NOTHING";
     within(client.execute(sql, &[&cell, &FORMAT, &&EventHash::START.0[..]])).await?;
-    let found = within(client.query("SELECT cell, format FROM chronova_head", &[])).await?;
-    for row in &found {
-        let (other, format) = (row.get::<_, &str>(0), row.get::<_, i32>(1));
-        if other != cell {
-            return Err(StoreError::Io(format!("the database holds the log of cell {other:?}, not of {cell:?}")));
-        }
-        if format > FORMAT {
-            return Err(StoreError::NewerFormat { found: format.unsigned_abs(), supported: FORMAT.unsigned_abs() });
-        }
+    check_head(client, cell).await.map(drop)
+}
+
+/// Where the log of `cell` ends. Creates nothing.
+pub(super) async fn head(client: &Client, cell: &str) -> Result<Position, StoreError> {
+    let missing = || StoreError::Io(format!("the database holds no log of cell {cell:?}"));
+    if !exists(client).await? {
+        return Err(missing());
     }
-    Ok(())
+    check_head(client, cell).await?.ok_or_else(missing)
+}
+
+async fn exists(client: &Client) -> Result<bool, StoreError> {
+    let row = within(client.query_one("SELECT to_regclass('chronova_head') IS NOT NULL", &[])).await?;
+    Ok(row.get(0))
+}
+
+/// Refuses the log of another cell or of a newer version. Returns the position of its end, if there is one.
+async fn check_head(client: &Client, cell: &str) -> Result<Option<Position>, StoreError> {
+    let found = within(client.query("SELECT cell, format, position FROM chronova_head", &[])).await?;
+    let Some(row) = found.first() else { return Ok(None) };
+    let (other, format) = (row.get::<_, &str>(0), row.get::<_, i32>(1));
+    if other != cell {
+        return Err(StoreError::Io(format!("the database holds the log of cell {other:?}, not of {cell:?}")));
+    }
+    if format > FORMAT {
+        return Err(StoreError::NewerFormat { found: format.unsigned_abs(), supported: FORMAT.unsigned_abs() });
+    }
+    Ok(Some(Position(row.get::<_, i64>(2).unsigned_abs())))
 }
 
 /// Takes the next epoch, and the lease with it: whoever held an older one appends no more. `None` when another holder
