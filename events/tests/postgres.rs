@@ -12,7 +12,7 @@ use chronova_events::envelope::{Position, Revision, StreamId};
 use chronova_events::event_store_conformance;
 use chronova_events::store::conformance::{Backend, event, text};
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
-use chronova_events::store::{EventStore, Expected, StoreError};
+use chronova_events::store::{EventStore, Expected, StoreError, StreamSnapshot};
 use database::Postgres;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -59,6 +59,20 @@ async fn an_older_epoch_appends_nothing() {
     assert!(refused.to_string().contains("another member leads"), "{refused}");
     new.append(&stream("a"), Expected::Exact(Revision(1)), vec![event("2")]).await.unwrap();
     assert_eq!(new.read_all(Position::START, 9).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_in_the_database_is_encrypted() {
+    let (database, folder) = (Postgres::new(), tempfile::tempdir().unwrap());
+    let options = PostgresOptions { keys: Some(folder.path().join("keys")), ..options(&database) };
+    let store = PostgresStore::open(&options).await.unwrap();
+    let snapshot = StreamSnapshot { revision: Revision(3), state_version: 1, bytes: b"anna".to_vec() };
+    store.save_snapshot(&stream("a"), snapshot.clone()).await.unwrap();
+    assert_eq!(store.load_snapshot(&stream("a")).await.unwrap(), Some(snapshot));
+
+    assert_eq!(database.sql("SELECT position('anna' IN encode(data, 'escape')) FROM chronova_snapshots"), "0");
+    database.sql("UPDATE chronova_snapshots SET revision = 4");
+    assert_eq!(store.load_snapshot(&stream("a")).await.unwrap(), None, "it is of another revision");
 }
 
 #[tokio::test(flavor = "multi_thread")]

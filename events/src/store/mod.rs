@@ -10,6 +10,7 @@ pub mod eventstoredb;
 pub mod faulty;
 pub mod memory;
 pub mod postgres;
+mod sealed_snapshots;
 pub mod sqlite;
 pub mod tail;
 

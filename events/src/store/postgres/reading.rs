@@ -11,7 +11,7 @@ use super::row::{self, signed};
 use crate::envelope::{Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::store::tail::Tail;
-use crate::store::{StoreError, StreamSnapshot};
+use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 
 /// One connection for reading. It sees the log as far as the tail knows it.
 pub(super) struct PostgresReader {
@@ -93,10 +93,26 @@ impl PostgresReader {
     pub(super) async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
         let sql = "SELECT revision, state_version, data FROM chronova_snapshots WHERE stream = $1";
         let rows = self.query(sql, &[&stream.as_str().as_bytes()]).await?;
-        Ok(rows.first().map(|row| StreamSnapshot {
+        let snapshot = rows.first().map(|row| StreamSnapshot {
             revision: Revision(row.get::<_, i64>(0).unsigned_abs()),
             state_version: u32::try_from(row.get::<_, i64>(1)).unwrap_or(u32::MAX),
             bytes: row.get(2),
-        }))
+        });
+        Ok(match (&self.keys, snapshot) {
+            (Some(keys), Some(snapshot)) => sealed_snapshots::open(keys, stream, &snapshot),
+            (_, snapshot) => snapshot,
+        })
+    }
+
+    /// The snapshot as it may be sent to the database: encrypted, if the log has keys of personal fields.
+    pub(super) async fn sealed(
+        &self,
+        stream: &StreamId,
+        snapshot: StreamSnapshot,
+    ) -> Result<StreamSnapshot, StoreError> {
+        let Some(keys) = self.keys.clone() else { return Ok(snapshot) };
+        let stream = stream.clone();
+        let seal = move || sealed_snapshots::seal(&keys, &stream, &snapshot);
+        tokio::task::spawn_blocking(seal).await.map_err(|error| StoreError::Io(error.to_string()))?
     }
 }

@@ -48,7 +48,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::criteria::{Criteria, EventSearchResult};
 use super::tail::{Subscription, Tail};
-use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
+use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot, sealed_snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use by_stream::UnindexedEvents;
@@ -267,7 +267,7 @@ impl EventStore for SqliteStore {
 
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError> {
         let (stream, keys) = (stream.clone(), Arc::clone(&self.keys));
-        let seal = move || snapshots::seal(&keys, &stream, &snapshot).map(|sealed| (stream, sealed));
+        let seal = move || sealed_snapshots::seal(&keys, &stream, &snapshot).map(|sealed| (stream, sealed));
         let sealed = tokio::task::spawn_blocking(seal).await.map_err(|error| StoreError::Io(error.to_string()))?;
         let (stream, snapshot) = sealed?;
         let (reply, answer) = oneshot::channel();

@@ -1,7 +1,4 @@
-//! The table of snapshots. A snapshot repeats personal fields of its stream, so its bytes are encrypted as a whole.
-//!
-//! The key is that of [`crate::sealed::DataSubject::Caches`]: an erasure destroys it, so an older copy of the file tells
-//! nothing about an erased person. A snapshot that cannot be opened is no snapshot.
+//! The table of snapshots, whose bytes [`crate::store::sealed_snapshots`] encrypts.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -9,38 +6,10 @@ use super::error;
 use super::row::{signed, unsigned};
 use crate::envelope::{Revision, StreamId};
 use crate::sealed::keys::KeyRing;
-use crate::sealed::whole::{SealMark, WholeSeal};
-use crate::store::{StoreError, StreamSnapshot};
+use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 
 /// The row of `meta` which says that no snapshot of this file is in clear.
 const SEALED: &str = "snapshots_sealed";
-
-/// Binds sealed bytes to their place: nobody can put them beside another stream or revision.
-fn bound(stream: &StreamId, revision: Revision, state_version: u32) -> Vec<u8> {
-    let numbers = [revision.0.to_le_bytes().as_slice(), &state_version.to_le_bytes()].concat();
-    [numbers.as_slice(), stream.as_str().as_bytes()].concat()
-}
-
-/// Encrypts a snapshot. May wait for the disk, if the log has no key for caches yet.
-pub(super) fn seal(keys: &KeyRing, stream: &StreamId, clear: &StreamSnapshot) -> Result<StreamSnapshot, StoreError> {
-    use std::io::Write;
-    let seal = WholeSeal::begin(keys)?;
-    let bound = bound(stream, clear.revision, clear.state_version);
-    let mut bytes = seal.mark().to_bytes().to_vec();
-    let mut writer = seal.writer(0, &bound, &mut bytes);
-    let written = writer.write_all(&clear.bytes).and_then(|()| writer.finish());
-    written.map_err(|error| StoreError::Io(format!("a snapshot cannot be sealed: {error}")))?;
-    Ok(StreamSnapshot { revision: clear.revision, state_version: clear.state_version, bytes })
-}
-
-/// The snapshot in clear. `None`: its key is gone, or these are not the bytes that were sealed for this place.
-fn open(keys: &KeyRing, stream: &StreamId, sealed: &StreamSnapshot) -> Option<StreamSnapshot> {
-    let mark = SealMark::of(&sealed.bytes)?;
-    let seal = WholeSeal::of(keys, mark).ok()?;
-    let bound = bound(stream, sealed.revision, sealed.state_version);
-    let bytes = seal.open(0, &bound, &sealed.bytes[SealMark::BYTES..])?;
-    Some(StreamSnapshot { revision: sealed.revision, state_version: sealed.state_version, bytes })
-}
 
 /// Writes a sealed snapshot in the place of an older one.
 pub(super) fn save(connection: &Connection, stream: &StreamId, sealed: &StreamSnapshot) -> rusqlite::Result<()> {
@@ -83,7 +52,7 @@ pub(super) fn load(
             tracing::warn!(%stream, "a damaged snapshot is not used");
             return None;
         }
-        open(keys, stream, &snapshot)
+        sealed_snapshots::open(keys, stream, &snapshot)
     }))
 }
 
@@ -109,29 +78,11 @@ pub(super) fn drop_clear(connection: &Connection) -> rusqlite::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sealed::DataSubject;
     use crate::store::EventStore;
     use crate::store::sqlite::{SqliteOptions, SqliteStore};
 
     fn snapshot(bytes: &[u8]) -> StreamSnapshot {
         StreamSnapshot { revision: Revision(3), state_version: 1, bytes: bytes.to_vec() }
-    }
-
-    #[test]
-    fn a_sealed_snapshot_opens_in_its_place_only() {
-        let keys = KeyRing::in_memory().unwrap();
-        let (here, there) = (StreamId::new("instance", "a"), StreamId::new("instance", "b"));
-        for clear in [Vec::new(), b"anna".to_vec(), vec![7; 200_000]] {
-            let sealed = seal(&keys, &here, &snapshot(&clear)).unwrap();
-            assert_eq!(open(&keys, &here, &sealed), Some(snapshot(&clear)));
-            assert_eq!(open(&keys, &there, &sealed), None);
-            assert_eq!(open(&keys, &here, &StreamSnapshot { revision: Revision(4), ..sealed.clone() }), None);
-            assert_eq!(open(&keys, &here, &StreamSnapshot { state_version: 2, ..sealed }), None);
-        }
-        let before = seal(&keys, &here, &snapshot(b"anna")).unwrap();
-        keys.destroy(&DataSubject::Caches, keys.next()).unwrap();
-        assert_eq!(open(&keys, &here, &before), None);
-        assert_eq!(open(&keys, &here, &snapshot(b"anna, in clear")), None);
     }
 
     #[tokio::test]
