@@ -76,10 +76,10 @@ impl CommandGateway {
     pub async fn send<A: Reachable>(
         &self,
         id: &A::Id,
-        command: A::Command,
+        command: impl Into<A::Command>,
         meta: Arc<Meta>,
     ) -> Result<Committed, CommandError<A::Reject>> {
-        A::directory(self).execute(id, command, meta).await
+        A::directory(self).execute(id, command.into(), meta).await
     }
 
     /// A copy of the state of the aggregate `id`.

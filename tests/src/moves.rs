@@ -1,10 +1,7 @@
 //! Requests moves of servers, for tests.
 
 use chronova_actors::host::{DrainCommand, HostCommand, HostRoot};
-use chronova_actors::instance::InstanceCommand;
-use chronova_actors::instance::evacuation::EvacuationCommand;
-use chronova_actors::instance::live::LiveCommand;
-use chronova_actors::instance::moving::MoveCommand;
+use chronova_actors::instance::{EvacuationRequest, InstanceRequest, LiveRequest, MoveRequest};
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId};
 use chronova_events::instance::FlavorSnapshot;
@@ -30,22 +27,22 @@ impl Life {
         let gateway = &self.context().gateway;
         gateway.send::<QuotaRoot>(&project, widen, user_meta()).await.map_err(|e| e.to_string())?;
         let process = ProcessId::random();
-        self.moving(instance, MoveCommand::Resize { process, flavor, disk_config: None, asker: ADMIN }).await
+        self.moving(instance, MoveRequest::Resize { process, flavor, disk_config: None, asker: ADMIN }).await
     }
 
     pub async fn migrate(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
-        self.moving(instance, MoveCommand::Migrate { process, host: None, asker: ADMIN }).await
+        self.moving(instance, MoveRequest::Migrate { process, host: None, asker: ADMIN }).await
     }
 
     pub async fn confirm_resize(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
-        self.moving(instance, MoveCommand::Confirm { process, asker: ADMIN }).await
+        self.moving(instance, MoveRequest::Confirm { process, asker: ADMIN }).await
     }
 
     pub async fn revert_resize(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
-        self.moving(instance, MoveCommand::Revert { process, asker: ADMIN }).await
+        self.moving(instance, MoveRequest::Revert { process, asker: ADMIN }).await
     }
 
     pub async fn live_migrate(&self, instance: InstanceId) -> Result<(), String> {
@@ -59,20 +56,20 @@ impl Life {
         block: Option<bool>,
     ) -> Result<(), String> {
         let process = ProcessId::random();
-        let begin = LiveCommand::Begin { process, host, forced: false, block, asker: ADMIN };
-        self.moving(instance, MoveCommand::Live(begin)).await
+        let begin = LiveRequest::Begin { process, host, forced: false, block, asker: ADMIN };
+        self.moving(instance, begin).await
     }
 
     /// Aborts the server's live migration, whether it is queued or running.
     pub async fn abort_live(&self, instance: InstanceId) -> Result<(), String> {
         let migration = self.migration_of(instance)?;
-        let abort = LiveCommand::Abort { migration, waiting_too: true, asker: ADMIN };
-        self.moving(instance, MoveCommand::Live(abort)).await
+        let abort = LiveRequest::Abort { migration, waiting_too: true, asker: ADMIN };
+        self.moving(instance, abort).await
     }
 
     pub async fn force_live(&self, instance: InstanceId) -> Result<(), String> {
         let migration = self.migration_of(instance)?;
-        self.moving(instance, MoveCommand::Live(LiveCommand::Force { migration, asker: ADMIN })).await
+        self.moving(instance, LiveRequest::Force { migration, asker: ADMIN }).await
     }
 
     fn migration_of(&self, instance: InstanceId) -> Result<ProcessId, String> {
@@ -86,7 +83,7 @@ impl Life {
         let now = self.instance_now(instance);
         let placed = now.alive().and_then(|server| server.placement.clone()).ok_or("it is on no host")?;
         self.force_down(placed.host).await?;
-        let begin = EvacuationCommand::Begin {
+        let begin = EvacuationRequest::Begin {
             process: ProcessId::random(),
             host: None,
             forced: false,
@@ -94,7 +91,7 @@ impl Life {
             stop: false,
             asker: ADMIN,
         };
-        self.moving(instance, MoveCommand::Evacuate(begin)).await
+        self.moving(instance, begin).await
     }
 
     /// Forces a host down.
@@ -116,8 +113,8 @@ impl Life {
         sent.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    async fn moving(&self, instance: InstanceId, command: MoveCommand) -> Result<(), String> {
-        self.instance(instance, InstanceCommand::Move(Box::new(command))).await
+    async fn moving(&self, instance: InstanceId, request: impl Into<InstanceRequest>) -> Result<(), String> {
+        self.instance(instance, request).await
     }
 }
 

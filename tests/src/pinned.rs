@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::InstanceRequest;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot};
@@ -49,7 +49,7 @@ impl Life {
     pub async fn build_pinned(&self, instance: InstanceId) -> Result<(), String> {
         let request = pinned_request(instance);
         self.reserve_for(&request).await?;
-        self.instance(instance, InstanceCommand::Build(Box::new(request))).await
+        self.instance(instance, InstanceRequest::Build(Box::new(request))).await
     }
 
     pub async fn resize_pinned(&self, instance: InstanceId) -> Result<(), String> {

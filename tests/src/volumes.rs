@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use chronova_actors::instance::{InstanceCommand, InstanceVolumeCommand as Disks};
+use chronova_actors::instance::InstanceVolumeRequest as Disks;
 use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, VolumeService as _};
 use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::envelope::Meta;
@@ -211,8 +211,8 @@ impl Life {
         self.disk(instance, Disks::Swap { process, old, new, new_attachment, asker: ADMIN }).await
     }
 
-    async fn disk(&self, instance: InstanceId, command: Disks) -> Result<(), String> {
-        self.instance(instance, InstanceCommand::Volume(command)).await
+    async fn disk(&self, instance: InstanceId, request: Disks) -> Result<(), String> {
+        self.instance(instance, request).await
     }
 
     pub async fn volume(&self, id: VolumeId, content: NewContent) -> Result<(), String> {

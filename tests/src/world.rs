@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::instance::work::WorkCommand;
-use chronova_actors::instance::{CallerRights, InstanceCommand, InstanceRoot};
+use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot, WorkRequest};
 use chronova_actors::operations::Operations;
 use chronova_actors::ports::{ImageDraft, NetworkService};
 use chronova_actors::process::context::StepContext;
@@ -354,7 +353,7 @@ impl Life {
     pub async fn build_of(&self, request: BuildRequested) -> Result<(), String> {
         let instance = request.instance;
         self.reserve(instance).await?;
-        self.instance(instance, InstanceCommand::Build(Box::new(request))).await
+        self.instance(instance, InstanceRequest::Build(Box::new(request))).await
     }
 
     /// As `build`, with disks beyond those of image and flavor.
@@ -362,7 +361,7 @@ impl Life {
         let instance = request.instance;
         self.reserve(instance).await?;
         let (request, mapped) = (Box::new(request), Some(Box::new(mapped)));
-        self.instance(instance, InstanceCommand::BuildWith { request, mapped, files: None }).await
+        self.instance(instance, InstanceRequest::BuildWith { request, mapped, files: None }).await
     }
 
     async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
@@ -385,47 +384,47 @@ impl Life {
 
     pub async fn delete(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::Delete { process, force: false, asker: ADMIN }).await
+        self.instance(instance, InstanceRequest::Delete { process, force: false, asker: ADMIN }).await
     }
 
     pub async fn power(&self, instance: InstanceId, action: PowerAction) -> Result<(), String> {
         let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::Power { process, action, asker: ADMIN }).await
+        self.instance(instance, InstanceRequest::Power { process, action, asker: ADMIN }).await
     }
 
     pub async fn soft_delete(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::SoftDelete { process, asker: ADMIN }).await
+        self.instance(instance, InstanceRequest::SoftDelete { process, asker: ADMIN }).await
     }
 
     /// Asks for a deleted server back as the API does: quota first, then the server.
     pub async fn restore(&self, instance: InstanceId) -> Result<(), String> {
         self.reserve(instance).await?;
         let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::Restore { process, asker: ADMIN }).await
+        self.instance(instance, InstanceRequest::Restore { process, asker: ADMIN }).await
     }
 
     /// Asks for work on a server's disks or its place.
-    pub async fn work(&self, instance: InstanceId, command: WorkCommand) -> Result<(), String> {
-        self.instance(instance, InstanceCommand::Work(Box::new(command))).await
+    pub async fn work(&self, instance: InstanceId, request: WorkRequest) -> Result<(), String> {
+        self.instance(instance, request).await
     }
 
     /// Asks for an image as the API does: the image first, without bytes, then the server.
     pub async fn snapshot(&self, instance: InstanceId, backup: Option<Rotation>) -> Result<ImageId, String> {
         let image = self.draft(instance, backup.as_ref()).await?;
-        let snapshot = WorkCommand::Snapshot { process: ProcessId::random(), image, backup, asker: ADMIN };
+        let snapshot = WorkRequest::Snapshot { process: ProcessId::random(), image, backup, asker: ADMIN };
         self.or_drop(image, self.work(instance, snapshot).await).await
     }
 
     pub async fn shelve(&self, instance: InstanceId) -> Result<ImageId, String> {
         let image = self.draft(instance, None).await?;
-        let shelve = WorkCommand::Shelve { process: ProcessId::random(), image: Some(image), asker: ADMIN };
+        let shelve = WorkRequest::Shelve { process: ProcessId::random(), image: Some(image), asker: ADMIN };
         self.or_drop(image, self.work(instance, shelve).await).await
     }
 
     /// As `shelve`, for a server on volumes: nothing of it becomes an image.
     pub async fn shelve_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
-        self.work(instance, WorkCommand::Shelve { process: ProcessId::random(), image: None, asker: ADMIN }).await
+        self.work(instance, WorkRequest::Shelve { process: ProcessId::random(), image: None, asker: ADMIN }).await
     }
 
     async fn draft(&self, instance: InstanceId, backup: Option<&Rotation>) -> Result<ImageId, String> {
@@ -466,25 +465,25 @@ impl Life {
             access_ip_v4: now.access_ip_v4,
             access_ip_v6: now.access_ip_v6,
         };
-        self.work(instance, WorkCommand::Rebuild { request: Box::new(request), files: None, asker: ADMIN }).await
+        self.work(instance, WorkRequest::Rebuild { request: Box::new(request), files: None, asker: ADMIN }).await
     }
 
     pub async fn rescue(&self, instance: InstanceId) -> Result<(), String> {
         let image = OneImage::snapshot();
-        self.work(instance, WorkCommand::Rescue { process: ProcessId::random(), image, asker: ADMIN }).await
+        self.work(instance, WorkRequest::Rescue { process: ProcessId::random(), image, asker: ADMIN }).await
     }
 
     pub async fn unrescue(&self, instance: InstanceId) -> Result<(), String> {
-        self.work(instance, WorkCommand::Unrescue { process: ProcessId::random(), asker: ADMIN }).await
+        self.work(instance, WorkRequest::Unrescue { process: ProcessId::random(), asker: ADMIN }).await
     }
 
     pub async fn offload(&self, instance: InstanceId) -> Result<(), String> {
-        self.work(instance, WorkCommand::Offload { process: ProcessId::random(), asker: ADMIN }).await
+        self.work(instance, WorkRequest::Offload { process: ProcessId::random(), asker: ADMIN }).await
     }
 
     pub async fn unshelve(&self, instance: InstanceId) -> Result<(), String> {
         let request = UnshelveRequested { process: ProcessId::random(), availability_zone: None, host: None };
-        self.work(instance, WorkCommand::Unshelve { request, asker: ADMIN }).await
+        self.work(instance, WorkRequest::Unshelve { request, asker: ADMIN }).await
     }
 
     /// Asks for a password as the API does: the password first, in memory, then the server.
@@ -492,19 +491,19 @@ impl Life {
         let process = ProcessId::random();
         // Nobody waits for the answer here.
         let _told = self.context().passwords.lend(process, password.to_owned());
-        self.work(instance, WorkCommand::ChangePassword { process, asker: ADMIN }).await
+        self.work(instance, WorkRequest::ChangePassword { process, asker: ADMIN }).await
     }
 
     pub async fn crash_dump(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::TriggerCrashDump { process, asker: ADMIN }).await
+        self.instance(instance, InstanceRequest::TriggerCrashDump { process, asker: ADMIN }).await
     }
 
     /// Asks for one more interface.
     pub async fn attach_nic(&self, instance: InstanceId) -> Result<(), String> {
         let wanted = RequestedNic { network: None, port: None, fixed_ip: None, tag: None };
         let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::AttachNic { process, wanted, asker: ADMIN }).await
+        self.instance(instance, InstanceRequest::AttachNic { process, wanted, asker: ADMIN }).await
     }
 
     /// Asks for the end of the server's last interface.
@@ -512,7 +511,7 @@ impl Life {
         let now = self.instance_now(instance);
         let port = now.alive().and_then(|server| server.nics.last()).map(|nic| nic.port).ok_or("no interface")?;
         let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::DetachNic { process, port, asker: ADMIN }).await
+        self.instance(instance, InstanceRequest::DetachNic { process, port, asker: ADMIN }).await
     }
 
     /// The server as a user sees it.
@@ -537,8 +536,12 @@ impl Life {
         (0..world.fleet.len()).find(|host| world.fleet.uri().host_id(*host) == placed.host)
     }
 
-    pub(crate) async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
-        let sent = self.context().gateway.send::<InstanceRoot>(&instance, command, user_meta()).await;
+    pub(crate) async fn instance(
+        &self,
+        instance: InstanceId,
+        request: impl Into<InstanceRequest>,
+    ) -> Result<(), String> {
+        let sent = self.context().gateway.send::<InstanceRoot>(&instance, request.into(), user_meta()).await;
         sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use chronova_actors::instance::{InstanceCommand, InstanceRoot};
+use chronova_actors::instance::{InstanceRequest, InstanceRoot};
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::InstanceId;
@@ -33,7 +33,7 @@ async fn build(life: &Life, n: u128) {
     };
     let project = request.project.clone();
     gateway.send::<QuotaRoot>(&project, reserve, Meta::system("test")).await.unwrap();
-    let build = InstanceCommand::Build(Box::new(request));
+    let build = InstanceRequest::Build(Box::new(request));
     gateway.send::<InstanceRoot>(&server(n), build, Meta::system("test")).await.unwrap();
 }
 

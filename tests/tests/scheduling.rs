@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronova_actors::instance::{InstanceCommand, InstanceRoot};
+use chronova_actors::instance::{InstanceRequest, InstanceRoot};
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
 use chronova_events::envelope::{Meta, Position};
@@ -74,7 +74,7 @@ async fn build(life: &Life, n: u128, with: impl FnOnce(&mut BuildRequested)) {
         defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
     };
     gateway.send::<QuotaRoot>(&"p".into(), reserve, Meta::system("test")).await.unwrap();
-    let command = InstanceCommand::Build(Box::new(request));
+    let command = InstanceRequest::Build(Box::new(request));
     gateway.send::<InstanceRoot>(&id(n), command, Meta::system("test")).await.unwrap();
 }
 

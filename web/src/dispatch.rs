@@ -12,7 +12,7 @@ use chronova_actors::coordination::passwords::OneTimePasswords;
 use chronova_actors::erasure::work::Eraser;
 use chronova_actors::gateway::Reachable;
 use chronova_actors::instance::creation::{CreateReject, CreateServersRequest};
-use chronova_actors::instance::{InstanceCommand, InstanceReject, InstanceRoot};
+use chronova_actors::instance::{InstanceReject, InstanceRequest, InstanceRoot};
 use chronova_actors::operations::interfaces::{
     AddressChange, AttachInterfaceReject, AttachInterfaceRequest, InterfaceReject,
 };
@@ -88,7 +88,7 @@ pub async fn send<A: Reachable>(
     dispatch: &Dispatch,
     permit: &Permit,
     id: &A::Id,
-    command: A::Command,
+    command: impl Into<A::Command>,
 ) -> Result<Committed, CommandError<A::Reject>> {
     let committed = dispatch.operations.send::<A>(id, command, meta(permit)).await?;
     shown(dispatch, committed.position).await;
@@ -137,7 +137,7 @@ pub(crate) async fn post_password(
         causation: None,
         cause: Cause::System { part: "guest".to_owned() },
     };
-    let command = InstanceCommand::PostGuestPassword { password };
+    let command = InstanceRequest::PostGuestPassword { password };
     let committed = dispatch.operations.send::<InstanceRoot>(&guest.id(), command, Arc::new(meta)).await?;
     shown(dispatch, committed.position).await;
     Ok(())

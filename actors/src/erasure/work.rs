@@ -27,7 +27,7 @@ use thiserror::Error;
 use super::{ErasureArchiveId, ErasureCommand, ErasureRoot};
 use crate::aggregate::{AggregateRoot, CommandError};
 use crate::gateway::CommandGateway;
-use crate::instance::{InstanceCommand, InstanceReject, InstanceRoot};
+use crate::instance::{InstanceReject, InstanceRequest, InstanceRoot};
 use crate::keypair::{KeypairCommand, KeypairRoot};
 use crate::services::embedded::identity::{IdentityCommand, IdentityRealmId, IdentityRoot};
 use crate::services::embedded::network::{NetworkCommand, NetworkReject, NetworkRoot, PortPatch};
@@ -179,7 +179,7 @@ impl Eraser {
     async fn tell(&self, request: &ErasureRequested, meta: &Arc<Meta>) -> Result<(), ErasureError> {
         let erasure = request.erasure;
         for server in &request.servers {
-            match self.gateway.send::<InstanceRoot>(server, InstanceCommand::Erase { erasure }, Arc::clone(meta)).await
+            match self.gateway.send::<InstanceRoot>(server, InstanceRequest::Erase { erasure }, Arc::clone(meta)).await
             {
                 Ok(_) | Err(CommandError::Rejected(InstanceReject::NotFound)) => {}
                 Err(error) => return Err(refused(error)),

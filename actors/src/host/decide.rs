@@ -37,6 +37,7 @@ pub fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, Host
         HostCommand::ForceDown { forced } if host.forced_down != forced => events.push(ForcedDown { forced }.into()),
         HostCommand::Deregister => events.push(Deregistered {}.into()),
         HostCommand::Drain(command) => return drain::decide(host, command),
+        HostCommand::DrainRecord(record) => events.extend(drain::record(host, record)),
         HostCommand::ReportDown { .. } | HostCommand::Disable { .. } | HostCommand::ForceDown { .. } => {}
     }
     Ok(events)

@@ -10,45 +10,26 @@ use chronova_events::ids::{InstanceId, ProcessId};
 
 use super::HostReject;
 
+/// The requests of an operator.
 #[derive(Debug, Clone)]
 pub enum DrainCommand {
     /// Closes the host and moves its servers away. One that is under way already is joined.
-    Begin {
-        process: ProcessId,
-        parallel: u32,
-        reason: Option<String>,
-    },
+    Begin { process: ProcessId, parallel: u32, reason: Option<String> },
     /// No other server is moved.
     Cancel,
     /// Takes the host out of service, and empties it.
-    BeginMaintenance {
-        process: ProcessId,
-        parallel: u32,
-        reason: Option<String>,
-    },
+    BeginMaintenance { process: ProcessId, parallel: u32, reason: Option<String> },
     /// Gives it back; a drain that is under way is called off.
     EndMaintenance,
+}
 
-    /// The records of the drain process. The records of one that is over mean nothing.
-    RecordDeparture {
-        process: ProcessId,
-        server: InstanceId,
-        how: Departure,
-        migration: ProcessId,
-    },
-    RecordLeft {
-        process: ProcessId,
-        server: InstanceId,
-        to: Option<String>,
-    },
-    RecordStayed {
-        process: ProcessId,
-        server: InstanceId,
-        reason: String,
-    },
-    RecordEnded {
-        process: ProcessId,
-    },
+/// The records of the drain process. The records of one that is over have no effect.
+#[derive(Debug, Clone)]
+pub enum DrainRecord {
+    Departure { process: ProcessId, server: InstanceId, how: Departure, migration: ProcessId },
+    Left { process: ProcessId, server: InstanceId, to: Option<String> },
+    Stayed { process: ProcessId, server: InstanceId, reason: String },
+    Ended { process: ProcessId },
 }
 
 type HostDecision = Result<Vec<HostEvent>, HostReject>;
@@ -76,7 +57,6 @@ pub(super) fn decide(host: &KnownHost, command: DrainCommand) -> HostDecision {
             None => Err(HostReject::NotInMaintenance),
             Some(_) => Ok(open(host)),
         },
-        record => Ok(record_of(host, record).into_iter().collect()),
     }
 }
 
@@ -103,20 +83,26 @@ pub(super) fn open(host: &KnownHost) -> Vec<HostEvent> {
     cancel(host).into_iter().chain(ended).chain(enabled).collect()
 }
 
-fn record_of(host: &KnownHost, command: DrainCommand) -> Option<HostEvent> {
+pub(super) fn record(host: &KnownHost, record: DrainRecord) -> Option<HostEvent> {
     let drain = host.draining()?;
-    match command {
-        DrainCommand::RecordDeparture { process, server, how, migration } if process == drain.process => {
+    let (DrainRecord::Departure { process: by, .. }
+    | DrainRecord::Left { process: by, .. }
+    | DrainRecord::Stayed { process: by, .. }
+    | DrainRecord::Ended { process: by }) = &record;
+    if *by != drain.process {
+        return None;
+    }
+    match record {
+        DrainRecord::Departure { process, server, how, migration } => {
             let known = drain.leaving.get(&server).is_some_and(|leaving| leaving.migration == migration);
             (!known).then(|| DepartureBegun { process, server, how, migration }.into())
         }
-        DrainCommand::RecordLeft { process, server, to } if process == drain.process => {
+        DrainRecord::Left { process, server, to } => {
             (drain.left.get(&server) != Some(&to)).then(|| ServerLeft { process, server, to }.into())
         }
-        DrainCommand::RecordStayed { process, server, reason } if process == drain.process => {
+        DrainRecord::Stayed { process, server, reason } => {
             (drain.stays.get(&server) != Some(&reason)).then(|| ServerStayed { process, server, reason }.into())
         }
-        DrainCommand::RecordEnded { process } if process == drain.process => Some(DrainEnded { process }.into()),
-        _ => None,
+        DrainRecord::Ended { process } => Some(DrainEnded { process }.into()),
     }
 }

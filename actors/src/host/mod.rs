@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::aggregate::AggregateRoot;
 
 pub use drain::DrainCommand;
+pub(crate) use drain::DrainRecord;
 
 #[derive(Debug, Clone, Copy)]
 pub enum HostRoot {}
@@ -40,8 +41,9 @@ pub enum HostCommand {
     },
     /// The host is no more, or nobody wants to hear of it; unknown already is success.
     Deregister,
-    /// Commands for emptying the host.
+    /// Requests for emptying the host.
     Drain(DrainCommand),
+    DrainRecord(DrainRecord),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

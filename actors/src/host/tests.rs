@@ -8,7 +8,7 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::registry::NounEvent;
 
 use super::decide::decide;
-use super::{DrainCommand as Drain, HostCommand as Command, HostReject as Reject};
+use super::{DrainCommand as Drain, DrainRecord, HostCommand as Command, HostReject as Reject};
 
 fn report() -> Registered {
     let sample = samples().into_iter().find_map(|event| match event {
@@ -117,7 +117,7 @@ fn maintenance(n: u128) -> Command {
 }
 
 fn ended(n: u128) -> Command {
-    Command::Drain(Drain::RecordEnded { process: process(n) })
+    Command::DrainRecord(DrainRecord::Ended { process: process(n) })
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn what_a_drain_tells_is_recorded_once_and_of_itself() {
     let server = InstanceId(uuid::Uuid::from_u128(7));
     let departs = |n, migration| {
         let how = Departure::Live;
-        Command::Drain(Drain::RecordDeparture { process: process(n), server, how, migration: process(migration) })
+        Command::DrainRecord(DrainRecord::Departure { process: process(n), server, how, migration: process(migration) })
     };
-    let left = || Command::Drain(Drain::RecordLeft { process: process(1), server, to: Some("h2".into()) });
-    let stays = || Command::Drain(Drain::RecordStayed { process: process(1), server, reason: "no".into() });
+    let left = || Command::DrainRecord(DrainRecord::Left { process: process(1), server, to: Some("h2".into()) });
+    let stays = || Command::DrainRecord(DrainRecord::Stayed { process: process(1), server, reason: "no".into() });
     let given = up().and(drain(1));
     assert_eq!(given.when(departs(2, 9)), Ok(vec![]));
     assert_eq!(given.when(departs(1, 9)), Ok(vec!["host.departure_begun"]));

@@ -22,7 +22,7 @@ use super::options::DeletedGuests;
 use super::plan::{self, RecordedServerState, ResyncAction};
 use super::resume;
 use crate::host::{HostCommand, HostRoot};
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::reconcile::{devices, leftovers, placement, volumes};
 use crate::topology::host::HostNumaCells;
@@ -265,7 +265,7 @@ impl Agent {
     }
 
     async fn observe(&self, host: HostId, instance: InstanceId, power: Power) {
-        let seen = InstanceCommand::Observe { host, power };
+        let seen = InstanceRecord::PowerObserved { host, power };
         let result = self.context.gateway.send::<InstanceRoot>(&instance, seen, Meta::system("host-watch")).await;
         if let Err(error) = result
             && error.rejection().is_none()

@@ -10,7 +10,7 @@ use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::PowerState;
 
 use crate::hosts::context::HostContext;
-use crate::instance::{CallerRights, InstanceCommand, InstanceRoot};
+use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 
 /// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped. A
 /// crash in between is harmless: the next run finds the rest as it was.
@@ -23,7 +23,7 @@ pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn
     }
     for instance in due(context, host) {
         tracing::info!(%host, %instance, "starting a guest that ran when its host went down");
-        let command = InstanceCommand::Power {
+        let command = InstanceRequest::Power {
             process: ProcessId::random(),
             action: PowerAction::RebootHard,
             asker: CallerRights { overrides_lock: true },

@@ -1,4 +1,4 @@
-//! The request for one or more new servers, and the command that creates each of them.
+//! The request for one or more new servers, and the request that creates each of them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use chronova_events::instance::{BlockDevice, BlockDevicesMapped, BuildRequested,
 use chronova_events::store::StoreError;
 use thiserror::Error;
 
-use super::{InstanceCommand, InstanceReject};
+use super::{InstanceReject, InstanceRequest};
 use crate::quota::{DefaultLimits, QuotaReject};
 use crate::server_group::ServerGroupReject;
 
@@ -55,9 +55,9 @@ pub enum CreateReject {
 }
 
 impl CreateServersRequest {
-    /// The command that creates the server `index` of `of`. The same inputs give the same ids, so a repeated command
+    /// The request that creates the server `index` of `of`. The same inputs give the same ids, so a repeated request
     /// creates no second server.
-    pub fn server(&self, instance: InstanceId, index: usize, of: usize, number: u64) -> InstanceCommand {
+    pub fn server(&self, instance: InstanceId, index: usize, of: usize, number: u64) -> InstanceRequest {
         let (name, hostname) = self.names(instance, index, of);
         let request = BuildRequested {
             instance,
@@ -71,7 +71,7 @@ impl CreateServersRequest {
             ..self.template.clone()
         };
         let mapped = self.mapped.as_ref().map(|mapped| Box::new(disks_of(mapped, instance)));
-        InstanceCommand::BuildWith { request: Box::new(request), mapped, files: self.files.clone() }
+        InstanceRequest::BuildWith { request: Box::new(request), mapped, files: self.files.clone() }
     }
 
     /// Name and hostname of the server `index` out of `of`.

@@ -13,62 +13,75 @@ use chronova_events::instance::{
 };
 
 use super::actions::{ServerAction, admit, check_lock};
-use super::commands::{InstanceChange, InstanceCommand};
 use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
-use super::{interfaces, labels, moving, volumes, work};
+use super::records::InstanceRecord;
+use super::requests::{InstanceChange, InstanceRequest};
+use super::{InstanceCommand, interfaces, labels, moving, volumes, work};
 
 pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
-    let (server, command) = match (state, command) {
-        (Instance::Absent, InstanceCommand::Build(request)) => return one(*request),
-        (Instance::Absent, InstanceCommand::BuildWith { request, mapped, files }) => {
+    match (command, state) {
+        (InstanceCommand::Request(request), Instance::Absent) => begin(request),
+        (InstanceCommand::Record(_), Instance::Absent) => Err(InstanceReject::NotFound),
+        (InstanceCommand::Request(request), Instance::Alive(server)) => request_of(server, request),
+        (InstanceCommand::Record(record), Instance::Alive(server)) => record_of(server, record),
+        (InstanceCommand::Request(InstanceRequest::Erase { erasure }), Instance::Deleted(_)) => {
+            one(PersonalErased { erasure })
+        }
+        (InstanceCommand::Record(InstanceRecord::Deleted { .. }), Instance::Deleted(_)) => Ok(vec![]),
+        (InstanceCommand::Request(_) | InstanceCommand::Record(_), Instance::Deleted(_)) => {
+            Err(InstanceReject::NotFound)
+        }
+    }
+}
+
+fn begin(request: InstanceRequest) -> InstanceDecision {
+    match request {
+        InstanceRequest::Build(request) => one(*request),
+        InstanceRequest::BuildWith { request, mapped, files } => {
             let more = mapped.map(|mapped| (*mapped).into()).into_iter().chain(files.map(Into::into));
-            return Ok(std::iter::once((*request).into()).chain(more).collect());
+            Ok(std::iter::once((*request).into()).chain(more).collect())
         }
-        (Instance::Absent, _) => return Err(InstanceReject::NotFound),
-        (Instance::Alive(_) | Instance::Deleted(_), InstanceCommand::Erase { erasure }) => {
-            return one(PersonalErased { erasure });
-        }
-        (Instance::Deleted(_), InstanceCommand::RecordDeleted { .. }) => return Ok(vec![]),
-        (Instance::Deleted(_), _) => return Err(InstanceReject::NotFound),
-        (Instance::Alive(server), command) => (server, command),
-    };
-    match command {
-        InstanceCommand::Build(request) | InstanceCommand::BuildWith { request, .. } => {
+        _ => Err(InstanceReject::NotFound),
+    }
+}
+
+fn request_of(server: &Alive, request: InstanceRequest) -> InstanceDecision {
+    match request {
+        InstanceRequest::Build(request) | InstanceRequest::BuildWith { request, .. } => {
             match server.request.process == request.process {
                 true => Ok(vec![]),
                 false => Err(InstanceReject::Exists),
             }
         }
-        InstanceCommand::Delete { process, force, asker } => delete(server, process, force, asker),
-        InstanceCommand::SoftDelete { process, asker } => soft_delete(server, process, asker),
-        InstanceCommand::Restore { process, asker } => {
+        InstanceRequest::Delete { process, force, asker } => delete(server, process, force, asker),
+        InstanceRequest::SoftDelete { process, asker } => soft_delete(server, process, asker),
+        InstanceRequest::Restore { process, asker } => {
             admit(server, ServerAction::Restore, asker).and_then(|()| one(RestoreRequested { process }))
         }
-        InstanceCommand::Reclaim { process, deleted_by } => reclaim(server, process, deleted_by),
-        InstanceCommand::TriggerCrashDump { process, asker } => {
+        InstanceRequest::Reclaim { process, deleted_by } => reclaim(server, process, deleted_by),
+        InstanceRequest::TriggerCrashDump { process, asker } => {
             admit(server, ServerAction::TriggerCrashDump, asker).and_then(|()| one(CrashDumpRequested { process }))
         }
-        InstanceCommand::DeclareState { state } => one(StateDeclared { state }),
-        InstanceCommand::InjectNetworkInfo { asker } => {
+        InstanceRequest::DeclareState { state } => one(StateDeclared { state }),
+        InstanceRequest::InjectNetworkInfo { asker } => {
             admit(server, ServerAction::InjectNetworkInfo, asker).map(|()| vec![])
         }
-        InstanceCommand::AttachNic { process, wanted, asker } => interfaces::attach(server, process, wanted, asker),
-        InstanceCommand::DetachNic { process, port, asker } => interfaces::detach(server, process, port, asker),
-        InstanceCommand::LoseNic { process, port } => interfaces::lose(server, process, port),
-        InstanceCommand::RefreshNics { nics } => interfaces::refresh(server, &nics),
-        InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
-        InstanceCommand::Change { changes, asker } => change(server, changes, asker),
-        InstanceCommand::Volume(command) => volumes::decide(server, command),
-        InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
-        InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
-        InstanceCommand::PostGuestPassword { password } => post_guest_password(server, password),
-        InstanceCommand::ClearGuestPassword => match server.guest_password {
+        InstanceRequest::AttachNic { process, wanted, asker } => interfaces::attach(server, process, wanted, asker),
+        InstanceRequest::DetachNic { process, port, asker } => interfaces::detach(server, process, port, asker),
+        InstanceRequest::LoseNic { process, port } => interfaces::lose(server, process, port),
+        InstanceRequest::Power { process, action, asker } => power(server, process, action, asker),
+        InstanceRequest::Change { changes, asker } => change(server, changes, asker),
+        InstanceRequest::Volume(request) => volumes::decide(server, request),
+        InstanceRequest::Lock { lock: wanted } => lock(server, wanted),
+        InstanceRequest::Unlock { by_admin } => unlock(server, by_admin),
+        InstanceRequest::PostGuestPassword { password } => post_guest_password(server, password),
+        InstanceRequest::ClearGuestPassword => match server.guest_password {
             Some(_) => one(GuestPasswordCleared {}),
             None => Ok(vec![]),
         },
-        InstanceCommand::Work(command) => work::decide(server, *command),
-        InstanceCommand::Move(command) => moving::decide(server, *command),
-        record => record_of(server, record),
+        InstanceRequest::Work(request) => work::decide(server, *request),
+        InstanceRequest::Move(request) => moving::decide(server, *request),
+        InstanceRequest::Erase { erasure } => one(PersonalErased { erasure }),
     }
 }
 
@@ -184,7 +197,7 @@ fn post_guest_password(server: &Alive, password: String) -> InstanceDecision {
     }
 }
 
-fn record_of(server: &Alive, command: InstanceCommand) -> InstanceDecision {
+fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
     let built_by = server.building();
     let placed_by = server.placing();
     let at_work = server.ongoing.map(|ongoing| ongoing.process());
@@ -192,15 +205,15 @@ fn record_of(server: &Alive, command: InstanceCommand) -> InstanceDecision {
         true => Ok(()),
         false => Err(InstanceReject::Superseded),
     };
-    match command {
-        InstanceCommand::RecordPlaced(placed) => {
+    match record {
+        InstanceRecord::Placed(placed) => {
             if server.placement.as_ref().is_some_and(|now| now.host == placed.host && now.process == placed.process) {
                 return Ok(vec![]);
             }
             turn(placed_by, placed.process)?;
             one(placed)
         }
-        InstanceCommand::RecordScheduled { placed, scheduled } => {
+        InstanceRecord::Scheduled { placed, scheduled } => {
             turn(placed_by, scheduled.process)?;
             match placed {
                 Some(placed) if server.placement.as_ref().is_some_and(|now| now.host == placed.host) => Ok(vec![]),
@@ -208,56 +221,55 @@ fn record_of(server: &Alive, command: InstanceCommand) -> InstanceDecision {
                 None => one(*scheduled),
             }
         }
-        InstanceCommand::RecordUnplaced { process, host, reason } => {
+        InstanceRecord::Unplaced { process, host, reason } => {
             if server.placement.is_none() {
                 return Ok(vec![]);
             }
             turn(placed_by, process)?;
             one(Unplaced { process, host, reason })
         }
-        InstanceCommand::RecordNetwork(allocated) => {
+        InstanceRecord::Network(allocated) => {
             if server.nics == allocated.nics && !allocated.nics.is_empty() {
                 return Ok(vec![]);
             }
             turn(built_by, allocated.process)?;
             one(allocated)
         }
-        InstanceCommand::RecordBuilt { process } => match server.launched_at {
+        InstanceRecord::Built { process } => match server.launched_at {
             Some(_) if server.request.process == process => Ok(vec![]),
             _ => turn(built_by, process).and_then(|()| one(BuildSucceeded { process })),
         },
-        InstanceCommand::RecordBuildFailed { process, fault } => match server.phase {
+        InstanceRecord::BuildFailed { process, fault } => match server.phase {
             Phase::Error { .. } if server.request.process == process => Ok(vec![]),
             _ => turn(built_by, process).and_then(|()| one(BuildFailed { process, fault })),
         },
-        InstanceCommand::RecordDeleted { process } => turn(at_work, process).and_then(|()| one(Deleted { process })),
-        InstanceCommand::RecordSoftDeleted { process } => match at_work == Some(process) {
+        InstanceRecord::Deleted { process } => turn(at_work, process).and_then(|()| one(Deleted { process })),
+        InstanceRecord::SoftDeleted { process } => match at_work == Some(process) {
             true => one(SoftDeleted { process }),
             false => Ok(vec![]),
         },
-        InstanceCommand::RecordRestored { process } => match at_work == Some(process) {
+        InstanceRecord::Restored { process } => match at_work == Some(process) {
             true => one(Restored { process }),
             false => Ok(vec![]),
         },
-        InstanceCommand::RecordRestoreFailed { process, fault } => match at_work == Some(process) {
+        InstanceRecord::RestoreFailed { process, fault } => match at_work == Some(process) {
             true => one(RestoreFailed { process, fault }),
             false => Ok(vec![]),
         },
-        InstanceCommand::RecordPowerDone { process, action } => match at_work == Some(process) {
+        InstanceRecord::PowerDone { process, action } => match at_work == Some(process) {
             true => one(PowerCompleted { process, action }),
             // Done before, or overtaken: the record has no effect.
             false => Ok(vec![]),
         },
-        InstanceCommand::RecordPowerFailed { process, action, fault } => match at_work == Some(process) {
+        InstanceRecord::PowerFailed { process, action, fault } => match at_work == Some(process) {
             true => one(PowerFailed { process, action, fault }),
             false => Ok(vec![]),
         },
-        InstanceCommand::RecordNicAttached { process, nic } => interfaces::attached(server, process, nic),
-        InstanceCommand::RecordNicDetached { process, port } => interfaces::detached(server, process, port),
-        InstanceCommand::RecordNicDetachFailed { process, port, fault } => {
-            one(NicDetachFailed { process, port, fault })
-        }
-        InstanceCommand::Observe { host, power } => {
+        InstanceRecord::NicAttached { process, nic } => interfaces::attached(server, process, nic),
+        InstanceRecord::NicDetached { process, port } => interfaces::detached(server, process, port),
+        InstanceRecord::NicDetachFailed { process, port, fault } => one(NicDetachFailed { process, port, fault }),
+        InstanceRecord::NicsRefreshed { nics } => interfaces::refresh(server, &nics),
+        InstanceRecord::PowerObserved { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
             // While a guest migrates, a report of either host says nothing about its state.
             let on_way = server.moving.as_ref().is_some_and(|moving| moving.live.is_some());
@@ -266,28 +278,8 @@ fn record_of(server: &Alive, command: InstanceCommand) -> InstanceDecision {
                 false => Ok(vec![]),
             }
         }
-        InstanceCommand::Build(_)
-        | InstanceCommand::BuildWith { .. }
-        | InstanceCommand::Volume(_)
-        | InstanceCommand::Delete { .. }
-        | InstanceCommand::Power { .. }
-        | InstanceCommand::SoftDelete { .. }
-        | InstanceCommand::Restore { .. }
-        | InstanceCommand::Reclaim { .. }
-        | InstanceCommand::TriggerCrashDump { .. }
-        | InstanceCommand::DeclareState { .. }
-        | InstanceCommand::InjectNetworkInfo { .. }
-        | InstanceCommand::AttachNic { .. }
-        | InstanceCommand::DetachNic { .. }
-        | InstanceCommand::LoseNic { .. }
-        | InstanceCommand::RefreshNics { .. }
-        | InstanceCommand::Change { .. }
-        | InstanceCommand::Lock { .. }
-        | InstanceCommand::Unlock { .. }
-        | InstanceCommand::PostGuestPassword { .. }
-        | InstanceCommand::ClearGuestPassword
-        | InstanceCommand::Work(_)
-        | InstanceCommand::Move(_)
-        | InstanceCommand::Erase { .. } => Ok(vec![]),
+        InstanceRecord::Volume(record) => volumes::record(server, record),
+        InstanceRecord::Work(record) => work::record(server, record),
+        InstanceRecord::Move(record) => moving::record(server, *record),
     }
 }

@@ -1,47 +1,29 @@
-//! The decisions of an evacuation: a server leaves a host that is down.
+//! The decisions on an evacuation: a server leaves a host that is down.
 
 use chronova_events::ids::ProcessId;
-use chronova_events::instance::{
-    Alive, Evacuated, EvacuationRequested, FlavorSnapshot, InstanceEvent, OngoingTask, Phase, status,
-};
+use chronova_events::instance::{Alive, Evacuated, EvacuationRequested, FlavorSnapshot, OngoingTask, Phase, status};
 
 use super::actions::{ServerAction, admit};
-use super::decision::{CallerRights, InstanceReject};
+use super::decision::{InstanceDecision, InstanceReject, one};
+use super::requests::EvacuationRequest;
 
-#[derive(Debug, Clone)]
-pub enum EvacuationCommand {
-    /// The caller has seen that the host is down.
-    Begin {
-        process: ProcessId,
-        host: Option<String>,
-        forced: bool,
-        on_shared_storage: Option<bool>,
-        stop: bool,
-        asker: CallerRights,
-    },
-    /// The server is at its destination. `renewed`: with newly created disks.
-    Arrive { process: ProcessId, renewed: bool },
+pub(super) fn decide(server: &Alive, request: EvacuationRequest) -> InstanceDecision {
+    let EvacuationRequest::Begin { process, host, forced, on_shared_storage, stop, asker } = request;
+    admit(server, ServerAction::Evacuate, asker)?;
+    make_evacuable(server)?;
+    let source = server.placement.clone().ok_or(InstanceReject::NotReady)?;
+    let flavor = FlavorSnapshot::clone(&server.request.flavor);
+    one(EvacuationRequested { process, source, flavor, host, forced, on_shared_storage, stop })
 }
 
-pub(super) fn decide(server: &Alive, command: EvacuationCommand) -> Result<Vec<InstanceEvent>, InstanceReject> {
-    match command {
-        EvacuationCommand::Begin { process, host, forced, on_shared_storage, stop, asker } => {
-            admit(server, ServerAction::Evacuate, asker)?;
-            make_evacuable(server)?;
-            let source = server.placement.clone().ok_or(InstanceReject::NotReady)?;
-            let flavor = FlavorSnapshot::clone(&server.request.flavor);
-            Ok(vec![EvacuationRequested { process, source, flavor, host, forced, on_shared_storage, stop }.into()])
-        }
-        EvacuationCommand::Arrive { process, renewed } => {
-            let mine = server.ongoing.map(|ongoing| ongoing.process()) == Some(process);
-            let target = server.moving.as_ref().and_then(|moving| moving.target.clone());
-            // Done before, or a delete owns the server now.
-            Ok(target
-                .filter(|_| mine)
-                .map(|placed| Evacuated { process, placed, renewed }.into())
-                .into_iter()
-                .collect())
-        }
+/// The server is at its destination.
+pub(super) fn arrived(server: &Alive, process: ProcessId, renewed: bool) -> InstanceDecision {
+    let mine = server.ongoing.map(|ongoing| ongoing.process()) == Some(process);
+    let target = server.moving.as_ref().and_then(|moving| moving.target.clone());
+    match target.filter(|_| mine) {
+        Some(placed) => one(Evacuated { process, placed, renewed }),
+        // Done before, or a delete owns the server now.
+        None => Ok(vec![]),
     }
 }
 

@@ -3,8 +3,8 @@
 use chronova_events::instance::{Alive, SortedPairs};
 
 use super::actions::{ServerAction, check_state};
-use super::commands::{MetadataChange, TagChange};
 use super::decision::InstanceReject;
+use super::requests::{MetadataChange, TagChange};
 
 /// Sorted by key, as events keep it.
 pub(super) fn metadata(server: &Alive, change: MetadataChange) -> Result<SortedPairs, InstanceReject> {

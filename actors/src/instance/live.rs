@@ -1,60 +1,19 @@
-//! Moves of a running server's guest: begun, watched, aborted, forced to complete, over.
+//! The decisions on moves of a running server's guest: begun, watched, aborted, forced to complete, over.
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     Alive, FlavorSnapshot, LiveAbortRequested, LiveCompletionForced, LiveMigrationState, LiveMoveAborted,
-    LiveMoveAdvanced, LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage, Moving,
+    LiveMoveAdvanced, LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveStage, Moving,
 };
 
 use super::actions::{ServerAction, admit};
-use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
+use super::decision::{InstanceDecision, InstanceReject, one};
+use super::records::LiveRecord;
+use super::requests::LiveRequest;
 
-#[derive(Debug, Clone)]
-pub enum LiveCommand {
-    Begin {
-        process: ProcessId,
-        host: Option<String>,
-        forced: bool,
-        block: Option<bool>,
-        asker: CallerRights,
-    },
-    Abort {
-        migration: ProcessId,
-        /// Whether a migration that has not started can be aborted, too (2.65).
-        waiting_too: bool,
-        asker: CallerRights,
-    },
-    Force {
-        migration: ProcessId,
-        asker: CallerRights,
-    },
-
-    Advance {
-        process: ProcessId,
-        stage: LiveStage,
-    },
-    Progress {
-        process: ProcessId,
-        progress: LiveProgress,
-    },
-    /// The completion timeout is over.
-    AbortLate {
-        process: ProcessId,
-    },
-    /// The guest is at its destination, even if another process owns the server now.
-    Arrive {
-        process: ProcessId,
-    },
-    /// The server is still at its source, after an abort.
-    Stay {
-        process: ProcessId,
-        reason: String,
-    },
-}
-
-pub(super) fn decide(server: &Alive, command: LiveCommand) -> InstanceDecision {
-    match command {
-        LiveCommand::Begin { process, host, forced, block, asker } => {
+pub(super) fn decide(server: &Alive, request: LiveRequest) -> InstanceDecision {
+    match request {
+        LiveRequest::Begin { process, host, forced, block, asker } => {
             admit(server, ServerAction::LiveMigrate, asker)?;
             // An earlier move whose server was reset to active since is confirmed first.
             if server.moving.is_some() {
@@ -64,7 +23,7 @@ pub(super) fn decide(server: &Alive, command: LiveCommand) -> InstanceDecision {
             let flavor = FlavorSnapshot::clone(&server.request.flavor);
             one(LiveMoveRequested { process, source, flavor, host, forced, block })
         }
-        LiveCommand::Abort { migration, waiting_too, asker } => {
+        LiveRequest::Abort { migration, waiting_too, asker } => {
             admit(server, ServerAction::AbortLiveMigration, asker)?;
             let (_, live) = this(server, migration).ok_or(InstanceReject::NoSuchMigration)?;
             let allowed = match live.stage {
@@ -78,7 +37,7 @@ pub(super) fn decide(server: &Alive, command: LiveCommand) -> InstanceDecision {
                 (true, false) => one(LiveAbortRequested { migration }),
             }
         }
-        LiveCommand::Force { migration, asker } => {
+        LiveRequest::Force { migration, asker } => {
             admit(server, ServerAction::ForceCompleteLiveMigration, asker)?;
             let (_, live) = this(server, migration).ok_or(InstanceReject::NoSuchMigration)?;
             match (live.stage, live.force_complete) {
@@ -87,7 +46,6 @@ pub(super) fn decide(server: &Alive, command: LiveCommand) -> InstanceDecision {
                 _ => Err(in_state(live, "force complete")),
             }
         }
-        record => record_of(server, record),
     }
 }
 
@@ -100,30 +58,28 @@ fn in_state(live: &LiveMigrationState, action: &'static str) -> InstanceReject {
     InstanceReject::MigrationInState { state: live.stage.word(), action }
 }
 
-fn record_of(server: &Alive, command: LiveCommand) -> InstanceDecision {
-    let process = match &command {
-        LiveCommand::Advance { process, .. }
-        | LiveCommand::Progress { process, .. }
-        | LiveCommand::AbortLate { process }
-        | LiveCommand::Arrive { process }
-        | LiveCommand::Stay { process, .. } => *process,
-        LiveCommand::Begin { .. } | LiveCommand::Abort { .. } | LiveCommand::Force { .. } => return Ok(vec![]),
+pub(super) fn record(server: &Alive, record: LiveRecord) -> InstanceDecision {
+    let process = match &record {
+        LiveRecord::Advanced { process, .. }
+        | LiveRecord::Progressed { process, .. }
+        | LiveRecord::TimedOut { process }
+        | LiveRecord::Arrived { process }
+        | LiveRecord::Stayed { process, .. } => *process,
     };
     // Ended already: the record has no effect.
     let Some((moving, live)) = this(server, process) else { return Ok(vec![]) };
     let has_turn = server.ongoing.map(|ongoing| ongoing.process()) == Some(process);
-    match command {
-        LiveCommand::Advance { .. } if !has_turn => Err(InstanceReject::Superseded),
-        LiveCommand::Advance { stage, .. } if live.stage == stage => Ok(vec![]),
-        LiveCommand::Advance { stage, .. } => one(LiveMoveAdvanced { process, stage }),
-        LiveCommand::Progress { progress, .. } => one(LiveMoveProgressed { process, progress }),
-        LiveCommand::AbortLate { .. } if live.abort => Ok(vec![]),
-        LiveCommand::AbortLate { .. } => one(LiveAbortRequested { migration: process }),
-        LiveCommand::Arrive { .. } => match &moving.target {
+    match record {
+        LiveRecord::Advanced { .. } if !has_turn => Err(InstanceReject::Superseded),
+        LiveRecord::Advanced { stage, .. } if live.stage == stage => Ok(vec![]),
+        LiveRecord::Advanced { stage, .. } => one(LiveMoveAdvanced { process, stage }),
+        LiveRecord::Progressed { progress, .. } => one(LiveMoveProgressed { process, progress }),
+        LiveRecord::TimedOut { .. } if live.abort => Ok(vec![]),
+        LiveRecord::TimedOut { .. } => one(LiveAbortRequested { migration: process }),
+        LiveRecord::Arrived { .. } => match &moving.target {
             Some(placed) => one(LiveMoved { process, placed: placed.clone() }),
             None => Ok(vec![]),
         },
-        LiveCommand::Stay { reason, .. } => one(LiveMoveAborted { process, reason }),
-        LiveCommand::Begin { .. } | LiveCommand::Abort { .. } | LiveCommand::Force { .. } => Ok(vec![]),
+        LiveRecord::Stayed { reason, .. } => one(LiveMoveAborted { process, reason }),
     }
 }

@@ -4,19 +4,20 @@
 //! "active, Stop" is an active server that is being stopped.
 
 pub mod actions;
-mod commands;
 pub mod creation;
 pub mod decide;
 mod decision;
 pub mod disks;
-pub mod evacuation;
+mod evacuation;
 mod interfaces;
 mod labels;
-pub mod live;
-pub mod moving;
+mod live;
+mod moving;
+mod records;
+mod requests;
 pub mod unsupported;
 mod volumes;
-pub mod work;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -25,10 +26,37 @@ use chronova_events::envelope::StreamId;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{Instance, InstanceEvent};
 
-pub use commands::{InstanceChange, InstanceCommand, InstanceVolumeCommand, MetadataChange, TagChange};
 pub use decision::{CallerRights, InstanceReject};
+pub(crate) use records::{InstanceRecord, InstanceVolumeRecord, LiveRecord, MoveRecord, WorkOutcome, WorkRecord};
+pub use requests::{
+    EvacuationRequest, InstanceChange, InstanceRequest, InstanceVolumeRequest, LiveRequest, MetadataChange,
+    MoveRequest, TagChange, WorkRequest,
+};
 
 use crate::aggregate::AggregateRoot;
+
+/// What a server is told. Records come from this crate alone: no API can state a fact.
+///
+/// ```compile_fail,E0603
+/// use chronova_actors::instance::InstanceRecord;
+/// ```
+#[derive(Debug, Clone)]
+pub enum InstanceCommand {
+    Request(InstanceRequest),
+    Record(InstanceRecord),
+}
+
+impl From<InstanceRequest> for InstanceCommand {
+    fn from(request: InstanceRequest) -> Self {
+        Self::Request(request)
+    }
+}
+
+impl From<InstanceRecord> for InstanceCommand {
+    fn from(record: InstanceRecord) -> Self {
+        Self::Record(record)
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 pub enum InstanceRoot {}
@@ -48,6 +76,7 @@ impl AggregateRoot for InstanceRoot {
     }
 
     fn begins(command: &InstanceCommand) -> bool {
-        matches!(command, InstanceCommand::Build(_) | InstanceCommand::BuildWith { .. })
+        use InstanceRequest::{Build, BuildWith};
+        matches!(command, InstanceCommand::Request(Build(_) | BuildWith { .. }))
     }
 }

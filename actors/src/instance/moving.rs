@@ -1,100 +1,33 @@
 //! The decisions on a server's moves: resize, cold migration, confirm and revert.
 
-use chronova_events::envelope::Timestamp;
-use chronova_events::ids::{HostId, ProcessId};
+use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
-    Alive, ConfirmRequested, DiskConfig, FaultInfo, FlavorSnapshot, MoveAdvanced, MoveFailed, MoveKind, MoveRequested,
-    MoveStage, MoveTargeted, MoveUntargeted, Phase, Placed, ResizeConfirmed, ResizeReverted, Resized, RevertFailed,
-    RevertRequested, Scheduled,
+    Alive, ConfirmRequested, DiskConfig, FlavorSnapshot, MoveAdvanced, MoveFailed, MoveKind, MoveRequested,
+    MoveTargeted, MoveUntargeted, Phase, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
 };
 
 use super::actions::{ServerAction, admit};
-use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
-use super::evacuation::{self, EvacuationCommand};
-use super::live::{self, LiveCommand};
+use super::decision::{InstanceDecision, InstanceReject, one};
+use super::records::MoveRecord;
+use super::requests::MoveRequest;
+use super::{evacuation, live};
 
-#[derive(Debug, Clone)]
-pub enum MoveCommand {
-    Resize {
-        process: ProcessId,
-        flavor: Box<FlavorSnapshot>,
-        disk_config: Option<DiskConfig>,
-        asker: CallerRights,
-    },
-    Migrate {
-        process: ProcessId,
-        host: Option<String>,
-        asker: CallerRights,
-    },
-    Confirm {
-        process: ProcessId,
-        asker: CallerRights,
-    },
-    /// Confirms a move that ended by then, or was left over by a reset of the state, if no task is under way.
-    ConfirmDue {
-        process: ProcessId,
-        moved_by: Timestamp,
-    },
-    Revert {
-        process: ProcessId,
-        asker: CallerRights,
-    },
-
-    /// Commands of live migrations only.
-    Live(LiveCommand),
-    /// Commands of evacuations only.
-    Evacuate(EvacuationCommand),
-
-    /// The scheduler's decision and its reasons; with the destination, if it found one.
-    Aim {
-        process: ProcessId,
-        target: Option<Placed>,
-        scheduled: Box<Scheduled>,
-    },
-    GiveUp {
-        process: ProcessId,
-        host: HostId,
-        reason: String,
-    },
-    Advance {
-        process: ProcessId,
-        stage: MoveStage,
-    },
-    Arrive {
-        process: ProcessId,
-    },
-    Fail {
-        process: ProcessId,
-        fault: FaultInfo,
-    },
-    RecordConfirmed {
-        process: ProcessId,
-    },
-    RecordReverted {
-        process: ProcessId,
-    },
-    RecordRevertFailed {
-        process: ProcessId,
-        fault: FaultInfo,
-    },
-}
-
-pub(super) fn decide(server: &Alive, command: MoveCommand) -> InstanceDecision {
-    match command {
-        MoveCommand::Resize { process, flavor, disk_config, asker } => {
+pub(super) fn decide(server: &Alive, request: MoveRequest) -> InstanceDecision {
+    match request {
+        MoveRequest::Resize { process, flavor, disk_config, asker } => {
             admit(server, ServerAction::Resize, asker)?;
             begin(server, process, MoveKind::Resize, *flavor, None, disk_config)
         }
-        MoveCommand::Migrate { process, host, asker } => {
+        MoveRequest::Migrate { process, host, asker } => {
             admit(server, ServerAction::Migrate, asker)?;
             begin(server, process, MoveKind::Migrate, FlavorSnapshot::clone(&server.request.flavor), host, None)
         }
-        MoveCommand::Confirm { process, asker } => {
+        MoveRequest::Confirm { process, asker } => {
             admit(server, ServerAction::ConfirmResize, asker)?;
             let migration = moved(server)?;
             one(ConfirmRequested { process, migration })
         }
-        MoveCommand::ConfirmDue { process, moved_by } => match (&server.moving, server.phase, server.ongoing) {
+        MoveRequest::ConfirmDue { process, moved_by } => match (&server.moving, server.phase, server.ongoing) {
             (Some(moving), Phase::Resized { since, .. }, None) if since <= moved_by => {
                 one(ConfirmRequested { process, migration: moving.migration })
             }
@@ -103,14 +36,13 @@ pub(super) fn decide(server: &Alive, command: MoveCommand) -> InstanceDecision {
             }
             _ => Ok(vec![]),
         },
-        MoveCommand::Revert { process, asker } => {
+        MoveRequest::Revert { process, asker } => {
             admit(server, ServerAction::RevertResize, asker)?;
             let migration = moved(server)?;
             one(RevertRequested { process, migration })
         }
-        MoveCommand::Live(command) => live::decide(server, command),
-        MoveCommand::Evacuate(command) => evacuation::decide(server, command),
-        record => record_of(server, record),
+        MoveRequest::Live(request) => live::decide(server, request),
+        MoveRequest::Evacuate(request) => evacuation::decide(server, request),
     }
 }
 
@@ -135,15 +67,15 @@ fn moved(server: &Alive) -> Result<ProcessId, InstanceReject> {
     server.moving.as_ref().map(|moving| moving.migration).ok_or(InstanceReject::NotMoved)
 }
 
-fn record_of(server: &Alive, command: MoveCommand) -> InstanceDecision {
+pub(super) fn record(server: &Alive, record: MoveRecord) -> InstanceDecision {
     let at_work = server.ongoing.map(|ongoing| ongoing.process());
     let Some(moving) = &server.moving else { return Ok(vec![]) };
     let turn = |process| match at_work == Some(process) {
         true => Ok(()),
         false => Err(InstanceReject::Superseded),
     };
-    match command {
-        MoveCommand::Aim { process, target, scheduled } => {
+    match record {
+        MoveRecord::Targeted { process, target, scheduled } => {
             turn(process)?;
             match target {
                 Some(target) if moving.target.as_ref() == Some(&target) => Ok(vec![]),
@@ -151,45 +83,40 @@ fn record_of(server: &Alive, command: MoveCommand) -> InstanceDecision {
                 None => one(*scheduled),
             }
         }
-        MoveCommand::GiveUp { process, host, reason } => {
+        MoveRecord::Untargeted { process, host, reason } => {
             match moving.migration == process && moving.target.as_ref().is_some_and(|target| target.host == host) {
                 true => one(MoveUntargeted { process, host, reason }),
                 false => Ok(vec![]),
             }
         }
-        MoveCommand::Advance { process, stage } => {
+        MoveRecord::Advanced { process, stage } => {
             turn(process)?;
             if moving.stage == stage { Ok(vec![]) } else { one(MoveAdvanced { process, stage }) }
         }
-        MoveCommand::Arrive { process } => match (&moving.target, server.phase) {
+        MoveRecord::Arrived { process } => match (&moving.target, server.phase) {
             // Done before, or a delete owns the server now.
             (Some(placed), phase) if at_work == Some(process) && !matches!(phase, Phase::Resized { .. }) => {
                 one(Resized { process, placed: placed.clone() })
             }
             _ => Ok(vec![]),
         },
-        MoveCommand::Fail { process, fault } => match moving.migration == process {
+        MoveRecord::Failed { process, fault } => match moving.migration == process {
             true => one(MoveFailed { process, fault }),
             false => Ok(vec![]),
         },
-        MoveCommand::RecordConfirmed { process } => match at_work == Some(process) {
+        MoveRecord::Confirmed { process } => match at_work == Some(process) {
             true => one(ResizeConfirmed { process, migration: moving.migration }),
             false => Ok(vec![]),
         },
-        MoveCommand::RecordReverted { process } => match at_work == Some(process) {
+        MoveRecord::Reverted { process } => match at_work == Some(process) {
             true => one(ResizeReverted { process, migration: moving.migration, placed: moving.source.clone() }),
             false => Ok(vec![]),
         },
-        MoveCommand::RecordRevertFailed { process, fault } => match at_work == Some(process) {
+        MoveRecord::RevertFailed { process, fault } => match at_work == Some(process) {
             true => one(RevertFailed { process, migration: moving.migration, fault }),
             false => Ok(vec![]),
         },
-        MoveCommand::Live(_)
-        | MoveCommand::Evacuate(_)
-        | MoveCommand::Resize { .. }
-        | MoveCommand::Migrate { .. }
-        | MoveCommand::Confirm { .. }
-        | MoveCommand::ConfirmDue { .. }
-        | MoveCommand::Revert { .. } => Ok(vec![]),
+        MoveRecord::Live(record) => live::record(server, record),
+        MoveRecord::Evacuated { process, renewed } => evacuation::arrived(server, process, renewed),
     }
 }

@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use super::decide::decide;
 use super::{
-    CallerRights, InstanceChange, InstanceCommand as Command, InstanceReject as Reject, MetadataChange, TagChange,
+    CallerRights, InstanceChange, InstanceCommand as Command, InstanceRecord as Record, InstanceReject as Reject,
+    InstanceRequest as Request, MetadataChange, TagChange,
 };
 
 mod diagram;
@@ -55,7 +56,7 @@ fn request() -> BuildRequested {
 }
 
 fn build() -> Command {
-    Command::Build(Box::new(request()))
+    Request::Build(Box::new(request())).into()
 }
 
 fn placed() -> Placed {
@@ -67,27 +68,27 @@ fn fault() -> FaultInfo {
 }
 
 fn power(action: PowerAction) -> Command {
-    Command::Power { process: POWER, action, asker: USER }
+    Request::Power { process: POWER, action, asker: USER }.into()
 }
 
 fn done(process: ProcessId, action: PowerAction) -> Command {
-    Command::RecordPowerDone { process, action }
+    Record::PowerDone { process, action }.into()
 }
 
 fn failed(process: ProcessId, action: PowerAction) -> Command {
-    Command::RecordPowerFailed { process, action, fault: fault() }
+    Record::PowerFailed { process, action, fault: fault() }.into()
 }
 
 fn delete() -> Command {
-    Command::Delete { process: DELETE, force: false, asker: USER }
+    Request::Delete { process: DELETE, force: false, asker: USER }.into()
 }
 
 fn seen(power: Power) -> Command {
-    Command::Observe { host: HOST, power }
+    Record::PowerObserved { host: HOST, power }.into()
 }
 
 fn lock(by_admin: bool) -> Command {
-    Command::Lock { lock: Locked { by_admin, reason: None, request_id: None } }
+    Request::Lock { lock: Locked { by_admin, reason: None, request_id: None } }.into()
 }
 
 /// A server in the making: each command must be accepted.
@@ -95,7 +96,8 @@ fn lock(by_admin: bool) -> Command {
 struct Given(Instance);
 
 impl Given {
-    fn and(mut self, command: Command) -> Self {
+    fn and(mut self, command: impl Into<Command>) -> Self {
+        let command = command.into();
         let events = decide(&self.0, command.clone()).unwrap_or_else(|reject| panic!("{command:?}: {reject}"));
         for event in events {
             self.0.evolve(&event, Timestamp(7));
@@ -104,9 +106,9 @@ impl Given {
     }
 
     /// The kinds of the events, or the refusal.
-    fn when(&self, command: Command) -> Result<Vec<&'static str>, Reject> {
+    fn when(&self, command: impl Into<Command>) -> Result<Vec<&'static str>, Reject> {
         let kinds = |events: Vec<InstanceEvent>| events.iter().map(NounEvent::kind).collect();
-        decide(&self.0, command).map(kinds)
+        decide(&self.0, command.into()).map(kinds)
     }
 }
 
@@ -119,7 +121,7 @@ fn building() -> Given {
 }
 
 fn active() -> Given {
-    building().and(Command::RecordPlaced(placed())).and(Command::RecordBuilt { process: BUILD })
+    building().and(Record::Placed(placed())).and(Record::Built { process: BUILD })
 }
 
 fn stopped() -> Given {
@@ -135,7 +137,7 @@ fn suspended() -> Given {
 }
 
 fn never_built() -> Given {
-    building().and(Command::RecordBuildFailed { process: BUILD, fault: fault() })
+    building().and(Record::BuildFailed { process: BUILD, fault: fault() })
 }
 
 fn deleting(given: Given) -> Given {
@@ -143,7 +145,7 @@ fn deleting(given: Given) -> Given {
 }
 
 fn deleted() -> Given {
-    deleting(active()).and(Command::RecordDeleted { process: DELETE })
+    deleting(active()).and(Record::Deleted { process: DELETE })
 }
 
 fn cannot(action: &'static str, attribute: &'static str, value: &'static str) -> Result<Vec<&'static str>, Reject> {
@@ -168,20 +170,20 @@ fn a_server_is_built_once() {
     for given in [building(), active(), stopped(), never_built(), deleting(active())] {
         assert_eq!(given.when(build()), Ok(vec![]), "the same request again");
         let other = BuildRequested { process: STRANGER, ..request() };
-        assert_eq!(given.when(Command::Build(Box::new(other))), Err(Reject::Exists));
+        assert_eq!(given.when(Request::Build(Box::new(other))), Err(Reject::Exists));
     }
     assert_eq!(deleted().when(build()), Err(Reject::NotFound), "an id is never used again");
 }
 
 #[test]
 fn what_is_not_there_cannot_be_found() {
-    let change = Command::Change { changes: vec![], asker: ADMIN };
+    let change = Request::Change { changes: vec![], asker: ADMIN };
     for given in [absent(), deleted()] {
-        for command in [power(PowerAction::Stop), delete(), change.clone(), lock(true), seen(Power::Running)] {
+        for command in [power(PowerAction::Stop), delete(), change.clone().into(), lock(true), seen(Power::Running)] {
             assert_eq!(given.when(command), Err(Reject::NotFound));
         }
     }
-    let again = Command::RecordDeleted { process: DELETE };
+    let again = Record::Deleted { process: DELETE };
     assert_eq!(deleted().when(again), Ok(vec![]), "the record of the delete, repeated");
 }
 
@@ -202,7 +204,7 @@ fn power_actions_are_allowed_where_nova_allows_them() {
         let found: Vec<PowerAction> = allowed(&given);
         assert_eq!(found, expected, "{name}");
     }
-    let underway = building().and(Command::RecordPlaced(placed()));
+    let underway = building().and(Record::Placed(placed()));
     assert_eq!(underway.when(power(Stop)), cannot("stop", "vm_state", "building"));
     assert_eq!(building().when(power(Stop)), Err(Reject::NotReady), "no host yet, which counts first");
     assert_eq!(building().when(power(Suspend)), cannot("suspend", "vm_state", "building"));
@@ -243,7 +245,7 @@ fn while_something_is_under_way_only_a_hard_reboot_overtakes_some_of_it() {
                 true => Ok(vec!["instance.power_requested"]),
                 false => cannot(verb(wanted), "task_state", task(ongoing)),
             };
-            let command = Command::Power { process: OVERTAKING, action: wanted, asker: USER };
+            let command = Request::Power { process: OVERTAKING, action: wanted, asker: USER };
             assert_eq!(given.when(command), expected, "{wanted:?} during {ongoing:?}");
         }
         assert_eq!(given.when(delete()), Ok(vec!["instance.delete_requested"]), "a delete overtakes everything");
@@ -254,7 +256,7 @@ fn while_something_is_under_way_only_a_hard_reboot_overtakes_some_of_it() {
 }
 
 fn declare(state: DeclaredState) -> Command {
-    Command::DeclareState { state }
+    Request::DeclareState { state }.into()
 }
 
 #[test]
@@ -264,7 +266,7 @@ fn an_administrator_declares_a_state_whatever_it_was() {
         (status.vm_state, status.task_state)
     };
     let locked_and_busy =
-        active().and(lock(true)).and(Command::Power { process: POWER, action: PowerAction::Pause, asker: ADMIN });
+        active().and(lock(true)).and(Request::Power { process: POWER, action: PowerAction::Pause, asker: ADMIN });
     for given in [building(), active(), stopped(), paused(), suspended(), never_built(), locked_and_busy.clone()] {
         assert_eq!(shown(&given.clone().and(declare(DeclaredState::Error))), ("error", None));
         assert_eq!(shown(&given.and(declare(DeclaredState::Active))), ("active", None));
@@ -273,26 +275,26 @@ fn an_administrator_declares_a_state_whatever_it_was() {
     let given = locked_and_busy.and(declare(DeclaredState::Error));
     assert_eq!(given.when(done(POWER, PowerAction::Pause)), Ok(vec![]));
     // A build and a delete go on to their ends.
-    let given = building().and(declare(DeclaredState::Error)).and(Command::RecordPlaced(placed()));
-    assert_eq!(shown(&given.clone().and(Command::RecordBuilt { process: BUILD })), ("active", None));
+    let given = building().and(declare(DeclaredState::Error)).and(Record::Placed(placed()));
+    assert_eq!(shown(&given.clone().and(Record::Built { process: BUILD })), ("active", None));
     let deleting_it = given.and(delete());
     let cancels = deleting_it.0.alive().unwrap().ongoing;
     assert_eq!(cancels, Some(OngoingTask::Delete { process: DELETE, cancels: Some(BUILD) }));
     let given = deleting(active()).and(declare(DeclaredState::Active));
     assert_eq!(shown(&given), ("active", Some("deleting")));
-    assert_eq!(given.when(Command::RecordDeleted { process: DELETE }), Ok(vec!["instance.deleted"]));
+    assert_eq!(given.when(Record::Deleted { process: DELETE }), Ok(vec!["instance.deleted"]));
 }
 
 fn soft_delete() -> Command {
-    Command::SoftDelete { process: SOFT_DELETE, asker: USER }
+    Request::SoftDelete { process: SOFT_DELETE, asker: USER }.into()
 }
 
 fn restore() -> Command {
-    Command::Restore { process: RESTORE, asker: USER }
+    Request::Restore { process: RESTORE, asker: USER }.into()
 }
 
 fn soft_deleted() -> Given {
-    active().and(soft_delete()).and(Command::RecordSoftDeleted { process: SOFT_DELETE })
+    active().and(soft_delete()).and(Record::SoftDeleted { process: SOFT_DELETE })
 }
 
 #[test]
@@ -314,11 +316,11 @@ fn what_is_deleted_softly_comes_back_or_is_reclaimed() {
     let restoring = soft_deleted().and(restore());
     assert_eq!(restoring.when(restore()), cannot("restore", "task_state", "restoring"));
     let vm_state = |given: Given| status::of(&given.0).unwrap().vm_state;
-    assert_eq!(vm_state(restoring.clone().and(Command::RecordRestored { process: RESTORE })), "active");
-    let failed = Command::RecordRestoreFailed { process: RESTORE, fault: fault() };
+    assert_eq!(vm_state(restoring.clone().and(Record::Restored { process: RESTORE })), "active");
+    let failed = Record::RestoreFailed { process: RESTORE, fault: fault() };
     assert_eq!(vm_state(restoring.clone().and(failed)), "soft-delete");
     // Reclaimed when its time has come, and only where nobody is bringing it back.
-    let reclaim = |at| Command::Reclaim { process: STRANGER, deleted_by: Timestamp(at) };
+    let reclaim = |at| Request::Reclaim { process: STRANGER, deleted_by: Timestamp(at) };
     assert_eq!(soft_deleted().when(reclaim(6)), Ok(vec![]));
     assert_eq!(soft_deleted().when(reclaim(7)), Ok(vec!["instance.delete_requested"]));
     assert_eq!(restoring.when(reclaim(7)), Ok(vec![]));
@@ -327,7 +329,7 @@ fn what_is_deleted_softly_comes_back_or_is_reclaimed() {
 
 #[test]
 fn a_crash_dump_is_asked_of_guests_that_are_in_memory_or_may_be() {
-    let dump = || Command::TriggerCrashDump { process: STRANGER, asker: USER };
+    let dump = || Request::TriggerCrashDump { process: STRANGER, asker: USER };
     for given in [active(), paused(), active().and(declare(DeclaredState::Error))] {
         assert_eq!(given.when(dump()), Ok(vec!["instance.crash_dump_requested"]));
     }
@@ -337,7 +339,7 @@ fn a_crash_dump_is_asked_of_guests_that_are_in_memory_or_may_be() {
     let pausing = active().and(power(PowerAction::Pause));
     assert_eq!(pausing.when(dump()), cannot("trigger_crash_dump", "task_state", "pausing"));
     assert_eq!(active().and(lock(false)).when(dump()), Err(Reject::Locked));
-    let inject = || Command::InjectNetworkInfo { asker: USER };
+    let inject = || Request::InjectNetworkInfo { asker: USER };
     assert_eq!(never_built().when(inject()), Ok(vec![]));
     assert_eq!(active().and(lock(false)).when(inject()), Err(Reject::Locked));
 }
@@ -345,7 +347,7 @@ fn a_crash_dump_is_asked_of_guests_that_are_in_memory_or_may_be() {
 #[test]
 fn who_was_overtaken_records_nothing_any_more() {
     let soft = PowerAction::RebootSoft;
-    let overtaking = Command::Power { process: OVERTAKING, action: PowerAction::RebootHard, asker: USER };
+    let overtaking = Request::Power { process: OVERTAKING, action: PowerAction::RebootHard, asker: USER };
     for given in [active().and(power(soft)).and(overtaking), deleting(active().and(power(soft)))] {
         assert_eq!(given.when(done(POWER, soft)), Ok(vec![]));
         assert_eq!(given.when(failed(POWER, soft)), Ok(vec![]));
@@ -359,9 +361,9 @@ fn who_was_overtaken_records_nothing_any_more() {
 fn a_delete_is_possible_anywhere_and_only_once() {
     for given in [building(), active(), stopped(), never_built()] {
         assert_eq!(given.when(delete()), Ok(vec!["instance.delete_requested"]));
-        let again = Command::Delete { process: STRANGER, force: true, asker: USER };
+        let again = Request::Delete { process: STRANGER, force: true, asker: USER };
         assert_eq!(deleting(given.clone()).when(again), Ok(vec![]), "one and the same wish");
-        let by_another = Command::RecordDeleted { process: STRANGER };
+        let by_another = Record::Deleted { process: STRANGER };
         assert_eq!(deleting(given.clone()).when(by_another.clone()), Err(Reject::Superseded));
         assert_eq!(given.when(by_another), Err(Reject::Superseded));
     }
@@ -372,18 +374,18 @@ fn a_delete_is_possible_anywhere_and_only_once() {
 
 #[test]
 fn only_the_build_records_how_it_goes() {
-    let unplaced = |process| Command::RecordUnplaced { process, host: HOST, reason: String::new() };
+    let unplaced = |process| Record::Unplaced { process, host: HOST, reason: String::new() };
     let nics = samples().into_iter().find_map(|event| match event {
         InstanceEvent::NetworkAllocated(allocated) => Some(allocated.nics),
         _ => None,
     });
-    let network = |process| Command::RecordNetwork(NetworkAllocated { process, nics: nics.clone().unwrap() });
+    let network = |process| Record::Network(NetworkAllocated { process, nics: nics.clone().unwrap() });
     let records = |process| {
         [
-            Command::RecordPlaced(Placed { process, ..placed() }),
+            Record::Placed(Placed { process, ..placed() }),
             network(process),
-            Command::RecordBuilt { process },
-            Command::RecordBuildFailed { process, fault: fault() },
+            Record::Built { process },
+            Record::BuildFailed { process, fault: fault() },
         ]
     };
     for (mine, strange) in records(BUILD).into_iter().zip(records(STRANGER)) {
@@ -391,7 +393,7 @@ fn only_the_build_records_how_it_goes() {
         assert_eq!(building().when(strange), Err(Reject::Superseded));
         assert_eq!(building().and(mine.clone()).when(mine), Ok(vec![]), "a repeated record is harmless");
     }
-    let given = building().and(Command::RecordPlaced(placed()));
+    let given = building().and(Record::Placed(placed()));
     assert_eq!(given.when(unplaced(STRANGER)), Err(Reject::Superseded));
     assert_eq!(given.when(unplaced(BUILD)), Ok(vec!["instance.unplaced"]));
     assert_eq!(given.clone().and(unplaced(BUILD)).when(unplaced(BUILD)), Ok(vec![]));
@@ -403,8 +405,8 @@ fn only_the_build_records_how_it_goes() {
 fn what_a_host_tells_counts_from_the_servers_own_host_and_where_it_is_news() {
     assert_eq!(active().when(seen(Power::Running)), Ok(vec![]));
     assert_eq!(active().when(seen(Power::Shutdown)), Ok(vec!["instance.power_observed"]));
-    assert_eq!(active().when(Command::Observe { host: ELSEWHERE, power: Power::Shutdown }), Ok(vec![]));
-    assert_eq!(building().and(Command::RecordPlaced(placed())).when(seen(Power::Running)), Ok(vec![]));
+    assert_eq!(active().when(Record::PowerObserved { host: ELSEWHERE, power: Power::Shutdown }), Ok(vec![]));
+    assert_eq!(building().and(Record::Placed(placed())).when(seen(Power::Running)), Ok(vec![]));
     assert_eq!(never_built().when(seen(Power::Running)), Ok(vec![]), "it has no host");
     let shown = |given: Given| status::of(&given.0).unwrap().status;
     assert_eq!(shown(active().and(seen(Power::Shutdown))), "SHUTOFF");
@@ -423,7 +425,7 @@ fn what_a_host_tells_counts_from_the_servers_own_host_and_where_it_is_news() {
 /// Nova: `check_instance_lock`, `API.lock`, `API.unlock`.
 #[test]
 fn a_lock_keeps_users_out_and_only_who_may_takes_it_off() {
-    let rename = |asker| Command::Change { changes: vec![InstanceChange::Name("new".into())], asker };
+    let rename = |asker| Request::Change { changes: vec![InstanceChange::Name("new".into())], asker };
     for by_admin in [false, true] {
         let given = active().and(lock(by_admin));
         for action in ACTIONS {
@@ -432,15 +434,15 @@ fn a_lock_keeps_users_out_and_only_who_may_takes_it_off() {
         assert_eq!(given.when(delete()), Err(Reject::Locked));
         assert_eq!(given.when(rename(USER)), Err(Reject::Locked));
         assert_eq!(given.when(rename(ADMIN)), Ok(vec!["instance.renamed"]));
-        let by_override = Command::Delete { process: DELETE, force: false, asker: ADMIN };
+        let by_override = Request::Delete { process: DELETE, force: false, asker: ADMIN };
         assert_eq!(given.when(by_override), Ok(vec!["instance.delete_requested"]));
-        assert_eq!(given.when(Command::Unlock { by_admin: true }), Ok(vec!["instance.unlocked"]));
+        assert_eq!(given.when(Request::Unlock { by_admin: true }), Ok(vec!["instance.unlocked"]));
         assert_eq!(given.when(lock(false)), Ok(vec![]), "an owner's lock on top of a lock changes nothing");
         assert_eq!(given.when(lock(true)), Ok(vec!["instance.locked"]), "an administrator takes it over");
     }
-    assert_eq!(active().and(lock(false)).when(Command::Unlock { by_admin: false }), Ok(vec!["instance.unlocked"]));
-    assert_eq!(active().and(lock(true)).when(Command::Unlock { by_admin: false }), Err(Reject::Locked));
-    assert_eq!(active().when(Command::Unlock { by_admin: false }), Ok(vec![]));
+    assert_eq!(active().and(lock(false)).when(Request::Unlock { by_admin: false }), Ok(vec!["instance.unlocked"]));
+    assert_eq!(active().and(lock(true)).when(Request::Unlock { by_admin: false }), Err(Reject::Locked));
+    assert_eq!(active().when(Request::Unlock { by_admin: false }), Ok(vec![]));
 }
 
 fn replaced(pairs: SortedPairs) -> InstanceChange {
@@ -462,7 +464,7 @@ fn a_change_that_changes_nothing_says_nothing() {
         replaced(now.metadata.clone()),
         InstanceChange::Tags(TagChange::Replace(now.tags.clone())),
     ];
-    assert_eq!(active().when(Command::Change { changes: same, asker: USER }), Ok(vec![]));
+    assert_eq!(active().when(Request::Change { changes: same, asker: USER }), Ok(vec![]));
     let other = vec![
         InstanceChange::Name("x".into()),
         InstanceChange::Description(None),
@@ -472,7 +474,7 @@ fn a_change_that_changes_nothing_says_nothing() {
         replaced(vec![("x".into(), "y".into())]),
         InstanceChange::Tags(TagChange::Replace(vec!["x".into()])),
     ];
-    let events = active().when(Command::Change { changes: other, asker: USER }).unwrap();
+    let events = active().when(Request::Change { changes: other, asker: USER }).unwrap();
     let expected = [
         "instance.renamed",
         "instance.description_changed",

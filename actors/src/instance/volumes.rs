@@ -8,35 +8,27 @@ use chronova_events::instance::{
 };
 
 use super::actions::{ServerAction, admit};
-use super::commands::InstanceVolumeCommand;
 use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
 use super::disks;
+use super::records::InstanceVolumeRecord;
+use super::requests::InstanceVolumeRequest;
 
-pub(super) fn decide(server: &Alive, command: InstanceVolumeCommand) -> InstanceDecision {
-    match command {
-        InstanceVolumeCommand::Attach { process, device, limit, asker } => {
+pub(super) fn decide(server: &Alive, request: InstanceVolumeRequest) -> InstanceDecision {
+    match request {
+        InstanceVolumeRequest::Attach { process, device, limit, asker } => {
             attach(server, process, *device, limit, asker)
         }
-        InstanceVolumeCommand::Detach { process, volume, asker } => detach(server, process, volume, asker),
-        InstanceVolumeCommand::Swap { process, old, new, new_attachment, asker } => {
+        InstanceVolumeRequest::Detach { process, volume, asker } => detach(server, process, volume, asker),
+        InstanceVolumeRequest::Swap { process, old, new, new_attachment, asker } => {
             swap(server, process, (old, new, new_attachment), asker)
         }
-        InstanceVolumeCommand::SetDeletion { volume, delete_on_termination } => {
+        InstanceVolumeRequest::SetDeletion { volume, delete_on_termination } => {
             let disk = found(server, volume)?;
             match disk.device.delete_on_termination == delete_on_termination {
                 true => Ok(vec![]),
                 false => one(VolumeDeletionChanged { device: disk.device.id, delete_on_termination }),
             }
         }
-        InstanceVolumeCommand::RecordPrepared { process, devices } => {
-            // Those of a build, or of a server that leaves its host or moves; a cancelled process gives back its own.
-            if server.interruptible() != Some(process) && leaving(server) != Some(process) {
-                return Err(InstanceReject::Superseded);
-            }
-            let same = server.disks.iter().map(|disk| &disk.device).eq(&devices);
-            if same { Ok(vec![]) } else { one(BlockDevicesPrepared { process, devices }) }
-        }
-        record => record_of(server, record),
     }
 }
 
@@ -114,45 +106,47 @@ fn worked_on(server: &Alive, device: BlockDeviceId, process: ProcessId) -> Resul
         .ok_or(InstanceReject::Superseded)
 }
 
-fn record_of(server: &Alive, command: InstanceVolumeCommand) -> InstanceDecision {
+pub(super) fn record(server: &Alive, record: InstanceVolumeRecord) -> InstanceDecision {
     let is_so = |device: &BlockDevice| server.disks.iter().any(|disk| disk.work.is_none() && disk.device == *device);
     let gone = |id: BlockDeviceId| server.disks.iter().all(|disk| disk.device.id != id);
     let recorded =
         |device: BlockDeviceId, process, event: InstanceEvent| worked_on(server, device, process).map(|_| vec![event]);
-    match command {
-        InstanceVolumeCommand::RecordAttached { device, .. } | InstanceVolumeCommand::RecordSwapped { device, .. }
+    match record {
+        InstanceVolumeRecord::Prepared { process, devices } => {
+            // Those of a build, or of a server that leaves its host or moves; a cancelled process gives back its own.
+            if server.interruptible() != Some(process) && leaving(server) != Some(process) {
+                return Err(InstanceReject::Superseded);
+            }
+            let same = server.disks.iter().map(|disk| &disk.device).eq(&devices);
+            if same { Ok(vec![]) } else { one(BlockDevicesPrepared { process, devices }) }
+        }
+        InstanceVolumeRecord::Attached { device, .. } | InstanceVolumeRecord::Swapped { device, .. }
             if is_so(&device) =>
         {
             Ok(vec![])
         }
-        InstanceVolumeCommand::RecordAttached { process, device } => {
+        InstanceVolumeRecord::Attached { process, device } => {
             recorded(device.id, process, VolumeAttached { process, device: *device }.into())
         }
-        InstanceVolumeCommand::RecordSwapped { process, device } => {
+        InstanceVolumeRecord::Swapped { process, device } => {
             recorded(device.id, process, VolumeSwapped { process, device: *device }.into())
         }
-        InstanceVolumeCommand::RecordAttachFailed { device, .. }
-        | InstanceVolumeCommand::RecordDetached { device, .. }
+        InstanceVolumeRecord::AttachFailed { device, .. } | InstanceVolumeRecord::Detached { device, .. }
             if gone(device) =>
         {
             Ok(vec![])
         }
-        InstanceVolumeCommand::RecordAttachFailed { process, device, fault } => {
+        InstanceVolumeRecord::AttachFailed { process, device, fault } => {
             recorded(device, process, VolumeAttachFailed { process, device, fault }.into())
         }
-        InstanceVolumeCommand::RecordDetached { process, device } => {
+        InstanceVolumeRecord::Detached { process, device } => {
             recorded(device, process, VolumeDetached { process, device }.into())
         }
-        InstanceVolumeCommand::RecordDetachFailed { process, device, fault } => {
+        InstanceVolumeRecord::DetachFailed { process, device, fault } => {
             recorded(device, process, VolumeDetachFailed { process, device, fault }.into())
         }
-        InstanceVolumeCommand::RecordSwapFailed { process, device, fault } => {
+        InstanceVolumeRecord::SwapFailed { process, device, fault } => {
             recorded(device, process, VolumeSwapFailed { process, device, fault }.into())
         }
-        InstanceVolumeCommand::Attach { .. }
-        | InstanceVolumeCommand::Detach { .. }
-        | InstanceVolumeCommand::Swap { .. }
-        | InstanceVolumeCommand::SetDeletion { .. }
-        | InstanceVolumeCommand::RecordPrepared { .. } => Ok(vec![]),
     }
 }

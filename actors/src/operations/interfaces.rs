@@ -15,7 +15,7 @@ use super::Operations;
 use super::waiting::ProcessEnd;
 use crate::aggregate::CommandError;
 use crate::instance::actions::{self, ServerAction};
-use crate::instance::{CallerRights, InstanceCommand, InstanceReject, InstanceRoot};
+use crate::instance::{CallerRights, InstanceRecord, InstanceReject, InstanceRequest, InstanceRoot};
 use crate::ports::PortError;
 
 /// How long an attachment is waited for: Nova's `long_rpc_timeout` would be 1800 s, a client's patience is less.
@@ -89,7 +89,7 @@ impl Operations {
         let project = &server.request.project;
         self.queries.networks.check_attach(project, &wanted).await.map_err(AttachInterfaceReject::Network)?;
         let process = ProcessId::random();
-        let command = InstanceCommand::AttachNic { process, wanted, asker };
+        let command = InstanceRequest::AttachNic { process, wanted, asker };
         self.send_shown::<InstanceRoot>(&id, command, meta).await?;
         match self.process_end(process, PATIENCE).await.map_err(AttachInterfaceReject::Unavailable)? {
             ProcessEnd::Succeeded(outputs) => attached(outputs).ok_or(AttachInterfaceReject::NotYet),
@@ -119,7 +119,7 @@ impl Operations {
         };
         changed.map_err(InterfaceReject::Network)?;
         let Ok(nics) = networks.refresh(server, &known.nics).await else { return Ok(()) };
-        let sent = self.send_shown::<InstanceRoot>(&server, InstanceCommand::RefreshNics { nics }, meta).await;
+        let sent = self.send_shown::<InstanceRoot>(&server, InstanceRecord::NicsRefreshed { nics }, meta).await;
         sent.map(drop).map_err(InterfaceReject::Instance)
     }
 }

@@ -64,7 +64,7 @@ impl Operations {
     pub async fn send<A: Reachable>(
         &self,
         id: &A::Id,
-        command: A::Command,
+        command: impl Into<A::Command>,
         meta: Arc<Meta>,
     ) -> Result<Committed, CommandError<A::Reject>> {
         self.gateway.send::<A>(id, command, meta).await

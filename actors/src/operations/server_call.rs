@@ -9,7 +9,7 @@ use chronova_events::instance::Alive;
 use super::Operations;
 use crate::aggregate::CommandError;
 use crate::instance::actions::{self, ServerAction};
-use crate::instance::{CallerRights, InstanceCommand, InstanceReject, InstanceRoot};
+use crate::instance::{CallerRights, InstanceReject, InstanceRequest, InstanceRoot};
 
 /// The server that a request names, as its caller sees it, and what of the caller matters. The read model may lag: the
 /// server's own `decide` has the last word.
@@ -34,8 +34,8 @@ impl Operations {
         &self,
         meta: Arc<Meta>,
         id: InstanceId,
-        command: InstanceCommand,
+        request: impl Into<InstanceRequest>,
     ) -> Result<Position, CommandError<InstanceReject>> {
-        Ok(self.send::<InstanceRoot>(&id, command, meta).await?.position)
+        Ok(self.send::<InstanceRoot>(&id, request.into(), meta).await?.position)
     }
 }

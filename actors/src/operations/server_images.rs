@@ -18,8 +18,7 @@ use super::images_of_volumes::{cannot_rest, properties_of_volumes, volume_count}
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
-use crate::instance::work::WorkCommand;
-use crate::instance::{InstanceCommand, InstanceReject};
+use crate::instance::{InstanceReject, WorkRequest};
 use crate::ports::{ImageDraft, PortError};
 
 /// Images of servers do not inherit these from the image that the server was built from: Nova's
@@ -86,7 +85,7 @@ impl Operations {
             false => draft_of_disk(&call, request, "snapshot"),
         };
         let (image, asker) = (draft.image, call.asker);
-        self.make_image(meta, call, draft, WorkCommand::Snapshot { process, image, backup: None, asker }).await
+        self.make_image(meta, call, draft, WorkRequest::Snapshot { process, image, backup: None, asker }).await
     }
 
     /// Makes an image of the server's disk, and deletes those of its kind beyond the rotation.
@@ -107,7 +106,7 @@ impl Operations {
         set(&mut request.metadata, "backup_type", &rotation.kind);
         let draft = draft_of_disk(&call, request, "backup");
         let (process, image, asker) = (ProcessId::random(), draft.image, call.asker);
-        self.make_image(meta, call, draft, WorkCommand::Snapshot { process, image, backup: Some(rotation), asker })
+        self.make_image(meta, call, draft, WorkRequest::Snapshot { process, image, backup: Some(rotation), asker })
             .await
     }
 
@@ -126,13 +125,13 @@ impl Operations {
         call.admit(ServerAction::Shelve)?;
         let (process, asker) = (ProcessId::random(), call.asker);
         if call.server.is_volume_backed() {
-            return Ok(self.ask_work(meta, &call, WorkCommand::Shelve { process, image: None, asker }).await?);
+            return Ok(self.ask_work(meta, &call, WorkRequest::Shelve { process, image: None, asker }).await?);
         }
         let name = format!("{}-shelved", call.server.request.name);
         let request = ServerImageRequest { image: ImageId::random(), name, project, user, metadata: vec![] };
         let draft = draft_of_disk(&call, request, "snapshot");
         let image = Some(draft.image);
-        self.make_image(meta, call, draft, WorkCommand::Shelve { process, image, asker }).await
+        self.make_image(meta, call, draft, WorkRequest::Shelve { process, image, asker }).await
     }
 
     /// Makes the image, without bytes, and asks the server to fill it.
@@ -141,7 +140,7 @@ impl Operations {
         meta: Arc<Meta>,
         call: ServerCall<'_>,
         draft: ImageDraft,
-        work: WorkCommand,
+        work: WorkRequest,
     ) -> Result<Position, ServerImageReject> {
         let image = draft.image;
         self.queries.images.create(draft, Arc::clone(&meta)).await.map_err(ServerImageReject::Images)?;
@@ -158,9 +157,9 @@ impl Operations {
         &self,
         meta: Arc<Meta>,
         call: &ServerCall<'_>,
-        work: WorkCommand,
+        work: WorkRequest,
     ) -> Result<Position, CommandError<InstanceReject>> {
-        self.ask_server(meta, call.id, InstanceCommand::Work(Box::new(work))).await
+        self.ask_server(meta, call.id, work).await
     }
 
     /// Looks at the room beforehand, so that not some of the volumes are copied and others not.

@@ -14,8 +14,7 @@ use thiserror::Error;
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
-use crate::instance::moving::MoveCommand;
-use crate::instance::{InstanceCommand, InstanceReject};
+use crate::instance::{InstanceReject, InstanceRequest, MoveRequest};
 use crate::quota::{DefaultLimits, QuotaCommand, QuotaReject, QuotaRoot};
 use crate::topology;
 
@@ -82,7 +81,7 @@ impl Operations {
         let widened = self.send::<QuotaRoot>(project, widen, Arc::clone(&meta)).await;
         widened.map_err(ServerMoveReject::Quota)?;
         let (process, flavor, asker) = (ProcessId::random(), Box::new(flavor), call.asker);
-        self.ask_to_move(meta, call, MoveCommand::Resize { process, flavor, disk_config, asker }).await
+        self.ask_to_move(meta, call, MoveRequest::Resize { process, flavor, disk_config, asker }).await
     }
 
     /// Asks for another host: the one of this name, or any.
@@ -99,7 +98,7 @@ impl Operations {
             self.check_destination(call.server, host)?;
         }
         let (process, asker) = (ProcessId::random(), call.asker);
-        self.ask_to_move(meta, call, MoveCommand::Migrate { process, host, asker }).await
+        self.ask_to_move(meta, call, MoveRequest::Migrate { process, host, asker }).await
     }
 
     /// Asks a deleted server to come back. Quota holds its room again.
@@ -123,7 +122,7 @@ impl Operations {
         };
         let reserved = self.send::<QuotaRoot>(project, reserve, Arc::clone(&meta)).await;
         reserved.map_err(ServerMoveReject::Quota)?;
-        let restore = InstanceCommand::Restore { process: ProcessId::random(), asker: call.asker };
+        let restore = InstanceRequest::Restore { process: ProcessId::random(), asker: call.asker };
         Ok(self.ask_server(meta, call.id, restore).await?)
     }
 
@@ -141,9 +140,9 @@ impl Operations {
         &self,
         meta: Arc<Meta>,
         call: ServerCall<'_>,
-        command: MoveCommand,
+        request: MoveRequest,
     ) -> Result<Position, ServerMoveReject> {
-        Ok(self.ask_server(meta, call.id, InstanceCommand::Move(Box::new(command))).await?)
+        Ok(self.ask_server(meta, call.id, request).await?)
     }
 }
 

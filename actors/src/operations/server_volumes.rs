@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
-use crate::instance::{InstanceCommand, InstanceReject, InstanceVolumeCommand};
+use crate::instance::{InstanceReject, InstanceVolumeRequest};
 use crate::ports::{PortError, VolumeInfo};
 
 /// A volume that a server is to get.
@@ -111,8 +111,8 @@ impl Operations {
         }
         self.check_reach(call.server, &volume)?;
         let (limit, device) = (request.most_disks, Box::new(device(request, &volume)));
-        let attach = InstanceVolumeCommand::Attach { process: ProcessId::random(), device, limit, asker: call.asker };
-        Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(attach)).await?)
+        let attach = InstanceVolumeRequest::Attach { process: ProcessId::random(), device, limit, asker: call.asker };
+        Ok(self.ask_server(meta, call.id, attach).await?)
     }
 
     /// Asks the server to let a volume go.
@@ -137,8 +137,8 @@ impl Operations {
         if found.status != "in-use" && !call.server.is_offloaded() {
             return Err(ServerVolumeReject::NotInUse { volume });
         }
-        let detach = InstanceVolumeCommand::Detach { process: ProcessId::random(), volume, asker: call.asker };
-        Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(detach)).await?)
+        let detach = InstanceVolumeRequest::Detach { process: ProcessId::random(), volume, asker: call.asker };
+        Ok(self.ask_server(meta, call.id, detach).await?)
     }
 
     /// Asks for the exchange of `old` for `new`, with its content.
@@ -158,8 +158,8 @@ impl Operations {
         check_exchange(call.id, &old_volume, &new_volume)?;
         self.check_reach(call.server, &new_volume)?;
         let (process, new_attachment) = (ProcessId::random(), AttachmentId::random());
-        let swap = InstanceVolumeCommand::Swap { process, old, new, new_attachment, asker: call.asker };
-        Ok(self.ask_server(meta, call.id, InstanceCommand::Volume(swap)).await?)
+        let swap = InstanceVolumeRequest::Swap { process, old, new, new_attachment, asker: call.asker };
+        Ok(self.ask_server(meta, call.id, swap).await?)
     }
 
     /// The volume, as the server's project sees it.

@@ -37,7 +37,7 @@ impl Operations {
     pub(super) async fn send_shown<A: Reachable>(
         &self,
         id: &A::Id,
-        command: A::Command,
+        command: impl Into<A::Command>,
         meta: Arc<Meta>,
     ) -> Result<Committed, CommandError<A::Reject>> {
         let committed = self.send::<A>(id, command, meta).await?;

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::guest;
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ports::{InterfaceRequest, PortError};
 
 pub const DEFINITION: Definition = Definition {
@@ -32,7 +32,7 @@ pub const DEFINITION: Definition = Definition {
 fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let (ProcessOutcome::Succeeded, Some(nic)) = (outcome, allocated(work)) else { return Ok(()) };
-        let record = InstanceCommand::RecordNicAttached { process: work.running.process, nic };
+        let record = InstanceRecord::NicAttached { process: work.running.process, nic };
         let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }

@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::disks::{self, host, recorded, still_mine, task};
-use crate::instance::InstanceVolumeCommand;
+use crate::instance::InstanceVolumeRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "attach_volume",
@@ -39,8 +39,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     async move {
         let (process, disk) = (work.running.process, task(work)?);
         if outcome != ProcessOutcome::Succeeded {
-            let failed =
-                InstanceVolumeCommand::RecordAttachFailed { process, device: disk.device, fault: disks::fault(work) };
+            let failed = InstanceVolumeRecord::AttachFailed { process, device: disk.device, fault: disks::fault(work) };
             return disks::record(work, failed).await.map(drop);
         }
         let device = match disks::mine(work).await? {
@@ -48,7 +47,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             // Recorded before a crash, or the server is being deleted: then the volume is released.
             None => return give_up_attachment(work).await,
         };
-        let done = InstanceVolumeCommand::RecordAttached { process, device: Box::new(device) };
+        let done = InstanceVolumeRecord::Attached { process, device: Box::new(device) };
         match disks::record(work, done).await? {
             true => Ok(()),
             false => give_up_attachment(work).await,

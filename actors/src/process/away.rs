@@ -12,7 +12,7 @@ use chronova_events::process::StepOutput;
 use super::definition::{StepError, StepRun};
 use super::disks::{self, host, recorded};
 use super::turn;
-use crate::instance::{InstanceRoot, InstanceVolumeCommand};
+use crate::instance::{InstanceRoot, InstanceVolumeRecord};
 
 /// The attachment that reserves the volume while the server has no host, or until another host is tried.
 fn keeper(work: &StepRun, device: &BlockDevice) -> AttachmentId {
@@ -98,7 +98,7 @@ pub(super) async fn complete(work: &StepRun, server: &Alive) -> Result<(), StepE
 
 async fn record(work: &StepRun, devices: Vec<BlockDevice>) -> Result<(), StepError> {
     let process = work.running.process;
-    match disks::record(work, InstanceVolumeCommand::RecordPrepared { process, devices }).await? {
+    match disks::record(work, InstanceVolumeRecord::Prepared { process, devices }).await? {
         true => Ok(()),
         // The process that overtook this one gives back the server's attachments; this one gives back those that are
         // not recorded.

@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::{build_volumes, destination, guest};
 use crate::instance::disks;
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::ports::InterfacesRequest;
 use crate::scheduler::RequestSpec;
@@ -62,8 +62,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let process = work.running.process;
         work.context.passwords.forget(process);
         let record = match outcome {
-            ProcessOutcome::Succeeded => InstanceCommand::RecordBuilt { process },
-            ProcessOutcome::Failed => InstanceCommand::RecordBuildFailed { process, fault: fault(work) },
+            ProcessOutcome::Succeeded => InstanceRecord::Built { process },
+            ProcessOutcome::Failed => InstanceRecord::BuildFailed { process, fault: fault(work) },
             // The process that cancelled this one continues with the server.
             ProcessOutcome::CalledOff => return Ok(()),
         };
@@ -132,7 +132,7 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
             let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
             let message = reasons.message();
             let scheduled = Box::new(reasons.record(work.running.process, work.running.attempt, &[], lost));
-            let record = InstanceCommand::RecordScheduled { placed: None, scheduled };
+            let record = InstanceRecord::Scheduled { placed: None, scheduled };
             settled(context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
             if !work.running.excluded.is_empty() {
                 return Err(StepError::Fatal(max_retries_exceeded(work, &details)));
@@ -148,7 +148,7 @@ async fn record_placement(work: &StepRun, seat: Selection) -> Result<StepOutput,
     let placed = destination::placed(work, &seat);
     let Selection { scheduled, ticket, .. } = seat;
     let output = destination::output(&placed);
-    let record = InstanceCommand::RecordScheduled { placed: Some(placed), scheduled: Box::new(scheduled) };
+    let record = InstanceRecord::Scheduled { placed: Some(placed), scheduled: Box::new(scheduled) };
     let gateway = &work.context.gateway;
     let committed = gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await?;
     ticket.placed(committed.position);
@@ -166,7 +166,7 @@ pub(super) async fn release_host(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     let Some(placed) = server.placement else { return Ok(()) };
     let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.details.clone());
-    let record = InstanceCommand::RecordUnplaced { process: work.running.process, host: placed.host, reason };
+    let record = InstanceRecord::Unplaced { process: work.running.process, host: placed.host, reason };
     let gateway = &work.context.gateway;
     settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
 }
@@ -184,7 +184,7 @@ async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
         security_groups: server.request.security_groups.clone(),
     };
     let nics = work.context.networks.allocate(wanted, work.meta.clone()).await?;
-    let record = InstanceCommand::RecordNetwork(NetworkAllocated { process: work.running.process, nics: nics.clone() });
+    let record = InstanceRecord::Network(NetworkAllocated { process: work.running.process, nics: nics.clone() });
     work.context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await?;
     Ok(StepOutput::Nics(nics))
 }

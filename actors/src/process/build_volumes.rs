@@ -6,7 +6,7 @@ use chronova_events::process::StepOutput;
 
 use super::definition::{StepError, StepRun};
 use super::disks::{self, recorded};
-use crate::instance::InstanceVolumeCommand;
+use crate::instance::InstanceVolumeRecord;
 use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 
 /// The host that has one of the volumes, if only one host has it: the server has to be there.
@@ -53,7 +53,7 @@ pub(super) async fn prepare(work: &StepRun, host: HostId, hostname: &str) -> Res
         device.attachment = Some(attachment);
         device.connection = Some(recorded(connection));
     }
-    disks::record(work, InstanceVolumeCommand::RecordPrepared { process: work.running.process, devices }).await?;
+    disks::record(work, InstanceVolumeRecord::Prepared { process: work.running.process, devices }).await?;
     Ok(StepOutput::Nothing)
 }
 
@@ -151,9 +151,7 @@ pub(super) async fn undo(work: &StepRun) -> Result<(), StepError> {
         }
         (device.attachment, device.connection) = (None, None);
     }
-    disks::record(work, InstanceVolumeCommand::RecordPrepared { process: work.running.process, devices })
-        .await
-        .map(drop)
+    disks::record(work, InstanceVolumeRecord::Prepared { process: work.running.process, devices }).await.map(drop)
 }
 
 /// Completes the attachments: the guest has the volumes.

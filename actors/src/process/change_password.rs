@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::{imaging, turn};
-use crate::instance::work::WorkOutcome;
+use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "change_password",

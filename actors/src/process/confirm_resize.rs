@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::{guest, moving};
-use crate::instance::moving::MoveCommand;
+use crate::instance::MoveRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "confirm_resize",
@@ -27,7 +27,7 @@ pub const DEFINITION: Definition = Definition {
 };
 
 fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
-    moving::record(work, MoveCommand::RecordConfirmed { process: work.running.process }).boxed()
+    moving::record(work, MoveRecord::Confirmed { process: work.running.process }).boxed()
 }
 
 async fn clear_source(work: &StepRun) -> Result<StepOutput, StepError> {

@@ -21,7 +21,7 @@ use super::definition::{Definition, Step, StepError, StepRun};
 use crate::aggregate::CommandError;
 use crate::coordination::create_requests::CreateOrder;
 use crate::instance::creation::{CreateReject, build_process};
-use crate::instance::{CallerRights, InstanceCommand, InstanceReject, InstanceRoot};
+use crate::instance::{CallerRights, InstanceReject, InstanceRequest, InstanceRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
 use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
@@ -183,7 +183,7 @@ async fn delete_server(work: &StepRun, instance: InstanceId) -> Result<(), StepE
     let process = ProcessId::derive(instance.0, "undo-create");
     // A lock that its user set meanwhile does not keep a server that its request did not create.
     let asker = CallerRights { overrides_lock: true };
-    let delete = InstanceCommand::Delete { process, force: true, asker };
+    let delete = InstanceRequest::Delete { process, force: true, asker };
     match work.context.gateway.send::<InstanceRoot>(&instance, delete, work.meta.clone()).await {
         Ok(_) | Err(CommandError::Rejected(InstanceReject::NotFound)) => Ok(()),
         Err(error) => Err(error.into()),

@@ -22,7 +22,7 @@ use super::{
     ProcessCommand, ProcessReject, ProcessRoot, build_instance, build_volumes, guest, imaging, move_instance, moving,
 };
 use crate::aggregate::CommandError;
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
 use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
@@ -49,7 +49,7 @@ const LOOKS: u32 = 100;
 
 fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
-        let record = InstanceCommand::RecordDeleted { process: work.running.process };
+        let record = InstanceRecord::Deleted { process: work.running.process };
         let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }

@@ -166,9 +166,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::instance::InstanceCommand as Command;
     use crate::instance::decide::decide;
-    use crate::instance::moving::MoveCommand;
+    use crate::instance::{InstanceCommand as Command, InstanceRecord, InstanceRequest, MoveRequest};
 
     const HERE: HostId = HostId(Uuid::from_u128(1));
     const BUILD: ProcessId = ProcessId(Uuid::from_u128(2));
@@ -183,8 +182,11 @@ mod tests {
         let request = BuildRequested { process: BUILD, ..sample.unwrap() };
         let placed =
             Placed { process: BUILD, host: HERE, hostname: "h1".into(), attempt: 1, availability_zone: "nova".into() };
-        let built =
-            [Command::Build(Box::new(request)), Command::RecordPlaced(placed), Command::RecordBuilt { process: BUILD }];
+        let built: [Command; 3] = [
+            InstanceRequest::Build(Box::new(request)).into(),
+            InstanceRecord::Placed(placed).into(),
+            InstanceRecord::Built { process: BUILD }.into(),
+        ];
         let mut state = Instance::Absent;
         for command in built.into_iter().chain(commands) {
             for event in decide(&state, command).unwrap() {
@@ -196,11 +198,13 @@ mod tests {
 
     fn powered(action: PowerAction) -> [Command; 2] {
         let process = ProcessId(Uuid::from_u128(4));
-        [Command::Power { process, action, asker: ASKER }, Command::RecordPowerDone { process, action }]
+        let (asked, done) =
+            (InstanceRequest::Power { process, action, asker: ASKER }, InstanceRecord::PowerDone { process, action });
+        [asked.into(), done.into()]
     }
 
     fn migrating() -> Command {
-        Command::Move(Box::new(MoveCommand::Migrate { process: MOVE, host: None, asker: ASKER }))
+        InstanceRequest::from(MoveRequest::Migrate { process: MOVE, host: None, asker: ASKER }).into()
     }
 
     fn leaving(how: Departure, attempt: u32) -> LeavingServer {

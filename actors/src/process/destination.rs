@@ -9,7 +9,7 @@ use chronova_events::process::StepOutput;
 
 use super::definition::{StepError, StepRun};
 use super::moving::{self, MovingServer};
-use crate::instance::moving::MoveCommand;
+use crate::instance::MoveRecord;
 use crate::scheduler::RequestSpec;
 use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest, dice};
 
@@ -93,7 +93,7 @@ pub(super) async fn choose(
         Ok(seat) => {
             let target = placed(work, &seat);
             let Selection { scheduled, ticket, .. } = seat;
-            let aim = MoveCommand::Aim { process, target: Some(target.clone()), scheduled: Box::new(scheduled) };
+            let aim = MoveRecord::Targeted { process, target: Some(target.clone()), scheduled: Box::new(scheduled) };
             ticket.placed(moving::insist(work, aim).await?);
             Ok(output(&target))
         }
@@ -101,7 +101,7 @@ pub(super) async fn choose(
             let details = format!("{} (attempt {attempt})", reasons.counts());
             let message = instead.unwrap_or_else(|| reasons.message());
             let scheduled = Box::new(reasons.record(process, attempt, &[], lost));
-            moving::record(work, MoveCommand::Aim { process, target: None, scheduled }).await?;
+            moving::record(work, MoveRecord::Targeted { process, target: None, scheduled }).await?;
             Err(StepError::fatal(500, &message, &details))
         }
         Err(SelectionError::NotNow(reason)) => Err(StepError::Again(reason)),
@@ -118,5 +118,5 @@ pub(super) async fn give_up(
     let Some(target) = &subject.moving.target else { return Ok(()) };
     let failure = work.running.failure.as_ref();
     let reason = failure.map_or("called off", |failure| why(&failure.fault)).to_owned();
-    moving::record(work, MoveCommand::GiveUp { process: work.running.process, host: target.host, reason }).await
+    moving::record(work, MoveRecord::Untargeted { process: work.running.process, host: target.host, reason }).await
 }

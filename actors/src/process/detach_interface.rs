@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use super::attach_interface::staying;
 use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::guest;
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ports::PortError;
 
 pub const DEFINITION: Definition = Definition {
@@ -58,11 +58,11 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let Some((_, nic)) = subject(work).await? else { return Ok(()) };
         let process = work.running.process;
         let record = match outcome == ProcessOutcome::Succeeded || !is_bound(work, &nic).await? {
-            true => InstanceCommand::RecordNicDetached { process, port: nic.port },
+            true => InstanceRecord::NicDetached { process, port: nic.port },
             false => {
                 let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
                 let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
-                InstanceCommand::RecordNicDetachFailed { process, port: nic.port, fault }
+                InstanceRecord::NicDetachFailed { process, port: nic.port, fault }
             }
         };
         let gateway = &work.context.gateway;

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::disks::{self, host, mine, still_mine, task};
-use crate::instance::InstanceVolumeCommand;
+use crate::instance::InstanceVolumeRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "detach_volume",
@@ -42,9 +42,9 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 if ends {
                     disks::delete(work, disk.volume).await?;
                 }
-                InstanceVolumeCommand::RecordDetached { process, device: disk.device }
+                InstanceVolumeRecord::Detached { process, device: disk.device }
             }
-            _ => InstanceVolumeCommand::RecordDetachFailed { process, device: disk.device, fault: disks::fault(work) },
+            _ => InstanceVolumeRecord::DetachFailed { process, device: disk.device, fault: disks::fault(work) },
         };
         disks::record(work, record).await.map(drop)
     }

@@ -8,7 +8,7 @@ use chronova_hypervisor::guest::VolumeDisk;
 
 use super::definition::{StepError, StepRun};
 use crate::aggregate::CommandError;
-use crate::instance::{InstanceCommand, InstanceReject, InstanceRoot, InstanceVolumeCommand, disks};
+use crate::instance::{InstanceRecord, InstanceReject, InstanceRoot, InstanceVolumeRecord, disks};
 use crate::ports::{Connection, PortError};
 
 /// As the log keeps it.
@@ -160,9 +160,9 @@ pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
 }
 
 /// Records; `false` if the process was overtaken.
-pub(super) async fn record(work: &StepRun, command: InstanceVolumeCommand) -> Result<bool, StepError> {
-    let command = InstanceCommand::Volume(command);
-    match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), command, work.meta.clone()).await {
+pub(super) async fn record(work: &StepRun, record: InstanceVolumeRecord) -> Result<bool, StepError> {
+    let record = InstanceRecord::from(record);
+    match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await {
         Ok(_) => Ok(true),
         Err(CommandError::Rejected(InstanceReject::NotFound | InstanceReject::Superseded)) => Ok(false),
         Err(error) => Err(error.into()),

@@ -25,10 +25,8 @@ use super::ProcessRoot;
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::departing::{ASKER, DrainAction, DrainedHost, MoveProgress, first, next, why_not};
 use crate::aggregate::{AggregateRoot as _, CommandError};
-use crate::host::{DrainCommand, HostCommand, HostReject, HostRoot};
-use crate::instance::live::LiveCommand;
-use crate::instance::moving::MoveCommand;
-use crate::instance::{InstanceCommand, InstanceReject, InstanceRoot};
+use crate::host::{DrainRecord, HostCommand, HostReject, HostRoot};
+use crate::instance::{InstanceReject, InstanceRequest, InstanceRoot, LiveRequest, MoveRequest};
 
 pub const DEFINITION: Definition = Definition {
     name: "drain_host",
@@ -48,7 +46,7 @@ const MOST_EVENTS: usize = 10_000;
 
 fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
-        record(work, DrainCommand::RecordEnded { process: work.running.process }).await?;
+        record(work, DrainRecord::Ended { process: work.running.process }).await?;
         tracing::info!(host = %host_id(work), "drained a host");
         Ok(())
     }
@@ -69,9 +67,9 @@ async fn subject(work: &StepRun) -> Result<Option<(KnownHost, Arc<Drain>)>, Step
 }
 
 /// For a host that was removed meanwhile there is nothing to record.
-async fn record(work: &StepRun, command: DrainCommand) -> Result<(), StepError> {
-    let command = HostCommand::Drain(command);
-    match work.context.gateway.send::<HostRoot>(&host_id(work), command, work.meta.clone()).await {
+async fn record(work: &StepRun, record: DrainRecord) -> Result<(), StepError> {
+    let record = HostCommand::DrainRecord(record);
+    match work.context.gateway.send::<HostRoot>(&host_id(work), record, work.meta.clone()).await {
         Ok(_) | Err(CommandError::Rejected(HostReject::NotFound)) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -200,12 +198,12 @@ async fn check_host_is_empty(work: &StepRun, site: DrainedHost<'_>, drain: &Drai
 
 async fn begin_departure(work: &StepRun, server: InstanceId, how: Departure) -> Result<(), StepError> {
     let (process, migration) = (work.running.process, ProcessId::random());
-    record(work, DrainCommand::RecordDeparture { process, server, how, migration }).await
+    record(work, DrainRecord::Departure { process, server, how, migration }).await
 }
 
 async fn stays(work: &StepRun, server: InstanceId, reason: String) -> Result<(), StepError> {
     tracing::warn!(%server, reason, "a server stays on a draining host");
-    record(work, DrainCommand::RecordStayed { process: work.running.process, server, reason }).await
+    record(work, DrainRecord::Stayed { process: work.running.process, server, reason }).await
 }
 
 // -------------------------------------------------------------------------------------------------- those on their way
@@ -235,10 +233,10 @@ async fn continue_departure(
         DrainAction::Confirm => {
             let process = ProcessId::derive(leaving.migration.0, "confirm");
             // If it is refused, the move is being confirmed or reverted already: the next pass sees it.
-            let _refused = send(work, id, MoveCommand::Confirm { process, asker: ASKER }).await?;
+            let _refused = send(work, id, MoveRequest::Confirm { process, asker: ASKER }).await?;
         }
         DrainAction::Left { to } => {
-            record(work, DrainCommand::RecordLeft { process: work.running.process, server: id, to }).await?;
+            record(work, DrainRecord::Left { process: work.running.process, server: id, to }).await?;
         }
         DrainAction::Stay { reason } => stays(work, id, reason).await?,
     }
@@ -265,9 +263,12 @@ async fn reason_of(work: &StepRun, migration: ProcessId) -> Result<String, StepE
     Ok(reasons.next_back().unwrap_or_else(|| "the move was called off".to_owned()))
 }
 
-async fn send(work: &StepRun, id: InstanceId, command: MoveCommand) -> Result<Option<InstanceReject>, StepError> {
-    let command = InstanceCommand::Move(Box::new(command));
-    match work.context.gateway.send::<InstanceRoot>(&id, command, work.meta.clone()).await {
+async fn send(
+    work: &StepRun,
+    id: InstanceId,
+    request: impl Into<InstanceRequest>,
+) -> Result<Option<InstanceReject>, StepError> {
+    match work.context.gateway.send::<InstanceRoot>(&id, request.into(), work.meta.clone()).await {
         Ok(_) => Ok(None),
         Err(CommandError::Rejected(reject)) => Ok(Some(reject)),
         Err(CommandError::Unavailable(error)) => Err(error.into()),
@@ -278,9 +279,9 @@ async fn request_move(work: &StepRun, id: InstanceId, leaving: &LeavingServer) -
     let process = leaving.migration;
     let command = match leaving.how {
         Departure::Live => {
-            MoveCommand::Live(LiveCommand::Begin { process, host: None, forced: false, block: None, asker: ASKER })
+            MoveRequest::Live(LiveRequest::Begin { process, host: None, forced: false, block: None, asker: ASKER })
         }
-        Departure::Cold => MoveCommand::Migrate { process, host: None, asker: ASKER },
+        Departure::Cold => MoveRequest::Migrate { process, host: None, asker: ASKER },
     };
     match send(work, id, command).await? {
         None => Ok(true),
@@ -304,8 +305,8 @@ async fn cancel_unstarted(
     let live = moving.filter(|moving| moving.migration == leaving.migration).and_then(|moving| moving.live.as_ref());
     let waits = live.is_some_and(|live| !live.abort && matches!(live.stage, LiveStage::Queued | LiveStage::Preparing));
     if waits {
-        let abort = LiveCommand::Abort { migration: leaving.migration, waiting_too: true, asker: ASKER };
-        send(work, id, MoveCommand::Live(abort)).await?;
+        let abort = LiveRequest::Abort { migration: leaving.migration, waiting_too: true, asker: ASKER };
+        send(work, id, abort).await?;
     }
     Ok(())
 }

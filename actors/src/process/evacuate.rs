@@ -24,8 +24,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::moving::{self, MovingServer};
 use super::{build_volumes, destination, guest, live_migrate, move_instance, moved_volumes};
-use crate::instance::evacuation::EvacuationCommand;
-use crate::instance::moving::MoveCommand;
+use crate::instance::MoveRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "evacuate",
@@ -70,13 +69,13 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 }
                 moving::release(work, process).await?;
                 let renewed = !shares_disks(work, &subject)?;
-                moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process, renewed })).await?;
+                moving::record(work, MoveRecord::Evacuated { process, renewed }).await?;
                 // The old host may be back already, with leftovers of the server.
                 live_migrate::look_at_both(work, &subject);
                 Ok(())
             }
             ProcessOutcome::Failed => {
-                moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await
+                moving::record(work, MoveRecord::Failed { process, fault: moving::fault(work) }).await
             }
             // The process that called this one off goes on with the server.
             ProcessOutcome::CalledOff => Ok(()),

@@ -30,9 +30,8 @@ use super::moving::{self, MovingServer};
 use super::on_the_way::{WATCH, look, mend, migrate};
 use super::{build_volumes, destination, guest, moved_volumes, pinned};
 use crate::hosts::consoles;
-use crate::instance::live::LiveCommand;
-use crate::instance::moving::MoveCommand;
 use crate::instance::unsupported::tied_by_devices;
+use crate::instance::{LiveRecord, MoveRecord};
 
 pub const DEFINITION: Definition = Definition {
     name: "live_migrate",
@@ -70,10 +69,10 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             ProcessOutcome::Succeeded => post_live_migration(work, &subject).await,
             ProcessOutcome::Failed if subject.live().is_some_and(|live| live.abort) => {
                 let reason = moving::fault(work).message;
-                tell(work, LiveCommand::Stay { process, reason }).await
+                tell(work, LiveRecord::Stayed { process, reason }).await
             }
             ProcessOutcome::Failed => {
-                moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await?;
+                moving::record(work, MoveRecord::Failed { process, fault: moving::fault(work) }).await?;
                 look_at_both(work, &subject);
                 Ok(())
             }
@@ -103,13 +102,12 @@ fn aborted() -> StepError {
     StepError::fatal(409, "The live migration was aborted.", "")
 }
 
-pub(super) async fn tell(work: &StepRun, command: LiveCommand) -> Result<(), StepError> {
-    moving::record(work, MoveCommand::Live(command)).await
+pub(super) async fn tell(work: &StepRun, record: LiveRecord) -> Result<(), StepError> {
+    moving::record(work, record).await
 }
 
 pub(super) async fn advance(work: &StepRun, stage: LiveStage) -> Result<(), StepError> {
-    let command = LiveCommand::Advance { process: work.running.process, stage };
-    moving::insist(work, MoveCommand::Live(command)).await.map(drop)
+    moving::insist(work, LiveRecord::Advanced { process: work.running.process, stage }).await.map(drop)
 }
 
 /// Reports of the hosts were ignored while the guest migrated, and leftovers are removed.
@@ -372,11 +370,11 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
         moved_volumes::take_back(work, &subject.server, target).await?;
         resume_guest(work, subject, target).await
     };
-    let finishing = tell(work, LiveCommand::Advance { process, stage: LiveStage::Finishing });
+    let finishing = tell(work, LiveRecord::Advanced { process, stage: LiveStage::Finishing });
     // The claim on the source is released as soon as the guest has left, before the leftovers there are removed.
     let release = moving::release(work, process);
     futures::try_join!(finishing, follow, release, clean_up_source(work, source, target))?;
-    tell(work, LiveCommand::Arrive { process }).await?;
+    tell(work, LiveRecord::Arrived { process }).await?;
     let milliseconds = work.context.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
     tracing::info!(server = %work.instance_id(), milliseconds, to = target.hostname, "a live migration has ended");
     look_at_both(work, subject);

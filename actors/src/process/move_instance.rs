@@ -25,8 +25,8 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::moving::{self, MovingServer};
 use super::{build_volumes, destination, guest, moved_volumes};
+use crate::instance::MoveRecord;
 use crate::instance::disks;
-use crate::instance::moving::MoveCommand;
 use crate::scheduler::RequestSpec;
 
 pub const DEFINITION: Definition = Definition {
@@ -69,11 +69,11 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     async move {
         let process = work.running.process;
         match outcome {
-            ProcessOutcome::Succeeded => moving::record(work, MoveCommand::Arrive { process }).await,
+            ProcessOutcome::Succeeded => moving::record(work, MoveRecord::Arrived { process }).await,
             ProcessOutcome::Failed => {
                 let Some(subject) = moving::subject(work).await? else { return Ok(()) };
                 moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
-                moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await
+                moving::record(work, MoveRecord::Failed { process, fault: moving::fault(work) }).await
             }
             // The process that called this one off goes on with the server.
             ProcessOutcome::CalledOff => Ok(()),
@@ -127,7 +127,7 @@ pub(super) async fn release_host(work: &StepRun) -> Result<(), StepError> {
 }
 
 pub(super) async fn advance(work: &StepRun, stage: MoveStage) -> Result<(), StepError> {
-    moving::insist(work, MoveCommand::Advance { process: work.running.process, stage }).await.map(drop)
+    moving::insist(work, MoveRecord::Advanced { process: work.running.process, stage }).await.map(drop)
 }
 
 async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {

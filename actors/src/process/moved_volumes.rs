@@ -9,7 +9,7 @@ use chronova_events::instance::{Alive, BlockDevice, Placed};
 
 use super::definition::{StepError, StepRun};
 use super::disks::{self, recorded};
-use crate::instance::InstanceVolumeCommand;
+use crate::instance::InstanceVolumeRecord;
 use crate::ports::PortError;
 
 /// Attaches the volumes to the host of `to`. Done already is success.
@@ -31,7 +31,7 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
         work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         (device.attachment, device.connection) = (Some(attachment), Some(recorded(way)));
     }
-    let record = InstanceVolumeCommand::RecordPrepared { process: work.running.process, devices: devices.clone() };
+    let record = InstanceVolumeRecord::Prepared { process: work.running.process, devices: devices.clone() };
     match disks::record(work, record).await? {
         true => release_unrecorded(work, server, &devices).await,
         // The server is gone, and its recorded attachments are released; the rest is released now.

@@ -11,8 +11,7 @@ use chronova_hypervisor::driver::{Driver, DriverError, StopMode};
 
 use super::definition::{StepError, StepRun, settled};
 use super::{guest, live_migrate};
-use crate::instance::moving::MoveCommand;
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
 
@@ -71,17 +70,15 @@ pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
 }
 
 /// Records about the move; a refusal because the process was overtaken is no error.
-pub(super) async fn record(work: &StepRun, command: MoveCommand) -> Result<(), StepError> {
-    let command = InstanceCommand::Move(Box::new(command));
+pub(super) async fn record(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<(), StepError> {
     let gateway = &work.context.gateway;
-    settled(gateway.send::<InstanceRoot>(&work.instance_id(), command, work.meta.clone()).await)
+    settled(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await)
 }
 
 /// Records that must be accepted: a refusal means that another request has overtaken this one.
-pub(super) async fn insist(work: &StepRun, command: MoveCommand) -> Result<Position, StepError> {
-    let command = InstanceCommand::Move(Box::new(command));
+pub(super) async fn insist(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<Position, StepError> {
     let gateway = &work.context.gateway;
-    Ok(gateway.send::<InstanceRoot>(&work.instance_id(), command, work.meta.clone()).await?.position)
+    Ok(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await?.position)
 }
 
 pub(super) fn fault(work: &StepRun) -> FaultInfo {

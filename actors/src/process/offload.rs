@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::{away, build_instance, guest, turn};
-use crate::instance::work::WorkOutcome;
+use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "offload",

@@ -16,7 +16,7 @@ use super::guest;
 use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
 use super::moving::{self, MovingServer};
 use super::pinned::{self, ClaimHolder};
-use crate::instance::live::LiveCommand;
+use crate::instance::LiveRecord;
 
 /// Shortest and longest pause between two polls of a migration.
 pub(super) const WATCH: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
@@ -269,7 +269,7 @@ impl MigrationWatch {
                 self.called_back = migration.abort_migration(work.instance_id()).await.is_ok();
             }
             if late {
-                tell(work, LiveCommand::AbortLate { process: work.running.process }).await?;
+                tell(work, LiveRecord::TimedOut { process: work.running.process }).await?;
             }
             return Ok(());
         }
@@ -304,7 +304,7 @@ impl MigrationWatch {
             return Ok(());
         }
         self.report_at = self.since.elapsed() * 2;
-        tell(work, LiveCommand::Progress { process, progress }).await
+        tell(work, LiveRecord::Progressed { process, progress }).await
     }
 
     fn data_gib(&self, subject: &MovingServer) -> u64 {

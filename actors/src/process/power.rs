@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::guest;
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "power",
@@ -32,11 +32,11 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let Some(action) = action(work) else { return Ok(()) };
         let process = work.running.process;
         let record = match (outcome, &work.running.failure) {
-            (ProcessOutcome::Succeeded, _) => InstanceCommand::RecordPowerDone { process, action },
+            (ProcessOutcome::Succeeded, _) => InstanceRecord::PowerDone { process, action },
             (_, failure) => {
                 let fault = failure.as_ref().map(|failure| failure.fault.clone());
                 let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
-                InstanceCommand::RecordPowerFailed { process, action, fault }
+                InstanceRecord::PowerFailed { process, action, fault }
             }
         };
         let gateway = &work.context.gateway;

@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::{guest, imaging, turn};
-use crate::instance::work::WorkOutcome;
+use crate::instance::WorkOutcome;
 use crate::scheduler::{RequestSpec, may_rebuild};
 
 pub const DEFINITION: Definition = Definition {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::{guest, imaging, turn};
-use crate::instance::work::WorkOutcome;
+use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "rescue",

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::{guest, power};
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
 
 pub const DEFINITION: Definition = Definition {
@@ -35,11 +35,11 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     async move {
         let process = work.running.process;
         let record = match (outcome, &work.running.failure) {
-            (ProcessOutcome::Succeeded, _) => InstanceCommand::RecordRestored { process },
+            (ProcessOutcome::Succeeded, _) => InstanceRecord::Restored { process },
             (_, failure) => {
                 let fault = failure.as_ref().map(|failure| failure.fault.clone());
                 let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
-                InstanceCommand::RecordRestoreFailed { process, fault }
+                InstanceRecord::RestoreFailed { process, fault }
             }
         };
         let gateway = &work.context.gateway;

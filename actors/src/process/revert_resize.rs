@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::moving::MovingServer;
 use super::{guest, move_instance, moved_volumes, moving};
-use crate::instance::moving::MoveCommand;
+use crate::instance::MoveRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "revert_resize",
@@ -62,11 +62,11 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 }
                 moving::take_back(work, &subject.moving).await?;
                 moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
-                moving::record(work, MoveCommand::RecordReverted { process }).await
+                moving::record(work, MoveRecord::Reverted { process }).await
             }
             ProcessOutcome::Failed => {
                 let fault = moving::fault(work);
-                moving::record(work, MoveCommand::RecordRevertFailed { process, fault }).await
+                moving::record(work, MoveRecord::RevertFailed { process, fault }).await
             }
             ProcessOutcome::CalledOff => Ok(()),
         }

@@ -21,8 +21,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun, settled};
 use super::{guest, imaging, turn};
-use crate::instance::work::{WorkCommand, WorkOutcome};
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRequest, InstanceRoot, WorkOutcome, WorkRequest};
 
 pub const DEFINITION: Definition = Definition {
     name: "shelve",
@@ -47,7 +46,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         turn::end(work, WorkOutcome::Shelved { image }).await?;
         if work.context.server_options.shelved_offload == Some(Duration::ZERO) {
             let process = ProcessId::derive(work.running.process.0, "offload");
-            let offload = InstanceCommand::Work(Box::new(WorkCommand::OffloadDue { process, shelved_by: None }));
+            let offload = InstanceRequest::from(WorkRequest::OffloadDue { process, shelved_by: None });
             let gateway = &work.context.gateway;
             settled(gateway.send::<InstanceRoot>(&work.instance_id(), offload, work.meta.clone()).await)?;
         }

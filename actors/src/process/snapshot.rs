@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::{imaging, snapshot_volumes, turn};
-use crate::instance::work::WorkOutcome;
+use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "snapshot",

@@ -14,7 +14,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun, settled};
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
 
 pub const DEFINITION: Definition = Definition {
@@ -30,7 +30,7 @@ pub const DEFINITION: Definition = Definition {
 
 fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
-        let record = InstanceCommand::RecordSoftDeleted { process: work.running.process };
+        let record = InstanceRecord::SoftDeleted { process: work.running.process };
         let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
     }

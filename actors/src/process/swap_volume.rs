@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::disks::{self, host, mine, recorded, still_mine, task};
-use crate::instance::InstanceVolumeCommand;
+use crate::instance::InstanceVolumeRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "swap_volume",
@@ -44,8 +44,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     async move {
         let (process, disk, (volume, attachment)) = (work.running.process, task(work)?, new(work)?);
         if outcome != ProcessOutcome::Succeeded {
-            let failed =
-                InstanceVolumeCommand::RecordSwapFailed { process, device: disk.device, fault: disks::fault(work) };
+            let failed = InstanceVolumeRecord::SwapFailed { process, device: disk.device, fault: disks::fault(work) };
             return disks::record(work, failed).await.map(drop);
         }
         let Some((_, device)) = mine(work).await? else { return give_up_swap(work).await };
@@ -58,7 +57,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         };
         work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         disks::release(work, disk.volume, disk.attachment).await?;
-        match disks::record(work, InstanceVolumeCommand::RecordSwapped { process, device: Box::new(device) }).await? {
+        match disks::record(work, InstanceVolumeRecord::Swapped { process, device: Box::new(device) }).await? {
             true => Ok(()),
             false => give_up_swap(work).await,
         }

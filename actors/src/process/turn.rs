@@ -8,8 +8,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{StepError, StepRun, settled};
 use crate::hosts::capacity;
-use crate::instance::work::{WorkCommand, WorkOutcome};
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRecord, InstanceRoot, WorkOutcome, WorkRecord};
 
 /// The server, while this process owns its task: a delete or an administrator may have overtaken it.
 pub(super) async fn mine(work: &StepRun) -> Result<Option<Alive>, StepError> {
@@ -26,8 +25,7 @@ pub(super) async fn still_mine(work: &StepRun) -> Result<Alive, StepError> {
 
 /// Records the stage of the work.
 pub(super) async fn advance(work: &StepRun, stage: WorkStage) -> Result<(), StepError> {
-    let command = WorkCommand::Advance { process: work.running.process, stage };
-    send(work, command).await
+    send(work, WorkRecord::Advanced { process: work.running.process, stage }).await
 }
 
 /// Records the end of the work; a refusal because the process was overtaken is no error. After a failure the guest's
@@ -36,7 +34,7 @@ pub(super) async fn end(work: &StepRun, end: WorkOutcome) -> Result<(), StepErro
     if work.running.failure.is_some() {
         observe(work).await?;
     }
-    send(work, WorkCommand::End { process: work.running.process, end }).await
+    send(work, WorkRecord::Ended { process: work.running.process, end }).await
 }
 
 async fn observe(work: &StepRun) -> Result<(), StepError> {
@@ -44,15 +42,12 @@ async fn observe(work: &StepRun) -> Result<(), StepError> {
     let Some(driver) = work.context.fleet.driver(placed.host) else { return Ok(()) };
     // A host that does not answer now is compared with the log when it does.
     let Ok(seen) = driver.guest(work.instance_id()).await else { return Ok(()) };
-    let command = InstanceCommand::Observe { host: placed.host, power: capacity::power(seen.power) };
-    let gateway = &work.context.gateway;
-    settled(gateway.send::<InstanceRoot>(&work.instance_id(), command, work.meta.clone()).await)
+    send(work, InstanceRecord::PowerObserved { host: placed.host, power: capacity::power(seen.power) }).await
 }
 
-async fn send(work: &StepRun, command: WorkCommand) -> Result<(), StepError> {
-    let command = InstanceCommand::Work(Box::new(command));
+async fn send(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<(), StepError> {
     let gateway = &work.context.gateway;
-    settled(gateway.send::<InstanceRoot>(&work.instance_id(), command, work.meta.clone()).await)
+    settled(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await)
 }
 
 /// The end of a process that has nothing to record but success or failure.

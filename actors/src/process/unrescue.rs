@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::{guest, imaging, turn};
-use crate::instance::work::WorkOutcome;
+use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "unrescue",

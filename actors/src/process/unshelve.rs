@@ -24,7 +24,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use super::{away, build_instance, guest, imaging, offload, turn};
-use crate::instance::work::WorkOutcome;
+use crate::instance::WorkOutcome;
 use crate::scheduler::RequestSpec;
 
 pub const DEFINITION: Definition = Definition {

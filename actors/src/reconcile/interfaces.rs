@@ -18,7 +18,7 @@ use chronova_events::registry::Event;
 use chronova_events::store::tail::Subscription;
 use futures::future::BoxFuture;
 
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceCommand, InstanceRecord, InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::runner;
@@ -120,10 +120,10 @@ pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
         known.nics.iter().map(|nic| nic.port).filter(|port| now.iter().all(|nic| nic.port != *port)).collect();
     let mut is_shown = true;
     if now.iter().any(|nic| !known.nics.contains(nic)) {
-        is_shown &= send(context, server, InstanceCommand::RefreshNics { nics: now }).await;
+        is_shown &= send(context, server, InstanceRecord::NicsRefreshed { nics: now }).await;
     }
     for port in gone.into_iter().filter(|port| !is_leaving(context, server, *port)) {
-        is_shown &= send(context, server, InstanceCommand::LoseNic { process: ProcessId::random(), port }).await;
+        is_shown &= send(context, server, InstanceRequest::LoseNic { process: ProcessId::random(), port }).await;
     }
     is_shown
 }
@@ -137,8 +137,8 @@ fn is_leaving(context: &ReconcileContext, server: InstanceId, leaving: PortId) -
     })
 }
 
-async fn send(context: &ReconcileContext, server: InstanceId, command: InstanceCommand) -> bool {
-    let sent = context.gateway.send::<InstanceRoot>(&server, command, Meta::system("network-watch")).await;
+async fn send(context: &ReconcileContext, server: InstanceId, command: impl Into<InstanceCommand>) -> bool {
+    let sent = context.gateway.send::<InstanceRoot>(&server, command.into(), Meta::system("network-watch")).await;
     if let Err(error) = &sent {
         tracing::warn!(%server, %error, "updating a server's interfaces failed, retrying");
     }

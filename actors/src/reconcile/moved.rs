@@ -10,8 +10,7 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{Alive, Phase};
 use chronova_projections::views::Views;
 
-use crate::instance::moving::MoveCommand;
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRequest, InstanceRoot, MoveRequest};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
@@ -59,8 +58,8 @@ impl Reconciler for UnconfirmedMoves {
         for (instance, moved_by) in findings {
             tracing::info!(%instance, "confirming an unconfirmed move");
             let moved_by = moved_by.unwrap_or(Timestamp(i64::MIN));
-            let due = MoveCommand::ConfirmDue { process: ProcessId::random(), moved_by };
-            let (command, meta) = (InstanceCommand::Move(Box::new(due)), Meta::system("resize-confirm-window"));
+            let due = MoveRequest::ConfirmDue { process: ProcessId::random(), moved_by };
+            let (command, meta) = (InstanceRequest::from(due), Meta::system("resize-confirm-window"));
             if let Err(error) = context.gateway.send::<InstanceRoot>(&instance, command, meta).await {
                 failures += 1;
                 tracing::warn!(%instance, %error, "confirming a resize failed, retrying");

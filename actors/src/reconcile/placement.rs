@@ -83,7 +83,7 @@ impl PlacementMirror {
     async fn apply(&self, changes: BTreeSet<ProviderChange>) -> usize {
         let (mut last, mut failures) = (None, 0);
         for change in changes {
-            let (command, meta) = (change.into(), Meta::system("reconcile-placement"));
+            let (command, meta) = (LedgerCommand::from(change), Meta::system("reconcile-placement"));
             match self.gateway.send::<LedgerRoot>(&CELL, command, meta).await {
                 Ok(committed) => last = Some(committed.position),
                 Err(error) => {

@@ -10,7 +10,7 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::Phase;
 use chronova_projections::views::Views;
 
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
@@ -56,7 +56,7 @@ impl Reconciler for DeletedServers {
         let mut failures = 0;
         for (instance, deleted_by) in findings {
             tracing::info!(%instance, "reclaiming a soft-deleted server");
-            let command = InstanceCommand::Reclaim { process: ProcessId::random(), deleted_by };
+            let command = InstanceRequest::Reclaim { process: ProcessId::random(), deleted_by };
             let sent = context.gateway.send::<InstanceRoot>(&instance, command, Meta::system("reclaim")).await;
             if let Err(error) = sent {
                 failures += 1;

@@ -8,8 +8,7 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::Phase;
 use chronova_projections::views::Views;
 
-use crate::instance::work::WorkCommand;
-use crate::instance::{InstanceCommand, InstanceRoot};
+use crate::instance::{InstanceRequest, InstanceRoot, WorkRequest};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
@@ -50,8 +49,8 @@ impl Reconciler for ShelvedServers {
     async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
         let mut failures = 0;
         for (instance, shelved_by) in findings {
-            let due = WorkCommand::OffloadDue { process: ProcessId::random(), shelved_by: Some(shelved_by) };
-            let command = InstanceCommand::Work(Box::new(due));
+            let due = WorkRequest::OffloadDue { process: ProcessId::random(), shelved_by: Some(shelved_by) };
+            let command = InstanceRequest::from(due);
             let sent = context.gateway.send::<InstanceRoot>(&instance, command, Meta::system("shelved")).await;
             if let Err(error) = sent {
                 failures += 1;

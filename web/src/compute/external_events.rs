@@ -14,7 +14,7 @@
 //!
 //! Source: nova `api/openstack/compute/server_external_events.py`, `compute/manager.py`.
 
-use chronova_actors::instance::{CallerRights, InstanceCommand, InstanceRoot};
+use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot};
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{Alive, Phase, Power, PowerAction};
 use serde_json::{Value, json};
@@ -84,13 +84,13 @@ async fn act(ctx: &Ctx, event: &ExternalEvent) -> Result<(), Fault> {
             Ok(())
         }
         "network-vif-deleted" => match tag.parse() {
-            Ok(port) => send(ctx, id, InstanceCommand::LoseNic { process, port }).await,
+            Ok(port) => send(ctx, id, InstanceRequest::LoseNic { process, port }).await,
             Err(_) => Ok(()),
         },
         "power-update" => match power(tag, &server) {
             // The owner's lock does not bind the service that sends this.
             Some(action) => {
-                send(ctx, id, InstanceCommand::Power { process, action, asker: CallerRights { overrides_lock: true } })
+                send(ctx, id, InstanceRequest::Power { process, action, asker: CallerRights { overrides_lock: true } })
                     .await
             }
             None => Ok(()),
@@ -113,8 +113,8 @@ fn power(tag: &str, server: &Alive) -> Option<PowerAction> {
 }
 
 /// The server may be in another state by now. Then the event was accepted, but has no effect.
-async fn send(ctx: &Ctx, id: InstanceId, command: InstanceCommand) -> Result<(), Fault> {
-    match dispatch::send::<InstanceRoot>(ctx.dispatch()?, &ctx.permit()?, &id, command).await {
+async fn send(ctx: &Ctx, id: InstanceId, request: InstanceRequest) -> Result<(), Fault> {
+    match dispatch::send::<InstanceRoot>(ctx.dispatch()?, &ctx.permit()?, &id, request).await {
         Err(error) if error.rejection().is_none() => Err(super::reject::instance(id, error)),
         _ => Ok(()),
     }

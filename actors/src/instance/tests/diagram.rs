@@ -51,35 +51,35 @@ fn commands(state: &Instance) -> Vec<Command> {
     let mut all = vec![
         build(),
         delete(),
-        Command::RecordPlaced(placed()),
-        Command::RecordBuilt { process: BUILD },
-        Command::RecordDeleted { process: DELETE },
+        Record::Placed(placed()).into(),
+        Record::Built { process: BUILD }.into(),
+        Record::Deleted { process: DELETE }.into(),
         seen(Power::Running),
         seen(Power::Shutdown),
         declare(DeclaredState::Active),
         declare(DeclaredState::Error),
         soft_delete(),
-        Command::RecordSoftDeleted { process: SOFT_DELETE },
+        Record::SoftDeleted { process: SOFT_DELETE }.into(),
         restore(),
-        Command::RecordRestored { process: RESTORE },
-        Command::RecordRestoreFailed { process: RESTORE, fault: fault() },
+        Record::Restored { process: RESTORE }.into(),
+        Record::RestoreFailed { process: RESTORE, fault: fault() }.into(),
     ];
     all.extend(work::commands(state));
     // A build fails when it has given everything back.
     match state.alive().is_some_and(|server| server.placement.is_some()) {
-        true => all.push(Command::RecordUnplaced { process: BUILD, host: HOST, reason: String::new() }),
-        false => all.push(Command::RecordBuildFailed { process: BUILD, fault: fault() }),
+        true => all.push(Record::Unplaced { process: BUILD, host: HOST, reason: String::new() }.into()),
+        false => all.push(Record::BuildFailed { process: BUILD, fault: fault() }.into()),
     }
     for action in ACTIONS {
         all.extend([power(action), done(POWER, action), failed(POWER, action)]);
     }
     // The server is built once it has a host.
     let unplaced = state.alive().is_some_and(|server| server.placement.is_none());
-    all.retain(|command| !(unplaced && matches!(command, Command::RecordBuilt { .. })));
+    all.retain(|command| !(unplaced && matches!(command, Command::Record(Record::Built { .. }))));
     // A process records its own action.
     let ongoing = state.alive().and_then(|server| server.ongoing);
     all.retain(|command| match (command, ongoing) {
-        (Command::RecordPowerDone { action, .. } | Command::RecordPowerFailed { action, .. }, Some(ongoing)) => {
+        (Command::Record(Record::PowerDone { action, .. } | Record::PowerFailed { action, .. }), Some(ongoing)) => {
             matches!(ongoing, OngoingTask::Power { action: now, .. } if now == *action)
         }
         _ => true,

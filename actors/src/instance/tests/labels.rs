@@ -6,7 +6,7 @@ use super::*;
 fn labels_after(changes: Vec<InstanceChange>) -> Result<(SortedPairs, Vec<String>), Reject> {
     let mut given = active();
     for change in changes {
-        let command = Command::Change { changes: vec![change], asker: USER };
+        let command = Request::Change { changes: vec![change], asker: USER };
         given.when(command.clone())?;
         given = given.and(command);
     }

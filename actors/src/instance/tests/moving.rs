@@ -1,17 +1,19 @@
 //! Moves: who may ask for one when, how far it comes, and that it can end in one way only.
 
 use super::*;
-use crate::instance::evacuation::EvacuationCommand;
-use crate::instance::live::LiveCommand;
-use crate::instance::moving::MoveCommand as Move;
 use crate::instance::unsupported::{HostBoundHardware, tied_by_devices};
+use crate::instance::{EvacuationRequest, LiveRequest, MoveRecord, MoveRequest};
 use chronova_events::instance::{FlavorSnapshot, MoveStage, Scheduled};
 
 const MOVE: ProcessId = ProcessId(Uuid::from_u128(20));
 const END: ProcessId = ProcessId(Uuid::from_u128(21));
 
-fn moving(command: Move) -> Command {
-    Command::Move(Box::new(command))
+fn moving(request: impl Into<Request>) -> Command {
+    request.into().into()
+}
+
+fn told(record: MoveRecord) -> Command {
+    Record::from(record).into()
 }
 
 fn larger() -> FlavorSnapshot {
@@ -20,11 +22,11 @@ fn larger() -> FlavorSnapshot {
 }
 
 fn resize() -> Command {
-    moving(Move::Resize { process: MOVE, flavor: Box::new(larger()), disk_config: None, asker: USER })
+    moving(MoveRequest::Resize { process: MOVE, flavor: Box::new(larger()), disk_config: None, asker: USER })
 }
 
 fn migrate() -> Command {
-    moving(Move::Migrate { process: MOVE, host: None, asker: USER })
+    moving(MoveRequest::Migrate { process: MOVE, host: None, asker: USER })
 }
 
 fn aim() -> Command {
@@ -45,15 +47,15 @@ fn aim() -> Command {
         alternates: vec![],
         lost: vec![],
     });
-    moving(Move::Aim { process: MOVE, target: Some(target), scheduled: Box::new(scheduled) })
+    told(MoveRecord::Targeted { process: MOVE, target: Some(target), scheduled: Box::new(scheduled) })
 }
 
 fn placed_active() -> Given {
-    building().and(Command::RecordPlaced(placed())).and(Command::RecordBuilt { process: BUILD })
+    building().and(Record::Placed(placed())).and(Record::Built { process: BUILD })
 }
 
 fn moved() -> Given {
-    placed_active().and(resize()).and(aim()).and(moving(Move::Arrive { process: MOVE }))
+    placed_active().and(resize()).and(aim()).and(told(MoveRecord::Arrived { process: MOVE }))
 }
 
 fn shown(given: &Given) -> (&'static str, &'static str, Option<&'static str>) {
@@ -66,7 +68,7 @@ fn each_stage_shows_and_the_flavor_is_the_new_one_when_it_is_there() {
     let given = placed_active().and(resize());
     assert_eq!(shown(&given), ("RESIZE", "active", Some("resize_prep")));
     assert_eq!(given.0.alive().unwrap().request.flavor, request().flavor);
-    let at = |stage| moving(Move::Advance { process: MOVE, stage });
+    let at = |stage| told(MoveRecord::Advanced { process: MOVE, stage });
     assert_eq!(shown(&given.clone().and(at(MoveStage::Migrating))).2, Some("resize_migrating"));
     assert_eq!(shown(&given.clone().and(at(MoveStage::Migrated))).2, Some("resize_migrated"));
     assert_eq!(shown(&given.and(at(MoveStage::Finishing))).2, Some("resize_finish"));
@@ -82,22 +84,22 @@ fn each_stage_shows_and_the_flavor_is_the_new_one_when_it_is_there() {
 
 #[test]
 fn a_move_is_confirmed_or_reverted_and_never_both() {
-    let confirm = moving(Move::Confirm { process: END, asker: USER });
-    let revert = moving(Move::Revert { process: END, asker: USER });
+    let confirm = moving(MoveRequest::Confirm { process: END, asker: USER });
+    let revert = moving(MoveRequest::Revert { process: END, asker: USER });
     let refused = |attribute, value| Err(Reject::NotInState { action: "confirmResize", attribute, value });
     assert_eq!(placed_active().when(confirm.clone()), refused("vm_state", "active"));
     let confirming = moved().and(confirm.clone());
     assert_eq!(shown(&confirming).2, Some("resize_confirming"));
     assert_eq!(confirming.when(confirm.clone()), refused("task_state", "resize_confirming"));
     assert!(confirming.when(revert.clone()).is_err());
-    let confirmed = confirming.and(moving(Move::RecordConfirmed { process: END }));
+    let confirmed = confirming.and(told(MoveRecord::Confirmed { process: END }));
     assert_eq!(shown(&confirmed), ("ACTIVE", "active", None));
     assert!(!confirmed.0.alive().unwrap().concerns(HOST));
 
     let reverting = moved().and(revert);
     assert_eq!(shown(&reverting), ("REVERT_RESIZE", "resized", Some("resize_reverting")));
     assert!(reverting.when(confirm).is_err());
-    let reverted = reverting.and(moving(Move::RecordReverted { process: END }));
+    let reverted = reverting.and(told(MoveRecord::Reverted { process: END }));
     assert_eq!(shown(&reverted), ("ACTIVE", "active", None));
     let server = reverted.0.alive().unwrap();
     assert_eq!((server.request.flavor.clone(), server.placement.as_ref().unwrap().host), (request().flavor, HOST));
@@ -107,7 +109,7 @@ fn a_move_is_confirmed_or_reverted_and_never_both() {
 fn a_move_that_fails_leaves_the_server_what_it_was() {
     for (given, status) in [(placed_active(), "ACTIVE"), (placed_active().and(seen(Power::Shutdown)), "SHUTOFF")] {
         let failing = given.and(migrate()).and(aim()).and(seen(Power::Shutdown));
-        let failed = failing.and(moving(Move::Fail { process: MOVE, fault: fault() }));
+        let failed = failing.and(told(MoveRecord::Failed { process: MOVE, fault: fault() }));
         assert_eq!(shown(&failed).0, status);
         let server = failed.0.alive().unwrap();
         assert_eq!(server.fault.as_ref().unwrap().0, fault());
@@ -118,10 +120,10 @@ fn a_move_that_fails_leaves_the_server_what_it_was() {
 #[test]
 fn a_stopped_server_stays_stopped() {
     let given = placed_active().and(seen(Power::Shutdown)).and(migrate()).and(aim());
-    let given = given.and(moving(Move::Arrive { process: MOVE }));
+    let given = given.and(told(MoveRecord::Arrived { process: MOVE }));
     assert_eq!(given.0.alive().unwrap().power(), Power::Shutdown);
-    let given = given.and(moving(Move::Confirm { process: END, asker: USER }));
-    assert_eq!(shown(&given.and(moving(Move::RecordConfirmed { process: END }))).0, "SHUTOFF");
+    let given = given.and(moving(MoveRequest::Confirm { process: END, asker: USER }));
+    assert_eq!(shown(&given.and(told(MoveRecord::Confirmed { process: END }))).0, "SHUTOFF");
 }
 
 #[test]
@@ -129,8 +131,8 @@ fn a_delete_overtakes_a_move_and_calls_it_off() {
     let given = placed_active().and(resize()).and(aim()).and(delete());
     let Some(OngoingTask::Delete { cancels, .. }) = given.0.alive().unwrap().ongoing else { panic!() };
     assert_eq!(cancels, Some(MOVE));
-    assert_eq!(given.when(moving(Move::Arrive { process: MOVE })), Ok(vec![]), "it is not its turn any more");
-    let advance = moving(Move::Advance { process: MOVE, stage: MoveStage::Migrating });
+    assert_eq!(given.when(told(MoveRecord::Arrived { process: MOVE })), Ok(vec![]), "it is not its turn any more");
+    let advance = told(MoveRecord::Advanced { process: MOVE, stage: MoveStage::Migrating });
     assert_eq!(given.when(advance), Err(Reject::Superseded));
 }
 
@@ -139,27 +141,27 @@ fn a_declared_state_ends_no_move_and_what_it_forgot_is_confirmed() {
     let given = placed_active().and(resize()).and(declare(DeclaredState::Error));
     assert!(given.0.alive().unwrap().ongoing.is_some());
     let given = moved().and(declare(DeclaredState::Active));
-    let due = moving(Move::ConfirmDue { process: END, moved_by: Timestamp(i64::MIN) });
+    let due = moving(MoveRequest::ConfirmDue { process: END, moved_by: Timestamp(i64::MIN) });
     assert_eq!(given.when(due.clone()), Ok(vec!["instance.confirm_requested"]));
     assert_eq!(moved().when(due), Ok(vec![]), "its time is not over");
     assert_eq!(given.when(migrate()), Err(Reject::Superseded), "one move after the other");
 }
 
 fn evacuate() -> Command {
-    moving(Move::Evacuate(EvacuationCommand::Begin {
+    moving(EvacuationRequest::Begin {
         process: MOVE,
         host: None,
         forced: false,
         on_shared_storage: None,
         stop: false,
         asker: USER,
-    }))
+    })
 }
 
 #[test]
 fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
-    let arrive = || moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE, renewed: true }));
-    let at = |stage| moving(Move::Advance { process: MOVE, stage });
+    let arrive = || told(MoveRecord::Evacuated { process: MOVE, renewed: true });
+    let at = |stage| told(MoveRecord::Advanced { process: MOVE, stage });
     let stopped = || placed_active().and(seen(Power::Shutdown));
     let error = || placed_active().and(declare(DeclaredState::Error));
     let rebooting = || placed_active().and(power(PowerAction::RebootHard));
@@ -177,7 +179,7 @@ fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
         assert_eq!(shown(&given).2, Some("rebuild_block_device_mapping"));
         let given = given.and(at(MoveStage::Finishing));
         assert_eq!(shown(&given).2, Some("rebuild_spawning"));
-        let failed = given.clone().and(moving(Move::Fail { process: MOVE, fault: fault() }));
+        let failed = given.clone().and(told(MoveRecord::Failed { process: MOVE, fault: fault() }));
         assert_eq!((shown(&failed).0, shown(&failed).2), ("ERROR", None));
         assert_eq!(failed.0.alive().unwrap().placement.as_ref().unwrap().host, HOST);
         let given = given.and(arrive());
@@ -205,12 +207,10 @@ fn some_hardware_ties_a_server_down() {
         let mut flavor = FlavorSnapshot::clone(&request.flavor);
         flavor.extra_specs.push((spec.to_owned(), value.to_owned()));
         request.flavor = std::sync::Arc::new(flavor);
-        let built = absent().and(Command::Build(Box::new(request))).and(Command::RecordPlaced(placed()));
-        built.and(Command::RecordBuilt { process: BUILD }).and(lock(true))
+        let built = absent().and(Request::Build(Box::new(request))).and(Record::Placed(placed()));
+        built.and(Record::Built { process: BUILD }).and(lock(true))
     };
-    let live = || {
-        moving(Move::Live(LiveCommand::Begin { process: MOVE, host: None, forced: false, block: None, asker: ADMIN }))
-    };
+    let live = || moving(LiveRequest::Begin { process: MOVE, host: None, forced: false, block: None, asker: ADMIN });
     let refused = |operation, hardware| Err(Reject::NotSupported { operation, hardware });
     let vtpm = with("hw:tpm_version", "2.0");
     assert_eq!(vtpm.when(live()), refused("live-migration", HostBoundHardware::Vtpm));

@@ -4,13 +4,17 @@ use chronova_events::ids::ImageId;
 use chronova_events::instance::{Alive, RebuildRequested, Rotation, UnshelveRequested, WorkStage};
 
 use super::*;
-use crate::instance::work::{WorkCommand, WorkOutcome};
+use crate::instance::{WorkOutcome, WorkRecord, WorkRequest};
 
 const WORK: ProcessId = ProcessId(Uuid::from_u128(11));
 const IMAGE: ImageId = ImageId(Uuid::from_u128(12));
 
-fn command(command: WorkCommand) -> Command {
-    Command::Work(Box::new(command))
+fn command(request: WorkRequest) -> Command {
+    Request::from(request).into()
+}
+
+fn told(record: WorkRecord) -> Command {
+    Record::from(record).into()
 }
 
 fn rebuild_request() -> RebuildRequested {
@@ -27,15 +31,15 @@ fn asks(asker: CallerRights) -> Vec<(&'static str, Command)> {
     let backup = Some(Rotation { kind: "daily".into(), keep: 1 });
     let unshelve = UnshelveRequested { process, availability_zone: None, host: None };
     vec![
-        ("createImage", command(WorkCommand::Snapshot { process, image, backup: None, asker })),
-        ("createBackup", command(WorkCommand::Snapshot { process, image, backup, asker })),
-        ("rebuild", command(WorkCommand::Rebuild { request: Box::new(rebuild_request()), files: None, asker })),
-        ("rescue", command(WorkCommand::Rescue { process, image: rescue, asker })),
-        ("unrescue", command(WorkCommand::Unrescue { process, asker })),
-        ("shelve", command(WorkCommand::Shelve { process, image: Some(image), asker })),
-        ("shelveOffload", command(WorkCommand::Offload { process, asker })),
-        ("unshelve", command(WorkCommand::Unshelve { request: unshelve, asker })),
-        ("changePassword", command(WorkCommand::ChangePassword { process, asker })),
+        ("createImage", command(WorkRequest::Snapshot { process, image, backup: None, asker })),
+        ("createBackup", command(WorkRequest::Snapshot { process, image, backup, asker })),
+        ("rebuild", command(WorkRequest::Rebuild { request: Box::new(rebuild_request()), files: None, asker })),
+        ("rescue", command(WorkRequest::Rescue { process, image: rescue, asker })),
+        ("unrescue", command(WorkRequest::Unrescue { process, asker })),
+        ("shelve", command(WorkRequest::Shelve { process, image: Some(image), asker })),
+        ("shelveOffload", command(WorkRequest::Offload { process, asker })),
+        ("unshelve", command(WorkRequest::Unshelve { request: unshelve, asker })),
+        ("changePassword", command(WorkRequest::ChangePassword { process, asker })),
     ]
 }
 
@@ -67,7 +71,7 @@ fn ends(server: &Alive) -> Vec<WorkOutcome> {
 pub(super) fn commands(state: &Instance) -> Vec<Command> {
     let mut all: Vec<Command> = asks(USER).into_iter().map(|(_, command)| command).collect();
     let ends = state.alive().map(ends).unwrap_or_default();
-    all.extend(ends.into_iter().map(|end| command(WorkCommand::End { process: WORK, end })));
+    all.extend(ends.into_iter().map(|end| told(WorkRecord::Ended { process: WORK, end })));
     all
 }
 
@@ -76,7 +80,7 @@ fn asked(name: &str) -> Command {
 }
 
 fn ended(end: WorkOutcome) -> Command {
-    command(WorkCommand::End { process: WORK, end })
+    told(WorkRecord::Ended { process: WORK, end })
 }
 
 fn shelved() -> Given {
@@ -111,13 +115,13 @@ fn only_images_pass_a_lock() {
 fn work_tells_how_far_it_has_come_and_ends_once() {
     let given = active().and(asked("createImage"));
     assert_eq!(shown(&given), ("active", Some("image_snapshot_pending")));
-    let advance = |stage| command(WorkCommand::Advance { process: WORK, stage });
+    let advance = |stage| told(WorkRecord::Advanced { process: WORK, stage });
     let given = given.and(advance(WorkStage::PendingUpload));
     assert_eq!(shown(&given), ("active", Some("image_pending_upload")));
     assert_eq!(given.when(advance(WorkStage::PendingUpload)), Ok(vec![]), "a repeated record is harmless");
     let given = given.and(advance(WorkStage::Uploading));
     assert_eq!(shown(&given), ("active", Some("image_uploading")));
-    let stranger = command(WorkCommand::End { process: STRANGER, end: WorkOutcome::SnapshotTaken { image: IMAGE } });
+    let stranger = told(WorkRecord::Ended { process: STRANGER, end: WorkOutcome::SnapshotTaken { image: IMAGE } });
     assert_eq!(given.when(stranger), Ok(vec![]));
     let taken = ended(WorkOutcome::SnapshotTaken { image: IMAGE });
     let given = given.and(taken.clone());
@@ -153,7 +157,7 @@ fn a_failed_rescue_leaves_the_server_what_it_was() {
 fn a_shelved_server_leaves_its_host_and_finds_another() {
     let given = shelved();
     assert_eq!(shown(&given), ("shelved", None));
-    let due = |by| command(WorkCommand::OffloadDue { process: WORK, shelved_by: by });
+    let due = |by| command(WorkRequest::OffloadDue { process: WORK, shelved_by: by });
     assert_eq!(given.when(due(Some(Timestamp(6)))), Ok(vec![]), "not yet");
     assert_eq!(given.when(due(Some(Timestamp(7)))), Ok(vec!["instance.offload_requested"]));
     assert_eq!(active().when(due(None)), Ok(vec![]), "only what is shelved");
@@ -162,13 +166,13 @@ fn a_shelved_server_leaves_its_host_and_finds_another() {
     assert!(server.placement.is_none() && server.shelved == Some(IMAGE));
     assert_eq!(shown(&given), ("shelved_offloaded", None));
     // Its own process, and nobody else, may choose a host.
-    let there = |process| Command::RecordPlaced(chronova_events::instance::Placed { process, ..placed() });
+    let there = |process| Record::Placed(chronova_events::instance::Placed { process, ..placed() });
     assert_eq!(given.when(there(WORK)), Err(Reject::Superseded));
     let given = given.and(asked("unshelve"));
     assert_eq!(given.when(there(STRANGER)), Err(Reject::Superseded));
     let given = given.and(there(WORK));
     assert_eq!(given.when(seen(Power::Running)), Ok(vec![]), "the process has the word");
-    let unplaced = Command::RecordUnplaced { process: WORK, host: HOST, reason: String::new() };
+    let unplaced = Record::Unplaced { process: WORK, host: HOST, reason: String::new() };
     let back = given.clone().and(unplaced).and(ended(WorkOutcome::UnshelveFailed(fault())));
     assert_eq!(shown(&back), ("shelved_offloaded", None));
     let image = request().image.as_deref().cloned();

@@ -1,7 +1,7 @@
 //! `POST /servers/{id}/action`: the served actions. The rest is in [`crate::compute::unserved`].
 
 use chronova_actors::hosts::readings::HostReadings;
-use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::InstanceRequest;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{Locked, PowerAction};
 use chronova_hypervisor::driver::DriverError;
@@ -60,7 +60,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 
 async fn power(ctx: &Ctx, action: PowerAction) -> Result<Reply, Fault> {
     let found = find(ctx, "id")?;
-    let command = InstanceCommand::Power { process: ProcessId::random(), action, asker: asker(ctx, &found) };
+    let command = InstanceRequest::Power { process: ProcessId::random(), action, asker: asker(ctx, &found) };
     send(ctx, &found, command).await?;
     Ok(Reply::empty(202))
 }
@@ -103,7 +103,7 @@ async fn lock(ctx: Ctx) -> Result<Reply, Fault> {
         reason: ctx.action_body()["locked_reason"].as_str().map(str::to_owned),
         request_id: Some(ctx.requester.request_id.clone()),
     };
-    send(&ctx, &found, InstanceCommand::Lock { lock }).await?;
+    send(&ctx, &found, InstanceRequest::Lock { lock }).await?;
     Ok(Reply::empty(202))
 }
 
@@ -113,7 +113,7 @@ async fn unlock(ctx: Ctx) -> Result<Reply, Fault> {
         ctx.authorize_rule("os_compute_api:os-lock-server:unlock:unlock_override", &found.target)?;
     }
     let by_admin = asker(&ctx, &found).overrides_lock;
-    send(&ctx, &found, InstanceCommand::Unlock { by_admin }).await?;
+    send(&ctx, &found, InstanceRequest::Unlock { by_admin }).await?;
     Ok(Reply::empty(202))
 }
 

@@ -1,6 +1,6 @@
 //! Actions of administrators and debuggers on a server: reset its state, interrupt its guest, read its counters.
 
-use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::InstanceRequest;
 use chronova_actors::instance::actions::{ServerAction, check_state};
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{DeclaredState, Power};
@@ -48,19 +48,19 @@ async fn reset_state(ctx: Ctx) -> Result<Reply, Fault> {
         Some("active") => DeclaredState::Active,
         _ => DeclaredState::Error,
     };
-    send(&ctx, &found, InstanceCommand::DeclareState { state }).await?;
+    send(&ctx, &found, InstanceRequest::DeclareState { state }).await?;
     Ok(Reply::empty(202))
 }
 
 async fn inject_network_info(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    send(&ctx, &found, InstanceCommand::InjectNetworkInfo { asker: asker(&ctx, &found) }).await?;
+    send(&ctx, &found, InstanceRequest::InjectNetworkInfo { asker: asker(&ctx, &found) }).await?;
     Ok(Reply::empty(202))
 }
 
 pub(super) async fn trigger_crash_dump(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let command = InstanceCommand::TriggerCrashDump { process: ProcessId::random(), asker: asker(&ctx, &found) };
+    let command = InstanceRequest::TriggerCrashDump { process: ProcessId::random(), asker: asker(&ctx, &found) };
     send(&ctx, &found, command).await?;
     Ok(Reply::empty(202))
 }
@@ -111,6 +111,6 @@ async fn password(ctx: Ctx) -> Result<Reply, Fault> {
 /// The guest's own password does not change; it may post another.
 async fn clear_password(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    send(&ctx, &found, InstanceCommand::ClearGuestPassword).await?;
+    send(&ctx, &found, InstanceRequest::ClearGuestPassword).await?;
     Ok(Reply::empty(204))
 }

@@ -1,6 +1,6 @@
 //! `PUT /servers/{id}` and `DELETE /servers/{id}`.
 
-use chronova_actors::instance::{CallerRights, InstanceChange, InstanceCommand, InstanceRoot};
+use chronova_actors::instance::{CallerRights, InstanceChange, InstanceRequest, InstanceRoot};
 use chronova_actors::operations::ServerCall;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::DiskConfig;
@@ -26,9 +26,9 @@ pub(super) fn call<'a>(ctx: &Ctx, found: &'a PermittedServer) -> Result<ServerCa
     Ok(ServerCall { id: found.id, server, asker: asker(ctx, found), is_admin })
 }
 
-/// Sends a command about a server that was found.
-pub(super) async fn send(ctx: &Ctx, found: &PermittedServer, command: InstanceCommand) -> Result<(), Fault> {
-    dispatch::send::<InstanceRoot>(ctx.dispatch()?, &found.permit, &found.id, command)
+/// Sends a request about a server that was found.
+pub(super) async fn send(ctx: &Ctx, found: &PermittedServer, request: impl Into<InstanceRequest>) -> Result<(), Fault> {
+    dispatch::send::<InstanceRoot>(ctx.dispatch()?, &found.permit, &found.id, request.into())
         .await
         .map(|_| ())
         .map_err(|error| reject::instance(found.id, error))
@@ -39,7 +39,7 @@ pub(super) async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let changes = changes(&ctx, &found)?;
     // Nova changes the names of locked servers, too.
     let asker = CallerRights { overrides_lock: true };
-    send(&ctx, &found, InstanceCommand::Change { changes, asker }).await?;
+    send(&ctx, &found, InstanceRequest::Change { changes, asker }).await?;
     let sees = sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
     Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees).await?})))
 }
@@ -93,7 +93,7 @@ pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
 /// Nova's `forceDelete`: in any state, and for good.
 pub(super) async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let command = InstanceCommand::Delete { process: ProcessId::random(), force: true, asker: asker(&ctx, &found) };
+    let command = InstanceRequest::Delete { process: ProcessId::random(), force: true, asker: asker(&ctx, &found) };
     send(&ctx, &found, command).await?;
     Ok(Reply::empty(202))
 }
@@ -102,8 +102,8 @@ pub(super) async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
     let command = match ctx.queries()?.server_options.reclaim_interval.is_zero() {
-        true => InstanceCommand::Delete { process, force: false, asker },
-        false => InstanceCommand::SoftDelete { process, asker },
+        true => InstanceRequest::Delete { process, force: false, asker },
+        false => InstanceRequest::SoftDelete { process, asker },
     };
     send(&ctx, &found, command).await?;
     Ok(Reply::empty(204))

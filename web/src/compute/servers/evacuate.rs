@@ -1,9 +1,7 @@
 //! `evacuate`: a server leaves a host that is down. Source: nova `api/openstack/compute/evacuate.py`.
 
-use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::EvacuationRequest;
 use chronova_actors::instance::actions::{self, ServerAction};
-use chronova_actors::instance::evacuation::EvacuationCommand;
-use chronova_actors::instance::moving::MoveCommand;
 use chronova_events::ids::ProcessId;
 use serde_json::json;
 
@@ -33,8 +31,8 @@ async fn evacuate(ctx: Ctx) -> Result<Reply, Fault> {
         .map_err(|reject| reject::instance_reject(found.id, reject))?;
     only_from_hosts_that_are_down(&ctx, &found)?;
     let (process, stop) = (ProcessId::random(), versions::evacuated_servers_are_stopped(ctx.version));
-    let begin = EvacuationCommand::Begin { process, host, forced, on_shared_storage, stop, asker };
-    send(&ctx, &found, InstanceCommand::Move(Box::new(MoveCommand::Evacuate(begin)))).await?;
+    let begin = EvacuationRequest::Begin { process, host, forced, on_shared_storage, stop, asker };
+    send(&ctx, &found, begin).await?;
     Ok(answer(&ctx, on_shared_storage))
 }
 

@@ -5,7 +5,7 @@
 //! Source of the words: nova `api/openstack/compute/attach_interfaces.py`, `multinic.py`.
 
 use chronova_actors::instance::actions::{self, ServerAction};
-use chronova_actors::instance::{InstanceCommand, InstanceReject};
+use chronova_actors::instance::{InstanceReject, InstanceRequest};
 use chronova_actors::operations::interfaces::{AddressChange, AttachInterfaceRequest};
 use chronova_events::ids::{NetworkId, PortId, ProcessId};
 use chronova_events::instance::{Alive, RequestedNic};
@@ -86,7 +86,7 @@ async fn detach(ctx: Ctx) -> Result<Reply, Fault> {
     actions::admit(found.server()?, ServerAction::DetachInterface, asker)
         .map_err(|reject| reject::instance_reject(found.id, reject))?;
     let port: PortId = ctx.param("id").parse().map_err(|_| no_port(ctx.param("id")))?;
-    send(&ctx, &found, InstanceCommand::DetachNic { process: ProcessId::random(), port, asker }).await?;
+    send(&ctx, &found, InstanceRequest::DetachNic { process: ProcessId::random(), port, asker }).await?;
     Ok(Reply::empty(202))
 }
 

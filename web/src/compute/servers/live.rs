@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_actors::instance::InstanceCommand;
-use chronova_actors::instance::live::LiveCommand;
-use chronova_actors::instance::moving::MoveCommand;
+use chronova_actors::instance::LiveRequest;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{LiveStage, MoveKind};
 use chronova_projections::migrations::{Migration, MigrationStatus};
@@ -58,8 +56,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     .body(bodies::server_migrations_force_complete_body),
 ];
 
-async fn tell(ctx: &Ctx, found: &PermittedServer, command: LiveCommand) -> Result<(), Fault> {
-    send(ctx, found, InstanceCommand::Move(Box::new(MoveCommand::Live(command)))).await
+async fn tell(ctx: &Ctx, found: &PermittedServer, request: LiveRequest) -> Result<(), Fault> {
+    send(ctx, found, request).await
 }
 
 // ----------------------------------------------------------------------------------------------------------- request
@@ -75,7 +73,7 @@ async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let LiveMigrationRequest { host, forced, block } = wish(&ctx, &found)?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
-    tell(&ctx, &found, LiveCommand::Begin { process, host, forced, block, asker }).await?;
+    tell(&ctx, &found, LiveRequest::Begin { process, host, forced, block, asker }).await?;
     if !versions::live_migration_checks_are_asynchronous(ctx.version) {
         checks_of(&ctx, &found, process).await?;
     }
@@ -182,7 +180,7 @@ async fn abort(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let (migration, asker) = (this(&ctx, &found)?.id, asker(&ctx, &found));
     let waiting_too = versions::waiting_live_migrations_can_be_aborted(ctx.version);
-    let command = LiveCommand::Abort { migration, waiting_too, asker };
+    let command = LiveRequest::Abort { migration, waiting_too, asker };
     tell(&ctx, &found, command).await?;
     Ok(Reply::empty(202))
 }
@@ -190,7 +188,7 @@ async fn abort(ctx: Ctx) -> Result<Reply, Fault> {
 async fn force(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let (migration, asker) = (this(&ctx, &found)?.id, asker(&ctx, &found));
-    let command = LiveCommand::Force { migration, asker };
+    let command = LiveRequest::Force { migration, asker };
     tell(&ctx, &found, command).await?;
     Ok(Reply::empty(202))
 }

@@ -1,6 +1,6 @@
 //! `/servers/{server_id}/metadata`.
 
-use chronova_actors::instance::{InstanceChange, InstanceCommand, MetadataChange};
+use chronova_actors::instance::{InstanceChange, InstanceRequest, MetadataChange};
 use chronova_events::instance::SortedPairs;
 use serde_json::{Value, json};
 
@@ -106,5 +106,5 @@ fn most(ctx: &Ctx, found: &PermittedServer) -> Result<Option<usize>, Fault> {
 
 async fn change(ctx: &Ctx, found: &PermittedServer, change: MetadataChange) -> Result<(), Fault> {
     let changes = vec![InstanceChange::Metadata(change)];
-    send(ctx, found, InstanceCommand::Change { changes, asker: asker(ctx, found) }).await
+    send(ctx, found, InstanceRequest::Change { changes, asker: asker(ctx, found) }).await
 }

@@ -1,8 +1,7 @@
 //! Moves of servers: resize, cold migration, confirm and revert.
 
-use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::MoveRequest;
 use chronova_actors::instance::actions::ServerAction;
-use chronova_actors::instance::moving::MoveCommand;
 use chronova_actors::operations::server_moves::ResizeRequest;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::DiskConfig;
@@ -37,8 +36,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .body(bodies::migrate_server_migrate_body),
 ];
 
-async fn tell(ctx: &Ctx, found: &PermittedServer, command: MoveCommand) -> Result<(), Fault> {
-    send(ctx, found, InstanceCommand::Move(Box::new(command))).await
+async fn tell(ctx: &Ctx, found: &PermittedServer, request: MoveRequest) -> Result<(), Fault> {
+    send(ctx, found, request).await
 }
 
 pub(super) async fn resize(ctx: Ctx) -> Result<Reply, Fault> {
@@ -87,13 +86,13 @@ async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
 pub(super) async fn confirm(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
-    tell(&ctx, &found, MoveCommand::Confirm { process, asker }).await?;
+    tell(&ctx, &found, MoveRequest::Confirm { process, asker }).await?;
     Ok(Reply::empty(204))
 }
 
 pub(super) async fn revert(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
-    tell(&ctx, &found, MoveCommand::Revert { process, asker }).await?;
+    tell(&ctx, &found, MoveRequest::Revert { process, asker }).await?;
     Ok(Reply::empty(202))
 }

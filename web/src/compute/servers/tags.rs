@@ -1,6 +1,6 @@
 //! `/servers/{server_id}/tags`, from 2.26 on.
 
-use chronova_actors::instance::{InstanceChange, InstanceCommand, TagChange};
+use chronova_actors::instance::{InstanceChange, InstanceRequest, TagChange};
 use serde_json::json;
 
 use super::change::{asker, send};
@@ -66,7 +66,7 @@ fn has(ctx: &Ctx, found: &PermittedServer) -> Result<(), Fault> {
 
 async fn change(ctx: &Ctx, found: &PermittedServer, change: TagChange) -> Result<(), Fault> {
     let changes = vec![InstanceChange::Tags(change)];
-    send(ctx, found, InstanceCommand::Change { changes, asker: asker(ctx, found) }).await
+    send(ctx, found, InstanceRequest::Change { changes, asker: asker(ctx, found) }).await
 }
 
 async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {

@@ -6,7 +6,7 @@
 //! Only administrators and services may swap a volume. In Nova only Cinder's migrations use it. Here there is no other
 //! migration of volumes, so every caller with the right may.
 
-use chronova_actors::instance::{InstanceCommand, InstanceVolumeCommand};
+use chronova_actors::instance::InstanceVolumeRequest;
 use chronova_actors::operations::server_volumes::{AttachVolumeRequest, VolumeTerms};
 use chronova_events::ids::VolumeId;
 use chronova_events::instance::{BlockDevice, InstanceDisk};
@@ -189,8 +189,8 @@ async fn change(ctx: &Ctx, found: &PermittedServer, id: &str, wish: VolumeAttach
         return Err(Fault::bad_request(format!("The {key} property is not mutable")));
     }
     if let Some(delete_on_termination) = wish.delete_on_termination {
-        let command = InstanceVolumeCommand::SetDeletion { volume, delete_on_termination };
-        send(ctx, found, InstanceCommand::Volume(command)).await?;
+        let command = InstanceVolumeRequest::SetDeletion { volume, delete_on_termination };
+        send(ctx, found, command).await?;
     }
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! Requests work on a server: checks the lock and the state first, then sends the command.
 
-use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::WorkRequest;
 use chronova_actors::instance::actions::{self, ServerAction};
-use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::SortedPairs;
 use serde_json::Value;
@@ -19,8 +18,8 @@ pub(super) fn admit(ctx: &Ctx, found: &PermittedServer, action: ServerAction) ->
     actions::admit(found.server()?, action, asker(ctx, found)).map_err(|error| reject::instance_reject(found.id, error))
 }
 
-pub(super) async fn ask(ctx: &Ctx, found: &PermittedServer, command: WorkCommand) -> Result<(), Fault> {
-    send(ctx, found, InstanceCommand::Work(Box::new(command))).await
+pub(super) async fn ask(ctx: &Ctx, found: &PermittedServer, request: WorkRequest) -> Result<(), Fault> {
+    send(ctx, found, request).await
 }
 
 /// As [`ask`], for work that creates the config drive again: keeps the administrator's password for it.
@@ -29,11 +28,11 @@ pub(super) async fn ask_with(
     found: &PermittedServer,
     process: ProcessId,
     password: Option<&String>,
-    command: WorkCommand,
+    request: WorkRequest,
 ) -> Result<(), Fault> {
     let dispatch = ctx.dispatch()?;
     create::keep_password(dispatch, process, found.server()?.request.config_drive, password);
-    let asked = ask(ctx, found, command).await;
+    let asked = ask(ctx, found, request).await;
     if asked.is_err() {
         dispatch.passwords().forget(process);
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use chronova_actors::coordination::passwords::PasswordChangeResult;
+use chronova_actors::instance::WorkRequest;
 use chronova_actors::instance::actions::ServerAction;
-use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
 use tokio::sync::oneshot;
 
@@ -25,7 +25,7 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     let password = ctx.action_body()["adminPass"].as_str().unwrap_or_default().to_owned();
     let (process, passwords) = (ProcessId::random(), ctx.dispatch()?.passwords());
     let told = passwords.lend(process, password);
-    let asked = ask(&ctx, &found, WorkCommand::ChangePassword { process, asker: asker(&ctx, &found) }).await;
+    let asked = ask(&ctx, &found, WorkRequest::ChangePassword { process, asker: asker(&ctx, &found) }).await;
     if asked.is_err() {
         passwords.forget(process);
     }

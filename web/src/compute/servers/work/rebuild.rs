@@ -1,7 +1,7 @@
 //! `rebuild`. Source: nova `compute/api.py` (`rebuild`) and `api/openstack/compute/servers.py` (`_rebuild`).
 
+use chronova_actors::instance::WorkRequest;
 use chronova_actors::instance::actions::ServerAction;
-use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::ports::PortError;
 use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::{Alive, DiskConfig, FilesGiven, ImageSnapshot, KeySnapshot, RebuildRequested};
@@ -31,7 +31,7 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     let (request, files) = wanted(&ctx, &found).await?;
     let password = create::new_password(&ctx, ctx.action_body()["adminPass"].as_str());
     let process = request.process;
-    let rebuild = WorkCommand::Rebuild { request: Box::new(request), files, asker: asker(&ctx, &found) };
+    let rebuild = WorkRequest::Rebuild { request: Box::new(request), files, asker: asker(&ctx, &found) };
     ask_with(&ctx, &found, process, password.as_ref(), rebuild).await?;
     answer(&ctx, &found, password).await
 }

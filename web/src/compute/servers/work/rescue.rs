@@ -1,7 +1,7 @@
 //! `rescue` and `unrescue`. Source: nova `compute/api.py` (`rescue`, `unrescue`).
 
+use chronova_actors::instance::WorkRequest;
 use chronova_actors::instance::actions::ServerAction;
-use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::ports::PortError;
 use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::ImageSnapshot;
@@ -26,7 +26,7 @@ pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
     check_size(&found, &image)?;
     let (process, password) =
         (ProcessId::random(), create::new_password(&ctx, ctx.action_body()["adminPass"].as_str()));
-    let rescue = WorkCommand::Rescue { process, image, asker: asker(&ctx, &found) };
+    let rescue = WorkRequest::Rescue { process, image, asker: asker(&ctx, &found) };
     ask_with(&ctx, &found, process, password.as_ref(), rescue).await?;
     Ok(Reply::ok(match password {
         Some(password) => json!({"adminPass": password}),
@@ -92,7 +92,7 @@ async fn image(ctx: &Ctx, found: &PermittedServer) -> Result<ImageSnapshot, Faul
 
 pub(super) async fn unrescue(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let unrescue = WorkCommand::Unrescue { process: ProcessId::random(), asker: asker(&ctx, &found) };
+    let unrescue = WorkRequest::Unrescue { process: ProcessId::random(), asker: asker(&ctx, &found) };
     ask(&ctx, &found, unrescue).await?;
     Ok(Reply::empty(202))
 }

@@ -1,7 +1,7 @@
 //! `shelve`, `shelveOffload`, `unshelve`. Source: nova `compute/api.py` and `api/openstack/compute/shelve.py`.
 
+use chronova_actors::instance::WorkRequest;
 use chronova_actors::instance::actions::ServerAction;
-use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{Alive, UnshelveRequested, status};
 
@@ -27,7 +27,7 @@ pub(super) async fn shelve(ctx: Ctx) -> Result<Reply, Fault> {
 
 pub(super) async fn offload(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let offload = WorkCommand::Offload { process: ProcessId::random(), asker: asker(&ctx, &found) };
+    let offload = WorkRequest::Offload { process: ProcessId::random(), asker: asker(&ctx, &found) };
     ask(&ctx, &found, offload).await?;
     Ok(Reply::empty(202))
 }
@@ -36,7 +36,7 @@ pub(super) async fn unshelve(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     admit(&ctx, &found, ServerAction::Unshelve)?;
     let request = destination(&ctx, &found, found.server()?).await?;
-    ask(&ctx, &found, WorkCommand::Unshelve { request, asker: asker(&ctx, &found) }).await?;
+    ask(&ctx, &found, WorkRequest::Unshelve { request, asker: asker(&ctx, &found) }).await?;
     Ok(Reply::empty(202))
 }
 

@@ -1,0 +1,305 @@
+//! The requests on a server. The decision may refuse each of them.
+//!
+//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Facts that nobody
+//! may refuse are in [`super::records`].
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::{AttachmentId, ErasureId, ImageId, PortId, ProcessId, VolumeId};
+use chronova_events::instance::{
+    BlockDevice, BlockDevicesMapped, BuildRequested, DeclaredState, DiskConfig, FilesGiven, FlavorSnapshot,
+    ImageSnapshot, Locked, PowerAction, RebuildRequested, RequestedNic, Rotation, SortedPairs, UnshelveRequested,
+};
+
+use super::decision::CallerRights;
+
+#[derive(Debug, Clone)]
+pub enum InstanceRequest {
+    Build(Box<BuildRequested>),
+    /// As `Build`, with disks beyond those of image and flavor, and files for the guest to find.
+    BuildWith {
+        request: Box<BuildRequested>,
+        mapped: Option<Box<BlockDevicesMapped>>,
+        files: Option<FilesGiven>,
+    },
+    Volume(InstanceVolumeRequest),
+    Delete {
+        process: ProcessId,
+        /// Nova's `forceDelete`.
+        force: bool,
+        asker: CallerRights,
+    },
+    Power {
+        process: ProcessId,
+        action: PowerAction,
+        asker: CallerRights,
+    },
+    /// Soft-deletes the server; deletes it for good if there never was a guest.
+    SoftDelete {
+        process: ProcessId,
+        asker: CallerRights,
+    },
+    Restore {
+        process: ProcessId,
+        asker: CallerRights,
+    },
+    /// Deletes the server for good if it was soft-deleted by then and not restored.
+    Reclaim {
+        process: ProcessId,
+        deleted_by: Timestamp,
+    },
+    TriggerCrashDump {
+        process: ProcessId,
+        asker: CallerRights,
+    },
+    /// Nova's `reset_state`.
+    DeclareState {
+        state: DeclaredState,
+    },
+    AttachNic {
+        process: ProcessId,
+        wanted: RequestedNic,
+        asker: CallerRights,
+    },
+    DetachNic {
+        process: ProcessId,
+        port: PortId,
+        asker: CallerRights,
+    },
+    /// The network service deleted the port: the guest must lose the interface in any state.
+    LoseNic {
+        process: ProcessId,
+        port: PortId,
+    },
+    /// Changes nothing: no driver here injects network data into a running guest.
+    InjectNetworkInfo {
+        asker: CallerRights,
+    },
+    Change {
+        changes: Vec<InstanceChange>,
+        asker: CallerRights,
+    },
+    Lock {
+        lock: Locked,
+    },
+    Unlock {
+        by_admin: bool,
+    },
+    /// The password that the guest posted for its owner; once, until it is cleared.
+    PostGuestPassword {
+        password: String,
+    },
+    ClearGuestPassword,
+    /// Work that changes its disks or its host.
+    Work(Box<WorkRequest>),
+    /// Another flavor, another host; boxed, because it is large.
+    Move(Box<MoveRequest>),
+    /// The server's personal data up to now is being erased; the server may be gone.
+    Erase {
+        erasure: ErasureId,
+    },
+}
+
+/// Requests on a server's volumes.
+#[derive(Debug, Clone)]
+pub enum InstanceVolumeRequest {
+    /// The device's name is chosen by the decision.
+    Attach {
+        process: ProcessId,
+        device: Box<BlockDevice>,
+        /// `[compute] max_disk_devices_to_attach`.
+        limit: Option<usize>,
+        asker: CallerRights,
+    },
+    Detach {
+        process: ProcessId,
+        volume: VolumeId,
+        asker: CallerRights,
+    },
+    Swap {
+        process: ProcessId,
+        old: VolumeId,
+        new: VolumeId,
+        new_attachment: AttachmentId,
+        asker: CallerRights,
+    },
+    SetDeletion {
+        volume: VolumeId,
+        delete_on_termination: bool,
+    },
+}
+
+/// Requests for images of a server, rebuild, rescue, shelve, and another password.
+#[derive(Debug, Clone)]
+pub enum WorkRequest {
+    /// An image, or a backup, of the disk. The image exists, without bytes.
+    Snapshot {
+        process: ProcessId,
+        image: ImageId,
+        backup: Option<Rotation>,
+        asker: CallerRights,
+    },
+    Rebuild {
+        request: Box<RebuildRequested>,
+        /// For the new guest to find.
+        files: Option<FilesGiven>,
+        asker: CallerRights,
+    },
+    Rescue {
+        process: ProcessId,
+        image: ImageSnapshot,
+        asker: CallerRights,
+    },
+    Unrescue {
+        process: ProcessId,
+        asker: CallerRights,
+    },
+    /// The image for the disk exists, without bytes. `None` for a disk that is a volume.
+    Shelve {
+        process: ProcessId,
+        image: Option<ImageId>,
+        asker: CallerRights,
+    },
+    Offload {
+        process: ProcessId,
+        asker: CallerRights,
+    },
+    /// Offloads a server from its host if it was shelved by then and has no task.
+    OffloadDue {
+        process: ProcessId,
+        shelved_by: Option<Timestamp>,
+    },
+    Unshelve {
+        request: UnshelveRequested,
+        asker: CallerRights,
+    },
+    ChangePassword {
+        process: ProcessId,
+        asker: CallerRights,
+    },
+}
+
+/// Requests for moves to another flavor or host.
+#[derive(Debug, Clone)]
+pub enum MoveRequest {
+    Resize {
+        process: ProcessId,
+        flavor: Box<FlavorSnapshot>,
+        disk_config: Option<DiskConfig>,
+        asker: CallerRights,
+    },
+    Migrate {
+        process: ProcessId,
+        host: Option<String>,
+        asker: CallerRights,
+    },
+    Confirm {
+        process: ProcessId,
+        asker: CallerRights,
+    },
+    /// Confirms a move that ended by then, or was left over by a reset of the state, if no task is under way.
+    ConfirmDue {
+        process: ProcessId,
+        moved_by: Timestamp,
+    },
+    Revert {
+        process: ProcessId,
+        asker: CallerRights,
+    },
+    /// Requests for live migrations only.
+    Live(LiveRequest),
+    /// Requests for evacuations only.
+    Evacuate(EvacuationRequest),
+}
+
+/// Requests for moves of a running server's guest.
+#[derive(Debug, Clone)]
+pub enum LiveRequest {
+    Begin {
+        process: ProcessId,
+        host: Option<String>,
+        forced: bool,
+        block: Option<bool>,
+        asker: CallerRights,
+    },
+    Abort {
+        migration: ProcessId,
+        /// Whether a migration that has not started can be aborted, too (2.65).
+        waiting_too: bool,
+        asker: CallerRights,
+    },
+    Force {
+        migration: ProcessId,
+        asker: CallerRights,
+    },
+}
+
+/// Requests for moves from a host that is down.
+#[derive(Debug, Clone)]
+pub enum EvacuationRequest {
+    /// The caller has seen that the host is down.
+    Begin {
+        process: ProcessId,
+        host: Option<String>,
+        forced: bool,
+        on_shared_storage: Option<bool>,
+        stop: bool,
+        asker: CallerRights,
+    },
+}
+
+/// One change of an attribute that may change at any time.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InstanceChange {
+    Name(String),
+    Description(Option<String>),
+    Hostname(String),
+    DiskConfig(DiskConfig),
+    AccessAddresses { v4: Option<String>, v6: Option<String> },
+    Metadata(MetadataChange),
+    Tags(TagChange),
+}
+
+/// Merged with the state at the decision, so that two writers of different keys both succeed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MetadataChange {
+    Replace { pairs: SortedPairs, limit: Option<usize> },
+    Set { pairs: SortedPairs, limit: Option<usize> },
+    Remove { key: String },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum TagChange {
+    Replace(Vec<String>),
+    Add { tag: String, limit: usize },
+    Remove(String),
+}
+
+impl From<InstanceVolumeRequest> for InstanceRequest {
+    fn from(request: InstanceVolumeRequest) -> Self {
+        Self::Volume(request)
+    }
+}
+
+impl From<WorkRequest> for InstanceRequest {
+    fn from(request: WorkRequest) -> Self {
+        Self::Work(Box::new(request))
+    }
+}
+
+impl From<MoveRequest> for InstanceRequest {
+    fn from(request: MoveRequest) -> Self {
+        Self::Move(Box::new(request))
+    }
+}
+
+impl From<LiveRequest> for InstanceRequest {
+    fn from(request: LiveRequest) -> Self {
+        MoveRequest::Live(request).into()
+    }
+}
+
+impl From<EvacuationRequest> for InstanceRequest {
+    fn from(request: EvacuationRequest) -> Self {
+        MoveRequest::Evacuate(request).into()
+    }
+}
