@@ -28,6 +28,7 @@ use futures::future::LocalBoxFuture;
 use uuid::Uuid;
 
 use self::judges::{Clumsy, Once};
+pub use self::meetings::lose_host_in_undo;
 use self::sample::Sample;
 use self::unwinding::Unwinding;
 use crate::world::{Life, World};

@@ -18,7 +18,7 @@ use chronova_projections::views::Views;
 use crate::world::{ADMIN, Life, build_request, user_meta};
 
 /// Invariants when no work is under way: the hosts have exactly the volumes in the log, and quota use equals the
-/// existing volumes.
+/// existing volumes. Only guests of servers in rescue have a rescue disk.
 pub fn check(views: &Views, fleet: &SimFleet) {
     let (mut known, mut holders) = (BTreeSet::new(), BTreeSet::new());
     for volume in views.volumes.read(|view| view.of(None)) {
@@ -49,6 +49,12 @@ pub fn check(views: &Views, fleet: &SimFleet) {
         view.quotas.values().flat_map(of).collect()
     });
     assert_eq!(held, holders, "quota is held by what is there");
+    let rescued = (0..fleet.len()).flat_map(|host| fleet.guests(host)).filter(|(_, guest)| guest.rescued);
+    let has_rescue_disk: Vec<InstanceId> = rescued.map(|(id, _)| id).collect();
+    let in_rescue = |id| views.servers.read(|view| view.get(id)?.server().map(|server| server.rescue.is_some()));
+    for id in has_rescue_disk {
+        assert_eq!(in_rescue(id), Some(true), "the guest of {id} has a rescue disk, so its server is in rescue");
+    }
 }
 
 /// Guests, servers and volumes agree about who has what.

@@ -536,12 +536,8 @@ impl Life {
         (0..world.fleet.len()).find(|host| world.fleet.uri().host_id(*host) == placed.host)
     }
 
-    pub(crate) async fn instance(
-        &self,
-        instance: InstanceId,
-        request: impl Into<InstanceRequest>,
-    ) -> Result<(), String> {
-        let sent = self.context().gateway.send::<InstanceRoot>(&instance, request.into(), user_meta()).await;
+    pub(crate) async fn instance(&self, id: InstanceId, request: impl Into<InstanceRequest>) -> Result<(), String> {
+        let sent = self.context().gateway.send::<InstanceRoot>(&id, request.into(), user_meta()).await;
         sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
     }
 

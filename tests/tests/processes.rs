@@ -34,7 +34,7 @@ use chronova_actors::process::{
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{PowerAction, Rotation};
-use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::process_harness::{Case, lose_host_in_undo, prove};
 use chronova_tests::world::{Life, World, build_request};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -269,6 +269,15 @@ async fn rescue_is_proven() {
     let ask: Ask = |life, id| life.rescue(id).boxed_local();
     prove(&Case { definition: &rescue::DEFINITION, ..case(built, ask, "ACTIVE", "RESCUE") }).await;
     prove(&Case { definition: &rescue::DEFINITION, ..case(stopped, ask, "SHUTOFF", "RESCUE") }).await;
+}
+
+/// No reconciler knows of a rescue disk: the process itself takes it away when the host is back.
+#[actix_rt::test]
+async fn a_failed_rescue_leaves_no_rescue_disk_on_a_lost_host() {
+    let ask: Ask = |life, id| life.rescue(id).boxed_local();
+    let definition = &rescue::DEFINITION;
+    lose_host_in_undo(&Case { definition, ..case(built, ask, "ACTIVE", "RESCUE") }, "rescue").await;
+    lose_host_in_undo(&Case { definition, ..case(stopped, ask, "SHUTOFF", "RESCUE") }, "rescue").await;
 }
 
 #[actix_rt::test]

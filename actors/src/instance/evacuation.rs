@@ -28,14 +28,17 @@ pub(super) fn arrived(server: &Alive, process: ProcessId, renewed: bool) -> Inst
 }
 
 /// Nova evacuates a server with any task, because a host that is down completes none. Here that holds for tasks that
-/// leave nothing behind; others have to end first.
+/// leave nothing behind but on that host; others have to end first. A rescue that failed waits for the host.
 fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
     let harmless = match server.ongoing {
         None => true,
         Some(ongoing) => {
             matches!(
                 ongoing,
-                OngoingTask::Power { .. } | OngoingTask::Snapshot { .. } | OngoingTask::ChangePassword { .. }
+                OngoingTask::Power { .. }
+                    | OngoingTask::Snapshot { .. }
+                    | OngoingTask::ChangePassword { .. }
+                    | OngoingTask::Rescue { .. }
             )
         }
     };

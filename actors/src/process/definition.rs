@@ -56,6 +56,21 @@ pub struct Step {
     pub undo: Option<StepFn<()>>,
 }
 
+/// The table of a process's steps, in their order. A step that leaves nothing behind has no undo.
+macro_rules! steps {
+    ($( $name:literal => $run:path $(, undone by $undo:path)?; )+) => {
+        &[ $( $crate::process::definition::Step {
+            name: $name,
+            run: |work| ::futures::FutureExt::boxed($run(work)),
+            undo: steps!(@undo $($undo)?),
+        } ),+ ]
+    };
+    (@undo) => { None };
+    (@undo $undo:path) => { Some(|work| ::futures::FutureExt::boxed($undo(work))) };
+}
+
+pub(super) use steps;
+
 /// One kind of process.
 #[derive(Debug)]
 pub struct Definition {

@@ -10,21 +10,20 @@ use chronova_events::instance::{Alive, Phase};
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::Renew;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::{guest, imaging, turn};
 use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "rescue",
-    steps: &[
-        Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
-        Step { name: "power_off", run: |work| power_off(work).boxed(), undo: Some(|work| power_on(work).boxed()) },
-        Step { name: "rescue", run: |work| rescue(work).boxed(), undo: Some(|work| put_back(work).boxed()) },
-    ],
+    steps: steps! {
+        "prepare_host" => prepare_host;
+        "power_off" => power_off, undone by power_on;
+        "rescue" => rescue, undone by put_back;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,
@@ -69,12 +68,15 @@ async fn rescue(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Restores the guest: its own disk, and running if it ran before.
+/// Restores the guest: its own disk, and running if it ran before. No reconciler removes a rescue disk. So this waits for a
+/// host that is down, and is recorded as stuck meanwhile. A delete or an evacuation may overtake it. The agent of the host
+/// then removes the guest when the host is back.
 async fn put_back(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = turn::mine(work).await? else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };
     if !work.host_answers(placed.host)? {
-        return Ok(());
+        let reason = format!("host {} is down: its guest may still have the rescue disk", placed.hostname);
+        return Err(StepError::Again(reason));
     }
     match undo_rescue(work, placed.host, &server).await {
         Err(error) => Err(StepError::Again(error.fault().details)),

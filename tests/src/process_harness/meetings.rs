@@ -58,6 +58,19 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
     }
 }
 
+/// Loses the host of the subject, whichever that is, just when `step` is to be undone, and crashes at each append around
+/// it.
+pub async fn lose_host_in_undo(case: &Case, step: &'static str) {
+    for (host, guests_survive) in [(0, true), (0, false), (1, true), (1, false)] {
+        let incident = Incident::LoseHost { host, guests_survive };
+        let trial = Trial { step, way: StepDirection::Undo, incident };
+        let around = meet(case, trial, None).await;
+        for fuse in 0..=around {
+            meet(case, trial, Some(fuse)).await;
+        }
+    }
+}
+
 fn trials(case: &Case, incidents: &[Incident]) -> Vec<Trial> {
     let steps = case.definition.steps.iter();
     let undone = steps.clone().filter(|step| case.definition.undoes && step.undo.is_some());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::instance::unsupported::{HostBoundHardware, tied_by_devices};
-use crate::instance::{EvacuationRequest, LiveRequest, MoveRecord, MoveRequest};
+use crate::instance::{EvacuationRequest, LiveRequest, MoveRecord, MoveRequest, WorkRequest};
 use chronova_events::instance::{FlavorSnapshot, MoveStage, Scheduled};
 
 const MOVE: ProcessId = ProcessId(Uuid::from_u128(20));
@@ -165,12 +165,17 @@ fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
     let stopped = || placed_active().and(seen(Power::Shutdown));
     let error = || placed_active().and(declare(DeclaredState::Error));
     let rebooting = || placed_active().and(power(PowerAction::RebootHard));
+    // Its undo waits for the host that is down.
+    let image = request().image.as_deref().cloned().unwrap();
+    let rescue = || moving(WorkRequest::Rescue { process: POWER, image: image.clone(), asker: USER });
+    let rescuing = || placed_active().and(rescue());
     for (given, ends) in [
         (placed_active(), "ACTIVE"),
         (placed_active().and(lock(true)), "ACTIVE"),
         (stopped(), "SHUTOFF"),
         (error(), "ACTIVE"),
         (rebooting(), "ACTIVE"),
+        (rescuing(), "ACTIVE"),
     ] {
         let given = given.and(evacuate());
         assert_eq!(shown(&given).0, "REBUILD");
