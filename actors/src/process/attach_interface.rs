@@ -13,17 +13,17 @@ use chronova_hypervisor::driver::DriverError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun, settled};
+use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::guest;
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ports::{InterfaceRequest, PortError};
 
 pub const DEFINITION: Definition = Definition {
     name: "attach_interface",
-    steps: &[
-        Step { name: "allocate_port", run: |work| allocate(work).boxed(), undo: Some(|work| release(work).boxed()) },
-        Step { name: "plug", run: |work| plug(work).boxed(), undo: Some(|work| pull(work).boxed()) },
-    ],
+    steps: steps! {
+        "allocate_port" => allocate, undone by release;
+        "plug" => plug, undone by pull;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

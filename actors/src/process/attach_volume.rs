@@ -18,18 +18,18 @@ use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::disks::{self, host, recorded, still_mine, task};
 use crate::instance::InstanceVolumeRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "attach_volume",
-    steps: &[
-        Step { name: "reserve_volume", run: |work| reserve(work).boxed(), undo: Some(|work| release(work).boxed()) },
-        Step { name: "connect_volume", run: |work| connect(work).boxed(), undo: None },
-        Step { name: "plug_disk", run: |work| plug(work).boxed(), undo: Some(|work| pull(work).boxed()) },
-        Step { name: "complete_attachment", run: |work| complete(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "reserve_volume" => reserve, undone by release;
+        "connect_volume" => connect;
+        "plug_disk" => plug, undone by pull;
+        "complete_attachment" => complete;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -17,7 +17,7 @@ use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun, settled};
+use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::{build_volumes, destination, guest};
 use crate::instance::disks;
 use crate::instance::{InstanceRecord, InstanceRoot};
@@ -28,30 +28,14 @@ use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest};
 
 pub const DEFINITION: Definition = Definition {
     name: "build_instance",
-    steps: &[
-        Step {
-            name: "claim_host",
-            run: |work| claim_host(work).boxed(),
-            undo: Some(|work| release_host(work).boxed()),
-        },
-        Step {
-            name: "allocate_network",
-            run: |work| allocate_network(work).boxed(),
-            undo: Some(|work| release_network(work).boxed()),
-        },
-        Step {
-            name: "prepare_volumes",
-            run: |work| prepare_volumes(work).boxed(),
-            undo: Some(|work| build_volumes::undo(work).boxed()),
-        },
-        Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
-        Step {
-            name: "spawn_guest",
-            run: |work| spawn_guest(work).boxed(),
-            undo: Some(|work| destroy_guest(work).boxed()),
-        },
-        Step { name: "complete_volumes", run: |work| build_volumes::complete(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "claim_host" => claim_host, undone by release_host;
+        "allocate_network" => allocate_network, undone by release_network;
+        "prepare_volumes" => prepare_volumes, undone by build_volumes::undo;
+        "prepare_host" => prepare_host;
+        "spawn_guest" => spawn_guest, undone by destroy_guest;
+        "complete_volumes" => build_volumes::complete;
+    },
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
     conclude,

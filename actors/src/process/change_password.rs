@@ -18,13 +18,15 @@ use chronova_hypervisor::guest::PowerState;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::{imaging, turn};
 use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "change_password",
-    steps: &[Step { name: "tell_agent", run: |work| tell_agent(work).boxed(), undo: None }],
+    steps: steps! {
+        "tell_agent" => tell_agent;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -10,17 +10,17 @@ use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::{guest, moving};
 use crate::instance::MoveRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "confirm_resize",
-    steps: &[
-        Step { name: "clear_source", run: |work| clear_source(work).boxed(), undo: None },
-        Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
-        Step { name: "settle_quota", run: |work| settle_quota(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "clear_source" => clear_source;
+        "release_claim" => release_claim;
+        "settle_quota" => settle_quota;
+    },
     undoes: false,
     max_attempts: |_| 1,
     conclude,

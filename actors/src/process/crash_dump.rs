@@ -11,11 +11,13 @@ use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 
 pub const DEFINITION: Definition = Definition {
     name: "crash_dump",
-    steps: &[Step { name: "interrupt", run: |work| interrupt(work).boxed(), undo: None }],
+    steps: steps! {
+        "interrupt" => interrupt;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -17,7 +17,8 @@ use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
+use super::turn;
 use crate::aggregate::CommandError;
 use crate::coordination::create_requests::CreateOrder;
 use crate::instance::creation::{CreateReject, build_process};
@@ -27,19 +28,11 @@ use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "create_servers",
-    steps: &[
-        Step {
-            name: "hold_quota",
-            run: |_| async { Ok(StepOutput::Nothing) }.boxed(),
-            undo: Some(|work| release_quota(work).boxed()),
-        },
-        Step { name: "join_group", run: |work| join_group(work).boxed(), undo: Some(|work| leave_group(work).boxed()) },
-        Step {
-            name: "record_servers",
-            run: |work| record_servers(work).boxed(),
-            undo: Some(|work| delete_servers(work).boxed()),
-        },
-    ],
+    steps: steps! {
+        "hold_quota" => turn::nothing, undone by release_quota;
+        "join_group" => join_group, undone by leave_group;
+        "record_servers" => record_servers, undone by delete_servers;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -17,7 +17,7 @@ use chronova_events::process::{Process, ProcessOutcome, StepOutput, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun, settled};
+use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::{
     ProcessCommand, ProcessReject, ProcessRoot, build_instance, build_volumes, guest, imaging, move_instance, moving,
 };
@@ -28,15 +28,15 @@ use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "delete_instance",
-    steps: &[
-        Step { name: "call_off_build", run: |work| call_off_build(work).boxed(), undo: None },
-        Step { name: "destroy_guest", run: |work| destroy_guest(work).boxed(), undo: None },
-        Step { name: "release_volumes", run: |work| build_volumes::give_back(work).boxed(), undo: None },
-        Step { name: "release_network", run: |work| release_network(work).boxed(), undo: None },
-        Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
-        Step { name: "delete_shelved_image", run: |work| delete_shelved_image(work).boxed(), undo: None },
-        Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "call_off_build" => call_off_build;
+        "destroy_guest" => destroy_guest;
+        "release_volumes" => build_volumes::give_back;
+        "release_network" => release_network;
+        "release_claim" => release_claim;
+        "delete_shelved_image" => delete_shelved_image;
+        "release_quota" => release_quota;
+    },
     undoes: false,
     max_attempts: |_| 1,
     conclude,

@@ -17,17 +17,17 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::attach_interface::staying;
-use super::definition::{Definition, Step, StepError, StepRun, settled};
+use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::guest;
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ports::PortError;
 
 pub const DEFINITION: Definition = Definition {
     name: "detach_interface",
-    steps: &[
-        Step { name: "pull", run: |work| pull(work).boxed(), undo: Some(|work| plug_again(work).boxed()) },
-        Step { name: "release_port", run: |work| release(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "pull" => pull, undone by plug_again;
+        "release_port" => release;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -13,16 +13,16 @@ use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::disks::{self, host, mine, still_mine, task};
 use crate::instance::InstanceVolumeRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "detach_volume",
-    steps: &[
-        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| disks::keep(work).boxed()) },
-        Step { name: "pull_disk", run: |work| pull(work).boxed(), undo: Some(|work| plug(work).boxed()) },
-    ],
+    steps: steps! {
+        "begin_detaching" => begin, undone by disks::keep;
+        "pull_disk" => pull, undone by plug;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

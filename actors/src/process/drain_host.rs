@@ -22,7 +22,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::ProcessRoot;
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::departing::{ASKER, DrainAction, DrainedHost, MoveProgress, first, next, why_not};
 use crate::aggregate::{AggregateRoot as _, CommandError};
 use crate::host::{DrainRecord, HostCommand, HostReject, HostRoot};
@@ -30,10 +30,10 @@ use crate::instance::{InstanceReject, InstanceRequest, InstanceRoot, LiveRequest
 
 pub const DEFINITION: Definition = Definition {
     name: "drain_host",
-    steps: &[
-        Step { name: "close_host", run: |work| close_host(work).boxed(), undo: None },
-        Step { name: "move_servers", run: |work| move_servers(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "close_host" => close_host;
+        "move_servers" => move_servers;
+    },
     undoes: false,
     max_attempts: |_| 1,
     conclude,

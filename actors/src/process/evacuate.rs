@@ -21,37 +21,21 @@ use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
 use super::{build_volumes, destination, guest, live_migrate, move_instance, moved_volumes};
 use crate::instance::MoveRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "evacuate",
-    steps: &[
-        Step {
-            name: "claim_host",
-            run: |work| claim_host(work).boxed(),
-            undo: Some(|work| move_instance::release_host(work).boxed()),
-        },
-        Step { name: "prepare_target", run: |work| prepare_target(work).boxed(), undo: None },
-        Step {
-            name: "bind_network",
-            run: |work| move_instance::bind_network(work).boxed(),
-            undo: Some(|work| move_instance::unbind(work).boxed()),
-        },
-        Step {
-            name: "attach_volumes",
-            run: |work| attach_volumes(work).boxed(),
-            undo: Some(|work| reattach_volumes(work).boxed()),
-        },
-        Step { name: "fence_source", run: |work| fence_source(work).boxed(), undo: None },
-        Step {
-            name: "start_target",
-            run: |work| start_target(work).boxed(),
-            undo: Some(|work| destroy_target(work).boxed()),
-        },
-    ],
+    steps: steps! {
+        "claim_host" => claim_host, undone by move_instance::release_host;
+        "prepare_target" => prepare_target;
+        "bind_network" => move_instance::bind_network, undone by move_instance::unbind;
+        "attach_volumes" => attach_volumes, undone by reattach_volumes;
+        "fence_source" => fence_source;
+        "start_target" => start_target, undone by destroy_target;
+    },
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
     conclude,

@@ -25,7 +25,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::crossing::GuestLocation;
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
 use super::on_the_way::{WATCH, look, mend, migrate};
 use super::{build_volumes, destination, guest, moved_volumes, pinned};
@@ -35,21 +35,13 @@ use crate::instance::{LiveRecord, MoveRecord};
 
 pub const DEFINITION: Definition = Definition {
     name: "live_migrate",
-    steps: &[
-        Step {
-            name: "claim_host",
-            run: |work| claim_host(work).boxed(),
-            undo: Some(|work| release_host(work).boxed()),
-        },
-        Step { name: "check_target", run: |work| check_target(work).boxed(), undo: None },
-        Step { name: "wait_turn", run: |work| wait_turn(work).boxed(), undo: None },
-        Step {
-            name: "prepare_target",
-            run: |work| prepare_target(work).boxed(),
-            undo: Some(|work| clear_target(work).boxed()),
-        },
-        Step { name: "migrate", run: |work| migrate(work).boxed(), undo: Some(|work| call_back(work).boxed()) },
-    ],
+    steps: steps! {
+        "claim_host" => claim_host, undone by release_host;
+        "check_target" => check_target;
+        "wait_turn" => wait_turn;
+        "prepare_target" => prepare_target, undone by clear_target;
+        "migrate" => migrate, undone by call_back;
+    },
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
     conclude,

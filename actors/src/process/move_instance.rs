@@ -22,7 +22,7 @@ use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
 use super::{build_volumes, destination, guest, moved_volumes};
 use crate::instance::MoveRecord;
@@ -31,35 +31,15 @@ use crate::scheduler::RequestSpec;
 
 pub const DEFINITION: Definition = Definition {
     name: "move_instance",
-    steps: &[
-        Step {
-            name: "claim_host",
-            run: |work| claim_host(work).boxed(),
-            undo: Some(|work| release_host(work).boxed()),
-        },
-        Step { name: "prepare_target", run: |work| prepare_target(work).boxed(), undo: None },
-        Step {
-            name: "stop_source",
-            run: |work| stop_source(work).boxed(),
-            undo: Some(|work| start_source(work).boxed()),
-        },
-        Step {
-            name: "copy_disks",
-            run: |work| copy_disks(work).boxed(),
-            undo: Some(|work| remove_copies(work).boxed()),
-        },
-        Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
-        Step {
-            name: "attach_volumes",
-            run: |work| attach_volumes(work).boxed(),
-            undo: Some(|work| reattach_volumes(work).boxed()),
-        },
-        Step {
-            name: "start_target",
-            run: |work| start_target(work).boxed(),
-            undo: Some(|work| destroy_target(work).boxed()),
-        },
-    ],
+    steps: steps! {
+        "claim_host" => claim_host, undone by release_host;
+        "prepare_target" => prepare_target;
+        "stop_source" => stop_source, undone by start_source;
+        "copy_disks" => copy_disks, undone by remove_copies;
+        "bind_network" => bind_network, undone by unbind;
+        "attach_volumes" => attach_volumes, undone by reattach_volumes;
+        "start_target" => start_target, undone by destroy_target;
+    },
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
     conclude,

@@ -17,19 +17,19 @@ use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::{away, build_instance, guest, turn};
 use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "offload",
-    steps: &[
-        Step { name: "power_off", run: |work| power_off(work).boxed(), undo: None },
-        Step { name: "destroy_guest", run: |work| destroy_guest(work).boxed(), undo: None },
-        Step { name: "keep_volumes", run: |work| keep_volumes(work).boxed(), undo: None },
-        Step { name: "unbind_network", run: |work| unbind_network(work).boxed(), undo: None },
-        Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "power_off" => power_off;
+        "destroy_guest" => destroy_guest;
+        "keep_volumes" => keep_volumes;
+        "unbind_network" => unbind_network;
+        "release_claim" => release_claim;
+    },
     undoes: false,
     max_attempts: |_| 1,
     conclude,

@@ -15,13 +15,15 @@ use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun, settled};
+use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::guest;
 use crate::instance::{InstanceRecord, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "power",
-    steps: &[Step { name: "act", run: |work| act(work).boxed(), undo: None }],
+    steps: steps! {
+        "act" => act;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

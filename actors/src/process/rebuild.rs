@@ -15,22 +15,21 @@ use chronova_events::instance::{Alive, OngoingTask, Phase, WorkStage};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::driver::{DriverError, StopMode};
 use chronova_hypervisor::guest::Renew;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::{guest, imaging, turn};
 use crate::instance::WorkOutcome;
 use crate::scheduler::{RequestSpec, may_rebuild};
 
 pub const DEFINITION: Definition = Definition {
     name: "rebuild",
-    steps: &[
-        Step { name: "check_host", run: |work| check_host(work).boxed(), undo: None },
-        Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
-        Step { name: "write_volume", run: |work| write_volume(work).boxed(), undo: None },
-        Step { name: "respawn", run: |work| respawn(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "check_host" => check_host;
+        "prepare_host" => prepare_host;
+        "write_volume" => write_volume;
+        "respawn" => respawn;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -11,21 +11,17 @@ use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun, settled};
-use super::{guest, power};
+use super::definition::{Definition, StepError, StepRun, settled, steps};
+use super::{guest, power, turn};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "restore",
-    steps: &[
-        Step {
-            name: "keep_quota",
-            run: |_| async { Ok(StepOutput::Nothing) }.boxed(),
-            undo: Some(|work| release_quota(work).boxed()),
-        },
-        Step { name: "start", run: |work| start(work).boxed(), undo: Some(|work| pull(work).boxed()) },
-    ],
+    steps: steps! {
+        "keep_quota" => turn::nothing, undone by release_quota;
+        "start" => start, undone by pull;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -16,31 +16,19 @@ use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::MovingServer;
 use super::{guest, move_instance, moved_volumes, moving};
 use crate::instance::MoveRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "revert_resize",
-    steps: &[
-        Step {
-            name: "stop_target",
-            run: |work| stop_target(work).boxed(),
-            undo: Some(|work| start_target(work).boxed()),
-        },
-        Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
-        Step {
-            name: "attach_volumes",
-            run: |work| attach_volumes(work).boxed(),
-            undo: Some(|work| reattach_volumes(work).boxed()),
-        },
-        Step {
-            name: "start_source",
-            run: |work| start_source(work).boxed(),
-            undo: Some(|work| stop_source(work).boxed()),
-        },
-    ],
+    steps: steps! {
+        "stop_target" => stop_target, undone by start_target;
+        "bind_network" => bind_network, undone by unbind;
+        "attach_volumes" => attach_volumes, undone by reattach_volumes;
+        "start_source" => start_source, undone by stop_source;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -19,19 +19,19 @@ use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun, settled};
+use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::{guest, imaging, turn};
 use crate::instance::{InstanceRequest, InstanceRoot, WorkOutcome, WorkRequest};
 
 pub const DEFINITION: Definition = Definition {
     name: "shelve",
-    steps: &[
-        Step { name: "keep_image", run: turn::nothing, undo: Some(|work| drop_image(work).boxed()) },
-        Step { name: "power_off", run: |work| power_off(work).boxed(), undo: Some(|work| power_on(work).boxed()) },
-        Step { name: "copy_disk", run: |work| copy_disk(work).boxed(), undo: Some(|work| drop_copy(work).boxed()) },
-        Step { name: "upload", run: |work| upload(work).boxed(), undo: None },
-        Step { name: "clean_up", run: |work| clean_up(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "keep_image" => turn::nothing, undone by drop_image;
+        "power_off" => power_off, undone by power_on;
+        "copy_disk" => copy_disk, undone by drop_copy;
+        "upload" => upload;
+        "clean_up" => clean_up;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -16,18 +16,18 @@ use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::{imaging, snapshot_volumes, turn};
 use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "snapshot",
-    steps: &[
-        Step { name: "keep_image", run: |work| keep_image(work).boxed(), undo: Some(|work| drop_image(work).boxed()) },
-        Step { name: "copy_disk", run: |work| copy_disk(work).boxed(), undo: Some(|work| drop_copy(work).boxed()) },
-        Step { name: "upload", run: |work| upload(work).boxed(), undo: None },
-        Step { name: "clean_up", run: |work| clean_up(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "keep_image" => keep_image, undone by drop_image;
+        "copy_disk" => copy_disk, undone by drop_copy;
+        "upload" => upload;
+        "clean_up" => clean_up;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -13,16 +13,16 @@ use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun, settled};
+use super::definition::{Definition, StepError, StepRun, settled, steps};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
 
 pub const DEFINITION: Definition = Definition {
     name: "soft_delete",
-    steps: &[
-        Step { name: "power_off", run: |work| power_off(work).boxed(), undo: None },
-        Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "power_off" => power_off;
+        "release_quota" => release_quota;
+    },
     undoes: false,
     max_attempts: |_| 1,
     conclude,

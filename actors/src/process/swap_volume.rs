@@ -16,18 +16,18 @@ use chronova_hypervisor::capability::Needed as _;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::disks::{self, host, mine, recorded, still_mine, task};
 use crate::instance::InstanceVolumeRecord;
 
 pub const DEFINITION: Definition = Definition {
     name: "swap_volume",
-    steps: &[
-        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| disks::keep(work).boxed()) },
-        Step { name: "reserve_volume", run: |work| reserve(work).boxed(), undo: Some(|work| release(work).boxed()) },
-        Step { name: "connect_volume", run: |work| connect(work).boxed(), undo: None },
-        Step { name: "exchange_disk", run: |work| exchange(work).boxed(), undo: Some(|work| back(work).boxed()) },
-    ],
+    steps: steps! {
+        "begin_detaching" => begin, undone by disks::keep;
+        "reserve_volume" => reserve, undone by release;
+        "connect_volume" => connect;
+        "exchange_disk" => exchange, undone by back;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -6,16 +6,17 @@
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::guest::Renew;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::{guest, imaging, turn};
 use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
     name: "unrescue",
-    steps: &[Step { name: "unrescue", run: |work| unrescue(work).boxed(), undo: None }],
+    steps: steps! {
+        "unrescue" => unrescue;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

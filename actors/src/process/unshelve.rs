@@ -22,29 +22,21 @@ use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::definition::{Definition, Step, StepError, StepRun};
+use super::definition::{Definition, StepError, StepRun, steps};
 use super::{away, build_instance, guest, imaging, offload, turn};
 use crate::instance::WorkOutcome;
 use crate::scheduler::RequestSpec;
 
 pub const DEFINITION: Definition = Definition {
     name: "unshelve",
-    steps: &[
-        Step {
-            name: "claim_host",
-            run: |work| claim_host(work).boxed(),
-            undo: Some(|work| release_host(work).boxed()),
-        },
-        Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
-        Step {
-            name: "connect_volumes",
-            run: |work| connect_volumes(work).boxed(),
-            undo: Some(|work| keep_volumes(work).boxed()),
-        },
-        Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
-        Step { name: "spawn_guest", run: |work| spawn_guest(work).boxed(), undo: Some(|work| put_down(work).boxed()) },
-        Step { name: "complete_volumes", run: |work| complete_volumes(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "claim_host" => claim_host, undone by release_host;
+        "bind_network" => bind_network, undone by unbind;
+        "connect_volumes" => connect_volumes, undone by keep_volumes;
+        "prepare_host" => prepare_host;
+        "spawn_guest" => spawn_guest, undone by put_down;
+        "complete_volumes" => complete_volumes;
+    },
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
     conclude,

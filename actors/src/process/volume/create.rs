@@ -19,7 +19,7 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, StepRun};
+use super::super::definition::{Definition, StepError, StepRun, steps};
 use super::super::guest::{PortImageSource, image_ref};
 use super::{GIB, user};
 use crate::aggregate::CommandError;
@@ -27,14 +27,10 @@ use crate::services::embedded::volume::{VolumeCommand, VolumeReject, VolumeRoot}
 
 pub const DEFINITION: Definition = Definition {
     name: "create_volume",
-    steps: &[
-        Step { name: "choose_host", run: |work| choose_host(work).boxed(), undo: None },
-        Step {
-            name: "make_content",
-            run: |work| make_content(work).boxed(),
-            undo: Some(|work| remove_content(work).boxed()),
-        },
-    ],
+    steps: steps! {
+        "choose_host" => choose_host;
+        "make_content" => make_content, undone by remove_content;
+    },
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
     conclude,

@@ -11,18 +11,18 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, StepRun};
+use super::super::definition::{Definition, StepError, StepRun, steps};
 use super::super::delete_instance;
 use crate::services::embedded::volume::VolumeCommand;
 use crate::services::embedded::volume::quota::VolumeQuotaCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "delete_volume",
-    steps: &[
-        Step { name: "call_off", run: |work| call_off(work).boxed(), undo: None },
-        Step { name: "remove_content", run: |work| remove_content(work).boxed(), undo: None },
-        Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "call_off" => call_off;
+        "remove_content" => remove_content;
+        "release_quota" => release_quota;
+    },
     undoes: false,
     max_attempts: |_| 1,
     conclude,

@@ -12,14 +12,16 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, StepRun};
+use super::super::definition::{Definition, StepError, StepRun, steps};
 use super::{GIB, here, user};
 use crate::services::embedded::volume::VolumeCommand;
 use crate::services::embedded::volume::quota::VolumeQuotaCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "extend_volume",
-    steps: &[Step { name: "resize", run: |work| resize(work).boxed(), undo: None }],
+    steps: steps! {
+        "resize" => resize;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

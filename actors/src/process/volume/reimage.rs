@@ -18,14 +18,16 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, StepRun};
+use super::super::definition::{Definition, StepError, StepRun, steps};
 use super::super::guest::{PortImageSource, image_ref};
 use super::{GIB, here};
 use crate::services::embedded::volume::VolumeCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "reimage_volume",
-    steps: &[Step { name: "write_image", run: |work| write_image(work).boxed(), undo: None }],
+    steps: steps! {
+        "write_image" => write_image;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,

@@ -14,14 +14,16 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, StepRun};
+use super::super::definition::{Definition, StepError, StepRun, steps};
 use super::{GIB, here, user};
 use crate::services::embedded::volume::VolumeCommand;
 use crate::services::embedded::volume::quota::VolumeQuotaCommand;
 
 pub const CREATE: Definition = Definition {
     name: "create_snapshot",
-    steps: &[Step { name: "copy", run: |work| copy(work).boxed(), undo: Some(|work| remove(work).boxed()) }],
+    steps: steps! {
+        "copy" => copy, undone by remove;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude: conclude_create,
@@ -29,10 +31,10 @@ pub const CREATE: Definition = Definition {
 
 pub const DELETE: Definition = Definition {
     name: "delete_snapshot",
-    steps: &[
-        Step { name: "remove_copy", run: |work| remove_copy(work).boxed(), undo: None },
-        Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
-    ],
+    steps: steps! {
+        "remove_copy" => remove_copy;
+        "release_quota" => release_quota;
+    },
     undoes: false,
     max_attempts: |_| 1,
     conclude: conclude_delete,

@@ -10,13 +10,15 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, Step, StepError, StepRun};
+use super::super::definition::{Definition, StepError, StepRun, steps};
 use super::{here, user};
 use crate::services::embedded::volume::VolumeCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "upload_volume",
-    steps: &[Step { name: "send", run: |work| send(work).boxed(), undo: None }],
+    steps: steps! {
+        "send" => send;
+    },
     undoes: true,
     max_attempts: |_| 1,
     conclude,
