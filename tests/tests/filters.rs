@@ -275,6 +275,28 @@ async fn a_deleted_guest_takes_its_filter_along() {
     world.check().await;
 }
 
+/// The reconciler's call to the host is on its way while the server is deleted.
+#[actix_rt::test]
+async fn a_filter_that_is_updated_during_a_delete_does_not_stay() {
+    let (world, life) = begun().await;
+    built(&life, 1).await;
+    let_in(&life, default(), 22, None).await;
+    life.until(|_| comes_in(&world, 1, 22) == [None]).await;
+    world.brakes.hold("ensure_filter");
+    let_in(&life, default(), 80, None).await;
+    world.brakes.reached("ensure_filter").await;
+    life.delete(id(1)).await.unwrap();
+    life.settled().await;
+    assert!(world.fleet.filters(0).is_empty(), "the delete removed it");
+    let calls = world.fleet.calls(DriverCall::EnsureFilter);
+    world.brakes.release("ensure_filter");
+    life.until(|_| world.fleet.calls(DriverCall::EnsureFilter) > calls).await;
+    tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
+    assert!(world.fleet.filters(0).is_empty(), "the update came after the delete");
+    life.stop().await;
+    world.check().await;
+}
+
 /// The network is deleted while the control plane cannot reach the host, and the control plane stops before it can.
 #[actix_rt::test]
 async fn a_network_that_was_deleted_in_an_earlier_life_leaves_its_host_in_the_next() {

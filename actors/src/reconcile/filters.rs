@@ -14,7 +14,7 @@ use std::time::Instant;
 use chronova_events::envelope::Recorded;
 use chronova_events::host::{HostEvent, KnownHost};
 use chronova_events::ids::{HostId, InstanceId, PortId, SecurityGroupId};
-use chronova_events::instance::{InstanceEvent, Phase};
+use chronova_events::instance::{Alive, InstanceEvent, OngoingTask, Phase};
 use chronova_events::network::{NetworkEvent, Port};
 use chronova_events::registry::Event;
 use chronova_events::security_group::SecurityGroupEvent;
@@ -25,6 +25,7 @@ use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
 use futures::future::BoxFuture;
 
+use crate::instance::InstanceRoot;
 use crate::ports::PortError;
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
@@ -192,6 +193,9 @@ impl GuestFilterReconciler<'_> {
     async fn refresh(&mut self, instance: InstanceId) -> GuestFilterSync {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         let Some(alive) = row.as_ref().and_then(|row| row.instance.alive()) else { return GuestFilterSync::Done };
+        if is_being_deleted(alive) {
+            return GuestFilterSync::Done;
+        }
         // A guest that is being built gets its filter from its build, but perhaps an older one.
         if matches!(alive.phase, Phase::Building { .. }) {
             return GuestFilterSync::Owed;
@@ -215,7 +219,13 @@ impl GuestFilterReconciler<'_> {
                 continue;
             }
             let Some(networks) = driver.networks() else { return GuestFilterSync::Done };
-            match networks.ensure_filter(&filter).await {
+            let updated = networks.ensure_filter(&filter).await;
+            if self.has_left(instance, placed.host).await {
+                // The delete removed the filter before this update created it again.
+                let _ = networks.remove_filter(&filter.name).await;
+                return GuestFilterSync::Done;
+            }
+            match updated {
                 Ok(()) => {
                     self.known.insert(filter.port, print);
                 }
@@ -227,6 +237,23 @@ impl GuestFilterReconciler<'_> {
         }
         upkeep
     }
+
+    /// Whether the server is deleted or being deleted, or has moved to another host for good. Asks the server itself,
+    /// because the read models may lag behind a delete.
+    async fn has_left(&self, instance: InstanceId, host: HostId) -> bool {
+        match self.context.gateway.look::<InstanceRoot>(&instance).await {
+            Ok(server) => server.alive().is_none_or(|alive| {
+                let elsewhere = alive.placement.as_ref().is_none_or(|placed| placed.host != host);
+                is_being_deleted(alive) || (elsewhere && alive.moving.is_none())
+            }),
+            Err(_) => false,
+        }
+    }
+}
+
+/// The delete removes the filters of the server.
+fn is_being_deleted(server: &Alive) -> bool {
+    matches!(server.ongoing, Some(OngoingTask::Delete { .. }))
 }
 
 fn fingerprint(filter: &FilterSpec) -> u64 {
