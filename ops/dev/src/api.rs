@@ -1,4 +1,4 @@
-//! `chronova-dev api`: what reading costs, over HTTP, at the caller's end of the connection.
+//! `chronova-dev api`: measures reads over HTTP, at the client's end of the connection.
 //!
 //! Each line has a reference: an actix handler that returns the same bytes to the same number of clients.
 
@@ -18,7 +18,7 @@ pub(super) struct ApiBenchArgs {
     /// Numbers of servers of the project at which it is listed
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [100, 1_000])]
     servers: Vec<u32>,
-    /// Numbers of servers in the whole cloud at which a page of a small project is listed; made without building them
+    /// Numbers of servers in the whole cloud at which a page of a small project is listed; they are copied, not built
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
     cloud: Vec<u32>,
     /// Resource providers to find allocation candidates among
@@ -59,7 +59,7 @@ pub(super) fn run(common: &Common, args: &ApiBenchArgs) -> Result<BenchReport> {
     Ok(report)
 }
 
-/// Reads, measured.
+/// Measures reads.
 pub(super) struct Reads<'a> {
     pub(super) common: &'a Common,
     pub(super) cloud: &'a LoadedCloud,
@@ -141,7 +141,7 @@ fn make_providers(cloud: &LoadedCloud, providers: u32) -> Result<()> {
     .map(drop)
 }
 
-/// A page of a project with a hundred servers in a cloud of many; and the page that an administrator sees of all projects.
+/// Measures a page of a project with a hundred servers in a large cloud, and an administrator's page of all projects.
 fn whole_cloud(common: &Common, servers: u32, time: Duration) -> Result<Vec<BenchLine>> {
     let scratch = common.scratch()?;
     let mut cloud = LoadedCloud::new(scratch, FLEET)?;

@@ -107,7 +107,7 @@ fn wish(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationRequest, Faul
     Ok(LiveMigrationRequest { host, forced, block })
 }
 
-/// Waits for the checks, because before 2.34 the answer says whether they passed.
+/// Waits for the checks of the destination: before 2.34 the answer says whether they passed.
 async fn checks_of(ctx: &Ctx, found: &PermittedServer, process: ProcessId) -> Result<(), Fault> {
     let mut waited = Duration::ZERO;
     while waited < CHECKS {
