@@ -19,7 +19,7 @@ use super::consoles;
 use super::context::HostContext;
 use super::fleet::{ConcurrencyLimits, ConnectedHost};
 use super::options::DeletedGuests;
-use super::plan::{self, RecordedServerState, ResyncAction};
+use super::plan::{self, ResyncAction};
 use super::resume;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
@@ -325,7 +325,7 @@ impl Agent {
         }
         for instance in orphans {
             let remedy = self.believing(instance, |believed| {
-                let remedy = plan::orphaned(member.host, believed, instance);
+                let remedy = plan::orphaned(member.host, believed);
                 plan::spared(believed, remedy, false, |other| self.may_share(member.host, other))
             });
             self.apply(member, instance, remedy).await;
@@ -342,15 +342,11 @@ impl Agent {
         self.context.views.wait_for(position, self.context.options.resync).await
     }
 
-    fn believing(
-        &self,
-        instance: InstanceId,
-        judge: impl FnOnce(RecordedServerState<'_>) -> ResyncAction,
-    ) -> ResyncAction {
+    fn believing(&self, instance: InstanceId, judge: impl FnOnce(&Instance) -> ResyncAction) -> ResyncAction {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         match &row {
-            Some(row) => judge(RecordedServerState::Known(&row.instance)),
-            None => judge(RecordedServerState::Known(&Instance::Absent)),
+            Some(row) => judge(&row.instance),
+            None => judge(&Instance::Absent),
         }
     }
 

@@ -1,15 +1,7 @@
 //! Chooses the action on a difference between a host and the log, in pure functions.
 
-use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, Instance, MoveKind, Moving, Phase, Power};
-
-/// The log's state of a server that was found on a host, or that should be there.
-#[derive(Debug, Clone, Copy)]
-pub enum RecordedServerState<'a> {
-    /// The log does not know it.
-    Unknown,
-    Known(&'a Instance),
-}
 
 /// The action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +21,12 @@ pub enum ResyncAction {
     Report,
 }
 
-/// The action on a guest that `host` has, in the power state `seen`.
-pub fn found(host: HostId, believed: RecordedServerState<'_>, seen: Power) -> ResyncAction {
+/// The action on a guest that `host` has, in the power state `seen`. `believed`: its server in the log.
+pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
     let server = match believed {
-        RecordedServerState::Unknown | RecordedServerState::Known(Instance::Absent) => return ResyncAction::Report,
-        RecordedServerState::Known(Instance::Deleted(_)) => return ResyncAction::Reap,
-        RecordedServerState::Known(Instance::Alive(server)) => server,
+        Instance::Absent => return ResyncAction::Report,
+        Instance::Deleted(_) => return ResyncAction::Reap,
+        Instance::Alive(server) => server,
     };
     match &server.placement {
         // A process is moving the server, or the source keeps its guest until the move is confirmed.
@@ -59,13 +51,8 @@ fn is_left(server: &Alive, host: HostId) -> bool {
 
 /// Adapts the action to shared storage: if `shares` is true for the server's host, the disks seen here are the server's
 /// and must stay.
-pub fn spared(
-    believed: RecordedServerState<'_>,
-    remedy: ResyncAction,
-    guest: bool,
-    shares: impl Fn(HostId) -> bool,
-) -> ResyncAction {
-    let RecordedServerState::Known(Instance::Alive(server)) = believed else { return remedy };
+pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: impl Fn(HostId) -> bool) -> ResyncAction {
+    let Instance::Alive(server) = believed else { return remedy };
     let theirs = server.placement.as_ref().is_some_and(|placed| shares(placed.host));
     match (remedy, theirs, guest) {
         (ResyncAction::Destroy, true, true) => ResyncAction::Forget,
@@ -87,11 +74,11 @@ pub fn missing(server: &Instance) -> ResyncAction {
 }
 
 /// The action on the files that an undefined guest left on `host`.
-pub fn orphaned(host: HostId, believed: RecordedServerState<'_>, _instance: InstanceId) -> ResyncAction {
+pub fn orphaned(host: HostId, believed: &Instance) -> ResyncAction {
     match believed {
-        RecordedServerState::Unknown | RecordedServerState::Known(Instance::Absent) => ResyncAction::Report,
-        RecordedServerState::Known(Instance::Deleted(_)) => ResyncAction::Destroy,
-        RecordedServerState::Known(Instance::Alive(server)) if server.concerns(host) => ResyncAction::Nothing,
-        RecordedServerState::Known(Instance::Alive(_)) => ResyncAction::Destroy,
+        Instance::Absent => ResyncAction::Report,
+        Instance::Deleted(_) => ResyncAction::Destroy,
+        Instance::Alive(server) if server.concerns(host) => ResyncAction::Nothing,
+        Instance::Alive(_) => ResyncAction::Destroy,
     }
 }

@@ -9,7 +9,7 @@ use chronova_events::instance::{
 };
 use uuid::Uuid;
 
-use super::plan::{RecordedServerState, ResyncAction, found, missing, orphaned, spared};
+use super::plan::{ResyncAction, found, missing, orphaned, spared};
 
 const HERE: HostId = HostId(Uuid::from_u128(1));
 const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
@@ -57,26 +57,20 @@ fn deleted() -> Instance {
 
 #[test]
 fn a_stranger_is_reported_and_never_touched() {
-    for believed in [RecordedServerState::Unknown, RecordedServerState::Known(&Instance::Absent)] {
-        assert_eq!(found(HERE, believed, Power::Running), ResyncAction::Report);
-        assert_eq!(orphaned(HERE, believed, SERVER), ResyncAction::Report);
-    }
+    assert_eq!(found(HERE, &Instance::Absent, Power::Running), ResyncAction::Report);
+    assert_eq!(orphaned(HERE, &Instance::Absent), ResyncAction::Report);
 }
 
 #[test]
 fn what_has_no_business_here_is_removed() {
     let gone = deleted();
-    assert_eq!(found(HERE, RecordedServerState::Known(&gone), Power::Running), ResyncAction::Reap);
-    assert_eq!(orphaned(HERE, RecordedServerState::Known(&gone), SERVER), ResyncAction::Destroy);
+    assert_eq!(found(HERE, &gone, Power::Running), ResyncAction::Reap);
+    assert_eq!(orphaned(HERE, &gone), ResyncAction::Destroy);
     for phase in PHASES {
         for host in [None, Some(ELSEWHERE)] {
             let server = alive(phase, host);
-            assert_eq!(
-                found(HERE, RecordedServerState::Known(&server), Power::Running),
-                ResyncAction::Destroy,
-                "{phase:?}"
-            );
-            assert_eq!(orphaned(HERE, RecordedServerState::Known(&server), SERVER), ResyncAction::Destroy, "{phase:?}");
+            assert_eq!(found(HERE, &server, Power::Running), ResyncAction::Destroy, "{phase:?}");
+            assert_eq!(orphaned(HERE, &server), ResyncAction::Destroy, "{phase:?}");
         }
     }
 }
@@ -92,13 +86,9 @@ fn a_servers_own_guest_is_looked_at_when_it_is_not_as_recorded() {
                 _ if seen == recorded => ResyncAction::Nothing,
                 _ => ResyncAction::Look,
             };
-            assert_eq!(found(HERE, RecordedServerState::Known(&server), seen), expected, "{phase:?} {seen:?}");
+            assert_eq!(found(HERE, &server, seen), expected, "{phase:?} {seen:?}");
         }
-        assert_eq!(
-            orphaned(HERE, RecordedServerState::Known(&server), SERVER),
-            ResyncAction::Nothing,
-            "its process is at work on it"
-        );
+        assert_eq!(orphaned(HERE, &server), ResyncAction::Nothing, "its process is at work on it");
     }
 }
 
@@ -108,16 +98,13 @@ fn the_disks_of_a_server_that_lives_where_the_storage_is_shared_are_spared() {
     let shares = |other| other == ELSEWHERE;
     for phase in PHASES {
         let server = alive(phase, Some(ELSEWHERE));
-        let believed = RecordedServerState::Known(&server);
+        let believed = &server;
         assert_eq!(spared(believed, ResyncAction::Destroy, true, shares), ResyncAction::Forget);
         assert_eq!(spared(believed, ResyncAction::Destroy, false, shares), ResyncAction::Nothing);
         assert_eq!(spared(believed, ResyncAction::Destroy, false, |_| false), ResyncAction::Destroy);
         assert_eq!(spared(believed, ResyncAction::Look, true, shares), ResyncAction::Look);
     }
-    assert_eq!(
-        spared(RecordedServerState::Known(&deleted()), ResyncAction::Destroy, false, shares),
-        ResyncAction::Destroy
-    );
+    assert_eq!(spared(&deleted(), ResyncAction::Destroy, false, shares), ResyncAction::Destroy);
 }
 
 #[test]
