@@ -36,7 +36,12 @@ impl Postgres {
     }
 
     pub(crate) fn start(&self) {
-        let options = format!("-k {} -c listen_addresses= -c max_connections=20", self.folder.path().display());
+        self.start_with("");
+    }
+
+    /// With more options of the server; later ones win.
+    pub(crate) fn start_with(&self, more: &str) {
+        let options = format!("-k {} -c listen_addresses= -c max_connections=20{more}", self.folder.path().display());
         let log = self.folder.path().join("log");
         let mut start = postgres("pg_ctl");
         start.args(["-w", "-o", &options, "-l"]).arg(log).arg("-D").arg(self.data()).arg("start");
@@ -54,8 +59,15 @@ impl Postgres {
 
     /// Runs statements; returns the rows, one a line.
     pub(crate) fn sql(&self, sql: &str) -> String {
+        self.sql_at(5432, sql)
+    }
+
+    /// As [`Postgres::sql`], where the server has another port.
+    pub(crate) fn sql_at(&self, port: u16, sql: &str) -> String {
         let mut client = postgres("psql");
-        client.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql]).arg(self.url());
+        client
+            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql])
+            .arg(format!("{} port={port}", self.url()));
         let output = client.stdout(Stdio::piped()).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()

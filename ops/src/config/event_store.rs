@@ -31,12 +31,9 @@ impl EventStoreAddress {
         }
         match PostgresAddress::check(text) {
             PostgresAddress::Usable => Ok(Self::Postgres(text.to_owned())),
-            PostgresAddress::NeedsTls => refused(
-                "asks for TLS (sslmode=require), which is not supported: use a Unix socket or a private network",
-            ),
-            PostgresAddress::Invalid => {
-                refused("is no valid address of a PostgreSQL database: see postgresql://USER@HOST/DATABASE")
-            }
+            PostgresAddress::Unusable(reason) => refused(&format!(
+                "is no valid address of a PostgreSQL database (postgresql://USER@HOST/DATABASE): {reason}"
+            )),
         }
     }
 }
@@ -48,14 +45,15 @@ mod tests {
     #[test]
     fn addresses_are_understood_or_refused_without_their_password() {
         assert_eq!(EventStoreAddress::parse("sqlite"), Ok(EventStoreAddress::Sqlite));
-        for good in ["postgresql://u:secret@h/d", "postgres://h/d", "host=/run/postgresql user=u dbname=d"] {
+        let secure = "postgresql://u:secret@h1,h2/d?sslmode=verify-full&sslrootcert=/a&target_session_attrs=read-write";
+        for good in ["postgresql://u:secret@h/d", "postgres://h/d", "host=/run/postgresql user=u dbname=d", secure] {
             assert_eq!(EventStoreAddress::parse(good), Ok(EventStoreAddress::Postgres(good.to_owned())));
         }
         for (bad, expected) in [
             ("", "neither"),
             ("mysql://u:secret@h/d", "neither"),
             ("esdb://h", "EventStoreDB"),
-            ("postgresql://u:secret@h/d?sslmode=require", "TLS"),
+            ("postgresql://u:secret@h/d?sslmode=verify-full", "sslrootcert"),
             ("postgresql://u:secret@h:port/d", "no valid address"),
         ] {
             let told = EventStoreAddress::parse(bad).unwrap_err();

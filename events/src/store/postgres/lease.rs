@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tokio_postgres::Config;
 
+use super::address::DatabaseAddress;
 use super::link::DatabaseLink;
 use super::schema::{self, HeldHead};
 use super::timer::{LeaseTimer, elapsed};
@@ -27,7 +27,7 @@ const ASKS: Duration = Duration::from_millis(250);
 /// The log and the holder of a lease, and its duration without a renewal.
 #[derive(Clone)]
 pub(super) struct LeaseTerms {
-    pub(super) config: Config,
+    pub(super) config: DatabaseAddress,
     pub(super) cell: String,
     /// Made for one life of a process, and never used again.
     pub(super) holder: Vec<u8>,

@@ -4,8 +4,6 @@
 //! * Readers of this process see only what the database has confirmed, as the live end ([`Tail`]) knows it.
 //! * One member leads, as long as its [`lease`] lasts: opening waits until no other one does.
 //! * Keys of personal fields stay in a file on this machine; the head row notes which.
-//!
-//! The connection is not encrypted yet; an address that asks for that (`sslmode=require`) is refused.
 
 mod address;
 mod lease;
@@ -15,6 +13,7 @@ mod reading;
 mod row;
 mod schema;
 mod timer;
+mod tls;
 mod writer;
 
 use std::collections::HashMap;
@@ -25,7 +24,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio_postgres::Config;
 use uuid::Uuid;
 
 use super::tail::{Subscription, Tail};
@@ -43,7 +41,7 @@ use writer::{PostgresAppend, PostgresWriter};
 /// Where the log is, and what is asked of its database.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// `postgresql://USER:PASSWORD@HOST/NAME`, or `host=/run/postgresql user=... dbname=...`.
+    /// `postgresql://USER:PASSWORD@HOST/NAME`, or `host=/run/postgresql user=... dbname=...`. With TLS: see `address.rs`.
     pub url: String,
     /// The cell whose log it is.
     pub cell: String,
@@ -80,8 +78,7 @@ impl std::fmt::Debug for PostgresStore {
 impl PostgresStore {
     /// Connects, makes the tables if there are none, waits while another member leads, and takes the next epoch.
     pub async fn open(options: &PostgresOptions) -> Result<Arc<Self>, StoreError> {
-        let config: Config =
-            options.url.parse().map_err(|error| StoreError::Io(format!("the address of the database: {error}")))?;
+        let config = address::parse(&options.url)?;
         let mut link = DatabaseLink::open(&config).await?;
         schema::check_durability(&link.client, options.allow_asynchronous).await?;
         schema::create(&link.client, &options.cell).await?;

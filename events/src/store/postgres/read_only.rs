@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use tokio_postgres::Config;
 
 use super::link::DatabaseLink;
 use super::reading::PostgresReader;
-use super::schema;
+use super::{address, schema};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::store::tail::{Subscription, Tail};
@@ -29,8 +28,7 @@ impl std::fmt::Debug for ReadOnlyPostgres {
 impl ReadOnlyPostgres {
     /// Opens the log of `cell`, which must exist. `keys` are those of personal fields; without them the fields stay sealed.
     pub async fn open(url: &str, cell: &str, keys: &Path) -> Result<Arc<Self>, StoreError> {
-        let config: Config =
-            url.parse().map_err(|error| StoreError::Io(format!("the address of the database: {error}")))?;
+        let config = address::parse(url)?;
         let link = DatabaseLink::open(&config).await?;
         let tail = Tail::new(schema::head(&link.client, cell).await?);
         // Closed from the start: a subscription returns the existing events and ends.

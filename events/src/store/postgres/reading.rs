@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, Row};
 
+use super::address::DatabaseAddress;
 use super::link::{DatabaseLink, within};
 use super::row::{self, signed};
 use crate::envelope::{Position, Recorded, Revision, StreamId};
@@ -15,14 +16,14 @@ use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 
 /// One connection for reading. It sees the log as far as the tail knows it.
 pub(super) struct PostgresReader {
-    config: Config,
+    config: DatabaseAddress,
     link: Mutex<Option<Arc<DatabaseLink>>>,
     pub(super) keys: Option<Arc<KeyRing>>,
     pub(super) tail: Arc<Tail>,
 }
 
 impl PostgresReader {
-    pub(super) fn new(config: Config, keys: Option<Arc<KeyRing>>, tail: Arc<Tail>) -> Self {
+    pub(super) fn new(config: DatabaseAddress, keys: Option<Arc<KeyRing>>, tail: Arc<Tail>) -> Self {
         Self { config, link: Mutex::new(None), keys, tail }
     }
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use tokio_postgres::Config;
 use uuid::Uuid;
 
+use super::address::DatabaseAddress;
 use super::link::{DatabaseLink, within};
 use super::row::signed;
 use super::schema;
@@ -53,7 +53,7 @@ impl PostgresAppend {
 type Answer = (oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>);
 
 pub(super) struct PostgresWriter {
-    pub(super) config: Config,
+    pub(super) config: DatabaseAddress,
     pub(super) cell: String,
     pub(super) holder: Vec<u8>,
     pub(super) lease: Duration,
