@@ -61,6 +61,9 @@ enum Command {
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
+    /// Move the event log to another engine.
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Drain a compute host, or put it into maintenance and back; calls the running server.
     #[command(subcommand)]
     Host(commands::host::HostSubcommand),
@@ -143,6 +146,17 @@ struct ServeArgs {
     listen: Vec<String>,
 }
 
+#[derive(Debug, Subcommand)]
+enum LogCommand {
+    /// Copy a log in SQLite to the PostgreSQL database that [chronova] event_store names.
+    Copy {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::log_copy::LogCopyArgs,
+    },
+}
+
 /// Where the configuration and the data are.
 #[derive(Debug, Args)]
 pub struct ConfigPaths {
@@ -186,6 +200,7 @@ pub fn run() -> ExitCode {
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
+        Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
         Command::Host(command) => host(&command),
     }
 }

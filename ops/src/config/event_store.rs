@@ -1,6 +1,11 @@
 //! `[chronova] event_store`: the engine of the event log, and where it is.
 
-use chronova_events::store::postgres::PostgresAddress;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chronova_events::store::postgres::{PostgresAddress, PostgresOptions};
+
+use super::Config;
 
 /// A valid value of the option.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +40,18 @@ impl EventStoreAddress {
                 "is no valid address of a PostgreSQL database (postgresql://USER@HOST/DATABASE): {reason}"
             )),
         }
+    }
+}
+
+/// How the log at `url` is opened, by a process that does not drive hosts.
+pub fn options(config: &Config, url: String, keys: PathBuf) -> PostgresOptions {
+    let own = &config.chronova;
+    PostgresOptions {
+        keys: Some(keys),
+        allow_asynchronous: own.event_store_asynchronous,
+        patience: Duration::from_secs(own.event_store_patience.into()),
+        lease: Duration::from_secs(own.event_store_lease.into()),
+        ..PostgresOptions::at(url, own.event_store_cell.clone())
     }
 }
 

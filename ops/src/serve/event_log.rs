@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
@@ -12,7 +11,7 @@ use chronova_events::store::{EventStore, StoreError};
 use super::private;
 use crate::commands::DataDir;
 use crate::config::Config;
-use crate::config::event_store::EventStoreAddress;
+use crate::config::event_store::{self, EventStoreAddress};
 
 /// The log, open for writing: no other process writes to it.
 #[derive(Clone)]
@@ -45,16 +44,7 @@ impl EventLog {
                 data.log().display()
             );
         }
-        let own = &config.chronova;
-        let options = PostgresOptions {
-            url,
-            cell: own.event_store_cell.clone(),
-            keys: Some(data.keys()),
-            allow_asynchronous: own.event_store_asynchronous,
-            patience: Duration::from_secs(own.event_store_patience.into()),
-            lease: Duration::from_secs(own.event_store_lease.into()),
-            end_process: true,
-        };
+        let options = PostgresOptions { end_process: true, ..event_store::options(config, url, data.keys()) };
         let opened = PostgresStore::open(&options).await;
         Ok(Self::Postgres(opened.context("cannot open the event log in PostgreSQL")?))
     }

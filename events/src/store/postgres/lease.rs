@@ -38,17 +38,23 @@ pub(super) struct LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// Waits until no other member leads, then leads. Returns what it found, and since when the lease counts.
+    /// Leads now, unless another member does. Returns what it found, and since when the lease counts.
+    pub(super) async fn ask(&self, link: &DatabaseLink) -> Result<Option<(HeldHead, Duration)>, StoreError> {
+        let asked = elapsed();
+        let held = schema::take_epoch(&link.client, &self.cell, &self.holder, false, self.lasts).await?;
+        Ok(held.map(|held| (held, asked)))
+    }
+
+    /// Waits until no other member leads, then leads, as [`LeaseTerms::ask`] does.
     pub(super) async fn take(&self, link: &mut Arc<DatabaseLink>) -> Result<(HeldHead, Duration), StoreError> {
         let mut stands_by = false;
         loop {
-            let asked = elapsed();
-            match schema::take_epoch(&link.client, &self.cell, &self.holder, false, self.lasts).await {
-                Ok(Some(held)) => {
+            match self.ask(link).await {
+                Ok(Some(taken)) => {
                     if stands_by {
                         tracing::info!("this member leads now");
                     }
-                    return Ok((held, asked));
+                    return Ok(taken);
                 }
                 Ok(None) if !stands_by => {
                     tracing::warn!(cell = self.cell, "another member leads this log: standing by");

@@ -6,6 +6,7 @@
 //! * Keys of personal fields stay in a file on this machine; the head row notes which.
 
 mod address;
+pub mod copying;
 mod lease;
 mod link;
 mod read_only;
@@ -14,6 +15,7 @@ mod row;
 mod schema;
 mod timer;
 mod tls;
+pub mod verifying;
 mod writer;
 
 use std::collections::HashMap;
@@ -36,6 +38,7 @@ use link::DatabaseLink;
 pub use read_only::ReadOnlyPostgres;
 use reading::PostgresReader;
 use row::signed;
+use schema::HeldHead;
 use writer::{PostgresAppend, PostgresWriter};
 
 /// Where the log is, and what is asked of its database.
@@ -55,6 +58,21 @@ pub struct PostgresOptions {
     pub lease: Duration,
     /// Whether the kernel kills this process when its lease ends without a renewal. A process that drives hosts needs it.
     pub end_process: bool,
+}
+
+impl PostgresOptions {
+    /// The log of `cell` at that address, for one process that does not drive hosts.
+    pub fn at(url: String, cell: String) -> Self {
+        Self {
+            url,
+            cell,
+            keys: None,
+            allow_asynchronous: false,
+            patience: Duration::from_secs(30),
+            lease: Duration::from_secs(10),
+            end_process: false,
+        }
+    }
 }
 
 /// The log in a PostgreSQL database.
@@ -78,21 +96,43 @@ impl std::fmt::Debug for PostgresStore {
 impl PostgresStore {
     /// Connects, makes the tables if there are none, waits while another member leads, and takes the next epoch.
     pub async fn open(options: &PostgresOptions) -> Result<Arc<Self>, StoreError> {
+        let (terms, mut link) = Self::connect(options).await?;
+        let (held, since) = terms.take(&mut link).await?;
+        Self::lead(options, terms, link, held, since).await
+    }
+
+    /// As [`PostgresStore::open`], but waits for nobody: `None` when another member leads.
+    pub async fn open_now(options: &PostgresOptions) -> Result<Option<Arc<Self>>, StoreError> {
+        let (terms, link) = Self::connect(options).await?;
+        let Some((held, since)) = terms.ask(&link).await? else { return Ok(None) };
+        Self::lead(options, terms, link, held, since).await.map(Some)
+    }
+
+    async fn connect(options: &PostgresOptions) -> Result<(LeaseTerms, Arc<DatabaseLink>), StoreError> {
         let config = address::parse(&options.url)?;
-        let mut link = DatabaseLink::open(&config).await?;
+        let link = DatabaseLink::open(&config).await?;
         schema::check_durability(&link.client, options.allow_asynchronous).await?;
         schema::create(&link.client, &options.cell).await?;
         // A member with other keys is refused now, not when it is needed.
         check_keys(schema::ring(&link.client, &options.cell).await?, options)?;
-        let holder = Uuid::new_v4().as_bytes().to_vec();
         let terms = LeaseTerms {
-            config: config.clone(),
+            config,
             cell: options.cell.clone(),
-            holder,
+            holder: Uuid::new_v4().as_bytes().to_vec(),
             lasts: options.lease,
             end_process: options.end_process,
         };
-        let (held, since) = terms.take(&mut link).await?;
+        Ok((terms, link))
+    }
+
+    async fn lead(
+        options: &PostgresOptions,
+        terms: LeaseTerms,
+        link: Arc<DatabaseLink>,
+        held: HeldHead,
+        since: Duration,
+    ) -> Result<Arc<Self>, StoreError> {
+        let config = terms.config.clone();
         // Only now: the member before may have made more of them.
         check_keys(held.keys, options)?;
         let keys = options.keys.as_ref().map(KeyRing::open).transpose()?;

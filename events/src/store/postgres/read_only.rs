@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use super::link::DatabaseLink;
 use super::reading::PostgresReader;
 use super::{address, schema};
+use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::store::tail::{Subscription, Tail};
@@ -16,6 +17,7 @@ use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, Stre
 /// The log in a PostgreSQL database as it was when it was opened. Takes no epoch and no lease, and writes nothing.
 pub struct ReadOnlyPostgres {
     reader: PostgresReader,
+    head: Anchor,
     this: Weak<Self>,
 }
 
@@ -30,12 +32,18 @@ impl ReadOnlyPostgres {
     pub async fn open(url: &str, cell: &str, keys: &Path) -> Result<Arc<Self>, StoreError> {
         let config = address::parse(url)?;
         let link = DatabaseLink::open(&config).await?;
-        let tail = Tail::new(schema::head(&link.client, cell).await?);
+        let head = schema::head(&link.client, cell).await?;
+        let tail = Tail::new(head.position);
         // Closed from the start: a subscription returns the existing events and ends.
         tail.close();
         let keys = if keys.exists() { Some(KeyRing::open_read_only(keys)?) } else { None };
         let reader = PostgresReader::new(config, keys, tail);
-        Ok(Arc::new_cyclic(|this| Self { reader, this: this.clone() }))
+        Ok(Arc::new_cyclic(|this| Self { reader, head, this: this.clone() }))
+    }
+
+    /// The head row, as it was when the log was opened.
+    pub(super) fn head_row(&self) -> Anchor {
+        self.head
     }
 
     fn refused() -> StoreError {

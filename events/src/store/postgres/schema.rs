@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
 use super::link::within;
 use crate::chain::{Anchor, EventHash};
@@ -60,7 +60,7 @@ pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError
 }
 
 /// Where the log of `cell` ends. Creates nothing.
-pub(super) async fn head(client: &Client, cell: &str) -> Result<Position, StoreError> {
+pub(super) async fn head(client: &Client, cell: &str) -> Result<Anchor, StoreError> {
     let missing = || StoreError::Io(format!("the database holds no log of cell {cell:?}"));
     if !exists(client).await? {
         return Err(missing());
@@ -73,9 +73,9 @@ async fn exists(client: &Client) -> Result<bool, StoreError> {
     Ok(row.get(0))
 }
 
-/// Refuses the log of another cell or of a newer version. Returns the position of its end, if there is one.
-async fn check_head(client: &Client, cell: &str) -> Result<Option<Position>, StoreError> {
-    let found = within(client.query("SELECT cell, format, position FROM chronova_head", &[])).await?;
+/// Refuses the log of another cell or of a newer version. Returns where it ends, if there is one.
+async fn check_head(client: &Client, cell: &str) -> Result<Option<Anchor>, StoreError> {
+    let found = within(client.query("SELECT cell, format, position, hash FROM chronova_head", &[])).await?;
     let Some(row) = found.first() else { return Ok(None) };
     let (other, format) = (row.get::<_, &str>(0), row.get::<_, i32>(1));
     if other != cell {
@@ -84,7 +84,15 @@ async fn check_head(client: &Client, cell: &str) -> Result<Option<Position>, Sto
     if format > FORMAT {
         return Err(StoreError::NewerFormat { found: format.unsigned_abs(), supported: FORMAT.unsigned_abs() });
     }
-    Ok(Some(Position(row.get::<_, i64>(2).unsigned_abs())))
+    anchor(row, 2).map(Some)
+}
+
+/// A position, and its hash in the column after it.
+fn anchor(row: &Row, column: usize) -> Result<Anchor, StoreError> {
+    let position = Position(row.get::<_, i64>(column).unsigned_abs());
+    let damaged =
+        || StoreError::Corrupt { position: position.0, reason: "the hash of the head is not 32 bytes".to_owned() };
+    Ok(Anchor { position, hash: EventHash::from_slice(row.get(column + 1)).ok_or_else(damaged)? })
 }
 
 /// Takes the next epoch, and the lease with it: whoever held an older one appends no more. `None` when another holder
@@ -105,12 +113,7 @@ pub(super) async fn take_epoch(
     let Some(row) = within(client.query_opt(sql, &[&cell, &holder, &held_only, &lease.as_secs_f64()])).await? else {
         return Ok(None);
     };
-    let position = Position(row.get::<_, i64>(1).unsigned_abs());
-    let hash = EventHash::from_slice(row.get(2)).ok_or_else(|| StoreError::Corrupt {
-        position: position.0,
-        reason: "the hash of the head is not 32 bytes".to_owned(),
-    })?;
-    Ok(Some(HeldHead { epoch: row.get(0), head: Anchor { position, hash }, batch: row.get(3), keys: row.get(4) }))
+    Ok(Some(HeldHead { epoch: row.get(0), head: anchor(&row, 1)?, batch: row.get(3), keys: row.get(4) }))
 }
 
 /// Makes the lease last from now on. `false` when another holder has it.
@@ -118,6 +121,12 @@ pub(super) async fn renew(client: &Client, cell: &str, holder: &[u8], lease: Dur
     let sql = "UPDATE chronova_head SET lease_until = clock_timestamp() + make_interval(secs => $3) \
                WHERE cell = $1 AND holder = $2";
     Ok(within(client.execute(sql, &[&cell, &holder, &lease.as_secs_f64()])).await? == 1)
+}
+
+/// Gives the holder's log another name. `false` when another holder has it.
+pub(super) async fn rename(client: &Client, cell: &str, holder: &[u8], to: &str) -> Result<bool, StoreError> {
+    let sql = "UPDATE chronova_head SET cell = $3 WHERE cell = $1 AND holder = $2";
+    Ok(within(client.execute(sql, &[&cell, &holder, &to])).await? == 1)
 }
 
 /// Ends the lease, so that another member need not wait for its end.

@@ -248,44 +248,7 @@ impl PostgresWriter {
     }
 
     async fn send(&self, link: &DatabaseLink, batch: Uuid, written: &[Arc<Recorded>]) -> Result<u64, StoreError> {
-        let Some(last) = written.last() else { return Ok(0) };
-        let metas: Result<Vec<String>, _> = written.iter().map(|event| serde_json::to_string(&*event.meta)).collect();
-        let metas = metas.map_err(|error| StoreError::Io(error.to_string()))?;
-        let sealed = written.iter().find_map(|event| event.keys.as_ref()).map(|keys| keys.ring().0.to_vec());
-        let hash = last.hash.unwrap_or_default();
-        let column = |bytes: fn(&Recorded) -> Vec<u8>| written.iter().map(|event| bytes(event)).collect::<Vec<_>>();
-        let positions: Vec<i64> = written.iter().map(|event| signed(event.position.0)).collect();
-        let revisions: Vec<i64> = written.iter().map(|event| signed(event.revision.0)).collect();
-        let kinds: Vec<&str> = written.iter().map(|event| &*event.kind).collect();
-        let versions: Vec<i32> = written.iter().map(|event| i32::from(event.version)).collect();
-        let codecs: Vec<i32> = written.iter().map(|event| i32::from(event.codec)).collect();
-        let times: Vec<i64> = written.iter().map(|event| event.recorded_at.0).collect();
-        let datas: Vec<&[u8]> = written.iter().map(|event| &event.data[..]).collect();
-        let statement = link.append(APPEND).await?;
-        within(link.client.execute(
-            statement,
-            &[
-                &self.cell,
-                &self.epoch,
-                &signed(self.head.position.0),
-                &signed(last.position.0),
-                &&hash.0[..],
-                &&batch.as_bytes()[..],
-                &sealed,
-                &positions,
-                &column(|event| event.stream.as_str().as_bytes().to_vec()),
-                &revisions,
-                &column(|event| event.id.0.as_bytes().to_vec()),
-                &kinds,
-                &versions,
-                &codecs,
-                &times,
-                &metas,
-                &datas,
-                &column(|event| event.hash.unwrap_or_default().0.to_vec()),
-            ],
-        ))
-        .await
+        append(link, &self.cell, self.epoch, self.head.position, batch, written).await
     }
 
     async fn link(&mut self) -> Result<Arc<DatabaseLink>, StoreError> {
@@ -302,6 +265,56 @@ impl PostgresWriter {
         self.link = None;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// Appends events after `after`, whose positions and hashes are theirs. Returns how many were: none if the epoch or the
+/// position is not the head row's any more.
+pub(super) async fn append(
+    link: &DatabaseLink,
+    cell: &str,
+    epoch: i64,
+    after: Position,
+    batch: Uuid,
+    written: &[Arc<Recorded>],
+) -> Result<u64, StoreError> {
+    let Some(last) = written.last() else { return Ok(0) };
+    let metas: Result<Vec<String>, _> = written.iter().map(|event| serde_json::to_string(&*event.meta)).collect();
+    let metas = metas.map_err(|error| StoreError::Io(error.to_string()))?;
+    let sealed = written.iter().find_map(|event| event.keys.as_ref()).map(|keys| keys.ring().0.to_vec());
+    let hash = last.hash.unwrap_or_default();
+    let column = |bytes: fn(&Recorded) -> Vec<u8>| written.iter().map(|event| bytes(event)).collect::<Vec<_>>();
+    let positions: Vec<i64> = written.iter().map(|event| signed(event.position.0)).collect();
+    let revisions: Vec<i64> = written.iter().map(|event| signed(event.revision.0)).collect();
+    let kinds: Vec<&str> = written.iter().map(|event| &*event.kind).collect();
+    let versions: Vec<i32> = written.iter().map(|event| i32::from(event.version)).collect();
+    let codecs: Vec<i32> = written.iter().map(|event| i32::from(event.codec)).collect();
+    let times: Vec<i64> = written.iter().map(|event| event.recorded_at.0).collect();
+    let datas: Vec<&[u8]> = written.iter().map(|event| &event.data[..]).collect();
+    let statement = link.append(APPEND).await?;
+    within(link.client.execute(
+        statement,
+        &[
+            &cell,
+            &epoch,
+            &signed(after.0),
+            &signed(last.position.0),
+            &&hash.0[..],
+            &&batch.as_bytes()[..],
+            &sealed,
+            &positions,
+            &column(|event| event.stream.as_str().as_bytes().to_vec()),
+            &revisions,
+            &column(|event| event.id.0.as_bytes().to_vec()),
+            &kinds,
+            &versions,
+            &codecs,
+            &times,
+            &metas,
+            &datas,
+            &column(|event| event.hash.unwrap_or_default().0.to_vec()),
+        ],
+    ))
+    .await
 }
 
 fn refuse(jobs: Vec<PostgresAppend>, failure: &StoreError) {

@@ -1,0 +1,218 @@
+//! Copies a whole log into an empty database: positions, hashes and times stay.
+//!
+//! Until it is complete and verified the copy has another name, so that no member serves a part of a log. A copy that was
+//! interrupted goes on where it stopped: what is there already is a part of the same chain, which its last hash proves.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::link::DatabaseLink;
+use super::reading::PostgresReader;
+use super::{EventStore, PostgresOptions, StoreError, address, schema, writer};
+use crate::chain::{Anchor, Chain};
+use crate::envelope::{Position, Recorded};
+use crate::store::tail::Tail;
+
+/// Events of one transaction, and as many bytes at most.
+const BATCH: usize = 1_024;
+const BATCH_BYTES: usize = 8 << 20;
+/// Longer than one batch takes. Another copy can begin when it has ended.
+const LEASE: Duration = Duration::from_secs(30);
+const RENEWS: Duration = Duration::from_secs(5);
+
+/// Where a copy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyStage {
+    /// Up to this position it was there already.
+    Begins(Position),
+    Copies(Position),
+    Verifies(Position),
+}
+
+/// Hears of each step, and may end the copy, which can go on later.
+pub type CopyListener<'a> = &'a mut dyn FnMut(CopyStage) -> ControlFlow<()>;
+
+/// Copies `source` to the database. Returns where the log ends.
+pub async fn copy(
+    options: &PostgresOptions,
+    source: &dyn EventStore,
+    tell: CopyListener<'_>,
+) -> Result<Anchor, StoreError> {
+    let hashless = || refused("the log to copy has no hashes: start `chronova serve` on it once");
+    let end = source.anchor().await?.ok_or_else(hashless)?;
+    let (mut target, found) = CopyTarget::open(options).await?;
+    let copied = target.take_over(options, source, (found, end), tell).await;
+    // If it fails the lease ends by itself.
+    let _ = schema::release(&target.link.client, &target.cell, &target.holder).await;
+    copied.map(|()| end)
+}
+
+/// The log in the database, which this process has taken.
+struct CopyTarget {
+    link: Arc<DatabaseLink>,
+    /// The present name of the log.
+    cell: String,
+    holder: Vec<u8>,
+    epoch: i64,
+    renewed: Instant,
+}
+
+impl CopyTarget {
+    /// Returns where the log in the database ends, too.
+    async fn open(options: &PostgresOptions) -> Result<(Self, Anchor), StoreError> {
+        let link = DatabaseLink::open(&address::parse(&options.url)?).await?;
+        schema::check_durability(&link.client, options.allow_asynchronous).await?;
+        let mut cell = unfinished(&options.cell);
+        if schema::create(&link.client, &cell).await.is_err() {
+            cell.clone_from(&options.cell);
+            schema::create(&link.client, &cell).await?;
+        }
+        let (holder, renewed) = (Uuid::new_v4().as_bytes().to_vec(), Instant::now());
+        let taken = schema::take_epoch(&link.client, &cell, &holder, false, LEASE).await?;
+        let busy = || refused("a member leads the log in this database, or another copy is under way");
+        let held = taken.ok_or_else(busy)?;
+        Ok((Self { link, cell, holder, epoch: held.epoch, renewed }, held.head))
+    }
+
+    async fn take_over(
+        &mut self,
+        options: &PostgresOptions,
+        source: &dyn EventStore,
+        (found, end): (Anchor, Anchor),
+        tell: CopyListener<'_>,
+    ) -> Result<(), StoreError> {
+        if found != anchor_at(source, found.position).await? {
+            return Err(refused("the database holds another log: nothing was copied"));
+        }
+        if found != end {
+            self.rename(unfinished(&options.cell)).await?;
+        }
+        self.copy_rest(source, found.position, end.position, tell).await?;
+        let copies =
+            PostgresReader::new(address::parse(&options.url)?, source.keys().cloned(), Tail::new(end.position));
+        self.verify(source, &copies, end.position, tell).await?;
+        self.rename(options.cell.clone()).await
+    }
+
+    /// Confirms that nobody else has taken the log.
+    async fn hold(&mut self) -> Result<(), StoreError> {
+        if self.renewed.elapsed() < RENEWS {
+            return Ok(());
+        }
+        self.renewed = Instant::now();
+        match schema::renew(&self.link.client, &self.cell, &self.holder, LEASE).await? {
+            true => Ok(()),
+            false => Err(taken_away()),
+        }
+    }
+
+    async fn rename(&mut self, cell: String) -> Result<(), StoreError> {
+        if !schema::rename(&self.link.client, &self.cell, &self.holder, &cell).await? {
+            return Err(taken_away());
+        }
+        self.cell = cell;
+        Ok(())
+    }
+
+    async fn copy_rest(
+        &mut self,
+        source: &dyn EventStore,
+        found: Position,
+        end: Position,
+        tell: CopyListener<'_>,
+    ) -> Result<(), StoreError> {
+        let mut at = found;
+        go_on(tell(CopyStage::Begins(at)))?;
+        while at < end {
+            let limit = usize::try_from(end.0 - at.0).unwrap_or(BATCH).min(BATCH);
+            let mut events = source.read_all(at, limit).await?;
+            let mut bytes = 0;
+            let mut fits = |event: &Arc<Recorded>| {
+                bytes += event.data.len() + 256;
+                bytes < BATCH_BYTES
+            };
+            let count = events.iter().take_while(|event| fits(event)).count().max(1);
+            events.truncate(count);
+            let Some(last) = events.last() else { return Err(refused("the log to copy ended early")) };
+            let last = last.position;
+            let written = writer::append(&self.link, &self.cell, self.epoch, at, Uuid::new_v4(), &events).await?;
+            if written != events.len() as u64 {
+                return Err(taken_away());
+            }
+            at = last;
+            self.hold().await?;
+            go_on(tell(CopyStage::Copies(at)))?;
+        }
+        Ok(())
+    }
+
+    /// Compares every event with its copy, and the chain of the copies.
+    async fn verify(
+        &mut self,
+        source: &dyn EventStore,
+        copies: &PostgresReader,
+        end: Position,
+        tell: CopyListener<'_>,
+    ) -> Result<(), StoreError> {
+        let (mut at, mut chain) = (Position::START, Chain::after(Anchor::START.hash));
+        while at < end {
+            let copied = copies.read_all(at, BATCH).await?;
+            let original = source.read_all(at, copied.len()).await?;
+            for (copy, original) in copied.iter().zip(&original) {
+                if !same(copy, original) || !chain.accepts(copy) {
+                    let reason = "the copy differs from the original".to_owned();
+                    return Err(StoreError::Corrupt { position: copy.position.0, reason });
+                }
+            }
+            let Some(last) = copied.last().filter(|_| copied.len() == original.len()) else {
+                return Err(StoreError::Corrupt { position: at.0, reason: "the copy ends early".to_owned() });
+            };
+            at = last.position;
+            self.hold().await?;
+            go_on(tell(CopyStage::Verifies(at)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a log until its copy is complete.
+fn unfinished(cell: &str) -> String {
+    format!("{cell} (unfinished copy)")
+}
+
+fn taken_away() -> StoreError {
+    refused("somebody else took the log in this database")
+}
+
+/// The event at `position` of the source, or what is not one of its events.
+async fn anchor_at(source: &dyn EventStore, position: Position) -> Result<Anchor, StoreError> {
+    if position == Position::START {
+        return Ok(Anchor::START);
+    }
+    let found =
+        if position <= source.head() { source.read_all(Position(position.0 - 1), 1).await? } else { Vec::new() };
+    let hash = found.first().and_then(|event| event.hash);
+    Ok(hash.map_or(Anchor::START, |hash| Anchor { position, hash }))
+}
+
+fn same(copy: &Recorded, original: &Recorded) -> bool {
+    let envelope = |event: &Recorded| {
+        (event.position, event.stream.clone(), event.revision, event.id, event.kind.clone(), event.version, event.codec)
+    };
+    let rest = |event: &Recorded| (event.recorded_at, event.data.clone(), event.hash);
+    envelope(copy) == envelope(original) && rest(copy) == rest(original) && copy.meta == original.meta
+}
+
+fn go_on(told: ControlFlow<()>) -> Result<(), StoreError> {
+    match told {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(refused("the copy was ended; it goes on when it is started again")),
+    }
+}
+
+fn refused(what: &str) -> StoreError {
+    StoreError::Io(what.to_owned())
+}

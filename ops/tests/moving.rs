@@ -1,0 +1,127 @@
+//! A control plane on SQLite moves to a real PostgreSQL with `chronova log copy`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
+
+mod cloud;
+#[path = "../../events/tests/database/mod.rs"]
+mod database;
+
+use cloud::{Cloud, Furniture};
+use database::Postgres;
+use serde_json::json;
+
+const FLEET: &str = "sim://2?latency_ms=1&vcpus=512&memory_mib=1048576&disk_gib=100000";
+const HEAD: &str = "SELECT position || ':' || encode(hash, 'hex') FROM chronova_head";
+
+/// A control plane on SQLite with one server, stopped.
+fn on_sqlite() -> (Cloud, Furniture) {
+    let mut cloud = Cloud::new(FLEET);
+    cloud.start();
+    let furniture = cloud.furnish();
+    create(&cloud, &furniture, "one");
+    cloud.wait("the server is active", |cloud| active(cloud) == 1);
+    cloud.stop();
+    (cloud, furniture)
+}
+
+fn create(cloud: &Cloud, furniture: &Furniture, name: &str) {
+    let server = json!({"server": {
+        "name": name,
+        "imageRef": furniture.image,
+        "flavorRef": furniture.flavor,
+        "networks": [{"uuid": furniture.network}],
+    }});
+    cloud.client().post("/compute/v2.1/servers", &server).unwrap().expect(202);
+}
+
+fn active(cloud: &Cloud) -> usize {
+    let list = cloud.client().get("/compute/v2.1/servers/detail?status=ACTIVE").unwrap().expect(200).body;
+    list["servers"].as_array().unwrap().len()
+}
+
+/// From now on the configuration names the database.
+fn names(cloud: &Cloud, database: &Postgres) {
+    let url = database.url();
+    cloud.configure(&format!("[chronova]\nevent_store = {url}\nevent_store_asynchronous = true\n"));
+}
+
+fn command(cloud: &Cloud, words: &[&str]) -> (i32, String) {
+    let config = cloud.folder.path().join("chronova.conf").display().to_string();
+    cloud.command(&[words, &["--config-file", &config]].concat())
+}
+
+#[test]
+fn a_control_plane_moves_from_sqlite_to_a_database() {
+    let database = Postgres::new();
+    let (mut cloud, furniture) = on_sqlite();
+    let log = cloud.data().join("log.db");
+    let source = log.display().to_string();
+    let (code, told) = command(&cloud, &["log", "copy", &source]);
+    assert!(code == 2 && told.contains("set [chronova] event_store"), "{code} {told}");
+    let (code, head) = command(&cloud, &["audit", "head"]);
+    assert_eq!(code, 0, "{head}");
+
+    names(&cloud, &database);
+    let (code, told) = command(&cloud, &["log", "copy", "/nowhere"]);
+    assert!(code == 2 && told.contains("/nowhere"), "{code} {told}");
+    let (code, told) = command(&cloud, &["log", "copy", &source]);
+    assert!(code == 0 && told.contains("(100 %)"), "{code} {told}");
+    assert_eq!(database.sql(HEAD), head.trim());
+    // Once more: everything is there already.
+    let (code, told) = command(&cloud, &["log", "copy", &source]);
+    assert!(code == 0 && told.contains("already there") && !told.contains("\ncopied"), "{code} {told}");
+
+    // The log in the folder is still the old one, and is not used.
+    cloud.launch();
+    cloud.wait("it refuses to start", |cloud| cloud.ended().is_some());
+    std::fs::rename(&log, cloud.folder.path().join("old.db")).unwrap();
+    let (code, told) = command(&cloud, &["audit", "verify", "--against", head.trim()]);
+    assert!(code == 0 && told.contains("holds"), "{code} {told}");
+    cloud.start();
+    assert_eq!(active(&cloud), 1);
+    create(&cloud, &furniture, "two");
+    cloud.wait("and begins more", |cloud| active(cloud) == 2);
+
+    // While it leads, and when its log has more than the old one.
+    let old = cloud.folder.path().join("old.db").display().to_string();
+    let copy_old = |cloud: &Cloud| {
+        std::fs::copy(cloud.data().join("log.db.keys"), format!("{old}.keys")).unwrap();
+        command(cloud, &["log", "copy", &old])
+    };
+    let (code, told) = copy_old(&cloud);
+    assert!(code == 2 && told.contains("a member leads"), "{code} {told}");
+    cloud.stop();
+    let before = database.sql(HEAD);
+    let (code, told) = copy_old(&cloud);
+    assert!(code == 2 && told.contains("another log"), "{code} {told}");
+    assert_eq!(database.sql(HEAD), before);
+}
+
+#[test]
+fn a_database_with_another_log_is_not_written() {
+    let database = Postgres::new();
+    let (first, _) = on_sqlite();
+    names(&first, &database);
+    let (code, told) = command(&first, &["log", "copy", &first.data().display().to_string()]);
+    assert_eq!(code, 0, "{told}");
+    let head = database.sql(HEAD);
+
+    let (second, _) = on_sqlite();
+    names(&second, &database);
+    let (code, told) = command(&second, &["log", "copy", &second.data().display().to_string()]);
+    assert!(code == 2 && told.contains("another log"), "{code} {told}");
+    assert_eq!(database.sql(HEAD), head);
+
+    // Other keys in the new data folder are not replaced.
+    let source = first.folder.path().join("old");
+    std::fs::create_dir(&source).unwrap();
+    for name in ["log.db", "log.db.keys"] {
+        std::fs::rename(first.data().join(name), source.join(name)).unwrap();
+    }
+    let keys = first.data().join("log.db.keys");
+    std::fs::copy(second.data().join("log.db.keys"), &keys).unwrap();
+    let kept = std::fs::read(&keys).unwrap();
+    let (code, told) = command(&first, &["log", "copy", &source.display().to_string()]);
+    assert!(code == 2 && told.contains("holds other keys"), "{code} {told}");
+    assert_eq!(std::fs::read(&keys).unwrap(), kept);
+}
