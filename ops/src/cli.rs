@@ -31,6 +31,13 @@ enum Command {
     /// Check or document the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Take over a running Nova: check its databases, and write the log that goes on where it stopped.
+    Adopt {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::adopt::AdoptArgs,
+    },
     /// List the events of the log, export, archive or erase parts of it; works beside a running server.
     Audit(Audit),
     /// Show the history of a server, a process, a host or a request: who, what, when, why, how long.
@@ -194,6 +201,7 @@ pub fn run() -> ExitCode {
             crate::output::print(&config::reference::render());
             ExitCode::SUCCESS
         }
+        Command::Adopt { place, args } => operate(&place, OperatorCommand::Adopt(args)),
         Command::Audit(Audit { action: None, place, args }) => operate(&place, OperatorCommand::Audit(args)),
         Command::Audit(Audit { action: Some(action), .. }) => audit(action),
         Command::Inspect { place, args } => inspect(&place, args),

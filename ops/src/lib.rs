@@ -2,11 +2,12 @@
 //!
 //! [`config`] reads nova.conf-format files against one table of options; [`telemetry`] sets up logs and metrics; [`serve`]
 //! wires the crates together; [`cli`] is the command line; [`commands`] holds the operators' commands on a log;
-//! [`simulated`] registers simulated hosts without drivers.
+//! [`nova`] reads the databases of a Nova that is taken over; [`simulated`] registers simulated hosts without drivers.
 
 pub mod cli;
 pub mod commands;
 pub mod config;
+pub mod nova;
 pub mod output;
 pub mod serve;
 pub mod simulated;

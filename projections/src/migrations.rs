@@ -1,6 +1,7 @@
 //! Every move of every server, for `os-migrations`.
 //!
-//! The process that moves a server is its migration. Numbers count from 1 in the order of the log.
+//! The process that moves a server is its migration. Numbers count from 1 in the order of the log; those of a control plane
+//! that was taken over come first, and have gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +9,10 @@ use std::sync::Arc;
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::host::HostEvent;
 use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId, ProjectId, UserId};
-use chronova_events::instance::{InstanceEvent, LiveProgress, LiveStage, MoveKind, MoveRequested, MoveStage, Placed};
+use chronova_events::instance::{
+    AdoptedEnd, AdoptedOutcome, InstanceEvent, LiveProgress, LiveStage, MigrationAdopted, MoveKind, MoveRequested,
+    MoveStage, Placed,
+};
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +116,7 @@ impl Migration {
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Migrations {
-    /// By number, less one.
+    /// By number, the lowest first.
     all: Vec<Arc<Migration>>,
     /// The last one of each server.
     newest: BTreeMap<InstanceId, usize>,
@@ -143,8 +147,43 @@ impl Migrations {
     }
 
     pub fn numbered(&self, instance: InstanceId, number: u64) -> Option<&Arc<Migration>> {
-        let at = usize::try_from(number.checked_sub(1)?).ok()?;
+        let at = self.all.binary_search_by_key(&number, |row| row.number).ok()?;
         self.all.get(at).filter(|row| row.instance == instance)
+    }
+
+    fn next_number(&self) -> u64 {
+        self.all.last().map_or(0, |row| row.number) + 1
+    }
+
+    /// A migration that is over. Two cells may have used one number, so the later one gets another.
+    fn adopt(&mut self, instance: InstanceId, adopted: &MigrationAdopted) {
+        let end = |end: &AdoptedEnd| MigrationEnd { host: end.host, hostname: end.hostname.clone() };
+        self.newest.insert(instance, self.all.len());
+        self.all.push(Arc::new(Migration {
+            number: adopted.number.max(self.next_number()),
+            id: adopted.migration,
+            instance,
+            kind: adopted.kind,
+            old_flavor: adopted.old_flavor.clone(),
+            new_flavor: adopted.new_flavor.clone(),
+            source: end(&adopted.source),
+            target: adopted.target.as_ref().map(end),
+            status: match adopted.outcome {
+                AdoptedOutcome::Finished => MigrationStatus::Finished,
+                AdoptedOutcome::Confirmed => MigrationStatus::Confirmed,
+                AdoptedOutcome::Reverted => MigrationStatus::Reverted,
+                AdoptedOutcome::Completed => MigrationStatus::Completed,
+                AdoptedOutcome::Done => MigrationStatus::Done,
+                AdoptedOutcome::Error => MigrationStatus::Error,
+                AdoptedOutcome::Failed => MigrationStatus::Failed,
+                AdoptedOutcome::Cancelled => MigrationStatus::Cancelled,
+            },
+            user: adopted.user.clone(),
+            project: adopted.project.clone(),
+            created_at: adopted.created_at,
+            updated_at: adopted.updated_at,
+            progress: adopted.progress,
+        }));
     }
 
     fn begin(&mut self, instance: InstanceId, recorded: &Recorded, event: &InstanceEvent) {
@@ -183,7 +222,7 @@ impl Migrations {
         };
         self.newest.insert(instance, self.all.len());
         self.all.push(Arc::new(Migration {
-            number: self.all.len() as u64 + 1,
+            number: self.next_number(),
             id: asked.process,
             instance,
             kind: asked.kind,
@@ -265,6 +304,9 @@ impl Projection for Migrations {
         }
         let Some(event) = InstanceEvent::of(event) else { return };
         let Ok(instance) = recorded.stream.key().parse::<InstanceId>() else { return };
+        if let InstanceEvent::MigrationAdopted(adopted) = event {
+            return self.adopt(instance, adopted);
+        }
         if let InstanceEvent::MoveRequested(_)
         | InstanceEvent::LiveMoveRequested(_)
         | InstanceEvent::EvacuationRequested(_) = event

@@ -230,7 +230,9 @@ fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<Unfi
         | InstanceEvent::Evacuated(_)
         | InstanceEvent::FilesGiven(_)
         | InstanceEvent::GuestPasswordPosted(_)
-        | InstanceEvent::GuestPasswordCleared(_) => return None,
+        | InstanceEvent::GuestPasswordCleared(_)
+        | InstanceEvent::Adopted(_)
+        | InstanceEvent::MigrationAdopted(_) => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
     Some(UnfinishedProcess { process, task, meta, asked_by, state: Process::Absent })
@@ -422,6 +424,10 @@ impl Projection for Processes {
             }
             self.begin(pending);
             return;
+        }
+        // It was built by another control plane.
+        if let Event::InstanceEvent(InstanceEvent::Adopted(adopted)) = event {
+            self.end(adopted.build);
         }
         let Event::ProcessEvent(event) = event else { return };
         if let ProcessEvent::Started(started) = event {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
-use chronova_events::instance::{Alive, Instance, InstanceEvent, MoveKind, PowerAction};
+use chronova_events::instance::{
+    Adopted, AdoptedAction, AdoptedActionEvent, Alive, Instance, InstanceEvent, MoveKind, PowerAction,
+};
 use chronova_events::process::{ProcessEvent, ProcessOutcome};
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
@@ -43,8 +45,9 @@ pub struct InstanceAction {
 }
 
 impl InstanceAction {
-    /// The whole action as the one event that Nova records of it; `None` where Nova records none.
+    /// The whole action as the one event that Nova records of it; `None` where Nova records none, or did so itself.
     pub fn as_nova_event(&self) -> Option<ActionStep> {
+        self.process?;
         let step = match self.name.as_str() {
             "create" => "compute__do_build_and_run_instance",
             "delete" => "compute_terminate_instance",
@@ -217,6 +220,10 @@ impl Servers {
                 self.by_process.insert(process, id);
             }
         }
+        if let InstanceEvent::Adopted(adopted) = event {
+            self.by_process.remove(&adopted.build);
+            row.actions = adopted_actions(adopted, &mut self.shared);
+        }
         if host_before != host_after {
             if let Some(ids) = host_before.and_then(|host| self.by_host.get_mut(&host)) {
                 ids.remove(&id);
@@ -311,6 +318,31 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::Unlocked(_) => ("unlock", None),
         _ => return None,
     })
+}
+
+/// The actions that another control plane recorded.
+fn adopted_actions(adopted: &Adopted, shared: &mut SharedValues) -> Vec<Arc<InstanceAction>> {
+    let mut step = |event: &AdoptedActionEvent| ActionStep {
+        step: shared.name(&event.name),
+        started_at: event.started_at,
+        finished_at: event.finished_at,
+        succeeded: event.succeeded,
+        details: event.details.clone(),
+        host: event.host,
+    };
+    let mut action = |action: &AdoptedAction| InstanceAction {
+        name: action.name.clone(),
+        request_id: action.request_id.clone(),
+        user: action.user.clone(),
+        project: action.project.clone(),
+        process: None,
+        started_at: action.started_at,
+        updated_at: action.updated_at,
+        message: action.message.clone(),
+        succeeded: action.events.last().and_then(|event| event.succeeded),
+        steps: action.events.iter().map(&mut step).collect(),
+    };
+    adopted.actions.iter().map(|one| Arc::new(action(one))).collect()
 }
 
 impl InstanceAction {

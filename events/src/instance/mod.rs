@@ -32,6 +32,7 @@
 //! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
 //! `status`) is derived in [`status`], never stored.
 
+mod adopted;
 mod block;
 mod evacuation;
 mod imaging;
@@ -41,7 +42,6 @@ mod moving;
 pub(crate) mod older;
 mod ongoing;
 mod operator;
-mod password;
 mod payloads;
 mod rebuild;
 mod rescue;
@@ -52,6 +52,9 @@ mod state;
 pub mod status;
 mod told;
 
+pub use adopted::{
+    Adopted, AdoptedAction, AdoptedActionEvent, AdoptedEnd, AdoptedMove, AdoptedOutcome, AdoptedState, MigrationAdopted,
+};
 pub use block::{
     BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockLocation, BlockSource, DiskWork,
     InstanceDisk, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
@@ -72,7 +75,6 @@ pub use moving::{
 };
 pub use ongoing::OngoingTask;
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
-pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
 pub use rebuild::{FormerImage, RebuildFailed, RebuildRequested, Rebuilt};
 pub use rescue::{RescueFailed, RescueRequested, Rescued, UnrescueFailed, UnrescueRequested, Unrescued};
@@ -82,7 +84,10 @@ pub use shelving::{
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Phase, Stage};
-pub use told::{FilesGiven, GuestPasswordCleared, GuestPasswordPosted};
+pub use told::{
+    FilesGiven, GuestPasswordCleared, GuestPasswordPosted, PasswordChangeFailed, PasswordChangeRequested,
+    PasswordChanged,
+};
 
 noun! {
     /// Events of a server.
@@ -277,5 +282,9 @@ noun! {
         GuestPasswordPosted = "guest_password_posted" @ 1,
         /// The posted password was cleared.
         GuestPasswordCleared = "guest_password_cleared" @ 1,
+        /// The server was taken over from another control plane: its state, and what was done to it there.
+        Adopted = "adopted" @ 1,
+        /// A migration of the server by another control plane was taken over, which is over.
+        MigrationAdopted = "migration_adopted" @ 1,
     }
 }

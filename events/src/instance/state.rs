@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
+use super::adopted;
 use super::block::{self, InstanceDisk};
 use super::evacuation;
 use super::imaging::WorkStage;
@@ -159,8 +160,8 @@ impl Fold for Instance {
             // Applies to live and deleted servers. An erasure does not change the server, so it does not set
             // `updated_at`.
             (Self::Alive(known) | Self::Deleted(known), InstanceEvent::PersonalErased(_)) => known.forget(),
+            (Self::Absent | Self::Deleted(_), _) | (_, InstanceEvent::MigrationAdopted(_)) => {}
             (Self::Alive(alive), event) => alive.evolve(event, at),
-            (Self::Absent | Self::Deleted(_), _) => {}
         }
     }
 }
@@ -379,6 +380,7 @@ impl Alive {
             InstanceEvent::FilesGiven(given) => self.files.clone_from(&given.files),
             InstanceEvent::GuestPasswordPosted(posted) => self.guest_password = Some(posted.password.clone()),
             InstanceEvent::GuestPasswordCleared(_) => self.guest_password = None,
+            InstanceEvent::Adopted(found) => adopted::evolve(self, found),
             InstanceEvent::PasswordChangeRequested(asked) => {
                 self.ongoing = Some(OngoingTask::ChangePassword { process: asked.process });
             }
@@ -398,6 +400,7 @@ impl Alive {
             | InstanceEvent::LiveMoveProgressed(_)
             | InstanceEvent::LiveMoveRequested(_)
             | InstanceEvent::LiveMoved(_)
+            | InstanceEvent::MigrationAdopted(_)
             | InstanceEvent::MoveAdvanced(_)
             | InstanceEvent::MoveFailed(_)
             | InstanceEvent::MoveRequested(_)

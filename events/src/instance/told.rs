@@ -1,10 +1,11 @@
-//! Data exchanged between a guest and its owner: injected files, and the administrator password that the guest
-//! generated.
+//! Data exchanged between a guest and its owner: injected files, the administrator password that the guest generated,
+//! and a new one that its owner chose. The chosen password is in no event: only the guest's agent gets it.
 
 use serde::{Deserialize, Serialize};
 
-use super::payloads::SortedPairs;
+use super::payloads::{FaultInfo, SortedPairs};
 use super::state::Alive;
+use crate::ids::ProcessId;
 
 /// The injected files of a create or rebuild request (Nova's personality, until 2.56).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,22 @@ pub struct GuestPasswordPosted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestPasswordCleared {}
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PasswordChangeRequested {
+    pub process: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PasswordChanged {
+    pub process: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PasswordChangeFailed {
+    pub process: ProcessId,
+    pub fault: FaultInfo,
+}
+
 impl Alive {
     /// Equals the result of reading the erased events again.
     pub(super) fn forget(&mut self) {
@@ -41,7 +58,12 @@ impl Alive {
 
 /// One example of each.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
+    let process = ProcessId(uuid::Uuid::from_u128(2));
+    let fault = FaultInfo { code: 409, message: "QEMU guest agent is not enabled".into(), details: String::new() };
     vec![
+        PasswordChangeRequested { process }.into(),
+        PasswordChanged { process }.into(),
+        PasswordChangeFailed { process, fault }.into(),
         FilesGiven { files: vec![("/etc/motd".into(), "aGVsbG8=".into())] }.into(),
         GuestPasswordPosted { password: "c2VjcmV0".into() }.into(),
         GuestPasswordCleared {}.into(),

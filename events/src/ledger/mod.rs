@@ -50,5 +50,9 @@ noun! {
         HostCellsReplaced = "host_cells_replaced" @ 1,
         /// A consumer got processors and memory of a host's NUMA cells.
         GuestFitted = "guest_fitted" @ 1,
+        /// A provider of another control plane was taken over.
+        ProviderAdopted = "provider_adopted" @ 1,
+        /// A consumer of another control plane was taken over.
+        ConsumerAdopted = "consumer_adopted" @ 1,
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::LedgerEvent;
+use crate::envelope::Timestamp;
 use crate::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -134,6 +135,24 @@ pub struct GroupMemberPlaced {
     pub provider: ProviderId,
 }
 
+/// A provider was taken over from another control plane. It keeps the generation and the times that clients saw there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProviderAdopted {
+    pub provider: ProviderId,
+    pub generation: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A consumer was taken over from another control plane. It keeps the generation and the times that clients saw there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConsumerAdopted {
+    pub consumer: ConsumerId,
+    pub generation: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
 /// One example of each.
 pub fn samples() -> Vec<LedgerEvent> {
     let uuid = uuid::Uuid::from_u128;
@@ -170,8 +189,11 @@ pub fn samples() -> Vec<LedgerEvent> {
         ResourceClassRenamed { from: "CUSTOM_GOLD".into(), to: "CUSTOM_SILVER".into() }.into(),
         TraitCreated { name: "CUSTOM_FAST".into() }.into(),
         TraitDeleted { name: "CUSTOM_FAST".into() }.into(),
-        GroupMemberPlaced { group: ServerGroupId(uuid(5)), consumer, provider }.into(),
+        GroupMemberPlaced { group: ServerGroupId(uuid(5)), consumer: consumer.clone(), provider }.into(),
     ];
     all.extend(super::cells::samples());
+    let (created_at, updated_at) = (Timestamp(1_760_000_000_000_000), Timestamp(1_760_000_001_000_000));
+    all.push(ProviderAdopted { provider, generation: 12, created_at, updated_at }.into());
+    all.push(ConsumerAdopted { consumer, generation: 3, created_at, updated_at }.into());
     all
 }

@@ -201,6 +201,17 @@ impl Fold for Ledger {
                 self.cells.insert(replaced.provider, Arc::new(replaced.clone()));
             }
             LedgerEvent::GuestFitted(fitted) => self.fit(fitted),
+            LedgerEvent::ProviderAdopted(adopted) => self.change(adopted.provider, adopted.updated_at, |provider| {
+                provider.generation = adopted.generation;
+                provider.created_at = adopted.created_at;
+            }),
+            LedgerEvent::ConsumerAdopted(adopted) => {
+                if let Some(consumer) = self.consumers.get_mut(&adopted.consumer) {
+                    let consumer = Arc::make_mut(consumer);
+                    consumer.generation = adopted.generation;
+                    (consumer.created_at, consumer.updated_at) = (adopted.created_at, adopted.updated_at);
+                }
+            }
         }
     }
 }

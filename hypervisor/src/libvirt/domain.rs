@@ -24,11 +24,25 @@ pub(super) fn require(connect: &Connect, instance: InstanceId) -> DriverResult<D
     lookup(connect, instance)?.ok_or(DriverError::NoSuchGuest(instance))
 }
 
-/// Whether the domain carries our metadata element. Not to know is an error, never a no: a guest taken for absent
+/// The metadata elements of Nova, by release. `chronova adopt` takes over guests as they are, so theirs are like ours; a
+/// guest of another cloud is one that the log does not know, and is left alone.
+const NOVA_NAMESPACES: [&str; 2] =
+    ["http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0"];
+
+/// Whether the domain carries our metadata element, or Nova's. Not to know is an error, never a no: a guest taken for absent
 /// would lose its disks.
 fn is_ours(domain: &Domain) -> Result<bool, Error> {
+    for namespace in [NAMESPACE].into_iter().chain(NOVA_NAMESPACES) {
+        if carries(domain, namespace)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn carries(domain: &Domain, namespace: &str) -> Result<bool, Error> {
     const ELEMENT: i32 = virt_sys::VIR_DOMAIN_METADATA_ELEMENT.cast_signed();
-    match domain.metadata(ELEMENT, Some(NAMESPACE), 0) {
+    match domain.metadata(ELEMENT, Some(namespace), 0) {
         Ok(_) => Ok(true),
         Err(error) => match number(&error) {
             Some(ErrorNumber::NoDomainMetadata | ErrorNumber::NoDomain) => Ok(false),

@@ -217,6 +217,13 @@ impl ProviderIndex {
                 evolve(ledger);
                 *self = Self::of(ledger);
             }
+            // The row's provider is the ledger's own: let go of it, so that the ledger need not copy it.
+            LedgerEvent::ProviderAdopted(adopted) => {
+                self.let_go(adopted.provider);
+                evolve(ledger);
+                self.recount(ledger, adopted.provider);
+            }
+            LedgerEvent::ConsumerAdopted(_) => evolve(ledger),
             LedgerEvent::ResourceClassCreated(_)
             | LedgerEvent::ResourceClassDeleted(_)
             | LedgerEvent::TraitCreated(_)

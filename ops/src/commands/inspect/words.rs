@@ -145,6 +145,9 @@ fn instance(event: &InstanceEvent) -> Option<String> {
             fault(failed.fault.code, &failed.fault.message, &failed.fault.details)
         }
         InstanceEvent::NicsRefreshed(refreshed) => addresses(&refreshed.nics),
+        InstanceEvent::Adopted(found) => {
+            format!("taken over {:?}, {:?}, with {} actions", found.state, found.power, found.actions.len())
+        }
         _ => return None,
     })
 }

@@ -91,14 +91,20 @@ fn automatic(view: &NetworksView, project: &ProjectId) -> Result<NetworkId, Port
     }
 }
 
-/// The interfaces whose ports are still the server's, as they are now.
+/// The interfaces whose ports are still the server's, as they are now. An interface on a network that was never one of this
+/// service is that of a server that was adopted: another service has the port, and it stays.
 pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -> Vec<NicInfo> {
     let device = instance.to_string();
     views.networks.read(|networks| {
         views.security_groups.read(|groups| {
-            let own =
-                nics.iter().filter(|nic| networks.port(nic.port).is_some_and(|port| port.binding().device == device));
+            let own = nics.iter().filter(|nic| match networks.port(nic.port) {
+                Some(port) => port.binding().device == device,
+                None => networks.whole(nic.network).is_none(),
+            });
             own.filter_map(|nic| {
+                if networks.whole(nic.network).is_none() {
+                    return Some(nic.clone());
+                }
                 let planned = PlannedInterface {
                     port: nic.port,
                     network: nic.network,

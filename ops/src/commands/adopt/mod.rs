@@ -1,0 +1,245 @@
+//! `chronova adopt`: takes over a running Nova without touching its guests.
+//!
+//! It reads the databases of Nova and Placement, judges each thing in them, and writes one log that begins where Nova
+//! stopped: the same ids, the same times, the same answers. One file per noun says how its rows become events.
+//!
+//! Never half: if something stands in the way, nothing is written, unless the operator names what to leave out. The log
+//! is written into a folder beside the data folder, which takes its place only when it is complete. Guests, disks, ports
+//! and volumes are adopted as they are: no host is asked, and none is changed.
+
+mod actions;
+mod aggregates;
+mod cells;
+mod claims;
+mod disks;
+mod flavors;
+mod groups;
+mod history;
+mod hosts;
+mod keypairs;
+mod migrations;
+mod nics;
+mod providers;
+mod quotas;
+mod report;
+mod servers;
+mod undo;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, ProcessId, ServerGroupId};
+use chronova_events::ledger::ProviderAdopted;
+use clap::Args;
+
+use super::{CommandFailure, Exit, LogPlace};
+use crate::nova::database::{NovaDatabase, NovaDatabases};
+use crate::nova::dump;
+use crate::nova::objects::NovaObjectError;
+use crate::nova::rows::NovaValueError;
+use hosts::AdoptedHosts;
+use servers::AdoptedServer;
+
+pub use history::AdoptionHistory;
+pub use report::{AdoptedThing, AdoptionFinding, AdoptionReport, AdoptionVerdict};
+
+/// Where hosts are reached, unless the operator says otherwise.
+pub const DEFAULT_URI: &str = "qemu+tls://{host}/system";
+
+#[derive(Debug, Args)]
+pub struct AdoptArgs {
+    /// The dump of nova_api.
+    #[arg(long, value_name = "FILE", required_unless_present = "undo")]
+    pub api: Option<PathBuf>,
+    /// The dump of nova_cell0.
+    #[arg(long, value_name = "FILE", required_unless_present = "undo")]
+    pub cell0: Option<PathBuf>,
+    /// The dump of a cell; repeated for each cell.
+    #[arg(long, value_name = "FILE", required_unless_present = "undo")]
+    pub cell: Vec<PathBuf>,
+    /// The dump of placement.
+    #[arg(long, value_name = "FILE", required_unless_present = "undo")]
+    pub placement: Option<PathBuf>,
+    /// Only report what would be adopted and what stands in the way.
+    #[arg(long)]
+    pub check: bool,
+    /// The form of the report.
+    #[arg(long, value_enum, default_value_t = ReportForm::Table)]
+    pub output: ReportForm,
+    /// The id of something to leave out (as the report shows it); repeated.
+    #[arg(long, value_name = "ID")]
+    pub leave_out: Vec<String>,
+    /// Where libvirt is reached on a host; {host} is its name.
+    #[arg(long, value_name = "TEMPLATE", default_value = DEFAULT_URI)]
+    pub uri: String,
+    /// Set the adopted log aside, so that Nova can go on, as long as nobody changed anything through Chronova.
+    #[arg(long, conflicts_with_all = ["check", "api", "cell0", "cell", "placement", "leave_out"])]
+    pub undo: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReportForm {
+    Table,
+    Json,
+}
+
+/// The choices of the operator.
+#[derive(Debug, Clone)]
+pub struct AdoptionChoices {
+    pub leave_out: Vec<String>,
+    pub uri: String,
+}
+
+impl Default for AdoptionChoices {
+    fn default() -> Self {
+        Self { leave_out: Vec::new(), uri: DEFAULT_URI.to_owned() }
+    }
+}
+
+/// Why a row cannot be adopted, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Unadoptable {
+    reason: String,
+    way_out: &'static str,
+}
+
+impl Unadoptable {
+    fn new(reason: impl Into<String>, way_out: &'static str) -> Self {
+        Self { reason: reason.into(), way_out }
+    }
+}
+
+const MEND_ROW: &str = "mend the row, or leave it out";
+
+impl From<NovaValueError> for Unadoptable {
+    fn from(error: NovaValueError) -> Self {
+        Self::new(error.to_string(), MEND_ROW)
+    }
+}
+
+impl From<NovaObjectError> for Unadoptable {
+    fn from(error: NovaObjectError) -> Self {
+        Self::new(error.to_string(), MEND_ROW)
+    }
+}
+
+/// An adoption in the making.
+struct Adoption<'a> {
+    databases: &'a NovaDatabases,
+    choices: &'a AdoptionChoices,
+    history: AdoptionHistory,
+    report: AdoptionReport,
+    meta: Arc<Meta>,
+    hosts: AdoptedHosts,
+    servers: BTreeMap<InstanceId, AdoptedServer>,
+    /// The migrations that hold allocations of their own.
+    moves: BTreeMap<ProcessId, InstanceId>,
+    /// The servers of groups with a policy that a claim must not break.
+    strict_groups: BTreeMap<InstanceId, ServerGroupId>,
+    /// Their generations follow when all allocations are written.
+    adopted_providers: Vec<ProviderAdopted>,
+    /// The consumers that have allocations, for the servers that should.
+    held: BTreeMap<String, BTreeSet<uuid::Uuid>>,
+}
+
+impl<'a> Adoption<'a> {
+    fn api(&self) -> &'a dyn NovaDatabase {
+        self.databases.api.as_ref()
+    }
+
+    fn placement(&self) -> &'a dyn NovaDatabase {
+        self.databases.placement.as_ref()
+    }
+
+    /// Cell 0 first, then the others; with the word for each.
+    fn cells(&self) -> impl Iterator<Item = (String, &'a dyn NovaDatabase)> + use<'a> {
+        let databases = self.databases;
+        let others = databases.cells.iter().enumerate();
+        std::iter::once(("cell0".to_owned(), databases.cell0.as_ref()))
+            .chain(others.map(|(number, cell)| (format!("cell {}", number + 1), cell.as_ref())))
+    }
+}
+
+/// Judges a cloud, and makes the log of it. The log is whole only if the report is clear.
+pub fn judge(databases: &NovaDatabases, choices: &AdoptionChoices) -> (AdoptionReport, AdoptionHistory) {
+    let mut adoption = Adoption {
+        databases,
+        choices,
+        history: AdoptionHistory::default(),
+        report: AdoptionReport::new(choices.leave_out.iter().cloned()),
+        meta: Meta::system(undo::ADOPTER),
+        hosts: AdoptedHosts::default(),
+        servers: BTreeMap::new(),
+        moves: BTreeMap::new(),
+        strict_groups: BTreeMap::new(),
+        adopted_providers: Vec::new(),
+        held: BTreeMap::new(),
+    };
+    cells::check(&mut adoption);
+    flavors::adopt(&mut adoption);
+    keypairs::adopt(&mut adoption);
+    quotas::adopt(&mut adoption);
+    hosts::adopt(&mut adoption);
+    aggregates::adopt(&mut adoption);
+    providers::adopt(&mut adoption);
+    claims::look(&mut adoption);
+    servers::adopt(&mut adoption);
+    groups::adopt(&mut adoption);
+    claims::adopt(&mut adoption);
+    migrations::adopt(&mut adoption);
+    (adoption.report, adoption.history)
+}
+
+/// Reads the databases that the arguments name.
+fn read(args: &AdoptArgs) -> Result<NovaDatabases, CommandFailure> {
+    let read = |path: Option<&PathBuf>| -> Result<Box<dyn NovaDatabase>, CommandFailure> {
+        let path = path.ok_or_else(|| CommandFailure::Usage("name all databases".to_owned()))?;
+        let tables = dump::read(path).map_err(|error| CommandFailure::Usage(error.to_string()))?;
+        Ok(Box::new(tables))
+    };
+    Ok(NovaDatabases {
+        api: read(args.api.as_ref())?,
+        cell0: read(args.cell0.as_ref())?,
+        cells: args.cell.iter().map(|path| read(Some(path))).collect::<Result<_, _>>()?,
+        placement: read(args.placement.as_ref())?,
+    })
+}
+
+/// Checks, and writes the log if it was not only a check.
+pub async fn run(args: &AdoptArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    place.in_file("adopt")?;
+    let data = &place.data;
+    if args.undo {
+        // No server can open the log until it is set aside.
+        let log = place.lock().await?;
+        return undo::run(data, log.store(), out).await;
+    }
+    if !args.check {
+        write::is_free(data)?;
+    }
+    let databases = read(args)?;
+    let choices = AdoptionChoices { leave_out: args.leave_out.clone(), uri: args.uri.clone() };
+    let (report, history) = judge(&databases, &choices);
+    match args.output {
+        ReportForm::Table => report.print(out)?,
+        ReportForm::Json => writeln!(out, "{}", report.json())?,
+    }
+    if !report.is_clear() {
+        if !args.check {
+            writeln!(out, "nothing was written")?;
+        }
+        return Ok(Exit::No);
+    }
+    if !args.check {
+        let events = history.len();
+        write::log(data, history).await?;
+        if args.output == ReportForm::Table {
+            writeln!(out, "adopted: {events} events in {}", data.log().display())?;
+        }
+    }
+    Ok(Exit::Yes)
+}

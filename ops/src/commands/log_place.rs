@@ -1,0 +1,162 @@
+//! The log that a command works on, and the data folder beside it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chronova_events::sealed::SealError;
+use chronova_events::sealed::keys::KeyRing;
+use chronova_events::store::postgres::{PostgresOptions, PostgresStore, ReadOnlyPostgres};
+use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
+use chronova_events::store::{EventStore, StoreError};
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
+
+use super::failure::CommandFailure;
+use crate::config::Config;
+use crate::config::event_store::{self, EventStoreAddress};
+
+/// Where things are in the data directory.
+#[derive(Debug, Clone)]
+pub struct DataDir(pub PathBuf);
+
+impl DataDir {
+    /// The event log.
+    pub fn log(&self) -> PathBuf {
+        self.0.join("log.db")
+    }
+
+    /// The keys of the log's personal fields.
+    pub fn keys(&self) -> PathBuf {
+        self.0.join("log.db.keys")
+    }
+
+    /// The archive of the log, unless another folder is named.
+    pub fn archive(&self) -> PathBuf {
+        self.0.join("archive")
+    }
+
+    /// The folder of the read models' checkpoint.
+    pub fn views(&self) -> PathBuf {
+        self.0.join("views")
+    }
+
+    /// The keys of the checkpoints: those of the log, or, where the log has none, a file of their own.
+    pub fn keys_of_views(&self, store: &dyn EventStore) -> Result<Arc<KeyRing>, SealError> {
+        match store.keys() {
+            Some(keys) => Ok(Arc::clone(keys)),
+            None => KeyRing::open(self.0.join("views.keys")),
+        }
+    }
+
+    /// The checkpoints of the read models of the log `store`.
+    pub fn checkpoints(&self, store: &dyn EventStore) -> Result<Arc<Checkpoints>, CommandFailure> {
+        let keys = self.keys_of_views(store).map_err(StoreError::from)?;
+        Ok(Checkpoints::new(self.views(), CheckpointOptions::default(), keys))
+    }
+}
+
+/// The log that a command works on: the engine, and the data folder beside it.
+#[derive(Debug, Clone)]
+pub struct LogPlace {
+    pub data: DataDir,
+    pub engine: EventStoreAddress,
+    /// How a database is opened; of no use for a file.
+    pub database: PostgresOptions,
+}
+
+impl LogPlace {
+    /// The log that the configuration names.
+    pub fn of(config: &Config) -> Result<Self, String> {
+        let own = &config.chronova;
+        let engine = EventStoreAddress::parse(&own.event_store)?;
+        let data = DataDir(own.data_dir.clone());
+        let url = match &engine {
+            EventStoreAddress::Sqlite => String::new(),
+            EventStoreAddress::Postgres(url) => url.clone(),
+        };
+        let database = event_store::options(config, url, data.keys());
+        Ok(Self { data, engine, database })
+    }
+
+    /// No log, for commands that need none.
+    pub fn none() -> Self {
+        let database = PostgresOptions::at(String::new(), String::new());
+        Self { data: DataDir(PathBuf::new()), engine: EventStoreAddress::Sqlite, database }
+    }
+
+    /// Opens the log beside its writer.
+    pub(super) async fn read(&self) -> Result<Arc<dyn EventStore>, StoreError> {
+        match &self.engine {
+            EventStoreAddress::Sqlite => Ok(ReadOnlyLog::open(self.data.log())?),
+            EventStoreAddress::Postgres(_) => Ok(self.read_database().await?),
+        }
+    }
+
+    /// As [`LogPlace::read`], if there is a log at all.
+    pub(super) async fn read_any(&self) -> Result<Option<Arc<dyn EventStore>>, StoreError> {
+        if self.engine == EventStoreAddress::Sqlite && !self.data.log().exists() {
+            return Ok(None);
+        }
+        self.read().await.map(Some)
+    }
+
+    pub(super) async fn read_database(&self) -> Result<Arc<ReadOnlyPostgres>, StoreError> {
+        ReadOnlyPostgres::open(&self.database.url, &self.database.cell, &self.data.keys()).await
+    }
+
+    /// Opens the log for writing, so no server may be running.
+    pub(super) async fn lock(&self) -> Result<LockedLog, CommandFailure> {
+        if let EventStoreAddress::Postgres(_) = &self.engine {
+            // Opening would create a missing log.
+            drop(self.read_database().await?);
+            let busy = || CommandFailure::Usage("a member leads the log in the database".to_owned());
+            return Ok(LockedLog::Database(PostgresStore::open_now(&self.database).await?.ok_or_else(busy)?));
+        }
+        let path = self.data.log();
+        drop(ReadOnlyLog::open(&path)?);
+        let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path, &SqliteOptions::default())).await;
+        Ok(LockedLog::File(opened.map_err(|error| StoreError::Io(error.to_string()))??))
+    }
+
+    /// Refuses a log in a database, for commands that write a new log.
+    pub(super) fn in_file(&self, command: &str) -> Result<(), CommandFailure> {
+        match self.engine {
+            EventStoreAddress::Sqlite => Ok(()),
+            EventStoreAddress::Postgres(_) => Err(CommandFailure::Usage(format!(
+                "{command} writes a log in SQLite: leave out [chronova] event_store, then use chronova log copy"
+            ))),
+        }
+    }
+
+    /// The address of the database.
+    pub(super) fn in_database(&self, command: &str) -> Result<&PostgresOptions, CommandFailure> {
+        match self.engine {
+            EventStoreAddress::Postgres(_) => Ok(&self.database),
+            EventStoreAddress::Sqlite => {
+                Err(CommandFailure::Usage(format!("{command} needs a log in PostgreSQL: set [chronova] event_store")))
+            }
+        }
+    }
+}
+
+/// A log that no server can open meanwhile.
+pub(super) enum LockedLog {
+    File(Arc<SqliteStore>),
+    Database(Arc<PostgresStore>),
+}
+
+impl LockedLog {
+    pub(super) fn store(&self) -> Arc<dyn EventStore> {
+        match self {
+            Self::File(store) => Arc::clone(store) as _,
+            Self::Database(store) => Arc::clone(store) as _,
+        }
+    }
+
+    /// Lets servers open it again.
+    pub(super) async fn release(&self) {
+        match self {
+            Self::File(store) => store.close().await,
+            Self::Database(store) => store.close().await,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! `chronova adopt`: a Nova that was recorded (`tests/golden/nova-zed`) is taken over, and answers as before.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "adoption/checks.rs"]
+mod checks;
+#[path = "adoption/dumps.rs"]
+mod dumps;
+#[path = "adoption/equality.rs"]
+mod equality;
+#[path = "adoption/given.rs"]
+mod given;
+#[path = "adoption/hosts.rs"]
+mod hosts;
+#[path = "adoption/random.rs"]
+mod random;
+#[path = "adoption/states.rs"]
+mod states;
+#[path = "adoption/written.rs"]
+mod written;

@@ -1,0 +1,151 @@
+//! Obstacles stop an adoption, and nothing is written then.
+
+use chronova::commands::adopt::{AdoptedThing, AdoptionVerdict};
+use chronova_events::envelope::Position;
+use chronova_events::store::EventStore;
+use chronova_events::store::memory::MemoryStore;
+use serde_json::json;
+
+use super::given::{Tables, set};
+
+const WEB: &str = "e7ee3d45-92a9-43a3-9ab0-40bd8d075433";
+const DB: &str = "44b43f74-d5b3-4298-9c19-639f27993b59";
+const OLD: &str = "555e52b6-108a-4e4d-801e-af68c8d5923c";
+const BAD: &str = "faef78ab-964d-4c1f-bc28-13a9d62751f4";
+
+/// The value of a column of a row.
+type Column<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn is(id: &'static str) -> impl Fn(Column<'_>) -> bool {
+    move |row| row("uuid").as_deref() == Some(id)
+}
+
+#[test]
+fn everything_of_the_recorded_cloud_is_adopted() {
+    let (report, history) = Tables::recorded().judge();
+    assert!(report.is_clear(), "{}", report.json());
+    let of = |thing| report.verdicts().filter(|(found, ..)| *found == thing).count();
+    assert_eq!((of(AdoptedThing::Server), of(AdoptedThing::Host), of(AdoptedThing::Consumer)), (4, 2, 3));
+    assert_eq!((of(AdoptedThing::Flavor), of(AdoptedThing::Group), of(AdoptedThing::Keypair)), (3, 1, 1));
+    assert!(history.len() > 30);
+}
+
+/// One change of the rows, the thing that it puts into the way, and the words about it.
+#[test]
+fn what_stands_in_the_way_is_named() {
+    type Change = fn(&mut Tables);
+    let cases: &[(&str, &str, Change)] = &[
+        (WEB, "task_state is rebooting", |tables| {
+            set(&mut tables.cell, "instances", "task_state", Some("rebooting"), is(WEB));
+        }),
+        (WEB, "its host h1 (node h9) is not adopted", |tables| {
+            set(&mut tables.cell, "instances", "node", Some("h9"), is(WEB));
+        }),
+        (WEB, "it has no host (instances.host is NULL)", |tables| {
+            set(&mut tables.cell, "instances", "host", None, is(WEB));
+        }),
+        (OLD, "its request spec is missing", |tables| {
+            let specs = tables.api.0.get_mut("request_specs").unwrap();
+            specs.rows.retain(|row| !row.contains(&Some(OLD.to_owned())));
+        }),
+        (OLD, "it is on a host, and has no allocation", |tables| {
+            let held = tables.placement.0.get_mut("allocations").unwrap();
+            held.rows.retain(|row| !row.contains(&Some(OLD.to_owned())));
+        }),
+        (BAD, "two cells have it", |tables| {
+            set(&mut tables.cell0, "instances", "uuid", Some(WEB), is(BAD));
+            set(&mut tables.cell0, "instance_extra", "instance_uuid", Some(WEB), |_| true);
+        }),
+        (DB, "by iscsi: only rbd can be taken over", |tables| {
+            let at = |row: &dyn Fn(&str) -> Option<String>| row("instance_uuid").as_deref() == Some(DB);
+            let info = r#"{"driver_volume_type": "iscsi", "data": {}}"#;
+            set(&mut tables.cell, "block_device_mapping", "connection_info", Some(info), at);
+        }),
+        (WEB, "is of the kind hw_veb (direct)", |tables| {
+            let cache = tables.cell.0.get_mut("instance_info_caches").unwrap();
+            for value in cache.rows.iter_mut().flatten().flatten() {
+                *value = value.replace(r#""type": "ovs""#, r#""type": "hw_veb""#);
+                *value = value.replace(r#""vnic_type": "normal""#, r#""vnic_type": "direct""#);
+            }
+        }),
+        ("h1", "there is no service nova-compute of this host", |tables| {
+            set(&mut tables.cell, "services", "host", Some("h7"), |row| row("host").as_deref() == Some("h1"));
+        }),
+        ("h1", "Placement has no provider with its UUID", |tables| {
+            let other = "00000000-0000-4000-8000-000000000009";
+            set(&mut tables.cell, "compute_nodes", "uuid", Some(other), |row| row("host").as_deref() == Some("h1"));
+        }),
+        (OLD, "vm_state is `limbo`", |tables| {
+            set(&mut tables.cell, "instances", "vm_state", Some("limbo"), is(OLD));
+        }),
+    ];
+    for (id, words, change) in cases {
+        let mut tables = Tables::recorded();
+        change(&mut tables);
+        let (report, _) = tables.judge();
+        assert!(!report.is_clear(), "{words}");
+        // A server that two cells have is the other one by then.
+        let id = if *words == "two cells have it" { WEB } else { id };
+        let reasons = report.reasons(id);
+        assert!(reasons.iter().any(|reason| reason.contains(words)), "{words}: {reasons:?}");
+    }
+}
+
+#[test]
+fn an_allocation_of_nobody_stands_in_the_way_and_can_be_left_out() {
+    let orphan = "00000000-0000-4000-8000-000000000007";
+    let with_orphan = || {
+        let mut tables = Tables::recorded();
+        for (table, column) in [("consumers", "uuid"), ("allocations", "consumer_id")] {
+            let table = tables.placement.0.get_mut(table).unwrap();
+            let at = table.columns.iter().position(|name| name == column).unwrap();
+            let mut row = table.rows.iter().find(|row| row[at].as_deref() == Some(OLD)).unwrap().clone();
+            row[at] = Some(orphan.to_owned());
+            table.rows.push(row);
+        }
+        tables
+    };
+    let (report, _) = with_orphan().judge();
+    assert!(!report.is_clear());
+    assert!(report.reasons(orphan)[0].starts_with("orphan allocation"), "{:?}", report.reasons(orphan));
+    let (report, _) = with_orphan().judge_without(&[orphan]);
+    assert!(report.is_clear(), "{}", report.json());
+}
+
+#[test]
+fn a_server_that_is_left_out_takes_its_allocation_and_its_membership_along() {
+    let (report, _) = Tables::recorded().judge_without(&[WEB]);
+    assert!(report.is_clear(), "{}", report.json());
+    let left: Vec<_> = report
+        .verdicts()
+        .filter(|(_, _, verdict)| *verdict == AdoptionVerdict::LeftOut)
+        .map(|(thing, ..)| thing)
+        .collect();
+    assert_eq!(left, [AdoptedThing::Consumer, AdoptedThing::Server]);
+}
+
+#[test]
+fn an_id_of_nothing_is_no_id_to_leave_out() {
+    let (report, _) = Tables::recorded().judge_without(&["web1"]);
+    assert!(!report.is_clear());
+    assert_eq!(report.json()["unknown"], json!(["web1"]));
+}
+
+#[actix_rt::test]
+async fn the_same_databases_make_the_same_history() {
+    let mut kinds: Vec<Vec<String>> = Vec::new();
+    for _ in 0..2 {
+        let (_, history) = Tables::recorded().judge();
+        let log = MemoryStore::new();
+        history.write(&*log).await.unwrap();
+        let all = log.read_all(Position::START, usize::MAX).await.unwrap();
+        let told = |event: &chronova_events::envelope::Recorded| {
+            format!("{} {} {} {:?}", event.stream, event.kind, event.recorded_at, event.event().unwrap())
+        };
+        let mut told: Vec<String> = all.iter().map(|event| told(event)).collect();
+        // Servers are written side by side.
+        told.sort();
+        kinds.push(told);
+    }
+    assert_eq!(kinds[0], kinds[1]);
+}

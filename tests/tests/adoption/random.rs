@@ -1,0 +1,181 @@
+//! Random rubbish: a database within its schema, with orphans, missing rows, NULLs and nonsense in it, is adopted or refused
+//! with a list, never half and never with a panic.
+
+use std::sync::LazyLock;
+
+use chronova::commands::adopt::AdoptionVerdict;
+use chronova::nova::database::TablesInMemory;
+use chronova_events::store::memory::MemoryStore;
+use chronova_projections::processes::Processes;
+use chronova_projections::runner;
+use chronova_projections::views::Views;
+use proptest::prelude::*;
+
+use super::given::Tables;
+
+static RECORDED: LazyLock<Tables> = LazyLock::new(Tables::recorded);
+
+/// One change of a database.
+#[derive(Debug, Clone)]
+enum Rubbish {
+    /// A value is something else.
+    Value { table: usize, row: usize, column: usize, value: Option<String> },
+    /// A row is gone.
+    Gone { table: usize, row: usize },
+    /// A row is there twice.
+    Twice { table: usize, row: usize },
+    /// A value of one row is in another.
+    Mixed { table: usize, from: usize, to: usize, column: usize },
+    /// A piece of a text, which may be an object, is something else.
+    Piece { table: usize, row: usize, column: usize, find: &'static str, put: &'static str },
+    /// A table is empty.
+    Empty { table: usize },
+}
+
+fn rubbish() -> impl Strategy<Value = Rubbish> {
+    let at = || 0_usize..10_000;
+    let value = prop_oneof![
+        Just(None),
+        Just(Some(String::new())),
+        Just(Some("0".to_owned())),
+        Just(Some("-1".to_owned())),
+        Just(Some("1".to_owned())),
+        Just(Some("4294967295".to_owned())),
+        Just(Some("18446744073709551615".to_owned())),
+        Just(Some("{}".to_owned())),
+        Just(Some("[]".to_owned())),
+        Just(Some("[null, 1, {\"a\": []}]".to_owned())),
+        Just(Some("9999-12-31 23:59:59".to_owned())),
+        Just(Some("0000-00-00 00:00:00".to_owned())),
+        Just(Some("00000000-0000-4000-8000-000000000001".to_owned())),
+        Just(Some("active".to_owned())),
+        Just(Some("resized".to_owned())),
+        Just(Some("shelved_offloaded".to_owned())),
+        Just(Some("soft-delete".to_owned())),
+        Just(Some("migrating".to_owned())),
+        "[ -~äß]{1,8}".prop_map(Some),
+    ];
+    let piece = prop_oneof![
+        Just(("\"nova_object.data\"", "\"data\"")),
+        Just((": 1,", ": -1,")),
+        Just((": 1,", ": 99999999999999999999,")),
+        Just((": null", ": {}")),
+        Just((": \"", ": [\"")),
+        Just(("\"id\"", "\"di\"")),
+        Just(("{", "[")),
+    ];
+    prop_oneof![
+        6 => (at(), at(), at(), value).prop_map(|(table, row, column, value)| Rubbish::Value { table, row, column, value }),
+        2 => (at(), at()).prop_map(|(table, row)| Rubbish::Gone { table, row }),
+        1 => (at(), at()).prop_map(|(table, row)| Rubbish::Twice { table, row }),
+        2 => (at(), at(), at(), at()).prop_map(|(table, from, to, column)| Rubbish::Mixed { table, from, to, column }),
+        2 => (at(), at(), at(), piece).prop_map(|(table, row, column, (find, put))| Rubbish::Piece { table, row, column, find, put }),
+        1 => at().prop_map(|table| Rubbish::Empty { table }),
+    ]
+}
+
+fn spoil(database: &mut TablesInMemory, rubbish: &Rubbish) {
+    let mut full: Vec<_> = database.0.values_mut().filter(|table| !table.rows.is_empty()).collect();
+    if full.is_empty() {
+        return;
+    }
+    let count = full.len();
+    let mut pick = |table: &usize| full.swap_remove(*table % count);
+    match rubbish {
+        Rubbish::Value { table, row, column, value } => {
+            let table = pick(table);
+            let (row, column) = (row % table.rows.len(), column % table.columns.len());
+            table.rows[row][column].clone_from(value);
+        }
+        Rubbish::Gone { table, row } => {
+            let table = pick(table);
+            let row = row % table.rows.len();
+            table.rows.remove(row);
+        }
+        Rubbish::Twice { table, row } => {
+            let table = pick(table);
+            let row = table.rows[row % table.rows.len()].clone();
+            table.rows.push(row);
+        }
+        Rubbish::Mixed { table, from, to, column } => {
+            let table = pick(table);
+            let (from, to, column) = (from % table.rows.len(), to % table.rows.len(), column % table.columns.len());
+            let value = table.rows[from][column].clone();
+            table.rows[to][column] = value;
+        }
+        Rubbish::Piece { table, row, column, find, put } => {
+            let table = pick(table);
+            let (row, column) = (row % table.rows.len(), column % table.columns.len());
+            if let Some(text) = &mut table.rows[row][column] {
+                *text = text.replacen(find, put, 3);
+            }
+        }
+        Rubbish::Empty { table } => pick(table).rows.clear(),
+    }
+}
+
+/// Which database, and what becomes of it.
+fn spoilt() -> impl Strategy<Value = Vec<(u8, Rubbish)>> {
+    proptest::collection::vec((0_u8..6, rubbish()), 1..6)
+}
+
+/// The log folds into read models that hold together.
+fn folds(events: chronova::commands::adopt::AdoptionHistory) -> Result<(), TestCaseError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let log = MemoryStore::new();
+        events.write(&*log).await.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let views = Views::new();
+        runner::catch_up(log.as_ref(), &views).await.unwrap();
+        prop_assert!(views.processes.read(Processes::is_empty), "no process is begun by an adoption");
+        views.servers.read(|servers| {
+            for row in servers.all() {
+                let Some(server) = row.instance.alive() else { continue };
+                prop_assert!(server.ongoing.is_none() && server.building().is_none());
+                if let Some(placed) = &server.placement {
+                    prop_assert!(views.hosts.read(|hosts| hosts.get(placed.host).is_some()), "its host is there");
+                    let held = views.placement.read(|view| {
+                        view.ledger.consumers.contains_key(&chronova_events::ids::ConsumerId::new(row.id.to_string()))
+                    });
+                    prop_assert!(held, "{} holds something of its host", row.id);
+                }
+            }
+            Ok(())
+        })?;
+        prop_assert!(chronova_actors::reconcile::quota::plan(&views).is_empty(), "quota is that of living servers");
+        prop_assert!(chronova_actors::reconcile::quota::misfits(&views).is_empty(), "quota fits the servers");
+        prop_assert!(chronova_actors::reconcile::server_groups::plan(&views).is_empty(), "members are living servers");
+        Ok(())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_spoilt_database_is_adopted_or_refused(changes in spoilt()) {
+        let mut tables = RECORDED.clone();
+        for (which, rubbish) in &changes {
+            let database = match which {
+                0 | 1 => &mut tables.cell,
+                2 => &mut tables.cell0,
+                3 | 4 => &mut tables.api,
+                _ => &mut tables.placement,
+            };
+            spoil(database, rubbish);
+        }
+        let (report, history) = tables.clone().judge();
+        if report.is_clear() {
+            folds(history)?;
+        } else {
+            let obstacles: Vec<_> =
+                report.verdicts().filter(|(_, _, verdict)| *verdict == AdoptionVerdict::InTheWay).collect();
+            prop_assert!(!obstacles.is_empty());
+            for (_, id, _) in obstacles {
+                prop_assert!(report.reasons(id).iter().all(|reason| !reason.is_empty()), "{}", id);
+            }
+        }
+        // The report can be shown whatever is in it.
+        report.print(&mut Vec::new()).unwrap();
+    }
+}
