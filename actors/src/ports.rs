@@ -1,7 +1,8 @@
-//! The services beside Compute, as compute asks them: embedded ones, or real Neutron, Glance and Cinder.
+//! The services beside Compute, as compute asks them: embedded ones, or real Keystone, Neutron, Glance and Cinder.
 //!
 //! There is one trait per service. `chronova-tests` has one conformance suite per trait, which every implementation passes.
 
+pub mod identity;
 pub mod images;
 pub mod networks;
 pub mod volumes;
@@ -13,6 +14,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::ProjectId;
 use thiserror::Error;
 
+pub use identity::{AccessRule, IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope};
 pub use images::{ImageDraft, ImageService};
 pub use networks::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortInfo,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use crate::auth::ServiceTokenRules;
 use crate::metadata::MetadataConfig;
 use crate::service::Service;
 
@@ -39,6 +40,8 @@ pub struct WebConfig {
     pub dashboard: bool,
     /// `[keystone_authtoken] www_authenticate_uri`: what a 401 names; by default the request's own host.
     pub www_authenticate_uri: Option<String>,
+    /// `[keystone_authtoken] service_token_roles` and `service_token_roles_required`.
+    pub service_tokens: ServiceTokenRules,
     /// How the metadata service knows who asks.
     pub metadata: MetadataConfig,
     pub cors: CorsConfig,
@@ -62,6 +65,7 @@ impl Default for WebConfig {
             max_consoles: 256,
             dashboard: true,
             www_authenticate_uri: None,
+            service_tokens: ServiceTokenRules::default(),
             metadata: MetadataConfig::default(),
             cors: CorsConfig::default(),
             policy: PolicyConfig::default(),

@@ -11,7 +11,7 @@ use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::{ImageSnapshot, SortedPairs};
 use chronova_hypervisor::driver::{ByteStream, ImageSource};
 
-use super::PortError;
+use super::{PortError, ServiceCaller};
 
 /// An image that is to be made of a server's disk.
 #[derive(Debug, Clone)]
@@ -31,6 +31,16 @@ pub struct ImageDraft {
 pub trait ImageService: ImageSource + 'static {
     /// The image as a server of `project` would be made from it; only an active one that the project can see.
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
+
+    /// The same for a user who waits: the client of another service asks in their name, so that its own rules judge.
+    async fn find_as(
+        &self,
+        image: ImageId,
+        project: &ProjectId,
+        caller: &ServiceCaller,
+    ) -> Result<ImageSnapshot, PortError> {
+        self.find(image, project, caller.is_admin).await
+    }
 
     /// Makes an image without bytes, which only its owner sees.
     async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError>;

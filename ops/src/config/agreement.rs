@@ -9,6 +9,7 @@ use chronova_actors::topology::host::{CpuSets, HostCpus};
 
 use uuid::Uuid;
 
+use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
 use super::{Config, ConfigLine, Problem, Severity, derived, ini};
 
@@ -40,8 +41,39 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         processors(config),
         signatures(config),
         event_store(config),
+        identity(config),
     ];
     agreements.into_iter().flatten().map(told).collect()
+}
+
+/// Which identity service there is, and whether its accounts are complete.
+fn identity(config: &Config) -> Vec<Clash> {
+    let mut clashes = Vec::new();
+    for fields in [config.keystone_authtoken.account(), config.service_user.account()] {
+        let problems = [fields.complete().err(), fields.trust().err()];
+        clashes.extend(problems.into_iter().flatten().map(|problem| Clash {
+            severity: Severity::Error,
+            at: (fields.section, problem.option),
+            message: Cow::Owned(problem.message),
+        }));
+    }
+    let auth_url = ("keystone_authtoken", "auth_url");
+    let Some(url) = &config.keystone_authtoken.auth_url else { return clashes };
+    if config.api.auth_strategy == "noauth2" {
+        let message = "[keystone_authtoken] auth_url is set and [api] auth_strategy = noauth2 asks no identity service";
+        clashes.push(Clash { severity: Severity::Warning, at: auth_url, message: Cow::Borrowed(message) });
+    } else {
+        let message = format!(
+            "[keystone_authtoken] auth_url: Keystone at {url} is the identity service. The embedded one is not served, and              neither is the dashboard, which logs in there; [token] and [security_compliance] have no effect"
+        );
+        clashes.push(Clash { severity: Severity::Note, at: auth_url, message: Cow::Owned(message) });
+        if !config.chronova.identity_listen.0.is_empty() {
+            let message = "[chronova] identity_listen serves the embedded identity service, and [keystone_authtoken] auth_url \
+                           names another: take one of them out";
+            clashes.push(error(("chronova", "identity_listen"), message));
+        }
+    }
+    clashes
 }
 
 /// The address of the log is a secret, so the message does not repeat it.

@@ -9,6 +9,7 @@
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
+pub mod account;
 mod agreement;
 mod beside;
 mod conversions;

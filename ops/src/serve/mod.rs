@@ -1,9 +1,11 @@
 //! `chronova serve`: a whole control plane, from the log to the listeners, and its graceful shutdown.
 
+mod calls;
 mod event_log;
 mod eventstoredb;
 mod gauges;
 mod identity;
+mod images;
 pub mod listen;
 pub mod log_only;
 mod private;

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use chronova_actors::runtime::{Core, Ports, Runtime};
-use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
-use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
@@ -13,19 +11,23 @@ use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::WorkRegistry;
 use chronova_web::App;
-use chronova_web::auth::{Authentication, TokenVerifier};
+use chronova_web::auth::Authentication;
 use chronova_web::compute::{ComputeConfig, ComputeState};
 use chronova_web::config::WebConfig;
 use chronova_web::health::Health;
-use chronova_web::identity::IdentityService;
 use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::Enforcer;
+use chronova_web::service::Service;
+use serde_json::json;
 
+use super::calls::CallGauges;
 use super::event_log::EventLog;
 use super::gauges::Gauges;
+use super::identity::OpenedIdentity;
+use super::images::OpenedImages;
 use super::read_models::ReadModels;
 use super::reconcilers::ReconcilerGauges;
-use super::{AppState, identity, listen, vendor_data};
+use super::{AppState, identity, images, listen, vendor_data};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
@@ -53,19 +55,14 @@ impl ControlPlane {
             .context("cannot fold the event log")?;
         let identity_service = identity::open(config, targets.identity, &core).await?;
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let files =
-            ImageFiles::open(&folder, config.glance.image_size_cap).context("cannot use the folder of the images")?;
-        let most = usize::try_from(config.glance.image_count_total).ok();
-        let (views, gateway) = (Arc::clone(&core.views), Arc::clone(&core.gateway));
-        let images = EmbeddedImages::limited(files, views, gateway, most);
-        images.recover(&core.gateway).await.context("cannot recover the image store")?;
+        let images = images::open(config, &core, &identity_service).await?;
         let drivers = drivers(config, &targets.drivers)?;
         vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
         listen::consoles(config, &mut targets.compute.consoles);
         let options = targets.runtime;
         let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
-        let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::clone(&volumes) as _ };
+        let volumes = EmbeddedVolumes::new(gateway, views, images.port(), options.volume.clone());
+        let ports = Ports { networks, images: images.port(), volumes: Arc::clone(&volumes) as _ };
         let runtime = Runtime::start(core, drivers, ports, options).await;
         let eraser = runtime.operations().eraser(&log, Some(&read_models.history));
         // Erasures that a crash interrupted are completed before the first request is served.
@@ -95,36 +92,75 @@ fn app(
     config: &Config,
     (web, compute): (WebConfig, ComputeConfig),
     runtime: &Runtime,
-    identity: Arc<IdentityService>,
-    (images, volumes): (Arc<EmbeddedImages>, Arc<EmbeddedVolumes>),
+    identity: OpenedIdentity,
+    (images, volumes): (OpenedImages, Arc<EmbeddedVolumes>),
     event_log: &EventLog,
     read_models: &ReadModels,
 ) -> Result<AppState> {
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
-        _ => Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>),
+        _ => Authentication::Tokens(identity.provider()),
     };
     let registry = prometheus::Registry::new();
     let (log, written) = (event_log.store(), event_log.clone());
     registry.register(Box::new(Gauges::new(Arc::clone(runtime.operations().queries()), Arc::clone(&log))?))?;
     registry.register(Box::new(ReconcilerGauges::new(runtime.reconcilers().to_vec())?))?;
     registry.register(Box::new(read_models.gauges()?))?;
+    if let OpenedIdentity::Keystone { provider, .. } = &identity {
+        let mut clients = vec![Arc::clone(provider.client())];
+        if let OpenedImages::Glance { images, .. } = &images {
+            clients.push(Arc::clone(images.client()));
+        }
+        registry.register(Box::new(CallGauges::new(clients)?))?;
+    }
     let metrics = HttpMetrics::new(registry)?;
     let operations = Arc::clone(runtime.operations());
-    let mut app = App::new(web, policy, authentication, metrics).with_operations(operations).with_log(log);
-    app = app
-        .with_identity(identity)
-        .with_images(images)
+    let app = App::new(web, policy, authentication, metrics).with_operations(operations).with_log(log);
+    let mut app = with_images(with_identity(app, identity), images)
         .with_volumes(volumes)
         .with_history(Arc::clone(&read_models.history));
     app.compute = ComputeState::new(compute);
     let broken = runtime.broken();
-    app.health = Health::default()
+    app.health = std::mem::take(&mut app.health)
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))
         .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)))
         .telling("read_models", read_models.tale());
     Ok(Arc::new(app))
+}
+
+/// The embedded identity API, or the place of Keystone. A Keystone that does not answer makes nothing unhealthy: another
+/// member of the cluster would not do better.
+fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
+    match identity {
+        OpenedIdentity::Embedded(service) => app.with_identity(service),
+        OpenedIdentity::Keystone { provider, place } => {
+            let (client, at) = (Arc::clone(provider.client()), place.clone());
+            let tell = move || {
+                let state = client.trouble().unwrap_or_else(|| "no trouble".to_owned());
+                json!({"service": "keystone", "place": at, "state": state, "embedded": "not served"})
+            };
+            app.health = Health::default().telling("identity", Arc::new(tell));
+            app.config.www_authenticate_uri.get_or_insert_with(|| place.clone());
+            app.with_elsewhere(Service::Identity, place)
+        }
+    }
+}
+
+/// The embedded image API, or the place of Glance.
+fn with_images(mut app: App, images: OpenedImages) -> App {
+    match images {
+        OpenedImages::Embedded(images) => app.with_images(images),
+        OpenedImages::Glance { images, place } => {
+            let (client, at) = (Arc::clone(images.client()), place.clone());
+            let tell = move || {
+                let state = client.trouble().unwrap_or_else(|| "no trouble".to_owned());
+                json!({"service": "glance", "place": at, "state": state, "embedded": "not served"})
+            };
+            app.health = std::mem::take(&mut app.health).telling("images", Arc::new(tell));
+            app.with_elsewhere(Service::Image, place)
+        }
+    }
 }
 
 fn threads() -> usize {

@@ -4,14 +4,19 @@
 //! the port (the service's own API) what a case needs: a project, a network, a group. Each implementation of a port
 //! runs the port's suite; a case fails by an error that says what was promised and not kept.
 
+pub mod broken_identity;
 pub mod broken_images;
 pub mod broken_networks;
 pub mod broken_volumes;
+pub mod embedded_identity;
 pub mod embedded_images;
 pub mod embedded_networks;
 pub mod embedded_volumes;
+pub mod identity;
 pub mod images;
 pub mod networks;
+pub mod real_glance;
+pub mod real_keystone;
 pub mod volumes;
 
 /// Fails the case with the text unless the condition holds.

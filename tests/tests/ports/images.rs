@@ -6,6 +6,7 @@ use chronova_actors::ports::ImageService;
 use chronova_tests::ports::broken_images::{BrokenImages, ImageFault};
 use chronova_tests::ports::embedded_images::EmbeddedImageStage;
 use chronova_tests::ports::images::{CASES, ImageCase};
+use chronova_tests::ports::real_glance::RealGlance;
 
 fn case(named: &str) -> ImageCase {
     CASES.iter().find(|(name, _)| *name == named).unwrap_or_else(|| panic!("no case is called {named}")).1
@@ -19,6 +20,20 @@ async fn the_embedded_image_service_keeps_every_promise() {
             panic!("{name}: {broken:#}");
         }
         stage.stop();
+    }
+}
+
+#[actix_rt::test]
+async fn real_glance_keeps_every_promise() {
+    let Some(stage) = RealGlance::start().unwrap() else {
+        eprintln!("skipped: Glance is not installed (setup_packages openstack)");
+        return;
+    };
+    let images = stage.images().unwrap();
+    for (name, case) in CASES {
+        if let Err(broken) = case(images.as_ref(), &stage).await {
+            panic!("{name}: {broken:#}");
+        }
     }
 }
 

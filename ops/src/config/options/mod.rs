@@ -103,6 +103,7 @@ pub mod chronova;
 pub mod consoles;
 pub mod default;
 pub mod eventstoredb;
+pub mod keystone;
 pub mod libvirt;
 pub mod scheduling;
 pub mod services;
@@ -162,6 +163,8 @@ configuration! {
     scheduler: scheduling::Scheduler,
     filter_scheduler: scheduling::FilterScheduler,
     metrics: scheduling::Metrics,
+    keystone_authtoken: keystone::KeystoneAuthtoken,
+    service_user: keystone::ServiceUser,
     /// Options of the embedded identity service.
     token: services::Token,
     security_compliance: services::SecurityCompliance,

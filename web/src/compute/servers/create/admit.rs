@@ -227,7 +227,7 @@ async fn find_image(
     project: &ProjectId,
 ) -> Result<Option<ImageSnapshot>, Fault> {
     let Some(id) = wish.image else { return Ok(None) };
-    queries.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
+    queries.images.find_as(id, project, &ctx.service_caller()).await.map(Some).map_err(reject::image)
 }
 
 /// Nova: `_validate_flavor_image_nostatus`. Without an image to boot from, there is nothing to compare.
