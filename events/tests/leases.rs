@@ -25,6 +25,8 @@ fn options(database: &Postgres, lease: Duration) -> PostgresOptions {
         patience: Duration::from_mins(1),
         lease,
         end_process: false,
+        member: None,
+        secret: None,
     }
 }
 

@@ -26,6 +26,8 @@ fn options(database: &Postgres) -> PostgresOptions {
         patience: Duration::from_mins(1),
         lease: Duration::ZERO,
         end_process: false,
+        member: None,
+        secret: None,
     }
 }
 

@@ -61,6 +61,16 @@ enum Command {
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
+    /// Show the members of a cluster and who leads, or have another one lead; asks the database.
+    Cluster {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(subcommand)]
+        command: commands::cluster::ClusterCommand,
+    },
+    /// Move the event log to another engine.
+    #[command(subcommand)]
+    Log(commands::log_copy::LogCommand),
     /// Drain a compute host, or put it into maintenance and back; calls the running server.
     #[command(subcommand)]
     Host(commands::host::HostSubcommand),
@@ -144,7 +154,7 @@ struct ServeArgs {
 }
 
 /// Where the configuration and the data are.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ConfigPaths {
     /// A configuration file in nova.conf format; may be repeated, later files win.
     #[arg(long, value_name = "FILE")]
@@ -186,6 +196,10 @@ pub fn run() -> ExitCode {
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
+        Command::Cluster { place, command } => operate(&place, OperatorCommand::Cluster(command)),
+        Command::Log(commands::log_copy::LogCommand::Copy { place, args }) => {
+            operate(&place, OperatorCommand::LogCopy(args))
+        }
         Command::Host(command) => host(&command),
     }
 }

@@ -20,9 +20,8 @@ pub(crate) struct RequestAddress {
 }
 
 /// Finds the service: a listener of its own serves one at the root, the common listener all under their prefixes.
-pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebConfig) -> Option<RequestAddress> {
-    let path = request.path();
-    let host = host(request, config);
+/// `host`: where the client knows it, see [`host`].
+pub(crate) fn place(only: Option<Service>, path: &str, host: String, config: &WebConfig) -> Option<RequestAddress> {
     let (service, prefix) = match only {
         Some(service) => (service, ""),
         None => Service::ALL.into_iter().find_map(|service| {

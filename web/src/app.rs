@@ -11,6 +11,7 @@ use chronova_projections::history::History;
 
 use crate::audit::open_feeds::OpenFeeds;
 use crate::auth::Authentication;
+use crate::cluster::seat::ClusterSeat;
 use crate::compute::ComputeState;
 use crate::config::WebConfig;
 use crate::console::OpenConsoles;
@@ -35,6 +36,8 @@ pub struct App {
     pub feeds: OpenFeeds,
     /// The consoles that are open.
     pub consoles: OpenConsoles,
+    /// This member's place among several; `None`: there is only one.
+    pub cluster: Option<ClusterSeat>,
     /// How fast projects may ask, where that is limited.
     pub(crate) rate_limits: Option<RateLimits>,
     log: Option<Arc<dyn EventStore>>,
@@ -65,6 +68,7 @@ impl App {
             compute: ComputeState::default(),
             feeds,
             consoles,
+            cluster: None,
             rate_limits,
             log: None,
             dispatch: None,

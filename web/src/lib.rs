@@ -43,6 +43,7 @@ pub mod tables;
 pub mod tls;
 
 pub mod audit;
+pub mod cluster;
 pub mod compute;
 pub mod console;
 pub mod dashboard;

@@ -80,7 +80,7 @@ pub(crate) async fn run(
         facts.operation = Some("versions");
         return show_versions(app, &incoming, document, facts);
     }
-    let found = find(routers, &incoming);
+    let found = find(routers, &incoming.place, incoming.method);
     // The size counts before anything else, and a body that was read leaves the connection usable whatever follows.
     let raw = found
         .as_ref()
@@ -135,8 +135,19 @@ fn show_versions(
     Ok(document)
 }
 
-fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedPath<'a>, Fault> {
-    let service = incoming.place.service;
+/// Whether only the leader of a cluster can answer this: an operation that changes something, or that asks hosts.
+pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: Option<Method>) -> bool {
+    let found = find(routers, place, method);
+    found.is_ok_and(|matched| matched.operations.iter().any(|operation| operation.route.at_leader()))
+}
+
+/// Whether this is a version document or no operation at all: what is acknowledged does not matter.
+pub(crate) fn asks_nothing(routers: &Routers, place: &RequestAddress, method: Option<Method>) -> bool {
+    discovery::document(place.service, &place.path, &place.links).is_some() || find(routers, place, method).is_err()
+}
+
+fn find<'a>(routers: &'a Routers, place: &RequestAddress, method: Option<Method>) -> Result<MatchedPath<'a>, Fault> {
+    let service = place.service;
     let Some(router) = routers.get(service) else { return Err(Fault::no_route()) };
     let roots: &[(&str, bool)] = match service {
         Service::Compute => &[("/v2.1", false), ("/v2", true)],
@@ -145,7 +156,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
     let (rest, legacy) = roots
         .iter()
         .find_map(|(root, legacy)| {
-            let rest = incoming.place.path.strip_prefix(root)?;
+            let rest = place.path.strip_prefix(root)?;
             (rest.is_empty() || rest.starts_with('/')).then_some((rest, *legacy))
         })
         .ok_or_else(Fault::no_route)?;
@@ -161,7 +172,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
         _ => None,
     };
     for (path, project) in [Some((path.as_slice(), None)), with_project].into_iter().flatten() {
-        match router.find(incoming.method, path) {
+        match router.find(method, path) {
             RouteMatch::Operations { operations, values } => {
                 return Ok(MatchedPath { operations, values, project, legacy });
             }
@@ -170,7 +181,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
         }
     }
     if others.is_empty() {
-        return Err(no_route(service, &incoming.place.path));
+        return Err(no_route(service, &place.path));
     }
     let allowed: Vec<&str> = others.into_iter().map(Method::as_str).collect();
     Err(match service {

@@ -135,6 +135,8 @@ pub struct Route {
     pub outside: u16,
     /// Whether it can be asked about the past with `?as_of=`.
     pub as_of: bool,
+    /// Which member of a cluster can answer; `None`: the leader, unless it is a GET or HEAD.
+    pub leader: Option<bool>,
     /// A removed operation answers this status and nothing else.
     pub removed: Option<u16>,
     pub handler: Handler,
@@ -164,6 +166,7 @@ impl Route {
             query: None,
             outside: 404,
             as_of: false,
+            leader: None,
             removed: None,
             handler,
         }
@@ -203,6 +206,20 @@ impl Route {
     pub const fn as_of(mut self) -> Self {
         self.as_of = true;
         self
+    }
+
+    /// Of several members only the leader can answer: it asks hosts, or what holds in one process.
+    pub const fn leader(mut self) -> Self {
+        self.leader = Some(true);
+        self
+    }
+
+    /// Whether only the leader can answer. Others answer from the read models.
+    pub const fn at_leader(&self) -> bool {
+        match self.leader {
+            Some(leader) => leader,
+            None => self.removed.is_none() && !matches!(self.method, Method::Get | Method::Head),
+        }
     }
 
     /// Needs no token.

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// A certificate (with those that sign it) and its private key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,27 @@ impl TlsFiles {
             }
         };
         builder.with_single_cert(certificates, key).map_err(pair)
+    }
+
+    /// The configuration of one who connects: it shows this certificate, and asks for one that `client_ca` has signed.
+    pub fn client_config(&self) -> Result<ClientConfig, TlsError> {
+        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| unusable(&self.key, error))?;
+        let pair = |error: tokio_rustls::rustls::Error| TlsError::Pair {
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            reason: error.to_string(),
+        };
+        let mut roots = RootCertStore::empty();
+        if let Some(path) = &self.client_ca {
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|error| unusable(path, error))?;
+            }
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(pair)?;
+        let builder = builder.with_root_certificates(roots);
+        builder.with_client_auth_cert(certificates(&self.certificate)?, key).map_err(pair)
     }
 }
 

@@ -37,7 +37,12 @@ impl Core {
     ) -> Result<Self, ProjectionError> {
         let views = views.into();
         runner::catch_up(store.as_ref(), &views).await?;
+        Ok(Self::beside(store, clock, views, threads))
+    }
+
+    /// Starts the aggregates beside read models that follow the log already. Needs a running actix system.
+    pub fn beside(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, views: Arc<Views>, threads: usize) -> Self {
         let gateway = CommandGateway::start(Arc::clone(&store), Arc::clone(&clock), threads);
-        Ok(Self { store, clock, views, gateway, interference: None })
+        Self { store, clock, views, gateway, interference: None }
     }
 }

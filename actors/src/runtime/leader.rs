@@ -4,6 +4,7 @@
 //! Two leaders at the same time would drive one host twice. [`crate::coordination`] lists what else they would do twice.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::HostId;
@@ -29,7 +30,9 @@ pub struct Leader {
 
 impl Leader {
     /// Sweeps, continues unfinished processes, and starts the host agents. No request may be served before it returns.
-    pub async fn start(contexts: &Contexts) -> Self {
+    /// `hosts_in`: calls of another leader to hosts may be under way for so long. Until then no host is connected, and
+    /// nothing looks at one; processes that need a host wait for it.
+    pub async fn start(contexts: &Contexts, hosts_in: Duration) -> Self {
         let (store, drivers) = (&contexts.reconcile.log, &contexts.reconcile.drivers);
         retire(&contexts.steps, drivers).await;
         let tallies: Vec<_> = RECONCILERS.iter().map(|row| Arc::new(ReconcilerTally::new(row.name))).collect();
@@ -39,10 +42,11 @@ impl Leader {
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::supervise(Arc::clone(&contexts.steps), Arc::clone(store)));
         for (reconciler, tally) in RECONCILERS.iter().zip(&tallies) {
-            tasks.spawn((reconciler.run)(Arc::clone(&contexts.reconcile), Arc::clone(tally)));
+            tasks.spawn(after(hosts_in, (reconciler.run)(Arc::clone(&contexts.reconcile), Arc::clone(tally))));
         }
         for driver in drivers {
-            tasks.spawn(agent::attend(Arc::clone(&contexts.hosts), Arc::clone(store), Arc::clone(driver)));
+            let attends = agent::attend(Arc::clone(&contexts.hosts), Arc::clone(store), Arc::clone(driver));
+            tasks.spawn(after(hosts_in, attends));
         }
         Self { gateway: Arc::clone(&contexts.steps.gateway), tasks, tallies }
     }
@@ -57,6 +61,14 @@ impl Leader {
         self.tasks.shutdown().await;
         self.gateway.stop();
     }
+}
+
+async fn after(pause: Duration, work: impl Future<Output = ()> + Send) {
+    // Also of no time, a sleep would change the order of tasks.
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+    work.await;
 }
 
 /// Marks hosts as down that are up in the log but not configured any more: they will never answer.

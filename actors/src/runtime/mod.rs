@@ -41,7 +41,7 @@ impl Runtime {
     pub async fn start(core: Core, drivers: Vec<Arc<dyn Driver>>, ports: Ports, options: RuntimeOptions) -> Self {
         let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
         let contexts = Contexts::assemble(core, drivers, ports, options);
-        let leader = Leader::start(&contexts).await;
+        let leader = Leader::start(&contexts, Duration::ZERO).await;
         Self { contexts, member, leader }
     }
 

@@ -28,6 +28,9 @@ const PAGE: usize = 4_096;
 /// Subjects whose key is remembered.
 const REMEMBERED: usize = 8_192;
 
+/// Records left free at a take-over: more than the member before can still write.
+const LEFT_FREE: u64 = 4_096;
+
 const ALIVE: u8 = 1;
 const DESTROYED: u8 = 2;
 
@@ -158,6 +161,7 @@ impl KeyRing {
     /// Opens the file for sealing, or begins one, durably.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
         let path = path.as_ref();
+        begin(path).map_err(|error| failure(path, &error))?;
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let ring = file
             .map_err(|error| failure(path, &error))
@@ -166,6 +170,17 @@ impl KeyRing {
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failure(folder, &error))?;
         }
         Ok(ring)
+    }
+
+    /// Goes on where another process that had this file stopped. `still_written`: that process may still be writing a record,
+    /// for an event that the log refuses, so records are left free for it.
+    pub fn take_over(&self, still_written: bool) -> Result<(), SealError> {
+        let length = self.backing.length().map_err(|error| failure(&self.path, &error))?;
+        let written = length.saturating_sub(RECORD).div_ceil(RECORD);
+        let mut state = self.state();
+        state.next = state.next.max(written + 1) + if still_written { LEFT_FREE } else { 0 };
+        state.current.clear();
+        Ok(())
     }
 
     /// Opens the file for reading. Where there is none, every key is lost.
@@ -300,10 +315,26 @@ impl KeyRing {
     pub fn look_up(&self, ring: RingId, slot: KeySlot) -> KeyLookup {
         let at = slot.0.checked_mul(RECORD).filter(|at| *at >= RECORD && ring == self.ring);
         let mut bytes = [0; SIZE];
+        let found = |bytes: &[u8]| parse(bytes).map_or(KeyLookup::Lost, |(_, found)| found);
         match at.map(|at| self.backing.read(&mut bytes, at)) {
-            Some(Ok(read)) if read == bytes.len() => parse(&bytes).map_or(KeyLookup::Lost, |(_, found)| found),
+            Some(Ok(read)) if read == bytes.len() => found(&bytes),
+            // Another member may have just made it: a network file system shows what is new to who opens the file anew.
+            Some(Ok(_)) if self.is_file() => match self.read_anew(slot) {
+                Ok(bytes) => found(&bytes),
+                Err(_) => KeyLookup::Lost,
+            },
             _ => KeyLookup::Lost,
         }
+    }
+
+    fn is_file(&self) -> bool {
+        matches!(self.backing, KeyFileStorage::File(_))
+    }
+
+    fn read_anew(&self, slot: KeySlot) -> io::Result<[u8; SIZE]> {
+        let mut bytes = [0; SIZE];
+        File::open(&self.path)?.read_exact_at(&mut bytes, slot.0 * RECORD)?;
+        Ok(bytes)
     }
 
     /// From now on fields of `subject` are sealed under a new key: what is sealed later is not erased with the rest.
@@ -351,6 +382,26 @@ impl KeyRing {
         // Without a flush a power cut would bring them back.
         self.backing.sync().map_err(fail)?;
         Ok(destroyed)
+    }
+}
+
+/// Begins the file if there is none. Two processes that do so at the same time get the same one.
+fn begin(path: &Path) -> io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let ring = RingId(random::<16>().map_err(io::Error::other)?);
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{:016x}.new", u64::from_le_bytes(ring.0[..8].try_into().unwrap_or_default())));
+    let new = PathBuf::from(name);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let made = file.write_all_at(&head(ring), 0).and_then(|()| file.sync_data());
+    // A link, unlike a renaming, replaces no file.
+    let linked = made.and_then(|()| std::fs::hard_link(&new, path));
+    std::fs::remove_file(&new)?;
+    match linked {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
     }
 }
 

@@ -36,7 +36,7 @@ impl Postgres {
     }
 
     pub(crate) fn start(&self) {
-        let options = format!("-k {} -c listen_addresses= -c max_connections=20", self.folder.path().display());
+        let options = format!("-k {} -c listen_addresses= -c max_connections=60", self.folder.path().display());
         let log = self.folder.path().join("log");
         let mut start = postgres("pg_ctl");
         start.args(["-w", "-o", &options, "-l"]).arg(log).arg("-D").arg(self.data()).arg("start");

@@ -5,8 +5,10 @@
 //! that golden files can check its output.
 
 pub mod audit;
+pub mod cluster;
 pub mod host;
 pub mod inspect;
+pub mod log_copy;
 pub mod log_pages;
 pub mod policy;
 pub mod rebuild;
@@ -23,7 +25,7 @@ use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
 use chronova_events::sealed::SealError;
 use chronova_events::sealed::keys::KeyRing;
-use chronova_events::store::postgres::ReadOnlyPostgres;
+use chronova_events::store::postgres::{PostgresOptions, PostgresStore, ReadOnlyPostgres};
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
@@ -78,8 +80,8 @@ impl DataDir {
 pub struct LogPlace {
     pub data: DataDir,
     pub engine: EventStoreAddress,
-    /// The name of the log in a database.
-    pub cell: String,
+    /// How a database is opened; of no use for a file.
+    pub database: PostgresOptions,
 }
 
 impl LogPlace {
@@ -87,19 +89,26 @@ impl LogPlace {
     pub fn of(config: &Config) -> Result<Self, String> {
         let own = &config.chronova;
         let engine = EventStoreAddress::parse(&own.event_store)?;
-        Ok(Self { data: DataDir(own.data_dir.clone()), engine, cell: own.event_store_cell.clone() })
+        let data = DataDir(own.data_dir.clone());
+        let url = match &engine {
+            EventStoreAddress::Sqlite => String::new(),
+            EventStoreAddress::Postgres(url) => url.clone(),
+        };
+        let database = crate::config::event_store::options(config, url, data.keys()).map_err(|e| format!("{e:#}"))?;
+        Ok(Self { data, engine, database })
     }
 
     /// No log, for commands that need none.
     pub fn none() -> Self {
-        Self { data: DataDir(PathBuf::new()), engine: EventStoreAddress::Sqlite, cell: String::new() }
+        let database = PostgresOptions::at(String::new(), String::new());
+        Self { data: DataDir(PathBuf::new()), engine: EventStoreAddress::Sqlite, database }
     }
 
     /// Opens the log beside its writer.
     async fn read(&self) -> Result<Arc<dyn EventStore>, StoreError> {
         match &self.engine {
             EventStoreAddress::Sqlite => Ok(ReadOnlyLog::open(self.data.log())?),
-            EventStoreAddress::Postgres(url) => Ok(ReadOnlyPostgres::open(url, &self.cell, &self.data.keys()).await?),
+            EventStoreAddress::Postgres(_) => Ok(self.read_database().await?),
         }
     }
 
@@ -111,23 +120,54 @@ impl LogPlace {
         self.read().await.map(Some)
     }
 
-    /// Opens the log for writing, so no server may be running.
-    async fn lock(&self, command: &str) -> Result<Arc<dyn EventStore>, CommandFailure> {
-        self.in_sqlite(command)?;
-        let path = self.data.log();
-        // Opening would create a missing log.
-        drop(ReadOnlyLog::open(&path)?);
-        let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path, &SqliteOptions::default())).await;
-        Ok(opened.map_err(|error| StoreError::Io(error.to_string()))??)
+    async fn read_database(&self) -> Result<Arc<ReadOnlyPostgres>, StoreError> {
+        ReadOnlyPostgres::open(&self.database.url, &self.database.cell, &self.data.keys()).await
     }
 
-    /// Refuses a command that works on files.
-    fn in_sqlite(&self, command: &str) -> Result<(), CommandFailure> {
+    /// Opens the log for writing, so no server may be running.
+    async fn lock(&self) -> Result<LockedLog, CommandFailure> {
+        if let EventStoreAddress::Postgres(_) = &self.engine {
+            // Opening would create a missing log.
+            drop(self.read_database().await?);
+            let busy = || CommandFailure::Usage("a member leads the log in the database".to_owned());
+            return Ok(LockedLog::Database(PostgresStore::open_now(&self.database).await?.ok_or_else(busy)?));
+        }
+        let path = self.data.log();
+        drop(ReadOnlyLog::open(&path)?);
+        let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path, &SqliteOptions::default())).await;
+        Ok(LockedLog::File(opened.map_err(|error| StoreError::Io(error.to_string()))??))
+    }
+
+    /// The address of the database.
+    fn in_database(&self, command: &str) -> Result<&PostgresOptions, CommandFailure> {
         match self.engine {
-            EventStoreAddress::Sqlite => Ok(()),
-            EventStoreAddress::Postgres(_) => Err(CommandFailure::Usage(format!(
-                "{command} works on a log in SQLite, and [chronova] event_store names a database"
-            ))),
+            EventStoreAddress::Postgres(_) => Ok(&self.database),
+            EventStoreAddress::Sqlite => {
+                Err(CommandFailure::Usage(format!("{command} needs a log in PostgreSQL: set [chronova] event_store")))
+            }
+        }
+    }
+}
+
+/// A log that no server can open meanwhile.
+enum LockedLog {
+    File(Arc<SqliteStore>),
+    Database(Arc<PostgresStore>),
+}
+
+impl LockedLog {
+    fn store(&self) -> Arc<dyn EventStore> {
+        match self {
+            Self::File(store) => Arc::clone(store) as _,
+            Self::Database(store) => Arc::clone(store) as _,
+        }
+    }
+
+    /// Lets servers open it again.
+    async fn release(&self) {
+        match self {
+            Self::File(store) => store.close().await,
+            Self::Database(store) => store.close().await,
         }
     }
 }
@@ -174,6 +214,8 @@ pub enum OperatorCommand {
     AuditExport(audit::export::ExportArgs),
     AuditVerifyExport(audit::export::ExportVerifyArgs),
     AuditKeygen(audit::export::keys::ExportKeysArgs),
+    Cluster(cluster::ClusterCommand),
+    LogCopy(log_copy::LogCopyArgs),
     AuditArchive(audit::archive::ArchiveArgs),
     AuditVerifyArchive(audit::archive::ArchiveVerifyArgs),
     Inspect(inspect::InspectArgs),
@@ -229,28 +271,36 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
         }
         OperatorCommand::Audit(args) => audit::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::AuditErase(args) => {
-            let store = place.lock("audit erase").await.map_err(|failure| match failure {
+            let locked = place.lock().await.map_err(|failure| match failure {
                 CommandFailure::Store(StoreError::Locked { .. }) | CommandFailure::Usage(_) => CommandFailure::Usage(
                     format!("{failure}: while a server runs, ask it instead, with POST /chronova/v1/erasures"),
                 ),
                 failure => failure,
             })?;
-            let checkpoints = data.checkpoints(&*store)?;
-            audit::erase::run(&args, store, checkpoints, out).await
+            let checkpoints = data.checkpoints(&*locked.store())?;
+            let exit = audit::erase::run(&args, locked.store(), checkpoints, out).await;
+            locked.release().await;
+            exit
         }
         OperatorCommand::Inspect(args) => inspect::run(&args, &*place.read().await?, now, out).await,
-        OperatorCommand::Verify(args) => {
-            place.in_sqlite("audit verify")?;
-            verify::run(&args, data, out).await
-        }
+        OperatorCommand::Verify(args) => verify::run(&args, place, out).await,
+        OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
+        OperatorCommand::LogCopy(args) => log_copy::run(&args, place.in_database("log copy")?, data, out).await,
         OperatorCommand::Head(args) => verify::head(&args, &*place.read().await?, out).await,
         OperatorCommand::Schedule(asked) => {
             let (args, rules) = *asked;
             schedule::run(&args, &rules, &*place.read().await?, now, out).await
         }
         OperatorCommand::Rebuild(args) => {
-            let store = if args.replace { place.lock("rebuild --replace").await? } else { place.read().await? };
-            rebuild::run(&args, &*store, &*data.checkpoints(&*store)?, out).await
+            if !args.replace {
+                let store = place.read().await?;
+                return rebuild::run(&args, &*store, &*data.checkpoints(&*store)?, out).await;
+            }
+            let locked = place.lock().await?;
+            let store = locked.store();
+            let exit = rebuild::run(&args, &*store, &*data.checkpoints(&*store)?, out).await;
+            locked.release().await;
+            exit
         }
     }
 }

@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
-use chronova_events::store::sqlite::ReadOnlyLog;
+use chronova_events::store::postgres::verifying;
 use chronova_events::store::sqlite::verify::{Verification, VerifyOptions, verify};
 use serde_json::{Value, json};
 
-use super::{CommandFailure, DataDir, Exit, rebuild};
+use super::{CommandFailure, Exit, LogPlace, rebuild};
+use crate::config::event_store::EventStoreAddress;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct VerifyArgs {
@@ -93,13 +94,22 @@ impl LogVerdict {
 }
 
 /// Verifies everything and reports the damage.
-pub async fn run(args: &VerifyArgs, data: &DataDir, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let options = options(args)?;
-    let log = data.log();
-    let looking = tokio::task::spawn_blocking(move || verify(&log, &options));
-    let found = looking.await.map_err(|error| CommandFailure::Usage(error.to_string()))??;
+    let found = match &place.engine {
+        EventStoreAddress::Sqlite => {
+            let log = place.data.log();
+            let looking = tokio::task::spawn_blocking(move || verify(&log, &options));
+            looking.await.map_err(|error| CommandFailure::Usage(error.to_string()))??
+        }
+        EventStoreAddress::Postgres(_) if args.quick => {
+            let what = "--quick reads the pages of a file: the database checks its own (initdb --data-checksums)";
+            return Err(CommandFailure::Usage(what.to_owned()));
+        }
+        EventStoreAddress::Postgres(_) => verifying::verify(&*place.read_database().await?, &options).await?,
+    };
     let compare = !args.quick && !args.no_rebuild && found.is_whole();
-    let views = if compare { Some(compare_views(data).await?) } else { None };
+    let views = if compare { Some(compare_views(place).await?) } else { None };
     let verdict = LogVerdict::of(args, &found);
     match args.json {
         true => writeln!(out, "{:#}", as_json(verdict, &found, views.as_ref()))?,
@@ -130,11 +140,11 @@ fn options(args: &VerifyArgs) -> Result<VerifyOptions, CommandFailure> {
     Ok(options)
 }
 
-async fn compare_views(data: &DataDir) -> Result<ViewsComparison, CommandFailure> {
-    let store = ReadOnlyLog::open(data.log())?;
+async fn compare_views(place: &LogPlace) -> Result<ViewsComparison, CommandFailure> {
+    let store = place.read().await?;
     let args = rebuild::RebuildArgs { replace: false, limit: 20 };
     let mut text = Vec::new();
-    let exit = rebuild::run(&args, &*store, &*data.checkpoints(&*store)?, &mut text).await?;
+    let exit = rebuild::run(&args, &*store, &*place.data.checkpoints(&*store)?, &mut text).await?;
     Ok(ViewsComparison { equal: exit == Exit::Yes, told: String::from_utf8_lossy(&text).trim_end().to_owned() })
 }
 

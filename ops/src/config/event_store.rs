@@ -1,6 +1,13 @@
 //! `[chronova] event_store`: the engine of the event log, and where it is.
 
-use chronova_events::store::postgres::PostgresAddress;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use chronova_events::store::postgres::{PostgresAddress, PostgresOptions};
+use chronova_web::cluster::ClusterSecret;
+
+use super::Config;
 
 /// A valid value of the option.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +38,35 @@ impl EventStoreAddress {
         }
         match PostgresAddress::check(text) {
             PostgresAddress::Usable => Ok(Self::Postgres(text.to_owned())),
-            PostgresAddress::NeedsTls => refused(
-                "asks for TLS (sslmode=require), which is not supported: use a Unix socket or a private network",
-            ),
-            PostgresAddress::Invalid => {
-                refused("is no valid address of a PostgreSQL database: see postgresql://USER@HOST/DATABASE")
-            }
+            PostgresAddress::Unusable(reason) => refused(&format!(
+                "is no valid address of a PostgreSQL database: {reason} (postgresql://USER@HOST/DATABASE)"
+            )),
         }
     }
+}
+
+/// How the database at `url` is opened, by one process that does not drive hosts.
+pub fn options(config: &Config, url: String, keys: PathBuf) -> Result<PostgresOptions> {
+    let own = &config.chronova;
+    Ok(PostgresOptions {
+        keys: Some(keys),
+        allow_asynchronous: own.event_store_asynchronous,
+        patience: Duration::from_secs(own.event_store_patience.into()),
+        lease: Duration::from_secs(own.event_store_lease.into()),
+        secret: secret(config)?.map(|secret| secret.derive("mark in the database")),
+        ..PostgresOptions::at(url, own.event_store_cell.clone())
+    })
+}
+
+/// What `[cluster] secret_file` holds.
+pub fn secret(config: &Config) -> Result<Option<ClusterSecret>> {
+    let Some(file) = &config.cluster.secret_file else { return Ok(None) };
+    let bytes = std::fs::read(file).with_context(|| format!("[cluster] secret_file: {}", file.display()))?;
+    let secret = ClusterSecret::new(bytes.trim_ascii());
+    let least = ClusterSecret::SHORTEST;
+    let secret =
+        secret.with_context(|| format!("[cluster] secret_file: {} has fewer than {least} bytes", file.display()))?;
+    Ok(Some(secret))
 }
 
 #[cfg(test)]
@@ -48,14 +76,15 @@ mod tests {
     #[test]
     fn addresses_are_understood_or_refused_without_their_password() {
         assert_eq!(EventStoreAddress::parse("sqlite"), Ok(EventStoreAddress::Sqlite));
-        for good in ["postgresql://u:secret@h/d", "postgres://h/d", "host=/run/postgresql user=u dbname=d"] {
+        let secure = "postgresql://u:secret@h1,h2/d?sslmode=verify-full&sslrootcert=/a&target_session_attrs=read-write";
+        for good in ["postgresql://u:secret@h/d", "postgres://h/d", "host=/run/postgresql user=u dbname=d", secure] {
             assert_eq!(EventStoreAddress::parse(good), Ok(EventStoreAddress::Postgres(good.to_owned())));
         }
         for (bad, expected) in [
             ("", "neither"),
             ("mysql://u:secret@h/d", "neither"),
             ("esdb://h", "EventStoreDB"),
-            ("postgresql://u:secret@h/d?sslmode=require", "TLS"),
+            ("postgresql://u:secret@h/d?sslmode=verify-full", "sslrootcert"),
             ("postgresql://u:secret@h:port/d", "no valid address"),
         ] {
             let told = EventStoreAddress::parse(bad).unwrap_err();

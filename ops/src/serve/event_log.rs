@@ -2,17 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 
+use super::cluster::ClusterOptions;
 use super::private;
 use crate::commands::DataDir;
 use crate::config::Config;
-use crate::config::event_store::EventStoreAddress;
+use crate::config::event_store::{self, EventStoreAddress};
 
 /// The log, open for writing: no other process writes to it.
 #[derive(Clone)]
@@ -22,13 +22,17 @@ pub(super) enum EventLog {
 }
 
 impl EventLog {
-    /// Opens the log. In PostgreSQL, waits while another member leads.
-    pub(super) async fn open(config: &Config, sqlite: &SqliteOptions) -> Result<Self> {
+    /// Opens the log. In PostgreSQL, waits while another member leads; a member of a cluster follows it instead.
+    pub(super) async fn open(
+        config: &Config,
+        sqlite: &SqliteOptions,
+        cluster: Option<&ClusterOptions>,
+    ) -> Result<Self> {
         let data = DataDir(config.chronova.data_dir.clone());
         private::close(&data.0).with_context(|| format!("cannot use the data folder {}", data.0.display()))?;
         match EventStoreAddress::parse(&config.chronova.event_store).map_err(anyhow::Error::msg)? {
             EventStoreAddress::Sqlite => Self::file(&data.log(), sqlite),
-            EventStoreAddress::Postgres(url) => Self::database(config, &data, url).await,
+            EventStoreAddress::Postgres(url) => Self::database(config, &data, url, cluster).await,
         }
     }
 
@@ -37,7 +41,7 @@ impl EventLog {
         Ok(Self::Sqlite(opened.with_context(|| format!("cannot open the event log {}", path.display()))?))
     }
 
-    async fn database(config: &Config, data: &DataDir, url: String) -> Result<Self> {
+    async fn database(config: &Config, data: &DataDir, url: String, cluster: Option<&ClusterOptions>) -> Result<Self> {
         if data.log().exists() {
             bail!(
                 "the data folder holds the log of a control plane on SQLite, which [chronova] event_store would leave \
@@ -45,18 +49,23 @@ impl EventLog {
                 data.log().display()
             );
         }
-        let own = &config.chronova;
         let options = PostgresOptions {
-            url,
-            cell: own.event_store_cell.clone(),
-            keys: Some(data.keys()),
-            allow_asynchronous: own.event_store_asynchronous,
-            patience: Duration::from_secs(own.event_store_patience.into()),
-            lease: Duration::from_secs(own.event_store_lease.into()),
             end_process: true,
+            member: cluster.map(|cluster| cluster.member.clone()),
+            ..event_store::options(config, url, data.keys())?
         };
-        let opened = PostgresStore::open(&options).await;
+        let opened = match cluster {
+            Some(_) => PostgresStore::join(&options).await,
+            None => PostgresStore::open(&options).await,
+        };
         Ok(Self::Postgres(opened.context("cannot open the event log in PostgreSQL")?))
+    }
+
+    pub(super) fn postgres(&self) -> Option<Arc<PostgresStore>> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(store) => Some(Arc::clone(store)),
+        }
     }
 
     pub(super) fn store(&self) -> Arc<dyn EventStore> {

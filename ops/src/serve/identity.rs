@@ -19,18 +19,31 @@ use chronova_web::secret::Secret;
 use super::listen;
 use crate::config::Config;
 
-/// Opens the service; at the first start creates the administrator and writes `clouds.yaml`.
-pub(super) async fn open(config: &Config, options: IdentityOptions, core: &Core) -> Result<Arc<IdentityService>> {
+/// Opens the service. `shared`: the token key of all members of a cluster.
+pub(super) fn open(
+    config: &Config,
+    options: IdentityOptions,
+    core: &Core,
+    shared: Option<[u8; 32]>,
+) -> Result<Arc<IdentityService>> {
     let folder = &config.chronova.data_dir;
     let base = listen::public_url(config, &listen::listeners(config)?);
     let options =
         IdentityOptions { catalogue: ServiceCatalogue::on_one_port(&base, &config.chronova.region_name), ..options };
-    let service = IdentityService::open(folder, options, Arc::clone(&core.views), Arc::clone(&core.clock))
-        .context("cannot use the token signing key")?;
-    if core.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
-        first_start(config, core, &service, &base).await?;
+    let (views, clock) = (Arc::clone(&core.views), Arc::clone(&core.clock));
+    match shared {
+        Some(key) => Ok(IdentityService::shared(key, options, views, clock)),
+        None => IdentityService::open(folder, options, views, clock).context("cannot use the token signing key"),
     }
-    Ok(service)
+}
+
+/// At the first start creates the administrator and writes `clouds.yaml`.
+pub(super) async fn begin(config: &Config, core: &Core, service: &IdentityService) -> Result<()> {
+    if core.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
+        let base = listen::public_url(config, &listen::listeners(config)?);
+        first_start(config, core, service, &base).await?;
+    }
+    Ok(())
 }
 
 /// The file comes before the event: a crash between the two makes the next start create both again, with another password.

@@ -1,5 +1,6 @@
 //! `chronova serve`: a whole control plane, from the log to the listeners, and its graceful shutdown.
 
+mod cluster;
 mod event_log;
 mod eventstoredb;
 mod gauges;
@@ -12,17 +13,19 @@ mod reconcilers;
 mod vendor_data;
 mod wiring;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use chronova_projections::progress::WorkRegistry;
-use chronova_web::door::StartupGate;
+use chronova_web::door::{StartupGate, StartupGateOpener};
 use chronova_web::health::HealthReport;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::telemetry::Logging;
+use cluster::{ClusterOptions, Membership};
 use event_log::EventLog;
 use wiring::ControlPlane;
 
@@ -38,8 +41,9 @@ pub fn run(config: Config) -> Result<()> {
 
 async fn serve(config: Config, logging: Logging) -> Result<()> {
     let targets = config.targets();
+    let cluster = ClusterOptions::of(&config)?;
     let event_log = tokio::select! {
-        opened = EventLog::open(&config, &targets.store) => opened?,
+        opened = EventLog::open(&config, &targets.store, cluster.as_ref()) => opened?,
         told = told_to_end() => return told,
     };
     let listeners = listen::listeners(&config)?;
@@ -53,8 +57,13 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
         tracing::info!(%address, "listening");
         actix_rt::spawn(server);
     }
+    let membership = match (cluster, event_log.postgres()) {
+        (Some(options), Some(store)) => Some(Membership::join(options, store)?),
+        _ => None,
+    };
+    let peers = membership.as_ref().map(|membership| membership.door(&door, serving.workers)).transpose()?;
     let mut control_plane = tokio::select! {
-        opened = ControlPlane::open(&config, targets, event_log.clone(), &works) => opened?,
+        opened = ControlPlane::open(&config, targets, event_log.clone(), &works, membership.as_ref()) => opened?,
         told = told_to_end() => {
             event_log.close().await;
             return told;
@@ -62,14 +71,63 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     };
     opener.open(&control_plane.app);
     tracing::info!("ready");
-    let ended = until_told(&logging, &mut control_plane).await;
+    let mut ended = Ok(LoopEnd::Told);
+    if let Some(membership) = &membership {
+        ended = follow(&logging, &config, &mut control_plane, membership, &opener).await;
+    }
+    if membership.is_none() || matches!(ended, Ok(LoopEnd::Leads)) {
+        ended = until_told(&logging, &mut control_plane, None, membership.as_ref()).await;
+    }
     control_plane.app.feeds.close();
     control_plane.app.consoles.close();
     for handle in handles {
         handle.stop(true).await;
     }
+    if let Some(peers) = peers {
+        peers.close().await;
+    }
     control_plane.close().await;
-    ended
+    match ended? {
+        // The same process, from the beginning: it follows whoever leads now.
+        LoopEnd::HandedOver => Err(again()),
+        _ => Ok(()),
+    }
+}
+
+/// Why a loop ended.
+enum LoopEnd {
+    /// By a signal.
+    Told,
+    /// This member leads now.
+    Leads,
+    /// Another member shall lead.
+    HandedOver,
+}
+
+/// Follows the leader until this member leads, and begins to lead.
+async fn follow(
+    logging: &Logging,
+    config: &Config,
+    control_plane: &mut ControlPlane,
+    membership: &Membership,
+    opener: &StartupGateOpener,
+) -> Result<LoopEnd> {
+    let begun = Box::pin(membership.lead());
+    let ended = until_told(logging, control_plane, Some(begun), None).await?;
+    if let LoopEnd::Leads = ended {
+        control_plane.lead(config, membership.begun(), membership).await?;
+        opener.open(&control_plane.app);
+        membership.promote();
+    }
+    Ok(ended)
+}
+
+/// Replaces this process by a new one of the same program with the same arguments.
+fn again() -> anyhow::Error {
+    use std::os::unix::process::CommandExt as _;
+    let program = std::env::current_exe().unwrap_or_else(|_| "chronova".into());
+    let failed = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
+    anyhow::Error::new(failed).context("handed over, and cannot start again to follow")
 }
 
 /// The answer of `/healthz` until the control plane is ready.
@@ -90,13 +148,26 @@ async fn told_to_end() -> Result<()> {
     Ok(())
 }
 
-/// Waits for a reason to stop.
-async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Result<()> {
+/// Waits for a reason to stop. `begins`: resolves when this member leads; `leads`: the member that does.
+async fn until_told(
+    logging: &Logging,
+    control_plane: &mut ControlPlane,
+    begins: Option<Pin<Box<dyn Future<Output = Result<()>> + '_>>>,
+    leads: Option<&Membership>,
+) -> Result<LoopEnd> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut rebuild = signal(SignalKind::user_defined1())?;
-    let mut broken = control_plane.runtime.broken();
+    let mut broken = control_plane.broken();
+    let mut begins = begins.unwrap_or_else(|| Box::pin(std::future::pending()));
+    let handed_over = async {
+        match leads {
+            Some(membership) => membership.handed_over().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(handed_over);
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -105,6 +176,11 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
                 tracing::error!(%error, "cannot reopen the log file");
             },
             _ = rebuild.recv() => control_plane.read_models.rebuild_all(),
+            begun = &mut begins => return begun.map(|()| LoopEnd::Leads),
+            to = &mut handed_over => {
+                tracing::warn!(to, "handing over to another member");
+                return Ok(LoopEnd::HandedOver);
+            }
             reason = broken.wait_for(Option::is_some) => {
                 let reason = reason.ok().and_then(|reason| (*reason).clone()).unwrap_or_default();
                 anyhow::bail!("the read models can no longer follow the event log: {reason}");
@@ -112,7 +188,7 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
         }
     }
     tracing::info!("shutting down on a signal");
-    Ok(())
+    Ok(LoopEnd::Told)
 }
 
 /// Shared with the request handlers.

@@ -229,7 +229,7 @@ impl Drop for Cloud {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Furniture {
     pub image: String,
     pub flavor: String,

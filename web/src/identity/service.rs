@@ -71,6 +71,12 @@ impl IdentityService {
         Ok(Self::with_signer(Signer::open(data_dir)?, passwords, options, views, clock))
     }
 
+    /// With a key that all members of a cluster have, so that each reads the tokens of all.
+    pub fn shared(key: [u8; 32], options: IdentityOptions, views: Arc<Views>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let passwords = Passwords::new(options.hashing_concurrency);
+        Self::with_signer(Signer::new(key), passwords, options, views, clock)
+    }
+
     /// With a key and a cost of passwords of the caller's choice: for tests.
     pub fn with_signer(
         signer: Signer,

@@ -1,24 +1,152 @@
-//! Checks the address of a database without a connection.
+//! The address of a database: what libpq takes, with TLS by rustls.
+//!
+//! | `sslmode` | encrypted | the server's certificate |
+//! |---|---|---|
+//! | none, `disable`, `prefer` | no | |
+//! | `require` | yes | signed by `sslrootcert`, if that is given |
+//! | `verify-ca`, `verify-full` | yes | signed by `sslrootcert`, and for the host's name |
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
+use tokio_rustls::rustls::ClientConfig;
+
+use super::tls;
+use crate::store::StoreError;
+
+/// How long one of several hosts may take to accept a connection.
+const ONE_HOST: Duration = Duration::from_secs(2);
+/// A host that confirms nothing for so long is gone.
+const SILENT: Duration = Duration::from_secs(10);
 
 /// Whether the store can use an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostgresAddress {
     Usable,
-    /// It asks for TLS, which is not supported.
-    NeedsTls,
-    /// It is not in the form that libpq takes.
-    Invalid,
+    /// Why not. Repeats nothing of the address, which may hold a password.
+    Unusable(&'static str),
 }
 
 impl PostgresAddress {
+    /// Checks the address without a connection.
     pub fn check(text: &str) -> Self {
-        match text.parse::<Config>().map(|config| config.get_ssl_mode()) {
-            Ok(SslMode::Require) => Self::NeedsTls,
+        match split(text) {
             Ok(_) => Self::Usable,
-            Err(_) => Self::Invalid,
+            Err(reason) => Self::Unusable(reason),
+        }
+    }
+}
+
+/// An address with everything that a connection needs.
+#[derive(Debug, Clone)]
+pub(super) struct DatabaseAddress {
+    pub(super) config: Config,
+    /// `None`: not encrypted.
+    pub(super) tls: Option<Arc<ClientConfig>>,
+}
+
+pub(super) fn parse(url: &str) -> Result<DatabaseAddress, StoreError> {
+    let failed = |reason: String| StoreError::Io(format!("the address of the database: {reason}"));
+    let (mut config, mode, roots) = split(url).map_err(|reason| failed(reason.to_owned()))?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(ONE_HOST);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENT);
+    }
+    let tls = match mode {
+        TlsMode::Off => None,
+        TlsMode::Encrypts => Some(tls::client_config(roots.as_deref()).map_err(failed)?),
+    };
+    Ok(DatabaseAddress { config, tls })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TlsMode {
+    Off,
+    Encrypts,
+}
+
+/// The parts of an address that `tokio-postgres` takes, and those that it does not know.
+fn split(text: &str) -> Result<(Config, TlsMode, Option<String>), &'static str> {
+    let (mut known, mut verifies, mut roots) = (Vec::new(), false, None);
+    let mut sort = |pair: &str| match pair.split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
+        Some(("sslmode", "verify-full" | "verify-ca")) => {
+            verifies = true;
+            known.push("sslmode=require".to_owned());
+        }
+        Some(("sslrootcert", path)) => roots = Some(decoded(path.trim_matches('\''))),
+        _ => known.push(pair.to_owned()),
+    };
+    let is_url = text.starts_with("postgresql://") || text.starts_with("postgres://");
+    let known = match text.split_once('?') {
+        Some((place, query)) if is_url => {
+            query.split('&').for_each(&mut sort);
+            format!("{place}?{}", known.join("&"))
+        }
+        // Without such a word nothing is taken apart: a quoted password may hold anything.
+        _ if !is_url && (text.contains("sslrootcert") || text.contains("sslmode=verify-")) => {
+            text.split_whitespace().for_each(&mut sort);
+            known.join(" ")
+        }
+        _ => text.to_owned(),
+    };
+    let config: Config = known.parse().map_err(|_| "it is not in the form that libpq takes")?;
+    let mode = match config.get_ssl_mode() {
+        SslMode::Require => TlsMode::Encrypts,
+        _ => TlsMode::Off,
+    };
+    match (mode, verifies, &roots) {
+        (_, true, None) => Err("sslmode=verify-full needs sslrootcert, the file of the certificates to trust"),
+        (TlsMode::Off, _, Some(_)) => Err("sslrootcert needs sslmode=require or sslmode=verify-full"),
+        _ => Ok((config, mode, roots)),
+    }
+}
+
+/// Undoes the percent encoding of a URL.
+fn decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, more)) = rest.split_first() {
+        let hex = (*first == b'%').then(|| more.get(..2).and_then(|hex| std::str::from_utf8(hex).ok())).flatten();
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &more[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_address_says_whether_it_is_encrypted_and_whom_it_trusts() {
+        let (_, mode, roots) = split("postgresql://u:p@h1,h2/d?target_session_attrs=read-write").unwrap();
+        assert_eq!((mode, roots), (TlsMode::Off, None));
+        for address in [
+            "postgresql://u:p@h/d?sslmode=verify-full&sslrootcert=%2Fetc%2Fa%20b.pem",
+            "postgresql://u:p@h/d?sslrootcert=/etc/a b.pem&sslmode=require",
+        ] {
+            let (config, mode, roots) = split(address).unwrap();
+            assert_eq!((mode, roots.as_deref()), (TlsMode::Encrypts, Some("/etc/a b.pem")));
+            assert_eq!((config.get_user(), config.get_dbname()), (Some("u"), Some("d")));
+        }
+        let (config, mode, roots) = split("host=h user=u sslmode=verify-full sslrootcert=/a.pem dbname=d").unwrap();
+        assert_eq!((mode, roots.as_deref(), config.get_dbname()), (TlsMode::Encrypts, Some("/a.pem"), Some("d")));
+        for bad in
+            ["host=h sslmode=verify-full", "host=h sslrootcert=/a.pem", "postgresql://h:x/d", "host=h sslmode=no"]
+        {
+            assert!(split(bad).is_err(), "{bad}");
         }
     }
 }

@@ -8,47 +8,60 @@
 //! The fence of the log is the epoch, which each append checks. The lease is for everything else that a leader does, such
 //! as calls to hosts: a [`LeaseTimer`] kills the leader's process before another member may begin with that.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tokio_postgres::Config;
 
+use super::address::DatabaseAddress;
 use super::link::DatabaseLink;
-use super::schema::{self, HeldHead};
+use super::schema::{self, EpochWhen, HeldHead};
 use super::timer::{LeaseTimer, elapsed};
 use crate::store::StoreError;
+use crate::store::tail::Tail;
 
 /// How often a member that stands by asks whether it may lead.
 const ASKS: Duration = Duration::from_millis(250);
 
+/// How soon the holder notices that the connection is closed on which its lease is confirmed.
+const NOTICES: Duration = Duration::from_millis(20);
+
 /// The log and the holder of a lease, and its duration without a renewal.
 #[derive(Clone)]
 pub(super) struct LeaseTerms {
-    pub(super) config: Config,
+    pub(super) config: DatabaseAddress,
     pub(super) cell: String,
     /// Made for one life of a process, and never used again.
     pub(super) holder: Vec<u8>,
+    /// The member's name, which a switch of the leader may wish.
+    pub(super) name: Option<String>,
     /// Zero is none: any other member may take the epoch at once.
     pub(super) lasts: Duration,
     /// Whether this process ends with its lease.
     pub(super) end_process: bool,
 }
 
+/// A lease that was just taken.
+pub(super) struct TakenLease {
+    pub(super) link: Arc<DatabaseLink>,
+    pub(super) held: HeldHead,
+    /// Since when it counts, by [`elapsed`].
+    pub(super) since: Duration,
+}
+
 impl LeaseTerms {
-    /// Waits until no other member leads, then leads. Returns what it found, and since when the lease counts.
-    pub(super) async fn take(&self, link: &mut Arc<DatabaseLink>) -> Result<(HeldHead, Duration), StoreError> {
-        let mut stands_by = false;
+    /// Waits until no other member leads, then leads.
+    pub(super) async fn take(&self, link: Arc<DatabaseLink>) -> Result<TakenLease, StoreError> {
+        let (mut link, mut stands_by) = (link, false);
         loop {
-            let asked = elapsed();
-            match schema::take_epoch(&link.client, &self.cell, &self.holder, false, self.lasts).await {
-                Ok(Some(held)) => {
+            match self.ask(&link, EpochWhen::Free).await {
+                Ok(Some(taken)) => {
                     if stands_by {
                         tracing::info!("this member leads now");
                     }
-                    return Ok((held, asked));
+                    return Ok(taken);
                 }
                 Ok(None) if !stands_by => {
                     tracing::warn!(cell = self.cell, "another member leads this log: standing by");
@@ -59,12 +72,24 @@ impl LeaseTerms {
                 Err(failure) => {
                     tracing::warn!(%failure, "standing by without the database");
                     if let Ok(other) = DatabaseLink::open(&self.config).await {
-                        *link = other;
+                        link = other;
                     }
                 }
             }
             tokio::time::sleep(ASKS).await;
         }
+    }
+
+    /// Leads, if `when` holds now.
+    pub(super) async fn ask(
+        &self,
+        link: &Arc<DatabaseLink>,
+        when: EpochWhen,
+    ) -> Result<Option<TakenLease>, StoreError> {
+        let since = elapsed();
+        let held =
+            schema::take_epoch(&link.client, self.name.as_deref(), &self.cell, &self.holder, when, self.lasts).await?;
+        Ok(held.map(|held| TakenLease { link: Arc::clone(link), held, since }))
     }
 
     /// How long the holder leads without a renewal.
@@ -85,7 +110,14 @@ pub(super) struct LeaseKeeper {
     /// Dropped: the lease lapses by itself. Sent: it is released.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    renewed: Arc<AtomicU64>,
+    shown: Arc<ShownLease>,
+}
+
+/// What the keeper's thread shows to others.
+struct ShownLease {
+    renewed: AtomicU64,
+    /// Where the lease is confirmed. Without it somebody else may have taken the log.
+    link: Mutex<Option<Arc<DatabaseLink>>>,
 }
 
 impl LeaseKeeper {
@@ -93,21 +125,24 @@ impl LeaseKeeper {
     pub(super) async fn start(
         terms: LeaseTerms,
         since: Duration,
+        tail: Arc<Tail>,
         lost: watch::Sender<Option<String>>,
+        wish: watch::Sender<Option<String>>,
     ) -> Result<Self, StoreError> {
         let cannot = |error: std::io::Error| StoreError::Io(format!("cannot start the keeper of the lease: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let (end, told) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
-        let (trusted, renewed) = (terms.trusted(), Arc::new(AtomicU64::new(millis(since))));
-        let shown = Arc::clone(&renewed);
+        let trusted = terms.trusted();
+        let shown = Arc::new(ShownLease { renewed: AtomicU64::new(millis(since)), link: Mutex::default() });
+        let showing = Arc::clone(&shown);
         let keep = move || {
             // A timer stays on its thread.
             let timer = terms.end_process.then(|| LeaseTimer::start(terms.end(since))).transpose();
             let (timer, failure) = timer.map_or_else(|failure| (None, Some(failure)), |timer| (timer, None));
             // Fails only if the opening was cancelled.
             let _ = begun.send(failure);
-            let mut kept = KeptLease { terms, link: None, since, told, shown, timer };
+            let mut kept = KeptLease { terms, since, tail, told, wish, shown: showing, timer };
             if let Some(reason) = runtime.block_on(kept.keep()) {
                 tracing::error!(reason, "this member leads no more");
                 lost.send_replace(Some(reason));
@@ -116,7 +151,7 @@ impl LeaseKeeper {
         };
         let thread = std::thread::Builder::new().name("log-lease".to_owned()).spawn(keep).map_err(cannot)?;
         match begins.await {
-            Ok(None) => Ok(Self { trusted, end: Some(end), thread: Some(thread), renewed }),
+            Ok(None) => Ok(Self { trusted, end: Some(end), thread: Some(thread), shown }),
             Ok(Some(failure)) => Err(failure),
             Err(_) => Err(StoreError::Closed),
         }
@@ -124,8 +159,18 @@ impl LeaseKeeper {
 
     /// How long ago the database confirmed the lease, if that is longer than usual.
     pub(super) fn overdue(&self) -> Option<Duration> {
-        let age = Duration::from_millis(millis(elapsed()).saturating_sub(self.renewed.load(Ordering::Relaxed)));
+        let age = self.age();
         (age > self.trusted * 3 / 4).then_some(age)
+    }
+
+    fn age(&self) -> Duration {
+        Duration::from_millis(millis(elapsed()).saturating_sub(self.shown.renewed.load(Ordering::SeqCst)))
+    }
+
+    /// Whether it is certain that nobody else leads now. A lease that lasts is not enough: another member may take the
+    /// log from a holder whose connections are closed.
+    pub(super) fn is_certain(&self) -> bool {
+        self.age() < self.trusted && self.shown.linked().is_some()
     }
 
     /// Releases the lease.
@@ -141,6 +186,18 @@ impl LeaseKeeper {
     }
 }
 
+impl ShownLease {
+    /// The connection, if it is open.
+    fn linked(&self) -> Option<Arc<DatabaseLink>> {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        link.as_ref().filter(|link| !link.client.is_closed()).cloned()
+    }
+
+    fn set_link(&self, link: Option<Arc<DatabaseLink>>) {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -148,10 +205,11 @@ fn millis(time: Duration) -> u64 {
 /// The state of the keeper's thread.
 struct KeptLease {
     terms: LeaseTerms,
-    link: Option<Arc<DatabaseLink>>,
     since: Duration,
+    tail: Arc<Tail>,
     told: oneshot::Receiver<()>,
-    shown: Arc<AtomicU64>,
+    wish: watch::Sender<Option<String>>,
+    shown: Arc<ShownLease>,
     timer: Option<LeaseTimer>,
 }
 
@@ -159,9 +217,12 @@ impl KeptLease {
     /// Returns why the lease is lost, or `None` when it is not needed any more.
     async fn keep(&mut self) -> Option<String> {
         let (trusted, every) = (self.terms.trusted(), self.terms.lasts / 4);
-        let mut pause = every;
+        let shown = Arc::clone(&self.shown);
+        // At once: this opens the connection, and says what is acknowledged.
+        let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
+                () = unlinked(&shown), if !pause.is_zero() && shown.linked().is_some() => {}
                 told = &mut self.told => {
                     if told.is_ok() && self.left().is_some() {
                         self.release().await;
@@ -173,17 +234,18 @@ impl KeptLease {
             let asked = elapsed();
             let Some(left) = self.left() else { return Some(unconfirmed(trusted)) };
             pause = match tokio::time::timeout(left, self.renew()).await {
-                Ok(Ok(true)) => {
+                Ok(Ok(Some(wish))) => {
+                    self.wish.send_if_modified(|known| std::mem::replace(known, wish.clone()) != wish);
                     if let Err(failure) = self.prolong(asked) {
                         return Some(failure.to_string());
                     }
-                    self.shown.store(millis(asked), Ordering::Relaxed);
+                    self.shown.renewed.store(millis(asked), Ordering::SeqCst);
                     every
                 }
-                Ok(Ok(false)) => return Some("another member leads this log".to_owned()),
+                Ok(Ok(None)) => return Some("another member leads this log".to_owned()),
                 Ok(Err(failure)) => {
                     tracing::warn!(%failure, "the lease of the log is not confirmed");
-                    self.link = None;
+                    self.shown.set_link(None);
                     every / 4
                 }
                 Err(_) => every / 4,
@@ -216,16 +278,22 @@ impl KeptLease {
         self.terms.trusted().checked_sub(age).filter(|left| !left.is_zero())
     }
 
-    async fn link(&mut self) -> Result<Arc<DatabaseLink>, StoreError> {
-        if let Some(link) = self.link.as_ref().filter(|link| !link.client.is_closed()) {
-            return Ok(Arc::clone(link));
+    async fn link(&self) -> Result<Arc<DatabaseLink>, StoreError> {
+        if let Some(link) = self.shown.linked() {
+            return Ok(link);
         }
-        Ok(Arc::clone(self.link.insert(DatabaseLink::open(&self.terms.config).await?)))
+        DatabaseLink::open(&self.terms.config).await
     }
 
-    async fn renew(&mut self) -> Result<bool, StoreError> {
+    async fn renew(&self) -> Result<Option<Option<String>>, StoreError> {
         let link = self.link().await?;
-        schema::renew(&link.client, &self.terms.cell, &self.terms.holder, self.terms.lasts).await
+        let (terms, durable) = (&self.terms, self.tail.head());
+        let renewed = schema::renew(&link.client, &terms.cell, &terms.holder, terms.lasts, durable).await?;
+        // Only a connection on which the lease was confirmed says that nobody else leads.
+        if renewed.is_some() {
+            self.shown.set_link(Some(link));
+        }
+        Ok(renewed)
     }
 
     async fn release(&mut self) {
@@ -236,6 +304,13 @@ impl KeptLease {
         if let Err(failure) = released {
             tracing::warn!(%failure, "the lease of the log is not released: another member waits for its end");
         }
+    }
+}
+
+/// Returns when the connection is closed.
+async fn unlinked(shown: &ShownLease) {
+    while shown.linked().is_some() {
+        tokio::time::sleep(NOTICES).await;
     }
 }
 

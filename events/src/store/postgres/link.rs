@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement};
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
 
+use super::address::DatabaseAddress;
+use super::tls::DatabaseTls;
 use crate::store::StoreError;
 
 /// How long one attempt to connect, or one statement, may take before the connection is given up.
@@ -27,28 +30,30 @@ impl Drop for DatabaseLink {
 }
 
 impl DatabaseLink {
-    pub(super) async fn open(config: &Config) -> Result<Arc<Self>, StoreError> {
-        let connecting = tokio::time::timeout(DEADLINE, config.connect(NoTls));
-        let connected = connecting.await.map_err(|_| StoreError::Io("the database does not answer".to_owned()))?;
-        let (client, mut connection) = connected.map_err(|error| explain(&error))?;
-        let task = tokio::spawn(async move {
-            loop {
-                match std::future::poll_fn(|context| connection.poll_message(context)).await {
-                    // "canceling wait for synchronous replication": the commit that follows is not replicated. The
-                    // connection ends here, so that the writer asks what became of it.
-                    Some(Ok(AsyncMessage::Notice(notice))) if notice.code().code() == "01000" => {
-                        tracing::warn!(%notice, "the database doubts a commit of the log");
-                        return;
-                    }
-                    Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return,
+    pub(super) async fn open(address: &DatabaseAddress) -> Result<Arc<Self>, StoreError> {
+        let connecting = async {
+            match &address.tls {
+                Some(tls) => {
+                    let (client, connection) = address.config.connect(DatabaseTls(Arc::clone(tls))).await?;
+                    Ok((client, tokio::spawn(attend(connection))))
+                }
+                None => {
+                    let (client, connection) = address.config.connect(NoTls).await?;
+                    Ok((client, tokio::spawn(attend(connection))))
                 }
             }
-        });
+        };
+        let connected = tokio::time::timeout(DEADLINE, connecting).await;
+        let connected = connected.map_err(|_| StoreError::Io("the database does not answer".to_owned()))?;
+        let (client, task) = connected.map_err(|error: tokio_postgres::Error| explain(&error))?;
         let link = Arc::new(Self { client, append: OnceCell::new(), task: task.abort_handle() });
-        let set = link.client.batch_execute("SET synchronous_commit = on; SET client_min_messages = warning");
-        within(set).await?;
+        link.set("SET synchronous_commit = on; SET client_min_messages = warning").await?;
         Ok(link)
+    }
+
+    /// Sets options of the session.
+    pub(super) async fn set(&self, sql: &str) -> Result<(), StoreError> {
+        within(self.client.batch_execute(sql)).await
     }
 }
 
@@ -56,6 +61,26 @@ impl DatabaseLink {
     /// The statement that appends; `sql` is the same at every call.
     pub(super) async fn append(&self, sql: &str) -> Result<&Statement, StoreError> {
         self.append.get_or_try_init(|| within(self.client.prepare(sql))).await
+    }
+}
+
+/// Works for a connection until it ends.
+async fn attend<S, T>(mut connection: Connection<S, T>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        match std::future::poll_fn(|context| connection.poll_message(context)).await {
+            // "canceling wait for synchronous replication": the commit that follows is not replicated. The connection ends
+            // here, so that the writer asks what became of it.
+            Some(Ok(AsyncMessage::Notice(notice))) if notice.code().code() == "01000" => {
+                tracing::warn!(%notice, "the database doubts a commit of the log");
+                return;
+            }
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => return,
+        }
     }
 }
 

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use tokio_postgres::Config;
 
 use super::link::DatabaseLink;
 use super::reading::PostgresReader;
-use super::schema;
+use super::{address, schema};
+use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::store::tail::{Subscription, Tail};
@@ -17,6 +17,7 @@ use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, Stre
 /// The log in a PostgreSQL database as it was when it was opened. Takes no epoch and no lease, and writes nothing.
 pub struct ReadOnlyPostgres {
     reader: PostgresReader,
+    head: Anchor,
     this: Weak<Self>,
 }
 
@@ -29,15 +30,20 @@ impl std::fmt::Debug for ReadOnlyPostgres {
 impl ReadOnlyPostgres {
     /// Opens the log of `cell`, which must exist. `keys` are those of personal fields; without them the fields stay sealed.
     pub async fn open(url: &str, cell: &str, keys: &Path) -> Result<Arc<Self>, StoreError> {
-        let config: Config =
-            url.parse().map_err(|error| StoreError::Io(format!("the address of the database: {error}")))?;
+        let config = address::parse(url)?;
         let link = DatabaseLink::open(&config).await?;
-        let tail = Tail::new(schema::head(&link.client, cell).await?);
+        let head = schema::head(&link.client, cell).await?;
+        let tail = Tail::new(head.position);
         // Closed from the start: a subscription returns the existing events and ends.
         tail.close();
         let keys = if keys.exists() { Some(KeyRing::open_read_only(keys)?) } else { None };
         let reader = PostgresReader::new(config, keys, tail);
-        Ok(Arc::new_cyclic(|this| Self { reader, this: this.clone() }))
+        Ok(Arc::new_cyclic(|this| Self { reader, head, this: this.clone() }))
+    }
+
+    /// What the head row said when the log was opened.
+    pub(super) fn head_row(&self) -> Anchor {
+        self.head
     }
 
     fn refused() -> StoreError {

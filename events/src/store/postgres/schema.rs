@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row};
 
 use super::link::within;
+use super::row::signed;
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
 
-const FORMAT: i32 = 1;
+/// 2: the acknowledged position, the members, what a switch of the leader wishes.
+const FORMAT: i32 = 2;
 
 /// Stream names are bytes, because a text of PostgreSQL holds no zero byte.
 const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
@@ -22,7 +25,15 @@ const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
         recorded_at bigint NOT NULL, meta text NOT NULL, data bytea NOT NULL, hash bytea NOT NULL, \
         UNIQUE (stream, revision)); \
     CREATE TABLE IF NOT EXISTS chronova_snapshots (stream bytea PRIMARY KEY, revision bigint NOT NULL, \
-        state_version bigint NOT NULL, data bytea NOT NULL); COMMIT";
+        state_version bigint NOT NULL, data bytea NOT NULL); \
+    ALTER TABLE chronova_head ADD COLUMN IF NOT EXISTS durable bigint NOT NULL DEFAULT 0, \
+        ADD COLUMN IF NOT EXISTS hosts_from timestamptz NOT NULL DEFAULT '-infinity', \
+        ADD COLUMN IF NOT EXISTS secret bytea, \
+        ADD COLUMN IF NOT EXISTS wish text, \
+        ADD COLUMN IF NOT EXISTS wish_until timestamptz NOT NULL DEFAULT '-infinity'; \
+    CREATE TABLE IF NOT EXISTS chronova_members (name text PRIMARY KEY, holder bytea NOT NULL, address text NOT NULL, \
+        version text NOT NULL, position bigint NOT NULL, seen timestamptz NOT NULL); \
+    UPDATE chronova_head SET format = 2 WHERE format < 2; COMMIT";
 
 /// The head row as its new holder found it.
 pub(super) struct HeldHead {
@@ -32,6 +43,8 @@ pub(super) struct HeldHead {
     pub(super) batch: Vec<u8>,
     /// The ring of keys that the log needs.
     pub(super) keys: Option<Vec<u8>>,
+    /// How long the lease of the holder before would still have lasted: until then its calls to hosts may be under way.
+    pub(super) hosts_in: Duration,
 }
 
 /// Refuses a database that may lose what it acknowledged.
@@ -51,21 +64,22 @@ pub(super) async fn check_durability(client: &Client, allow_asynchronous: bool) 
 
 pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError> {
     // Where the tables are, a member that joins takes no lock that the leader's appends would wait for.
-    if !exists(client).await? {
+    if !exists(client).await? || check_head(client, cell).await?.is_some_and(|found| found.format < FORMAT) {
         within(client.batch_execute(CREATE)).await?;
     }
-    let sql = "INSERT INTO chronova_head VALUES ($1, $2, 0, '', 0, $3, '') ON CONFLICT DO NOTHING";
+    let sql = "INSERT INTO chronova_head (cell, format, epoch, holder, position, hash, batch) \
+               VALUES ($1, $2, 0, '', 0, $3, '') ON CONFLICT DO NOTHING";
     within(client.execute(sql, &[&cell, &FORMAT, &&EventHash::START.0[..]])).await?;
     check_head(client, cell).await.map(drop)
 }
 
 /// Where the log of `cell` ends. Creates nothing.
-pub(super) async fn head(client: &Client, cell: &str) -> Result<Position, StoreError> {
+pub(super) async fn head(client: &Client, cell: &str) -> Result<Anchor, StoreError> {
     let missing = || StoreError::Io(format!("the database holds no log of cell {cell:?}"));
     if !exists(client).await? {
         return Err(missing());
     }
-    check_head(client, cell).await?.ok_or_else(missing)
+    check_head(client, cell).await?.map(|found| found.head).ok_or_else(missing)
 }
 
 async fn exists(client: &Client) -> Result<bool, StoreError> {
@@ -73,9 +87,15 @@ async fn exists(client: &Client) -> Result<bool, StoreError> {
     Ok(row.get(0))
 }
 
-/// Refuses the log of another cell or of a newer version. Returns the position of its end, if there is one.
-async fn check_head(client: &Client, cell: &str) -> Result<Option<Position>, StoreError> {
-    let found = within(client.query("SELECT cell, format, position FROM chronova_head", &[])).await?;
+/// What the head row says to everybody.
+struct FoundHead {
+    format: i32,
+    head: Anchor,
+}
+
+/// Refuses the log of another cell or of a newer version. Returns what is there, if there is a log.
+async fn check_head(client: &Client, cell: &str) -> Result<Option<FoundHead>, StoreError> {
+    let found = within(client.query("SELECT cell, format, position, hash FROM chronova_head", &[])).await?;
     let Some(row) = found.first() else { return Ok(None) };
     let (other, format) = (row.get::<_, &str>(0), row.get::<_, i32>(1));
     if other != cell {
@@ -84,40 +104,76 @@ async fn check_head(client: &Client, cell: &str) -> Result<Option<Position>, Sto
     if format > FORMAT {
         return Err(StoreError::NewerFormat { found: format.unsigned_abs(), supported: FORMAT.unsigned_abs() });
     }
-    Ok(Some(Position(row.get::<_, i64>(2).unsigned_abs())))
+    Ok(Some(FoundHead { format, head: anchor(row, 2)? }))
+}
+
+/// A position, and its hash in the column after it.
+fn anchor(row: &Row, column: usize) -> Result<Anchor, StoreError> {
+    let position = position(row, column);
+    let damaged = || StoreError::Corrupt { position: position.0, reason: "its hash is not 32 bytes".to_owned() };
+    Ok(Anchor { position, hash: EventHash::from_slice(row.get(column + 1)).ok_or_else(damaged)? })
+}
+
+fn position(row: &Row, column: usize) -> Position {
+    Position(row.get::<_, i64>(column).unsigned_abs())
+}
+
+/// When the epoch may be taken from another holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EpochWhen {
+    /// Never: the holder itself takes the next one.
+    Held,
+    /// When the other holder's lease has ended, or it has none (zero).
+    Free,
+    /// Also when the other holder has no connection to the database any more. The caller knows that the holder's
+    /// process does not answer either.
+    Gone,
 }
 
 /// Takes the next epoch, and the lease with it: whoever held an older one appends no more. `None` when another holder
-/// has the epoch and either its lease lasts or `held_only`. A holder without a lease (zero) is deposed at once.
+/// has the epoch and `when` does not hold, or when a switch of the leader wishes another member than `name`.
 ///
 /// This is a write, and it waits for the standby: what it returns is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(
     client: &Client,
+    name: Option<&str>,
     cell: &str,
     holder: &[u8],
-    held_only: bool,
+    when: EpochWhen,
     lease: Duration,
 ) -> Result<Option<HeldHead>, StoreError> {
-    let sql = "UPDATE chronova_head SET epoch = epoch + 1, holder = $2, \
-                   lease_until = clock_timestamp() + make_interval(secs => $4) \
-               WHERE cell = $1 AND (holder = $2 OR (NOT $3 AND lease_until <= clock_timestamp())) \
-               RETURNING epoch, position, hash, batch, keys";
-    let Some(row) = within(client.query_opt(sql, &[&cell, &holder, &held_only, &lease.as_secs_f64()])).await? else {
-        return Ok(None);
-    };
-    let position = Position(row.get::<_, i64>(1).unsigned_abs());
-    let hash = EventHash::from_slice(row.get(2)).ok_or_else(|| StoreError::Corrupt {
-        position: position.0,
-        reason: "the hash of the head is not 32 bytes".to_owned(),
-    })?;
-    Ok(Some(HeldHead { epoch: row.get(0), head: Anchor { position, hash }, batch: row.get(3), keys: row.get(4) }))
+    let (free, gone) = (when != EpochWhen::Held, when == EpochWhen::Gone);
+    let sql = "UPDATE chronova_head h SET epoch = epoch + 1, holder = $2, \
+                   hosts_from = CASE WHEN holder = $2 THEN hosts_from ELSE greatest(hosts_from, lease_until) END, \
+                   lease_until = clock_timestamp() + make_interval(secs => $4), \
+                   wish_until = CASE WHEN holder = $2 THEN wish_until ELSE '-infinity' END \
+               WHERE cell = $1 AND (holder = $2 OR ($3 \
+                   AND (wish_until <= clock_timestamp() OR wish IS NOT DISTINCT FROM $6) AND (lease_until <= clock_timestamp() OR ($5 AND NOT EXISTS \
+                   (SELECT FROM pg_stat_activity WHERE application_name = 'chronova-' || encode(h.holder, 'hex')))))) \
+               RETURNING epoch, position, hash, batch, keys, CASE WHEN hosts_from > clock_timestamp() \
+                   THEN extract(epoch FROM hosts_from - clock_timestamp())::float8 ELSE 0 END";
+    let values: &[&(dyn ToSql + Sync)] = &[&cell, &holder, &free, &lease.as_secs_f64(), &gone, &name];
+    let Some(row) = within(client.query_opt(sql, values)).await? else { return Ok(None) };
+    let hosts_in = Duration::try_from_secs_f64(row.get(5)).unwrap_or_default();
+    let (epoch, head) = (row.get(0), anchor(&row, 1)?);
+    Ok(Some(HeldHead { epoch, head, batch: row.get(3), keys: row.get(4), hosts_in }))
 }
 
-/// Makes the lease last from now on. `false` when another holder has it.
-pub(super) async fn renew(client: &Client, cell: &str, holder: &[u8], lease: Duration) -> Result<bool, StoreError> {
-    let sql = "UPDATE chronova_head SET lease_until = clock_timestamp() + make_interval(secs => $3) \
-               WHERE cell = $1 AND holder = $2";
-    Ok(within(client.execute(sql, &[&cell, &holder, &lease.as_secs_f64()])).await? == 1)
+/// Makes the lease last from now on, and notes that everything up to `durable` is acknowledged. `None` when another holder
+/// has it; otherwise the member that a switch of the leader wishes, if there is one.
+pub(super) async fn renew(
+    client: &Client,
+    cell: &str,
+    holder: &[u8],
+    lease: Duration,
+    durable: Position,
+) -> Result<Option<Option<String>>, StoreError> {
+    let sql = "UPDATE chronova_head SET lease_until = clock_timestamp() + make_interval(secs => $3), \
+                   durable = greatest(durable, $4) \
+               WHERE cell = $1 AND holder = $2 \
+               RETURNING CASE WHEN wish_until > clock_timestamp() THEN wish END";
+    let values: &[&(dyn ToSql + Sync)] = &[&cell, &holder, &lease.as_secs_f64(), &signed(durable.0)];
+    Ok(within(client.query_opt(sql, values)).await?.map(|row| row.get(0)))
 }
 
 /// Ends the lease, so that another member need not wait for its end.
@@ -130,4 +186,131 @@ pub(super) async fn release(client: &Client, cell: &str, holder: &[u8]) -> Resul
 pub(super) async fn ring(client: &Client, cell: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let rows = within(client.query("SELECT keys FROM chronova_head WHERE cell = $1", &[&cell])).await?;
     Ok(rows.first().and_then(|row| row.get(0)))
+}
+
+/// What the head row and the list of members say about the leader.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SeenHead {
+    pub(super) epoch: i64,
+    pub(super) holder: Vec<u8>,
+    pub(super) durable: Position,
+    pub(super) lease_lasts: bool,
+    pub(super) leader: Option<MemberName>,
+    /// Whether the leader has a connection to this database.
+    pub(super) connected: bool,
+}
+
+/// A member's name and address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberName {
+    pub name: String,
+    /// `HOST:PORT` where it answers other members.
+    pub address: String,
+}
+
+pub(super) async fn look(client: &Client, cell: &str) -> Result<SeenHead, StoreError> {
+    let sql = "SELECT epoch, h.holder, durable, lease_until > clock_timestamp(), m.name, m.address, EXISTS \
+                   (SELECT FROM pg_stat_activity WHERE application_name = 'chronova-' || encode(h.holder, 'hex')) \
+               FROM chronova_head h LEFT JOIN chronova_members m ON m.holder = h.holder WHERE cell = $1";
+    let row = within(client.query_one(sql, &[&cell])).await?;
+    let names: (Option<String>, Option<String>) = (row.get(4), row.get(5));
+    let leader = names.0.zip(names.1).map(|(name, address)| MemberName { name, address });
+    let (epoch, holder, durable) = (row.get(0), row.get(1), position(&row, 2));
+    Ok(SeenHead { epoch, holder, durable, lease_lasts: row.get(3), leader, connected: row.get(6) })
+}
+
+/// The last event that is acknowledged.
+pub(super) async fn durable(client: &Client, cell: &str) -> Result<Anchor, StoreError> {
+    let sql = "SELECT position, hash FROM chronova_events WHERE position = \
+                   (SELECT durable FROM chronova_head WHERE cell = $1)";
+    let Some(row) = within(client.query_opt(sql, &[&cell])).await? else { return Ok(Anchor::START) };
+    anchor(&row, 0)
+}
+
+/// Says that this member is there, and how far it has followed the log. Not replicated: it is said again soon.
+pub(super) async fn announce(
+    client: &Client,
+    member: &MemberName,
+    holder: &[u8],
+    at: Position,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO chronova_members VALUES ($1, $2, $3, $4, $5, clock_timestamp()) ON CONFLICT (name) \
+               DO UPDATE SET holder = excluded.holder, address = excluded.address, version = excluded.version, \
+                   position = excluded.position, seen = excluded.seen";
+    let version = env!("CARGO_PKG_VERSION");
+    let values: &[&(dyn ToSql + Sync)] = &[&member.name, &holder, &member.address, &version, &signed(at.0)];
+    within(client.execute(sql, values)).await.map(drop)
+}
+
+/// Refuses a member whose secret differs from the others'; the first one sets it.
+pub(super) async fn check_secret(client: &Client, cell: &str, mark: Option<&[u8]>) -> Result<(), StoreError> {
+    if mark.is_some() {
+        let sql = "UPDATE chronova_head SET secret = $2 WHERE cell = $1 AND secret IS NULL";
+        within(client.execute(sql, &[&cell, &mark])).await?;
+    }
+    let row = within(client.query_one("SELECT secret FROM chronova_head WHERE cell = $1", &[&cell])).await?;
+    if row.get::<_, Option<&[u8]>>(0) == mark {
+        return Ok(());
+    }
+    let what = "the members of this log have another secret: give all of them the same [cluster] secret_file";
+    Err(StoreError::Io(what.to_owned()))
+}
+
+/// One member, as the database knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedMember {
+    pub member: MemberName,
+    pub version: String,
+    /// How far it has followed the log.
+    pub position: Position,
+    /// Seconds since it last said that it is there.
+    pub silent: f64,
+    pub leads: bool,
+}
+
+/// The log and its leader, as the database knows them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterPicture {
+    pub epoch: i64,
+    pub position: Position,
+    pub durable: Position,
+    /// Seconds that the lease still lasts; nobody leads at zero.
+    pub lease_left: f64,
+    /// The member that a switch of the leader wishes now.
+    pub wish: Option<String>,
+    /// In the order of their names.
+    pub members: Vec<ListedMember>,
+}
+
+pub(super) async fn picture(client: &Client, cell: &str) -> Result<ClusterPicture, StoreError> {
+    let sql = "SELECT epoch, position, durable, CASE WHEN lease_until > clock_timestamp() \
+                   THEN extract(epoch FROM lease_until - clock_timestamp())::float8 ELSE 0 END, \
+                   CASE WHEN wish_until > clock_timestamp() THEN wish END, holder FROM chronova_head WHERE cell = $1";
+    let head = within(client.query_one(sql, &[&cell])).await?;
+    let sql = "SELECT name, address, version, position, \
+                   extract(epoch FROM clock_timestamp() - seen)::float8, holder FROM chronova_members ORDER BY name";
+    let (lease_left, holder) = (head.get::<_, f64>(3), head.get::<_, &[u8]>(5));
+    let members = within(client.query(sql, &[])).await?;
+    let listed = |row: &Row| ListedMember {
+        member: MemberName { name: row.get(0), address: row.get(1) },
+        version: row.get(2),
+        position: position(row, 3),
+        silent: row.get(4),
+        leads: lease_left > 0.0 && row.get::<_, &[u8]>(5) == holder,
+    };
+    Ok(ClusterPicture {
+        epoch: head.get(0),
+        position: position(&head, 1),
+        durable: position(&head, 2),
+        lease_left,
+        wish: head.get(4),
+        members: members.iter().map(listed).collect(),
+    })
+}
+
+/// Asks the leader to hand over to `member`. For half a minute no other member takes the lead.
+pub(super) async fn wish(client: &Client, cell: &str, member: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE chronova_head SET wish = $2, wish_until = clock_timestamp() + interval '30 seconds' \
+               WHERE cell = $1";
+    within(client.execute(sql, &[&cell, &member])).await.map(drop)
 }

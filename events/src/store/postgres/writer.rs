@@ -1,7 +1,8 @@
 //! The single appender: all waiting requests become one statement, which is one transaction and one round trip.
 //!
 //! The statement moves the head row, if its epoch and position are still ours, and inserts the events. The lock on that
-//! row until the commit makes the order of commits the order of positions. When the answer is lost, the outcome is
+//! row until the commit makes the order of commits the order of positions. It also notes the position before, which is
+//! acknowledged: those who follow the log fold nothing beyond that, as a crash of the database may take it back. When the answer is lost, the outcome is
 //! unknown: the writer takes a new epoch, so that the lost statement cannot come later, and the row it gets back says
 //! whether the batch is in the log. Nobody is answered before that.
 
@@ -11,12 +12,12 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use tokio_postgres::Config;
 use uuid::Uuid;
 
+use super::address::DatabaseAddress;
 use super::link::{DatabaseLink, within};
 use super::row::signed;
-use super::schema;
+use super::schema::{self, EpochWhen};
 use crate::chain::{self, Anchor, EventContent};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::StoredPayload;
@@ -30,7 +31,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// Streams whose revision is remembered.
 const REMEMBERED: usize = 100_000;
 
-const APPEND: &str = "WITH moved AS (UPDATE chronova_head SET position = $4, hash = $5, batch = $6, \
+const APPEND: &str = "WITH moved AS (UPDATE chronova_head SET position = $4, hash = $5, batch = $6, durable = $3, \
         keys = COALESCE($7, keys) WHERE cell = $1 AND epoch = $2 AND position = $3 RETURNING 1) \
     INSERT INTO chronova_events SELECT e.* FROM moved, unnest($8::bigint[], $9::bytea[], $10::bigint[], \
         $11::bytea[], $12::text[], $13::int[], $14::int[], $15::bigint[], $16::text[], $17::bytea[], $18::bytea[]) e";
@@ -53,7 +54,7 @@ impl PostgresAppend {
 type Answer = (oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>);
 
 pub(super) struct PostgresWriter {
-    pub(super) config: Config,
+    pub(super) config: DatabaseAddress,
     pub(super) cell: String,
     pub(super) holder: Vec<u8>,
     pub(super) lease: Duration,
@@ -232,7 +233,9 @@ impl PostgresWriter {
             self.pause().await;
             self.leads()?;
             let asked = match self.link().await {
-                Ok(link) => schema::take_epoch(&link.client, &self.cell, &self.holder, true, self.lease).await,
+                Ok(link) => {
+                    schema::take_epoch(&link.client, None, &self.cell, &self.holder, EpochWhen::Held, self.lease).await
+                }
                 Err(failure) => Err(failure),
             };
             match asked {
@@ -248,44 +251,7 @@ impl PostgresWriter {
     }
 
     async fn send(&self, link: &DatabaseLink, batch: Uuid, written: &[Arc<Recorded>]) -> Result<u64, StoreError> {
-        let Some(last) = written.last() else { return Ok(0) };
-        let metas: Result<Vec<String>, _> = written.iter().map(|event| serde_json::to_string(&*event.meta)).collect();
-        let metas = metas.map_err(|error| StoreError::Io(error.to_string()))?;
-        let sealed = written.iter().find_map(|event| event.keys.as_ref()).map(|keys| keys.ring().0.to_vec());
-        let hash = last.hash.unwrap_or_default();
-        let column = |bytes: fn(&Recorded) -> Vec<u8>| written.iter().map(|event| bytes(event)).collect::<Vec<_>>();
-        let positions: Vec<i64> = written.iter().map(|event| signed(event.position.0)).collect();
-        let revisions: Vec<i64> = written.iter().map(|event| signed(event.revision.0)).collect();
-        let kinds: Vec<&str> = written.iter().map(|event| &*event.kind).collect();
-        let versions: Vec<i32> = written.iter().map(|event| i32::from(event.version)).collect();
-        let codecs: Vec<i32> = written.iter().map(|event| i32::from(event.codec)).collect();
-        let times: Vec<i64> = written.iter().map(|event| event.recorded_at.0).collect();
-        let datas: Vec<&[u8]> = written.iter().map(|event| &event.data[..]).collect();
-        let statement = link.append(APPEND).await?;
-        within(link.client.execute(
-            statement,
-            &[
-                &self.cell,
-                &self.epoch,
-                &signed(self.head.position.0),
-                &signed(last.position.0),
-                &&hash.0[..],
-                &&batch.as_bytes()[..],
-                &sealed,
-                &positions,
-                &column(|event| event.stream.as_str().as_bytes().to_vec()),
-                &revisions,
-                &column(|event| event.id.0.as_bytes().to_vec()),
-                &kinds,
-                &versions,
-                &codecs,
-                &times,
-                &metas,
-                &datas,
-                &column(|event| event.hash.unwrap_or_default().0.to_vec()),
-            ],
-        ))
-        .await
+        append(link, &self.cell, self.epoch, self.head.position, batch, written).await
     }
 
     async fn link(&mut self) -> Result<Arc<DatabaseLink>, StoreError> {
@@ -302,6 +268,56 @@ impl PostgresWriter {
         self.link = None;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// Appends events after `after`, whose positions and hashes are theirs. Returns how many were: none if the epoch or the
+/// position is not the head row's any more.
+pub(super) async fn append(
+    link: &DatabaseLink,
+    cell: &str,
+    epoch: i64,
+    after: Position,
+    batch: Uuid,
+    written: &[Arc<Recorded>],
+) -> Result<u64, StoreError> {
+    let Some(last) = written.last() else { return Ok(0) };
+    let metas: Result<Vec<String>, _> = written.iter().map(|event| serde_json::to_string(&*event.meta)).collect();
+    let metas = metas.map_err(|error| StoreError::Io(error.to_string()))?;
+    let sealed = written.iter().find_map(|event| event.keys.as_ref()).map(|keys| keys.ring().0.to_vec());
+    let hash = last.hash.unwrap_or_default();
+    let column = |bytes: fn(&Recorded) -> Vec<u8>| written.iter().map(|event| bytes(event)).collect::<Vec<_>>();
+    let positions: Vec<i64> = written.iter().map(|event| signed(event.position.0)).collect();
+    let revisions: Vec<i64> = written.iter().map(|event| signed(event.revision.0)).collect();
+    let kinds: Vec<&str> = written.iter().map(|event| &*event.kind).collect();
+    let versions: Vec<i32> = written.iter().map(|event| i32::from(event.version)).collect();
+    let codecs: Vec<i32> = written.iter().map(|event| i32::from(event.codec)).collect();
+    let times: Vec<i64> = written.iter().map(|event| event.recorded_at.0).collect();
+    let datas: Vec<&[u8]> = written.iter().map(|event| &event.data[..]).collect();
+    let statement = link.append(APPEND).await?;
+    within(link.client.execute(
+        statement,
+        &[
+            &cell,
+            &epoch,
+            &signed(after.0),
+            &signed(last.position.0),
+            &&hash.0[..],
+            &&batch.as_bytes()[..],
+            &sealed,
+            &positions,
+            &column(|event| event.stream.as_str().as_bytes().to_vec()),
+            &revisions,
+            &column(|event| event.id.0.as_bytes().to_vec()),
+            &kinds,
+            &versions,
+            &codecs,
+            &times,
+            &metas,
+            &datas,
+            &column(|event| event.hash.unwrap_or_default().0.to_vec()),
+        ],
+    ))
+    .await
 }
 
 fn refuse(jobs: Vec<PostgresAppend>, failure: &StoreError) {

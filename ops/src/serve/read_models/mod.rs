@@ -131,9 +131,12 @@ impl ReadModels {
         })
     }
 
-    /// Folds the last events, and writes a checkpoint.
-    pub(super) async fn close(mut self) {
+    /// Folds the last events, and writes a checkpoint, if that is allowed.
+    pub(super) async fn close(mut self, writes: bool) {
         self.tasks.shutdown().await;
+        if !writes {
+            return;
+        }
         match runner::catch_up(&*self.store, &self.views).await {
             Ok(position) if position == self.keeper.kept().position => {}
             // The task has logged its error; the event log has everything.

@@ -56,8 +56,16 @@ pub(crate) static RULES: &[Rule] = &[
         name: "eventstoredb",
         why: "EventStoreDB's protocol is one way to the log: its client is one back end, its server one API",
         check: |source, report| {
-            let server = ["tonic", "prost", "hyper", "hyper_util"];
-            confine(source, report, &server, &["web/src/eventstoredb"], "gRPC (only in the server of the log)");
+            confine(
+                source,
+                report,
+                &["tonic", "prost"],
+                &["web/src/eventstoredb"],
+                "gRPC (only in the server of the log)",
+            );
+            let places = ["web/src/eventstoredb", "web/src/cluster"];
+            let what = "hyper (only in the server of the log, and between members)";
+            confine(source, report, &["hyper", "hyper_util"], &places, what);
             let places = ["events/src/store/eventstoredb", "events/tests"];
             confine(source, report, &["eventstore"], &places, "eventstore (only in the back end of that name)");
         },

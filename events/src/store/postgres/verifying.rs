@@ -1,0 +1,135 @@
+//! Verifies every event of a log in PostgreSQL: checksums and pages are the database's own, everything else is held against
+//! the chain.
+
+use std::collections::HashMap;
+
+use super::read_only::ReadOnlyPostgres;
+use super::{EventStore, StoreError};
+use crate::chain::{Anchor, EventContent, EventHash, link};
+use crate::codec::BINCODE_2;
+use crate::envelope::{Position, Recorded, StreamId};
+use crate::sealed::{self, Personal};
+use crate::store::sqlite::verify::{LogDamage, Verification, VerifyOptions};
+
+/// Events read at once.
+const PAGE: usize = 4_096;
+
+/// Verifies the log of `store` up to the head row's position, as it was when the log was opened.
+pub async fn verify(store: &ReadOnlyPostgres, options: &VerifyOptions) -> Result<Verification, StoreError> {
+    let head = store.head_row();
+    let mut walk = VerifyingWalk::new(options);
+    while walk.at < head.position {
+        let events = match store.read_all(walk.at, PAGE).await {
+            Ok(events) => events,
+            Err(StoreError::Corrupt { position, reason }) => {
+                walk.damage(Some(Position(position)), None, reason);
+                // What follows cannot be reached by positions without gaps.
+                break;
+            }
+            Err(failure) => return Err(failure),
+        };
+        for event in &events {
+            walk.take(event);
+        }
+    }
+    if walk.at == head.position && walk.hash != head.hash {
+        walk.damage(Some(head.position), None, "the head row has another hash than the last event".to_owned());
+    }
+    Ok(walk.end(head, options))
+}
+
+struct VerifyingWalk {
+    limit: usize,
+    at: Position,
+    hash: EventHash,
+    revisions: HashMap<StreamId, u64>,
+    /// The anchors that are looked for, in the order of their positions.
+    wanted: Vec<Anchor>,
+    erased: u64,
+    lost: u64,
+    found: Verification,
+}
+
+impl VerifyingWalk {
+    fn new(options: &VerifyOptions) -> Self {
+        Self {
+            limit: options.limit.max(1),
+            at: Position::START,
+            hash: EventHash::START,
+            revisions: HashMap::new(),
+            wanted: options.against.clone(),
+            erased: 0,
+            lost: 0,
+            found: Verification::default(),
+        }
+    }
+
+    fn damage(&mut self, position: Option<Position>, stream: Option<StreamId>, what: String) {
+        match self.found.damages.len() < self.limit {
+            true => self.found.damages.push(LogDamage { position, stream, page: None, what }),
+            false => self.found.more = true,
+        }
+    }
+
+    fn take(&mut self, event: &Recorded) {
+        let (position, stream) = (event.position, event.stream.clone());
+        let revision = self.revisions.entry(stream.clone()).or_default();
+        *revision += 1;
+        let due = *revision;
+        let mut wrong = Vec::new();
+        if event.revision.0 != due {
+            wrong.push(format!("revision {} where {due} is due", event.revision.0));
+        }
+        let hash = link(&self.hash, position, event.revision, &EventContent::of(event).hash());
+        if event.hash != Some(hash) {
+            wrong.push("the event is not the one that its hash was made of".to_owned());
+        }
+        match event.event() {
+            Ok(payload) if event.codec == BINCODE_2 && event.version == payload.version() => {
+                if payload.encode().ok().as_deref() != Some(&event.data[..]) {
+                    wrong.push(format!("{} v{} is not encoded as this version does it", event.kind, event.version));
+                }
+            }
+            Ok(_) => {}
+            Err(error) => wrong.push(error.to_string()),
+        }
+        match sealed::state(event.keys.as_deref(), event.codec, &event.data) {
+            Personal::Clear | Personal::Sealed => {}
+            Personal::Erased => self.erased += 1,
+            Personal::Lost => self.lost += 1,
+        }
+        for what in wrong {
+            self.damage(Some(position), Some(stream.clone()), what);
+        }
+        self.at = position;
+        // The stored one: the next event is judged by itself.
+        self.hash = event.hash.unwrap_or(hash);
+        self.found.events += 1;
+        let held: Vec<Anchor> = self.wanted.iter().filter(|anchor| anchor.position == position).copied().collect();
+        for anchor in held {
+            match anchor.hash == self.hash {
+                true => self.found.anchors.push(anchor),
+                false => self.damage(Some(position), None, format!("it is not the event of the anchor {anchor}")),
+            }
+        }
+    }
+
+    fn end(mut self, head: Anchor, options: &VerifyOptions) -> Verification {
+        for anchor in &options.against {
+            if anchor.position > head.position {
+                self.damage(Some(anchor.position), None, format!("the log ends before the anchor {anchor}"));
+            } else if anchor.position == Position::START && anchor.hash == EventHash::START {
+                self.found.anchors.push(*anchor);
+            }
+        }
+        self.found.streams = self.revisions.len() as u64;
+        self.found.head = (self.at == head.position).then_some(head);
+        if self.erased > 0 {
+            self.found.remarks.push(format!("the personal fields of {} events were erased", self.erased));
+        }
+        if self.lost > 0 {
+            self.found.remarks.push(format!("the keys of the personal fields of {} events are not here", self.lost));
+        }
+        self.found
+    }
+}
