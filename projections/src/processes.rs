@@ -34,6 +34,8 @@ pub struct Processes {
     pending: BTreeMap<ProcessId, UnfinishedProcess>,
     /// Processes that change interfaces, by server: queried whenever a guest is defined again.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
+    /// Processes that take something before they ask a server, by server.
+    asking: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
     /// Servers that have quota but no stream yet, with the process that creates them.
     unrecorded: BTreeMap<InstanceId, ProcessId>,
     /// How many servers each process has yet to record. A process without any has no entry.
@@ -74,6 +76,24 @@ fn of_interface(task: &Task) -> Option<InstanceId> {
     }
 }
 
+/// The server that a task asks, after it has taken what the request needs.
+fn of_request(task: &Task) -> Option<InstanceId> {
+    match task {
+        Task::AskServer { instance, .. } => Some(*instance),
+        _ => None,
+    }
+}
+
+/// Takes a process from the index `by_server`.
+fn remove_from(by_server: &mut BTreeMap<InstanceId, BTreeSet<ProcessId>>, instance: InstanceId, process: ProcessId) {
+    if let Some(all) = by_server.get_mut(&instance) {
+        all.remove(&process);
+        if all.is_empty() {
+            by_server.remove(&instance);
+        }
+    }
+}
+
 /// The process that an event requests, if any. The match names every event, so that no new kind is forgotten.
 pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<UnfinishedProcess> {
     match event {
@@ -81,6 +101,7 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<UnfinishedProcess
         Event::VolumeEvent(event) => asked_for_volume(recorded, event),
         Event::HostEvent(event) => asked_for_host(recorded, event),
         Event::QuotaEvent(event) => asked_for_quota(recorded, event),
+        Event::ProcessEvent(event) => asked_for_itself(recorded, event),
         Event::ConsoleEvent(_)
         | Event::ErasureEvent(_)
         | Event::ExternalEvent(_)
@@ -92,7 +113,6 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<UnfinishedProcess
         | Event::LedgerEvent(_)
         | Event::NetworkEvent(_)
         | Event::NetworkQuotaEvent(_)
-        | Event::ProcessEvent(_)
         | Event::QuotaClassEvent(_)
         | Event::RouterEvent(_)
         | Event::SecurityGroupEvent(_)
@@ -309,12 +329,22 @@ fn asked_for_quota(recorded: &Recorded, event: &QuotaEvent) -> Option<Unfinished
         | QuotaEvent::QuotaReleased(_)
         | QuotaEvent::LimitsSet(_)
         | QuotaEvent::LimitsReset(_)
-        | QuotaEvent::QuotaAdjusted(_) => return None,
+        | QuotaEvent::QuotaAdjusted(_)
+        | QuotaEvent::QuotaClaimed(_)
+        | QuotaEvent::QuotaClaimWithdrawn(_) => return None,
     };
     let (project, instances, group) = (claimed.project.clone(), claimed.instances.clone(), claimed.group.clone());
     let task = Task::CreateServers { project, instances, group };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
     Some(UnfinishedProcess { process: claimed.process, task, meta, asked_by, state: Process::Absent })
+}
+
+/// The process that its own first record asks for.
+fn asked_for_itself(recorded: &Recorded, event: &ProcessEvent) -> Option<UnfinishedProcess> {
+    let ProcessEvent::Started(started) = event else { return None };
+    let (process, task) = (started.process, started.task.clone());
+    let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
+    task.asks_for_itself().then_some(UnfinishedProcess { process, task, meta, asked_by, state: Process::Absent })
 }
 
 impl Processes {
@@ -330,6 +360,11 @@ impl Processes {
     /// Whether an interface of the server is being attached or detached.
     pub fn change_interfaces_of(&self, instance: InstanceId) -> bool {
         self.interfaces.contains_key(&instance)
+    }
+
+    /// Whether a process has taken quota or an image for a request that the server may still refuse.
+    pub fn is_being_asked(&self, instance: InstanceId) -> bool {
+        self.asking.contains_key(&instance)
     }
 
     /// Whether the server has quota, but its process has neither recorded the server nor given it up.
@@ -370,6 +405,9 @@ impl Processes {
         if let Some(instance) = of_interface(&pending.task) {
             self.interfaces.entry(instance).or_default().insert(pending.process);
         }
+        if let Some(instance) = of_request(&pending.task) {
+            self.asking.entry(instance).or_default().insert(pending.process);
+        }
         self.pending.insert(pending.process, pending);
     }
 
@@ -381,12 +419,11 @@ impl Processes {
                 self.unrecorded.remove(instance);
             }
         }
-        let Some(instance) = of_interface(&pending.task) else { return };
-        if let Some(changing) = self.interfaces.get_mut(&instance) {
-            changing.remove(&process);
-            if changing.is_empty() {
-                self.interfaces.remove(&instance);
-            }
+        if let Some(instance) = of_interface(&pending.task) {
+            remove_from(&mut self.interfaces, instance, process);
+        }
+        if let Some(instance) = of_request(&pending.task) {
+            remove_from(&mut self.asking, instance, process);
         }
     }
 
@@ -406,7 +443,7 @@ impl Processes {
 
 impl Projection for Processes {
     const NAME: &'static str = "processes";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["host", "instance", "process", "quota", "volume"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -421,7 +458,6 @@ impl Projection for Processes {
                 _ => {}
             }
             self.begin(pending);
-            return;
         }
         let Event::ProcessEvent(event) = event else { return };
         if let ProcessEvent::Started(started) = event {

@@ -10,19 +10,19 @@ use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::instance::{CallerRights, InstanceCommand, InstanceRoot};
 use chronova_actors::operations::Operations;
-use chronova_actors::ports::{ImageDraft, NetworkService};
+use chronova_actors::ports::NetworkService;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
+use chronova_actors::quota::{QuotaCommand, QuotaRoot, ServerClaim};
 use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
-use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, PortId, ProcessId, ProjectId, UserId};
+use chronova_events::ids::{FlavorId, HostId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
     Alive, BlockDevicesMapped, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction,
-    RebuildRequested, RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,
+    RebuildRequested, RequestedNetworks, RequestedNic, UnshelveRequested, status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -39,6 +39,7 @@ use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
 use crate::mixed_networks::MixedNetworks;
 use crate::quick::quick;
+use crate::requests::UNLIMITED;
 use crate::services::{OneImage, OneNetwork};
 
 /// How long a test waits for what must come; only a hang reaches it.
@@ -238,6 +239,16 @@ impl World {
         assert_eq!(bound, ports, "the ports of {id} are its interfaces");
     }
 
+    /// How often a reconciler gave back quota, or a place in a group, that a process has taken.
+    pub async fn given_back_by_reconcilers(&self) -> usize {
+        let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
+        let reconciled = |cause: &Cause| match cause {
+            Cause::System { part } => part == "reconcile-quota" || part == "reconcile-server-groups",
+            Cause::User { .. } | Cause::Process { .. } => false,
+        };
+        events.iter().filter(|event| reconciled(&event.meta.cause)).count()
+    }
+
     /// The faults of the servers, for the message of a failed assertion.
     pub async fn faults(&self) -> Vec<String> {
         let views = self.views().await;
@@ -371,15 +382,9 @@ impl Life {
 
     pub(crate) async fn reserve_for(&self, request: &BuildRequested) -> Result<(), String> {
         let gateway = &self.context().gateway;
-        let reserve = QuotaCommand::Reserve {
-            project: request.project.clone(),
-            instances: vec![request.instance],
-            cores: request.flavor.vcpus,
-            memory_mib: request.flavor.memory_mib,
-            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
-        };
+        let claim = QuotaCommand::ClaimForServer(Box::new(claim_for(request)));
         let project = request.project.clone();
-        gateway.send::<QuotaRoot>(&project, reserve, user_meta()).await.map_err(|e| e.to_string())?;
+        gateway.send::<QuotaRoot>(&project, claim, user_meta()).await.map_err(|e| e.to_string())?;
         Ok(())
     }
 
@@ -398,52 +403,9 @@ impl Life {
         self.instance(instance, InstanceCommand::SoftDelete { process, asker: ADMIN }).await
     }
 
-    /// Asks for a deleted server back as the API does: quota first, then the server.
-    pub async fn restore(&self, instance: InstanceId) -> Result<(), String> {
-        self.reserve(instance).await?;
-        let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::Restore { process, asker: ADMIN }).await
-    }
-
     /// Asks for work on a server's disks or its place.
     pub async fn work(&self, instance: InstanceId, command: WorkCommand) -> Result<(), String> {
         self.instance(instance, InstanceCommand::Work(Box::new(command))).await
-    }
-
-    /// Asks for an image as the API does: the image first, without bytes, then the server.
-    pub async fn snapshot(&self, instance: InstanceId, backup: Option<Rotation>) -> Result<ImageId, String> {
-        let image = self.draft(instance, backup.as_ref()).await?;
-        let snapshot = WorkCommand::Snapshot { process: ProcessId::random(), image, backup, asker: ADMIN };
-        self.or_drop(image, self.work(instance, snapshot).await).await
-    }
-
-    pub async fn shelve(&self, instance: InstanceId) -> Result<ImageId, String> {
-        let image = self.draft(instance, None).await?;
-        let shelve = WorkCommand::Shelve { process: ProcessId::random(), image: Some(image), asker: ADMIN };
-        self.or_drop(image, self.work(instance, shelve).await).await
-    }
-
-    /// As `shelve`, for a server on volumes: nothing of it becomes an image.
-    pub async fn shelve_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
-        self.work(instance, WorkCommand::Shelve { process: ProcessId::random(), image: None, asker: ADMIN }).await
-    }
-
-    async fn draft(&self, instance: InstanceId, backup: Option<&Rotation>) -> Result<ImageId, String> {
-        let image = ImageId::random();
-        let mut properties = vec![("instance_uuid".to_owned(), instance.to_string())];
-        properties.extend(backup.map(|backup| ("backup_type".to_owned(), backup.kind.clone())));
-        let owner = ProjectId::new("p");
-        let (name, format) = ("copy".to_owned(), "qcow2".to_owned());
-        let draft = ImageDraft { image, name, owner, format, min_disk_gib: 1, min_memory_mib: 0, properties };
-        self.context().images.create(draft, user_meta()).await.map_err(|error| error.to_string())?;
-        Ok(image)
-    }
-
-    async fn or_drop(&self, image: ImageId, asked: Result<(), String>) -> Result<ImageId, String> {
-        if asked.is_err() {
-            let _ = self.context().images.delete(image, user_meta()).await;
-        }
-        asked.map(|()| image)
     }
 
     /// `reimage`: the image is written to a root disk that is a volume.
@@ -553,6 +515,18 @@ pub(crate) const ADMIN: CallerRights = CallerRights { overrides_lock: true };
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
+}
+
+/// The quota that a server needs, for those that are built without a request for them.
+pub fn claim_for(request: &BuildRequested) -> ServerClaim {
+    ServerClaim {
+        project: request.project.clone(),
+        process: request.process,
+        instance: request.instance,
+        cores: request.flavor.vcpus,
+        memory_mib: request.flavor.memory_mib,
+        defaults: UNLIMITED,
+    }
 }
 
 /// A small server.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "processes/asking.rs"]
+mod asking;
 #[path = "processes/core_only.rs"]
 mod core_only;
 #[path = "processes/creates.rs"]

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use chronova_actors::instance::{InstanceCommand, InstanceRoot};
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
+use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot, ServerClaim};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::InstanceId;
 use chronova_events::ledger::Provider;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
-use chronova_tests::world::{Life, World, build_request};
+use chronova_tests::world::{Life, World, build_request, claim_for};
 use uuid::Uuid;
 
 fn server(n: u128) -> InstanceId {
@@ -24,13 +24,8 @@ async fn build(life: &Life, n: u128) {
     let mut request = build_request(server(n));
     request.number = u64::try_from(n).unwrap();
     let gateway = &life.context().gateway;
-    let reserve = QuotaCommand::Reserve {
-        project: request.project.clone(),
-        instances: vec![request.instance],
-        cores: request.flavor.vcpus,
-        memory_mib: request.flavor.memory_mib,
-        defaults: DefaultLimits::default(),
-    };
+    let claim = ServerClaim { defaults: DefaultLimits::default(), ..claim_for(&request) };
+    let reserve = QuotaCommand::ClaimForServer(Box::new(claim));
     let project = request.project.clone();
     gateway.send::<QuotaRoot>(&project, reserve, Meta::system("test")).await.unwrap();
     let build = InstanceCommand::Build(Box::new(request));

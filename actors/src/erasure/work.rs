@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Error)]
 pub enum ErasureError {
+    /// Servers that are not deleted, and whether the user exists.
+    #[error("what is to be erased is alive")]
+    Alive { servers: usize, user: bool },
     #[error("this back end keeps personal fields in the clear: they cannot be erased")]
     NoKeys,
     #[error("the event log is not available")]
@@ -93,6 +96,17 @@ impl ErasurePlan {
     /// Whether it would remove nothing.
     pub fn is_empty(&self) -> bool {
         self.user.is_none() && self.servers.is_empty()
+    }
+
+    /// Refuses to erase the data of what is alive, unless the requester insists.
+    ///
+    /// # Errors
+    /// The user exists, or a server is not deleted.
+    pub fn admit(&self, even_alive: bool) -> Result<(), ErasureError> {
+        match self.user_exists || !self.alive.is_empty() {
+            true if !even_alive => Err(ErasureError::Alive { servers: self.alive.len(), user: self.user_exists }),
+            _ => Ok(()),
+        }
     }
 }
 

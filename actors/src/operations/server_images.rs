@@ -1,8 +1,8 @@
 //! Makes images of servers: snapshots, backups, and the image that a shelved server comes back from.
 //!
-//! The image is made first, without bytes, so that its id is known at the answer. The process `snapshot` or `shelve` then
-//! fills it. An image whose server refuses is deleted at once. A crash between the two leaves an image without bytes, as
-//! in Nova.
+//! The image is created first, without bytes, so that its id is known at the answer. The process `snapshot` or `shelve` then
+//! fills it. The process `ask_server` creates it and asks the server, so neither a refusal nor a crash between the two
+//! leaves an image without bytes.
 //!
 //! Source: nova `compute/api.py` (`snapshot`, `backup`) and `compute/utils.py` (`create_image`,
 //! `initialize_instance_snapshot_metadata`).
@@ -18,6 +18,7 @@ use super::images_of_volumes::{cannot_rest, properties_of_volumes, volume_count}
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
+use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst};
 use crate::instance::work::WorkCommand;
 use crate::instance::{InstanceCommand, InstanceReject};
 use crate::ports::{ImageDraft, PortError};
@@ -58,8 +59,8 @@ pub enum ServerImageReject {
     CannotRest,
     #[error("the volume service: {0}")]
     Volumes(PortError),
-    #[error("the image service: {0}")]
-    Images(PortError),
+    #[error(transparent)]
+    Asked(#[from] AskServerReject),
 }
 
 impl From<InstanceReject> for ServerImageReject {
@@ -86,7 +87,8 @@ impl Operations {
             false => draft_of_disk(&call, request, "snapshot"),
         };
         let (image, asker) = (draft.image, call.asker);
-        self.make_image(meta, call, draft, WorkCommand::Snapshot { process, image, backup: None, asker }).await
+        let snapshot = WorkCommand::Snapshot { process, image, backup: None, asker };
+        self.make_image(meta, call, draft, process, snapshot).await
     }
 
     /// Makes an image of the server's disk, and deletes those of its kind beyond the rotation.
@@ -107,8 +109,8 @@ impl Operations {
         set(&mut request.metadata, "backup_type", &rotation.kind);
         let draft = draft_of_disk(&call, request, "backup");
         let (process, image, asker) = (ProcessId::random(), draft.image, call.asker);
-        self.make_image(meta, call, draft, WorkCommand::Snapshot { process, image, backup: Some(rotation), asker })
-            .await
+        let snapshot = WorkCommand::Snapshot { process, image, backup: Some(rotation), asker };
+        self.make_image(meta, call, draft, process, snapshot).await
     }
 
     /// Takes the server off its host, which it later comes back from an image to. A server on volumes needs no image: its
@@ -132,26 +134,20 @@ impl Operations {
         let request = ServerImageRequest { image: ImageId::random(), name, project, user, metadata: vec![] };
         let draft = draft_of_disk(&call, request, "snapshot");
         let image = Some(draft.image);
-        self.make_image(meta, call, draft, WorkCommand::Shelve { process, image, asker }).await
+        self.make_image(meta, call, draft, process, WorkCommand::Shelve { process, image, asker }).await
     }
 
-    /// Makes the image, without bytes, and asks the server to fill it.
+    /// Creates the image, without bytes, and asks the server for the process that fills it.
     async fn make_image(
         &self,
         meta: Arc<Meta>,
         call: ServerCall<'_>,
         draft: ImageDraft,
+        process: ProcessId,
         work: WorkCommand,
     ) -> Result<Position, ServerImageReject> {
-        let image = draft.image;
-        self.queries.images.create(draft, Arc::clone(&meta)).await.map_err(ServerImageReject::Images)?;
-        let asked = self.ask_work(Arc::clone(&meta), &call, work).await;
-        if asked.is_err()
-            && let Err(error) = self.queries.images.delete(image, meta).await
-        {
-            tracing::warn!(%image, %error, "an image of a server that was not copied after all stays behind");
-        }
-        Ok(asked?)
+        let (first, command) = (TakenFirst::Image(Box::new(draft)), InstanceCommand::Work(Box::new(work)));
+        Ok(self.take_and_ask(call.id, process, ServerRequest { first, command, meta }).await?)
     }
 
     async fn ask_work(

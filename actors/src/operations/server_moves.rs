@@ -1,8 +1,7 @@
 //! Moves of servers: another flavor, another host; and a deleted server that comes back.
 //!
-//! Each use case refuses at once what can be known beforehand, in the order of Nova's `compute/api.py`, takes quota where
-//! the server is to be larger, and asks the server. Room that was taken for a server that then refuses is more than the
-//! server needs; the reconciler of quota, or the sweep at start-up, gives it back.
+//! Each use case refuses at once what can be known beforehand, in the order of Nova's `compute/api.py`, and asks the
+//! server. Where the server is to become larger, or to come back, the process `ask_server` claims quota first.
 
 use std::sync::Arc;
 
@@ -14,9 +13,10 @@ use thiserror::Error;
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
+use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst};
 use crate::instance::moving::MoveCommand;
 use crate::instance::{InstanceCommand, InstanceReject};
-use crate::quota::{DefaultLimits, QuotaCommand, QuotaReject, QuotaRoot};
+use crate::quota::{DefaultLimits, ServerClaim};
 use crate::topology;
 
 const BYTES_OF_GIB: u64 = 1 << 30;
@@ -37,7 +37,7 @@ pub enum ServerMoveReject {
     #[error(transparent)]
     Server(#[from] CommandError<InstanceReject>),
     #[error(transparent)]
-    Quota(CommandError<QuotaReject>),
+    Asked(#[from] AskServerReject),
     #[error("a disk cannot become a disk of no size")]
     NoDisk,
     #[error("the server has this flavor")]
@@ -76,13 +76,12 @@ impl Operations {
         call.admit(ServerAction::Resize)?;
         let ResizeRequest { flavor, disk_config, defaults } = request;
         check_flavor(call.server, &flavor)?;
-        let project = &call.server.request.project;
+        let (project, process) = (call.server.request.project.clone(), ProcessId::random());
         let (cores, memory_mib) = (flavor.vcpus, flavor.memory_mib);
-        let widen = QuotaCommand::Widen { project: project.clone(), instance: call.id, cores, memory_mib, defaults };
-        let widened = self.send::<QuotaRoot>(project, widen, Arc::clone(&meta)).await;
-        widened.map_err(ServerMoveReject::Quota)?;
-        let (process, flavor, asker) = (ProcessId::random(), Box::new(flavor), call.asker);
-        self.ask_to_move(meta, call, MoveCommand::Resize { process, flavor, disk_config, asker }).await
+        let claim = ServerClaim { project, process, instance: call.id, cores, memory_mib, defaults };
+        let (flavor, asker) = (Box::new(flavor), call.asker);
+        let resize = MoveCommand::Resize { process, flavor, disk_config, asker };
+        self.claim_and_ask(meta, claim, InstanceCommand::Move(Box::new(resize))).await
     }
 
     /// Asks for another host: the one of this name, or any.
@@ -113,18 +112,21 @@ impl Operations {
         defaults: DefaultLimits,
     ) -> Result<Position, ServerMoveReject> {
         call.admit(ServerAction::Restore)?;
-        let (project, flavor) = (&call.server.request.project, &call.server.request.flavor);
-        let reserve = QuotaCommand::Reserve {
-            project: project.clone(),
-            instances: vec![call.id],
-            cores: flavor.vcpus,
-            memory_mib: flavor.memory_mib,
-            defaults,
-        };
-        let reserved = self.send::<QuotaRoot>(project, reserve, Arc::clone(&meta)).await;
-        reserved.map_err(ServerMoveReject::Quota)?;
-        let restore = InstanceCommand::Restore { process: ProcessId::random(), asker: call.asker };
-        Ok(self.ask_server(meta, call.id, restore).await?)
+        let (project, flavor) = (call.server.request.project.clone(), &call.server.request.flavor);
+        let (process, cores, memory_mib) = (ProcessId::random(), flavor.vcpus, flavor.memory_mib);
+        let claim = ServerClaim { project, process, instance: call.id, cores, memory_mib, defaults };
+        self.claim_and_ask(meta, claim, InstanceCommand::Restore { process, asker: call.asker }).await
+    }
+
+    async fn claim_and_ask(
+        &self,
+        meta: Arc<Meta>,
+        claim: ServerClaim,
+        command: InstanceCommand,
+    ) -> Result<Position, ServerMoveReject> {
+        let (instance, process) = (claim.instance, claim.process);
+        let request = ServerRequest { first: TakenFirst::Quota(Box::new(claim)), command, meta };
+        Ok(self.take_and_ask(instance, process, request).await?)
     }
 
     fn check_destination(&self, server: &Alive, host: &str) -> Result<(), ServerMoveReject> {

@@ -19,7 +19,7 @@ use futures::future::{BoxFuture, try_join_all};
 
 use super::definition::{Definition, Step, StepError, StepRun};
 use crate::aggregate::CommandError;
-use crate::coordination::create_requests::CreateOrder;
+use crate::coordination::waiting_requests::CreateOrder;
 use crate::instance::creation::{CreateReject, build_process};
 use crate::instance::{CallerRights, InstanceCommand, InstanceReject, InstanceRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};

@@ -12,6 +12,7 @@
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
 //! | `turn`, `guest`, `imaging` | what several processes do |
 //! | `create_servers` | the servers of one request |
+//! | `ask_server` | a request that takes quota or an image before it asks its server |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
 //! | `attach_interface`, `detach_interface`, [`volume`] | and these |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
@@ -22,6 +23,7 @@
 //! | `drain_host` | empties a host by asking for moves of its servers; [`departing`] says what comes next with each |
 //! | `live_migrate` | a guest to another host while it runs; [`crossing`] says where it is, [`on_the_way`] watches it |
 
+pub mod ask_server;
 pub mod attach_interface;
 pub mod attach_volume;
 mod away;

@@ -24,6 +24,7 @@ fn of(task: &Task) -> &'static [Capability] {
         Task::MoveInstance { .. } => &[Capability::DiskTransfer],
         Task::LiveMigrate { .. } => &[Capability::LiveMigration],
         Task::CreateServers { .. }
+        | Task::AskServer { .. }
         | Task::BuildInstance { .. }
         | Task::DeleteInstance { .. }
         | Task::SoftDelete { .. }

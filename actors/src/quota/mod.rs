@@ -29,14 +29,6 @@ impl Default for DefaultLimits {
 
 #[derive(Debug, Clone)]
 pub enum QuotaCommand {
-    /// Takes room for each of `instances`.
-    Reserve {
-        project: ProjectId,
-        instances: Vec<InstanceId>,
-        cores: u32,
-        memory_mib: u64,
-        defaults: DefaultLimits,
-    },
     /// Takes room for the servers of one request, as many as fit between `min_count` and `max_count`, and asks for the
     /// process that creates them.
     Claim(Box<ServersWanted>),
@@ -44,13 +36,13 @@ pub enum QuotaCommand {
         project: ProjectId,
         instance: InstanceId,
     },
-    /// Room for another flavor, if there is: the larger of what the server holds and what it is to be.
-    Widen {
+    /// Takes room for what a server is to become: the larger of that and of what it holds.
+    ClaimForServer(Box<ServerClaim>),
+    /// The server does not become it. What it held before it holds again, and what other claims still need.
+    Withdraw {
         project: ProjectId,
+        process: ProcessId,
         instance: InstanceId,
-        cores: u32,
-        memory_mib: u64,
-        defaults: DefaultLimits,
     },
     /// The server holds exactly this from now on.
     Settle {
@@ -66,6 +58,18 @@ pub enum QuotaCommand {
     ResetLimits {
         project: ProjectId,
     },
+}
+
+/// The size of a server that is asked to become larger, or to come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerClaim {
+    pub project: ProjectId,
+    /// The process that the server is asked for.
+    pub process: ProcessId,
+    pub instance: InstanceId,
+    pub cores: u32,
+    pub memory_mib: u64,
+    pub defaults: DefaultLimits,
 }
 
 /// How many servers a request wants, and how large each is.

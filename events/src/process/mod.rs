@@ -136,6 +136,22 @@ pub enum Task {
         /// The server group that they join, after the project that owns it.
         group: Option<(ProjectId, ServerGroupId)>,
     },
+    /// Takes what a request needs, and asks its server for a process, which takes over what was taken.
+    AskServer {
+        instance: InstanceId,
+        /// The process that the server is asked for.
+        process: ProcessId,
+        needs: RequestNeed,
+    },
+}
+
+/// What is taken before a server is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RequestNeed {
+    /// Quota of the project.
+    Quota(ProjectId),
+    /// An image without bytes.
+    Image(ImageId),
 }
 
 /// Work on one disk of a server.
@@ -238,6 +254,7 @@ impl Task {
             Self::Evacuate { .. } => "evacuate",
             Self::DrainHost { .. } => "drain_host",
             Self::CreateServers { .. } => "create_servers",
+            Self::AskServer { .. } => "ask_server",
         }
     }
 
@@ -264,7 +281,8 @@ impl Task {
             | Self::ConfirmResize { instance, .. }
             | Self::RevertResize { instance, .. }
             | Self::LiveMigrate { instance }
-            | Self::Evacuate { instance } => ProcessSubject::Server(*instance),
+            | Self::Evacuate { instance }
+            | Self::AskServer { instance, .. } => ProcessSubject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 ProcessSubject::Server(disk.instance)
             }
@@ -291,9 +309,14 @@ impl Task {
     }
 
     /// Whether it begins without waiting for its turn: a drain only asks other processes and waits for them, and a
-    /// client waits for the creation of its servers.
+    /// client waits for the others.
     pub fn begins_at_once(&self) -> bool {
-        matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. })
+        matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. } | Self::AskServer { .. })
+    }
+
+    /// Whether its first record is the request for it. No other event asks for it.
+    pub fn asks_for_itself(&self) -> bool {
+        matches!(self, Self::AskServer { .. })
     }
 
     /// Whether the process writes a record only when a step fails. The events that it causes elsewhere say that it
@@ -453,6 +476,8 @@ fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
             instances: vec![instance],
             group: Some((ProjectId::new("p"), ServerGroupId(uuid(15)))),
         },
+        Task::AskServer { instance, process, needs: RequestNeed::Quota(ProjectId::new("p")) },
+        Task::AskServer { instance, process, needs: RequestNeed::Image(image) },
     ]
     .into_iter()
     .map(move |task| Started { process, task }.into())

@@ -8,7 +8,7 @@ use chronova_events::store::EventStore as _;
 
 use super::judges::Once;
 use super::sample::Sample;
-use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
+use super::{Case, HOSTS, check, comes_to_rest, prepared, seen, subject};
 use crate::world::World;
 
 /// Trials of a case in a run of every day.
@@ -48,7 +48,7 @@ async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, 
     life.hosts_up(HOSTS).await;
     comes_to_rest(&world, &life).await;
     life.stop().await;
-    world.check().await;
+    check(case, &world).await;
     let now = seen(&world).await;
     // Nobody knows of a failure that was not recorded: the step is run again, and nothing fails it this time.
     let failed = case.definition.undoes && failed;

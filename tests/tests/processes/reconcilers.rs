@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
+use chronova_actors::quota::{QuotaCommand, QuotaRoot, ServerClaim};
 use chronova_actors::reconcile::tally::TallyReading;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProjectId};
 use chronova_events::store::EventStore as _;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::process_harness::swept;
-use chronova_tests::world::{Life, World};
+use chronova_tests::world::{Life, World, build_request, claim_for};
 use uuid::Uuid;
 
 /// Nobody ever asks for it.
@@ -17,9 +17,8 @@ const NEVER_BUILT: InstanceId = InstanceId(Uuid::from_u128(0xFADE));
 
 async fn reserve(life: &Life) {
     let project = ProjectId::new("acme");
-    let defaults = DefaultLimits { instances: -1, cores: -1, memory_mib: -1 };
-    let instances = vec![NEVER_BUILT];
-    let reserve = QuotaCommand::Reserve { project: project.clone(), instances, cores: 1, memory_mib: 512, defaults };
+    let claim = ServerClaim { project: project.clone(), ..claim_for(&build_request(NEVER_BUILT)) };
+    let reserve = QuotaCommand::ClaimForServer(Box::new(claim));
     life.context().gateway.send::<QuotaRoot>(&project, reserve, Meta::system("test")).await.unwrap();
 }
 

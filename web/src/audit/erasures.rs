@@ -4,7 +4,7 @@
 //! what is alive is refused, unless `"even_alive": true`.
 
 use chronova_actors::erasure::work::{Eraser, ErasureError, ErasurePlan};
-use chronova_events::erasure::{Erasure, ErasureTarget};
+use chronova_events::erasure::{Erasure, ErasureCompleted, ErasureTarget};
 use chronova_events::ids::{ProjectId, UserId};
 use chronova_events::store::StoreError;
 use serde::Deserialize;
@@ -66,31 +66,37 @@ impl ErasureRequest {
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ErasureBody { erasure: request } = serde_json::from_value(ctx.body.clone())
         .map_err(|error| Fault::bad_request(format!("The body is no request for an erasure: {error}.")))?;
-    let (eraser, permit) = (eraser(&ctx)?, ctx.permit()?);
+    let eraser = eraser(&ctx)?;
+    let plan = plan(&ctx, &request)?;
+    let mut shown = show_plan(&plan);
+    let dry_run = request.dry_run;
+    if !dry_run {
+        let done = erase(&ctx, eraser, plan, request).await?;
+        shown["id"] = json!(done.erasure.to_string());
+        shown["keys_destroyed"] = json!(done.keys);
+    }
+    Ok(Reply::ok(json!({"erasure": shown, "dry_run": dry_run})))
+}
+
+fn plan(ctx: &Ctx, request: &ErasureRequest) -> Result<ErasurePlan, Fault> {
     let plan = ErasurePlan::of(&ctx.queries()?.views, request.whose()?);
-    if plan.is_empty() {
-        return Err(Fault::not_found("There is nothing to erase: no server is concerned."));
+    match plan.is_empty() {
+        true => Err(Fault::not_found("There is nothing to erase: no server is concerned.")),
+        false => Ok(plan),
     }
-    let shown = show_plan(&plan);
-    if request.dry_run {
-        return Ok(Reply::ok(json!({"erasure": shown, "dry_run": true})));
-    }
-    if (plan.user_exists || !plan.alive.is_empty()) && !request.even_alive {
-        let what = format!(
-            "{} servers are not deleted{}",
-            plan.alive.len(),
-            if plan.user_exists { ", nor is the user" } else { "" }
-        );
-        return Err(Fault::conflict(format!("{what}: delete them first, or say \"even_alive\": true.")));
-    }
-    // On its own: a client that hangs up does not stop it half-way.
-    let meta = dispatch::meta(&permit);
+}
+
+/// The work has a task of its own: a client that hangs up does not stop it half-way.
+async fn erase(
+    ctx: &Ctx,
+    eraser: Eraser,
+    plan: ErasurePlan,
+    request: ErasureRequest,
+) -> Result<ErasureCompleted, Fault> {
+    plan.admit(request.even_alive).map_err(failed)?;
+    let meta = dispatch::meta(&ctx.permit()?);
     let work = actix_web::rt::spawn(async move { eraser.erase(plan, request.reason, &meta).await });
-    let done = work.await.map_err(Fault::internal)?.map_err(failed)?;
-    let mut answer = shown;
-    answer["id"] = json!(done.erasure.to_string());
-    answer["keys_destroyed"] = json!(done.keys);
-    Ok(Reply::ok(json!({"erasure": answer, "dry_run": false})))
+    work.await.map_err(Fault::internal)?.map_err(failed)
 }
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
@@ -145,6 +151,12 @@ fn show(erasure: &Erasure, by: Option<&UserId>) -> Value {
 
 fn failed(error: ErasureError) -> Fault {
     match error {
+        ErasureError::Alive { servers, user } => {
+            let user = if user { ", nor is the user" } else { "" };
+            Fault::conflict(format!(
+                "{servers} servers are not deleted{user}: delete them first, or say \"even_alive\": true."
+            ))
+        }
         ErasureError::NoKeys => Fault::conflict(error.to_string()),
         ErasureError::Log(StoreError::Full) => Fault::unavailable("The log's disk is full.").caused_by(error),
         error => Fault::unavailable("The erasure was begun and is not complete; ask again.").caused_by(error),

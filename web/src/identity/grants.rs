@@ -178,15 +178,16 @@ async fn assignments(ctx: Ctx) -> Result<Reply, Fault> {
         effective: listing::flag(&ctx.query, "effective"),
         names: listing::flag(&ctx.query, "include_names"),
     };
-    let items = read(&ctx, |identity| {
-        let all = identity.grants.iter().flat_map(|(user, grants)| grants.iter().map(move |grant| (user, grant)));
-        let expanded = all.flat_map(|(user, grant)| expand(identity, user, grant, wanted.effective));
-        expanded
-            .filter(|(user, grant)| matches(&wanted, user, grant))
-            .map(|(user, grant)| assignment(&ctx, identity, &wanted, &user, &grant))
-            .collect()
-    })?;
+    let items = read(&ctx, |identity| rows(&ctx, identity, &wanted))?;
     Ok(listing::reply(&ctx, "role_assignments", items, &[]))
+}
+
+/// The assignments that the query wants.
+fn rows(ctx: &Ctx, identity: &Identity, wanted: &RoleAssignmentQuery<'_>) -> Vec<Value> {
+    let all = identity.grants.iter().flat_map(|(user, grants)| grants.iter().map(move |grant| (user, grant)));
+    let expanded = all.flat_map(|(user, grant)| expand(identity, user, grant, wanted.effective));
+    let matching = expanded.filter(|(user, grant)| matches(wanted, user, grant));
+    matching.map(|(user, grant)| assignment(ctx, identity, wanted, &user, &grant)).collect()
 }
 
 /// With `effective`, an assignment becomes what it brings about: implied roles too, and inherited ones where they arrive.

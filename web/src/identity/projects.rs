@@ -182,22 +182,27 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let created = wanted(&ctx)?;
+    let project = created.project.clone();
+    let permit = ctx.authorize(&target(&project, created.domain.as_str()))?;
+    command(&ctx, &permit, IdentityCommand::CreateProject(created)).await?;
+    reply(&ctx, 201, &project)
+}
+
+/// The new project that the body describes.
+fn wanted(ctx: &Ctx) -> Result<ProjectCreated, Fault> {
     let body: ProjectBody = ctx.parse_at("project")?;
     if body.is_domain == Some(true) {
         return Err(Fault::not_implemented("Projects that act as domains are not supported."));
     }
-    let (domain, parent) = place(&ctx, &body)?;
-    let project = ProjectId::from(Uuid::new_v4().simple().to_string());
-    let permit = ctx.authorize(&target(&project, domain.as_str()))?;
-    let created = ProjectCreated {
-        project: project.clone(),
+    let (domain, parent) = place(ctx, &body)?;
+    Ok(ProjectCreated {
+        project: ProjectId::from(Uuid::new_v4().simple().to_string()),
         domain,
         parent,
         enabled: body.enabled.unwrap_or(true),
         attributes: body.attributes(),
-    };
-    command(&ctx, &permit, IdentityCommand::CreateProject(created)).await?;
-    reply(&ctx, 201, &project)
+    })
 }
 
 /// Domain and parent: the named ones, or the parent's domain, or the domain of the caller's token.

@@ -86,6 +86,27 @@ struct UserBody {
     others: Map<String, Value>,
 }
 
+impl UserBody {
+    fn attributes(self) -> UserAttributes {
+        UserAttributes {
+            name: self.name.unwrap_or_default(),
+            default_project: self.default_project_id.mentioned().flatten(),
+            extra: extra(&self.others, &KNOWN),
+        }
+    }
+
+    /// All that it changes but the password.
+    fn change(self) -> UserChange {
+        let default_project = match self.default_project_id {
+            SentField::Nothing => Edit::Keep,
+            SentField::Null => Edit::Clear,
+            SentField::Value(project) => Edit::Set(project),
+        };
+        let extra = extra(&self.others, &KNOWN);
+        UserChange { name: self.name, enabled: self.enabled, password: None, default_project, extra }
+    }
+}
+
 /// The old password is the proof that the caller may set the new one.
 #[derive(Deserialize)]
 struct PasswordBody {
@@ -156,42 +177,30 @@ async fn hashed(ctx: &Ctx, password: Option<String>) -> Result<Option<PasswordHa
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let body: UserBody = ctx.parse_at("user")?;
-    let caller = ctx.caller();
-    let own = caller.domain.as_ref().or(caller.project_domain.as_ref()).or(caller.user_domain.as_ref());
-    let domain = body.domain_id.or_else(|| own.cloned()).unwrap_or_else(|| DomainId::new("default"));
+    let domain = body.domain_id.clone().unwrap_or_else(|| domain_of_caller(&ctx));
     let user = UserId::from(Uuid::new_v4().simple().to_string());
     let permit = ctx.authorize(&target(&user, domain.as_str()))?;
-    let created = UserCreated {
-        user: user.clone(),
-        domain,
-        enabled: body.enabled.unwrap_or(true),
-        password: hashed(&ctx, body.password).await?,
-        attributes: UserAttributes {
-            name: body.name.unwrap_or_default(),
-            default_project: body.default_project_id.mentioned().flatten(),
-            extra: extra(&body.others, &KNOWN),
-        },
-    };
+    // Hashing costs time, so the policy comes first.
+    let password = hashed(&ctx, body.password.clone()).await?;
+    let enabled = body.enabled.unwrap_or(true);
+    let created = UserCreated { user: user.clone(), domain, enabled, password, attributes: body.attributes() };
     command(&ctx, &permit, IdentityCommand::CreateUser(created)).await?;
     reply(&ctx, 201, &user)
+}
+
+/// The domain of the caller's token.
+fn domain_of_caller(ctx: &Ctx) -> DomainId {
+    let caller = ctx.caller();
+    let own = caller.domain.as_ref().or(caller.project_domain.as_ref()).or(caller.user_domain.as_ref());
+    own.cloned().unwrap_or_else(|| DomainId::new("default"))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let user = UserId::new(ctx.param("id"));
     let permit = ctx.authorize(&target_of(&ctx, &user)?)?;
     let body: UserBody = ctx.parse_at("user")?;
-    let default_project = match body.default_project_id {
-        SentField::Nothing => Edit::Keep,
-        SentField::Null => Edit::Clear,
-        SentField::Value(project) => Edit::Set(project),
-    };
-    let change = UserChange {
-        name: body.name,
-        enabled: body.enabled,
-        password: hashed(&ctx, body.password).await?,
-        default_project,
-        extra: extra(&body.others, &KNOWN),
-    };
+    let password = hashed(&ctx, body.password.clone()).await?;
+    let change = UserChange { password, ..body.change() };
     command(&ctx, &permit, IdentityCommand::ChangeUser { user: user.clone(), change }).await?;
     reply(&ctx, 200, &user)
 }

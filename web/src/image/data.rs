@@ -8,7 +8,7 @@ use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::IncomingUpload;
 use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
 use chronova_events::ids::UploadId;
-use chronova_events::image::ImageContent;
+use chronova_events::image::{ImageContent, ImageRecord};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
@@ -104,19 +104,30 @@ async fn download(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, _) = permitted(&ctx)?;
     // Glance: an image without bytes has an empty body.
     let Some(stored) = image.content.stored() else { return Ok(Reply::empty(204)) };
-    if matches!(image.content, ImageContent::Deactivated(_)) && !ctx.caller().is_admin {
-        return Err(Fault::forbidden("The requested image has been deactivated. Image data download is forbidden."));
-    }
+    check_active(&ctx, &image)?;
     let range = range(ctx.header("Range"), stored.size)?;
     let (offset, length) = range.unwrap_or((0, stored.size));
     let bytes = ctx.app.images()?.files.read(image.id, offset, Some(length)).await.map_err(Fault::internal)?;
-    let mut reply = Reply::stream("application/octet-stream", Some(length), bytes.boxed_local());
-    if range.is_some() {
-        reply.status = 206;
-        let last = (offset + length).saturating_sub(1);
-        return Ok(reply.header("Content-Range", format!("bytes {offset}-{last}/{}", stored.size)));
+    let reply = Reply::stream("application/octet-stream", Some(length), bytes.boxed_local());
+    Ok(match range {
+        Some(part) => partial(reply, part, stored.size),
+        None => reply.header("Content-MD5", stored.checksum.clone()),
+    })
+}
+
+fn check_active(ctx: &Ctx, image: &ImageRecord) -> Result<(), Fault> {
+    match image.content {
+        ImageContent::Deactivated(_) if !ctx.caller().is_admin => {
+            Err(Fault::forbidden("The requested image has been deactivated. Image data download is forbidden."))
+        }
+        _ => Ok(()),
     }
-    Ok(reply.header("Content-MD5", stored.checksum.clone()))
+}
+
+fn partial(mut reply: Reply, (offset, length): (u64, u64), size: u64) -> Reply {
+    reply.status = 206;
+    let last = (offset + length).saturating_sub(1);
+    reply.header("Content-Range", format!("bytes {offset}-{last}/{size}"))
 }
 
 /// Offset and length of a `Range: bytes=...` with one range.

@@ -35,11 +35,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let all = ctx.app.queries()?.views.images.read(chronova_projections::images::ImagesView::all);
     let mut images = filters::apply(&ctx, all)?;
     filters::sort(&ctx.query, &mut images)?;
-    let mut page = PageRequest::of(&ctx.query, LARGEST_PAGE)?;
-    if !page.limited {
-        page.limit = DEFAULT_PAGE;
-    }
-    let (images, more) = page.cut(images, |image: &Arc<ImageRecord>| image.id.to_string())?;
+    let (images, more) = page(&ctx.query)?.cut(images, |image: &Arc<ImageRecord>| image.id.to_string())?;
     let mut body = Map::new();
     body.insert("images".to_owned(), images.iter().map(|image| views::image(image)).collect());
     body.insert("first".to_owned(), json!(address(&ctx.query, None)));
@@ -48,6 +44,11 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     }
     body.insert("schema".to_owned(), json!("/v2/schemas/images"));
     Ok(Reply::ok(Value::Object(body)))
+}
+
+fn page(query: &Query) -> Result<PageRequest, Fault> {
+    let asked = PageRequest::of(query, LARGEST_PAGE)?;
+    Ok(if asked.limited { asked } else { PageRequest { limit: DEFAULT_PAGE, ..asked } })
 }
 
 /// The address of a page, below the service's root as Glance writes it.

@@ -2,6 +2,7 @@
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::services::embedded::network::NetworkReject;
+use chronova_actors::services::embedded::network::creation::CreateNetworkResourceReject;
 use chronova_actors::services::embedded::network::quota::NetworkQuotaReject;
 use chronova_actors::services::embedded::network::router::RouterReject;
 use chronova_actors::services::embedded::network::security_group::SecurityGroupReject;
@@ -110,6 +111,14 @@ pub(super) fn security_group(error: CommandError<SecurityGroupReject>) -> Fault 
         SecurityGroupReject::InvalidInput(_) => (400, "InvalidInput"),
     };
     Fault::new(status, reject.to_string()).key(kind)
+}
+
+pub(super) fn creation(reject: CreateNetworkResourceReject) -> Fault {
+    match reject {
+        CreateNetworkResourceReject::Quota(error) => quota(error),
+        CreateNetworkResourceReject::Network { network: id, source } => network(id)(source),
+        CreateNetworkResourceReject::Router { router: id, source } => router(id)(source),
+    }
 }
 
 pub(super) fn quota(error: CommandError<NetworkQuotaReject>) -> Fault {

@@ -90,27 +90,28 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body = Attributes::of(&ctx, "floatingip")?;
-    body.required("floating_network_id")?;
-    let network: Option<NetworkId> = body.id("floating_network_id")?;
-    let network = targets::find_network(&ctx, &network.map(|id| id.to_string()).unwrap_or_default())?;
+    let network = targets::named_network(&ctx, &mut body, "floating_network_id")?;
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::new(&project))?;
     // Before anything is said about the port.
-    if !network.settings().external {
-        let id = network.created.network;
-        return Err(faults::bad("floatingip", format_args!("Network {id} is not a valid external network")));
-    }
-    let mut wanted = wanted(&ctx, &mut body, &network, project)?;
-    let to = PortAssociation::of(&mut body)?;
-    body.finish()?;
-    wanted.association = to.found(&ctx, &wanted.project, network.created.network)?.flatten();
+    check_external(&network)?;
+    let wanted = wanted(&ctx, body, &network, project)?;
     let row = allocate(&ctx, &permit, &network, wanted).await?;
     Ok(Reply::json(201, json!({"floatingip": render(&ctx, &row)?})))
 }
 
+fn check_external(network: &NetworkRow) -> Result<(), Fault> {
+    if network.settings().external {
+        return Ok(());
+    }
+    let id = network.created.network;
+    Err(faults::bad("floatingip", format_args!("Network {id} is not a valid external network")))
+}
+
+/// The new floating address that the body describes.
 fn wanted(
     ctx: &Ctx,
-    body: &mut Attributes,
+    mut body: Attributes,
     network: &NetworkRow,
     project: ProjectId,
 ) -> Result<FloatingIpRequest, Fault> {
@@ -128,7 +129,11 @@ fn wanted(
         dns_domain: body.text_or_null("dns_domain", 255)?.unwrap_or_default(),
         tags: Vec::new(),
     };
-    Ok(FloatingIpRequest { address: Some(FixedIpRequest { subnet, address }), settings, ..any(project) })
+    let to = PortAssociation::of(&mut body)?;
+    body.finish()?;
+    let association = to.found(ctx, &project, network.created.network)?.flatten();
+    let address = Some(FixedIpRequest { subnet, address });
+    Ok(FloatingIpRequest { address, settings, association, ..any(project) })
 }
 
 /// Any floating address, for no port yet.

@@ -105,6 +105,17 @@ pub(super) async fn set(
     }
 }
 
+/// The gateway of a router that is created, if the body wants one.
+pub(super) fn of_new(
+    ctx: &Ctx,
+    router: RouterId,
+    wanted: Option<&ExternalGatewayInfo>,
+) -> Result<Option<(NetworkId, PortRequest)>, Fault> {
+    let Some((wanted, network)) = wanted.and_then(|wanted| Some((wanted, wanted.network?))) else { return Ok(None) };
+    check(ctx, network, wanted)?;
+    Ok(Some((network, port(router, wanted))))
+}
+
 fn check(ctx: &Ctx, network: NetworkId, wanted: &ExternalGatewayInfo) -> Result<(), Fault> {
     let row = targets::find_network(ctx, &network.to_string())?;
     if !row.settings().external {

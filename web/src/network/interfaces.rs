@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use chronova_actors::services::embedded::network::creation::NewNetworkResource;
 use chronova_actors::services::embedded::network::router::INTERFACE_OWNER;
 use chronova_actors::services::embedded::network::{FixedIpRequest, NetworkCommand, PortPatch, PortRequest};
 use chronova_events::ids::{NetworkId, PortId, RouterId, SubnetId};
 use chronova_events::network::{FixedAddress, Ipv6Mode, Port, PortBinding, PortSettings, Subnet};
-use chronova_events::network_quota::CountedResource;
 use chronova_events::router::RouterRow;
 use serde_json::json;
 
@@ -113,8 +113,7 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
         binding: binding(router),
         made_for: None,
     };
-    let create = send(ctx, permit, network, NetworkCommand::CreatePort(wanted));
-    quotas::within(ctx, permit, row.project(), CountedResource::Port(port), create).await?;
+    quotas::create(ctx, permit, NewNetworkResource::Port(network, wanted)).await?;
     let made = ctx.app.queries()?.views.networks.read(|view| view.port(port).cloned());
     let made = made.ok_or_else(|| faults::not_found("PortNotFound", "Port", &port.to_string()))?;
     Ok(answer(router, &made, &[id]))
@@ -185,30 +184,29 @@ pub(super) fn check_overlaps(
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_router(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::router(&row))?;
-    let router = row.id();
     let (port, subnet) = named(&ctx)?;
-    let found = find(&ctx, router, port, subnet)?;
-    let (id, network) = (found.created.port, found.created.network);
-    let all: Vec<SubnetId> = found.addresses().iter().map(|fixed| fixed.subnet).collect();
+    let found = find(&ctx, row.id(), port, subnet)?;
     // An interface that was asked for by its subnet goes with its last subnet.
     let leaving = match (port, subnet) {
         (None, Some(subnet)) => vec![subnet],
-        _ => all.clone(),
+        _ => found.addresses().iter().map(|fixed| fixed.subnet).collect(),
     };
-    check_unneeded(&ctx, router, &leaving)?;
-    let kept: Vec<FixedIpRequest> = found
-        .addresses()
-        .iter()
-        .filter(|fixed| !leaving.contains(&fixed.subnet))
-        .map(|fixed| (*fixed).into())
-        .collect();
-    let command = if kept.is_empty() {
-        NetworkCommand::DeletePort { port: id }
-    } else {
-        NetworkCommand::ChangePort { port: id, patch: PortPatch { addresses: Some(kept), ..PortPatch::default() } }
-    };
-    send(&ctx, &permit, network, command).await?;
-    Ok(answer(router, &found, &leaving))
+    check_unneeded(&ctx, row.id(), &leaving)?;
+    send(&ctx, &permit, found.created.network, without(&found, &leaving)).await?;
+    Ok(answer(row.id(), &found, &leaving))
+}
+
+/// Takes the addresses of `subnets` from the interface; one without addresses goes.
+fn without(port: &Port, subnets: &[SubnetId]) -> NetworkCommand {
+    let stays = |fixed: &&FixedAddress| !subnets.contains(&fixed.subnet);
+    let kept: Vec<FixedIpRequest> = port.addresses().iter().filter(stays).map(|fixed| (*fixed).into()).collect();
+    let port = port.created.port;
+    match kept.is_empty() {
+        true => NetworkCommand::DeletePort { port },
+        false => {
+            NetworkCommand::ChangePort { port, patch: PortPatch { addresses: Some(kept), ..PortPatch::default() } }
+        }
+    }
 }
 
 fn find(ctx: &Ctx, router: RouterId, port: Option<PortId>, subnet: Option<SubnetId>) -> Result<Arc<Port>, Fault> {

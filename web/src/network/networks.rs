@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use chronova_actors::services::embedded::network::creation::NewNetworkResource;
 use chronova_actors::services::embedded::network::{NetworkCommand, NetworkPatch, NetworkRoot};
-use chronova_events::ids::NetworkId;
+use chronova_events::ids::{NetworkId, ProjectId};
 use chronova_events::network::{NetworkCreated, NetworkRow, NetworkSettings, ProviderAttributes};
-use chronova_events::network_quota::CountedResource;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, gateways, listing, quotas, targets, views};
+use super::{faults, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -86,22 +86,20 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let target = targets::new(&project);
     let permit = ctx.authorize(&target)?;
     guard(&ctx, &body, &target, false)?;
-    let provider = provider(&mut body)?;
-    let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
-    let patch = patch(&mut body)?;
-    body.finish()?;
-    let network = NetworkId::random();
-    let created = NetworkCreated {
-        network,
-        project: project.clone(),
-        settings: settings(patch),
-        provider,
-        availability_zone_hints,
-    };
-    let create = gateways::send(&ctx, &permit, network, NetworkCommand::Create(created));
-    quotas::within(&ctx, &permit, &project, CountedResource::Network(network), create).await?;
+    let created = wanted(body, project)?;
+    let network = created.network;
+    quotas::create(&ctx, &permit, NewNetworkResource::Network(created)).await?;
     let row = targets::find_network(&ctx, &network.to_string())?;
     Ok(Reply::json(201, json!({"network": render(&ctx, &row)?})))
+}
+
+/// The new network that the body describes.
+fn wanted(mut body: Attributes, project: ProjectId) -> Result<NetworkCreated, Fault> {
+    let provider = provider(&mut body)?;
+    let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
+    let settings = settings(patch(&mut body)?);
+    body.finish()?;
+    Ok(NetworkCreated { network: NetworkId::random(), project, settings, provider, availability_zone_hints })
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {

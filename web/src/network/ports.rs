@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chronova_actors::services::embedded::network::{
-    FixedIpRequest, NetworkCommand, NetworkRoot, PortPatch, PortRequest,
-};
-use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId};
+use chronova_actors::services::embedded::network::creation::NewNetworkResource;
+use chronova_actors::services::embedded::network::{FixedIpRequest, NetworkCommand, PortPatch, PortRequest};
+use chronova_events::ids::{FloatingIpId, PortId, ProjectId, RouterId, SecurityGroupId};
 use chronova_events::network::{AddressPair, DhcpOption, FLOATING_IP_OWNER, Port, PortBinding, PortSettings};
-use chronova_events::network_quota::CountedResource;
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -19,7 +17,6 @@ use super::attributes::LONG_TEXT;
 use super::subnets::network_filter;
 use super::{faults, gateways, listing, quotas, security_groups, tags, targets, views};
 use crate::ctx::Ctx;
-use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
 use crate::policy::PolicyTarget;
@@ -102,22 +99,15 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body = Attributes::of(&ctx, "port")?;
-    body.required("network_id")?;
-    let network: Option<NetworkId> = body.id("network_id")?;
-    let row = targets::find_network(&ctx, &network.map(|id| id.to_string()).unwrap_or_default())?;
+    let row = targets::named_network(&ctx, &mut body, "network_id")?;
     let project = targets::owner(&ctx, body.project()?)?;
     let target = of_owner(targets::within(&project, Some(&row)), &body);
     let permit = ctx.authorize(&target)?;
     guard(&ctx, &body, &target, false)?;
-    let patch = patch(&mut body, &ctx)?;
-    let propagate = body.boolean("propagate_uplink_status")?.unwrap_or(true);
-    body.finish()?;
-    check_router(&ctx, patch.owner.as_deref(), patch.device.as_deref())?;
-    security_groups::check(&ctx, &permit, &project, patch.security_groups.as_deref().unwrap_or_default()).await?;
-    let (port, network) = (PortId::random(), row.created.network);
-    let command = NetworkCommand::CreatePort(wanted(port, project.clone(), patch, propagate));
-    let create = gateways::send(&ctx, &permit, network, command);
-    quotas::within(&ctx, &permit, &project, CountedResource::Port(port), create).await?;
+    let wanted = wanted(&ctx, body, project)?;
+    let (port, groups) = (wanted.port, wanted.security_groups.as_deref().unwrap_or_default());
+    security_groups::check(&ctx, &permit, &wanted.project, groups).await?;
+    quotas::create(&ctx, &permit, NewNetworkResource::Port(row.created.network, wanted)).await?;
     let (row, _) = targets::find_port(&ctx, &port.to_string())?;
     Ok(Reply::json(201, json!({"port": render(&ctx, &row)?})))
 }
@@ -125,37 +115,37 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (row, target) = targets::find_port(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&target)?;
-    let mut body = Attributes::of(&ctx, "port")?;
+    let patch = change(&ctx, &row, &target)?;
+    let groups = patch.security_groups.as_deref().unwrap_or_default();
+    security_groups::check(&ctx, &permit, &row.created.project, groups).await?;
+    let command = NetworkCommand::ChangePort { port: row.created.port, patch };
+    gateways::send(&ctx, &permit, row.created.network, command).await?;
+    let (row, _) = targets::find_port(&ctx, ctx.param("id"))?;
+    Ok(listing::one(&ctx, "port", render(&ctx, &row)?))
+}
+
+/// How the body changes the port.
+fn change(ctx: &Ctx, row: &Port, target: &PolicyTarget) -> Result<PortPatch, Fault> {
+    let mut body = Attributes::of(ctx, "port")?;
     body.refuse(&READ_ONLY)?;
-    guard(&ctx, &body, &target, true)?;
-    let mut patch = patch(&mut body, &ctx)?;
+    guard(ctx, &body, target, true)?;
+    let mut patch = patch(&mut body, ctx)?;
     body.finish()?;
     patch.tags = patch.tags.map(|tags| tags::with_settings(tags, &row.settings().tags)).transpose()?;
     let binding = row.binding();
     if patch.owner.is_some() || patch.device.is_some() {
         let owner = patch.owner.as_deref().unwrap_or(&binding.owner);
-        check_router(&ctx, Some(owner), Some(patch.device.as_deref().unwrap_or(&binding.device)))?;
+        check_router(ctx, Some(owner), Some(patch.device.as_deref().unwrap_or(&binding.device)))?;
     }
-    let groups = patch.security_groups.as_deref().unwrap_or_default();
-    security_groups::check(&ctx, &permit, &row.created.project, groups).await?;
-    let network = row.created.network;
-    let command = NetworkCommand::ChangePort { port: row.created.port, patch };
-    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
-        .await
-        .map_err(faults::network(network))?;
-    let (row, _) = targets::find_port(&ctx, ctx.param("id"))?;
-    Ok(listing::one(&ctx, "port", render(&ctx, &row)?))
+    Ok(patch)
 }
 
 async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let (row, target) = targets::find_port(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&target)?;
     check_deletable(&ctx, &row)?;
-    let network = row.created.network;
     let command = NetworkCommand::DeletePort { port: row.created.port };
-    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
-        .await
-        .map_err(faults::network(network))?;
+    gateways::send(&ctx, &permit, row.created.network, command).await?;
     Ok(Reply::empty(204))
 }
 
@@ -216,10 +206,15 @@ fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> R
     Ok(())
 }
 
-fn wanted(port: PortId, project: ProjectId, patch: PortPatch, propagate_uplink_status: bool) -> PortRequest {
+/// The new port that the body describes.
+fn wanted(ctx: &Ctx, mut body: Attributes, project: ProjectId) -> Result<PortRequest, Fault> {
+    let patch = patch(&mut body, ctx)?;
+    let propagate_uplink_status = body.boolean("propagate_uplink_status")?.unwrap_or(true);
+    body.finish()?;
+    check_router(ctx, patch.owner.as_deref(), patch.device.as_deref())?;
     let default = PortSettings::default();
-    PortRequest {
-        port,
+    Ok(PortRequest {
+        port: PortId::random(),
         project,
         mac: patch.mac,
         addresses: patch.addresses,
@@ -244,7 +239,7 @@ fn wanted(port: PortId, project: ProjectId, patch: PortPatch, propagate_uplink_s
             host: patch.host.unwrap_or_default(),
         },
         made_for: None,
-    }
+    })
 }
 
 fn patch(body: &mut Attributes, ctx: &Ctx) -> Result<PortPatch, Fault> {

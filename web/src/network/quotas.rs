@@ -1,12 +1,8 @@
 //! `/quotas`: the limits of a project. The usage is counted from the resources; a limit of -1 is none.
 
-use std::collections::BTreeSet;
-
-use chronova_actors::services::embedded::network::quota::{
-    NetworkQuotaCommand, NetworkQuotaRoot, RESOURCES, limit_of, room,
-};
+use chronova_actors::services::embedded::network::creation::{self, NewNetworkResource};
+use chronova_actors::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaRoot, RESOURCES, limit_of};
 use chronova_events::ids::ProjectId;
-use chronova_events::network_quota::CountedResource;
 use serde_json::{Map, Value, json};
 
 use super::attributes::{Attributes, as_integer};
@@ -53,23 +49,13 @@ fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> 
     })
 }
 
-/// Makes something of the project with room taken for it, which is given back where it was refused. If it is unknown
-/// whether it was created, the quota stays, and a reconciler finds it later.
-pub(super) async fn within<T>(
-    ctx: &Ctx,
-    permit: &Permit,
-    project: &ProjectId,
-    thing: CountedResource,
-    make: impl Future<Output = Result<T, Fault>>,
-) -> Result<T, Fault> {
-    let (queries, things) = (ctx.app.queries()?, BTreeSet::from([thing]));
-    let take = queries.views.networks.read(|view| room::take(view, project, things.clone(), Some(queries.clock.now())));
-    send(ctx, permit, project, take).await?;
-    let made = make.await;
-    if made.as_ref().is_err_and(|fault| fault.status < 500) {
-        send(ctx, permit, project, NetworkQuotaCommand::Release { project: project.clone(), things }).await?;
-    }
-    made
+/// Creates something that the quota of its project counts.
+pub(super) async fn create(ctx: &Ctx, permit: &Permit, resource: NewNetworkResource) -> Result<(), Fault> {
+    dispatch::perform(ctx.app.dispatch()?, permit, async |operations, meta| {
+        creation::create(operations, meta, resource).await
+    })
+    .await
+    .map_err(faults::creation)
 }
 
 fn limits(ctx: &Ctx, project: &ProjectId) -> Result<Map<String, Value>, Fault> {

@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
+use chronova_actors::services::embedded::network::creation;
 use chronova_actors::services::embedded::network::router::{RouterCommand, RouterPatch, RouterRoot};
-use chronova_events::ids::RouterId;
-use chronova_events::network_quota::CountedResource;
+use chronova_events::ids::{ProjectId, RouterId};
 use chronova_events::router::{RouterCreated, RouterRow, RouterSettings};
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
 use super::gateways::{self, ExternalGatewayInfo};
-use super::{faults, listing, quotas, targets, views};
+use super::{faults, listing, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -57,20 +57,14 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::new(&project))?;
     let gateway = ExternalGatewayInfo::of(&ctx, &mut body, &targets::new(&project), false)?;
-    let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
-    let patch = patch(&mut body)?;
-    body.finish()?;
-    let router = RouterId::random();
-    let settings = settings(patch, gateway.as_ref());
-    let created = RouterCreated { router, project: project.clone(), settings, availability_zone_hints };
-    let create = send(&ctx, &permit, router, RouterCommand::Create(created));
-    quotas::within(&ctx, &permit, &project, CountedResource::Router(router), create).await?;
+    let wanted = wanted(body, project, gateway.as_ref())?;
+    let router = wanted.router;
+    let gateway = gateways::of_new(&ctx, router, gateway.as_ref())?;
+    let created = dispatch::perform(ctx.app.dispatch()?, &permit, async |operations, meta| {
+        creation::create_router(operations, meta, wanted, gateway).await
+    });
+    created.await.map_err(faults::creation)?;
     let row = targets::find_router(&ctx, &router.to_string())?;
-    // A request for a router with a gateway gets both or nothing.
-    if let Err(fault) = gateways::set(&ctx, &permit, &row, gateway.as_ref()).await {
-        send(&ctx, &permit, router, RouterCommand::Delete).await?;
-        return Err(fault);
-    }
     Ok(Reply::json(201, json!({"router": render(&ctx, &row)?})))
 }
 
@@ -121,6 +115,18 @@ fn patch(body: &mut Attributes) -> Result<RouterPatch, Fault> {
         snat: None,
         tags: None,
     })
+}
+
+/// The new router that the body describes.
+fn wanted(
+    mut body: Attributes,
+    project: ProjectId,
+    gateway: Option<&ExternalGatewayInfo>,
+) -> Result<RouterCreated, Fault> {
+    let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
+    let settings = settings(patch(&mut body)?, gateway);
+    body.finish()?;
+    Ok(RouterCreated { router: RouterId::random(), project, settings, availability_zone_hints })
 }
 
 fn settings(patch: RouterPatch, gateway: Option<&ExternalGatewayInfo>) -> RouterSettings {

@@ -88,17 +88,11 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::new(&project))?;
     body.required("name")?;
-    let patch = patch(&mut body)?;
+    let settings = settings(patch(&mut body)?);
     body.finish()?;
     let group = SecurityGroupId::random();
-    let settings = GroupSettings {
-        name: patch.name.unwrap_or_default(),
-        description: patch.description.unwrap_or_default(),
-        stateful: patch.stateful.unwrap_or(true),
-        tags: Vec::new(),
-    };
-    let limit = quotas::limit(&ctx, &project, "security_group")?;
     let created = GroupCreated { group, project: project.clone(), settings };
+    let limit = quotas::limit(&ctx, &project, "security_group")?;
     let command = SecurityGroupCommand::Create { created, limit };
     send(&ctx, &permit, &project, command).await?;
     let row = targets::find_group(&ctx, &group.to_string())?;
@@ -151,6 +145,15 @@ pub(super) async fn send(
         .await
         .map(drop)
         .map_err(faults::security_group)
+}
+
+fn settings(patch: GroupPatch) -> GroupSettings {
+    GroupSettings {
+        name: patch.name.unwrap_or_default(),
+        description: patch.description.unwrap_or_default(),
+        stateful: patch.stateful.unwrap_or(true),
+        tags: Vec::new(),
+    }
 }
 
 fn patch(body: &mut Attributes) -> Result<GroupPatch, Fault> {

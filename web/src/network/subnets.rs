@@ -3,18 +3,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use chronova_actors::services::embedded::network::creation::NewNetworkResource;
 use chronova_actors::services::embedded::network::{
     NetworkCommand, NetworkRoot, SubnetGateway, SubnetPatch, SubnetRequest,
 };
 use chronova_events::ids::{NetworkId, ProjectId, SubnetId};
 use chronova_events::network::{AllocationPool, HostRoute, Ipv6Mode};
-use chronova_events::network_quota::CountedResource;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, gateways, listing, quotas, targets, views};
+use super::{faults, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -79,16 +79,12 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body = Attributes::of(&ctx, "subnet")?;
-    body.required("network_id")?;
-    let network: Option<NetworkId> = body.id("network_id")?;
-    let network = network.map(|id| id.to_string()).unwrap_or_default();
-    let row = targets::find_network(&ctx, &network)?;
+    let row = targets::named_network(&ctx, &mut body, "network_id")?;
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::within(&project, Some(&row)))?;
     let wanted = wanted(&ctx, body, &project)?;
     let (network, subnet) = (row.created.network, wanted.subnet);
-    let add = gateways::send(&ctx, &permit, network, NetworkCommand::AddSubnet(wanted));
-    quotas::within(&ctx, &permit, &project, CountedResource::Subnet(subnet), add).await?;
+    quotas::create(&ctx, &permit, NewNetworkResource::Subnet(network, wanted)).await?;
     let (row, _) = targets::find_subnet(&ctx, &subnet.to_string())?;
     Ok(Reply::json(201, json!({"subnet": views::subnet(&row)})))
 }

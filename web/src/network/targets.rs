@@ -10,6 +10,7 @@ use chronova_events::security_group::SecurityGroup;
 use chronova_projections::networks::NetworksView;
 use std::sync::Arc;
 
+use super::attributes::Attributes;
 use super::faults::{floating_ip_not_found, group_not_found, not_found, router_not_found};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -88,6 +89,13 @@ pub(super) fn find_network(ctx: &Ctx, id: &str) -> Result<Arc<NetworkRow>, Fault
     found
         .filter(|row| ctx.allows("get_network", &network(row)))
         .ok_or_else(|| not_found("NetworkNotFound", "Network", id))
+}
+
+/// The network that a body has to name, if the caller may see it.
+pub(super) fn named_network(ctx: &Ctx, body: &mut Attributes, name: &str) -> Result<Arc<NetworkRow>, Fault> {
+    body.required(name)?;
+    let network: Option<NetworkId> = body.id(name)?;
+    find_network(ctx, &network.map(|id| id.to_string()).unwrap_or_default())
 }
 
 pub(super) fn find_subnet(ctx: &Ctx, id: &str) -> Result<(Arc<Subnet>, PolicyTarget), Fault> {

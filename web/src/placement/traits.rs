@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use chronova_actors::ledger::LedgerCommand;
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::standard;
+use chronova_events::ledger::{Ledger, standard};
 use serde_json::json;
 
 use super::ledger::{look, named_provider, provider_id, send};
@@ -43,19 +43,21 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
     let wanted = name_filter(&ctx)?;
     let associated = associated_filter(&ctx)?;
-    let (own, used) = look(&ctx, |ledger| {
-        let used: BTreeSet<String> = match associated {
-            Some(_) => ledger.providers.values().flat_map(|provider| provider.traits.iter().cloned()).collect(),
-            None => BTreeSet::new(),
-        };
-        (ledger.traits.clone(), used)
-    })?;
-    let all = standard::TRAITS.iter().copied().chain(own.iter().map(String::as_str));
-    let found: Vec<&str> = all
-        .filter(|name| wanted.admits(name))
-        .filter(|name| associated.is_none_or(|associated| used.contains(*name) == associated))
-        .collect();
+    let found = look(&ctx, |ledger| matching(ledger, &wanted, associated))?;
     answers::show(&ctx, json!({"traits": found}), None)
+}
+
+/// The traits of these names; `associated`: only those that a provider has, or that none has.
+fn matching(ledger: &Ledger, wanted: &TraitNameFilter<'_>, associated: Option<bool>) -> Vec<String> {
+    let used: BTreeSet<&str> = match associated {
+        Some(_) => ledger.providers.values().flat_map(|provider| &provider.traits).map(String::as_str).collect(),
+        None => BTreeSet::new(),
+    };
+    let all = standard::TRAITS.iter().copied().chain(ledger.traits.iter().map(String::as_str));
+    all.filter(|name| wanted.admits(name))
+        .filter(|name| associated.is_none_or(|associated| used.contains(name) == associated))
+        .map(str::to_owned)
+        .collect()
 }
 
 enum TraitNameFilter<'a> {

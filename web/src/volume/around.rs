@@ -2,6 +2,7 @@
 //! transfers, groups, messages).
 
 use chronova_hypervisor::capability::volume_store::PoolStatus;
+use chronova_projections::hosts::KnownHost;
 use serde_json::{Map, Value, json};
 
 use crate::ctx::Ctx;
@@ -56,30 +57,30 @@ async fn zones(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// The control plane's own part, and one for the pool of each host.
 async fn services(ctx: Ctx) -> Result<Reply, Fault> {
-    let zone = ctx.app.volumes()?.options.availability_zone.clone();
-    let queries = ctx.queries()?;
+    let (queries, zone) = (ctx.queries()?, ctx.app.volumes()?.options.availability_zone.as_str());
     let now = queries.clock.now().iso_micros();
-    let service = |binary: &str, host: String, up: bool, at: &str| {
-        json!({
-            "binary": binary,
-            "host": host,
-            "zone": zone,
-            "status": "enabled",
-            "state": if up { "up" } else { "down" },
-            "updated_at": at,
-            "disabled_reason": null,
-        })
-    };
-    let mut all = vec![service("cinder-scheduler", "chronova".to_owned(), true, &now)];
+    let mut all = vec![service("cinder-scheduler", "chronova", true, (zone, now.as_str()))];
     queries.views.hosts.read(|hosts| {
-        let each = hosts
-            .all()
-            .map(|host| service("cinder-volume", format!("{}@chronova", host.hostname), host.answers(), &now));
-        all.extend(each);
+        let volume_service = |host: &KnownHost| {
+            service("cinder-volume", &format!("{}@chronova", host.hostname), host.answers(), (zone, now.as_str()))
+        };
+        all.extend(hosts.all().map(volume_service));
     });
     let wanted = |row: &Value, key: &str| ctx.query.last(key).is_none_or(|text| row[key] == text);
     all.retain(|row| wanted(row, "binary") && wanted(row, "host"));
     Ok(Reply::ok(json!({"services": all})))
+}
+
+fn service(binary: &str, host: &str, up: bool, (zone, now): (&str, &str)) -> Value {
+    json!({
+        "binary": binary,
+        "host": host,
+        "zone": zone,
+        "status": "enabled",
+        "state": if up { "up" } else { "down" },
+        "updated_at": now,
+        "disabled_reason": null,
+    })
 }
 
 /// The capacity of the pool of each answering host.
@@ -116,22 +117,23 @@ fn shown(hostname: &str, pool: &PoolStatus, detail: bool) -> Value {
     row
 }
 
-/// The extensions that clients look up by alias.
+/// The extensions that clients look up by alias: name, alias, description.
+const EXTENSIONS: [(&str, &str, &str); 12] = [
+    ("AdminActions", "os-admin-actions", "Enable admin actions."),
+    ("AvailabilityZones", "os-availability-zone", "Describe Availability Zones."),
+    ("ExtendedSnapshotAttributes", "os-extended-snapshot-attributes", "Extended SnapshotAttributes support."),
+    ("Quotas", "os-quota-sets", "Quota management support."),
+    ("Services", "os-services", "Services support."),
+    ("TypesExtraSpecs", "os-types-extra-specs", "Type extra specs support."),
+    ("UsedLimits", "os-used-limits", "Provide data on limited resources that are being used."),
+    ("VolumeActions", "os-volume-actions", "Enable volume actions."),
+    ("VolumeHostAttribute", "os-vol-host-attr", "Expose host as an attribute of a volume."),
+    ("VolumeImageMetadata", "os-vol-image-meta", "Show image metadata associated with the volume."),
+    ("VolumeTenantAttribute", "os-vol-tenant-attr", "Expose the internal project_id as an attribute of a volume."),
+    ("VolumeTypeAccess", "os-volume-type-access", "Volume type access support."),
+];
+
 async fn extensions(_: Ctx) -> Result<Reply, Fault> {
-    let named = [
-        ("AdminActions", "os-admin-actions", "Enable admin actions."),
-        ("AvailabilityZones", "os-availability-zone", "Describe Availability Zones."),
-        ("ExtendedSnapshotAttributes", "os-extended-snapshot-attributes", "Extended SnapshotAttributes support."),
-        ("Quotas", "os-quota-sets", "Quota management support."),
-        ("Services", "os-services", "Services support."),
-        ("TypesExtraSpecs", "os-types-extra-specs", "Type extra specs support."),
-        ("UsedLimits", "os-used-limits", "Provide data on limited resources that are being used."),
-        ("VolumeActions", "os-volume-actions", "Enable volume actions."),
-        ("VolumeHostAttribute", "os-vol-host-attr", "Expose host as an attribute of a volume."),
-        ("VolumeImageMetadata", "os-vol-image-meta", "Show image metadata associated with the volume."),
-        ("VolumeTenantAttribute", "os-vol-tenant-attr", "Expose the internal project_id as an attribute of a volume."),
-        ("VolumeTypeAccess", "os-volume-type-access", "Volume type access support."),
-    ];
     let shown = |(name, alias, description): &(&str, &str, &str)| {
         json!({
             "name": name,
@@ -141,5 +143,5 @@ async fn extensions(_: Ctx) -> Result<Reply, Fault> {
             "links": [],
         })
     };
-    Ok(Reply::ok(json!({"extensions": named.iter().map(shown).collect::<Vec<_>>()})))
+    Ok(Reply::ok(json!({"extensions": EXTENSIONS.iter().map(shown).collect::<Vec<_>>()})))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::services::embedded::volume::VolumeCommand;
+use chronova_actors::services::embedded::volume::{NewAttachment, VolumeCommand};
 use chronova_events::ids::{AttachmentId, InstanceId, VolumeId};
 use chronova_events::volume::{AttachMode, Attachment, VolumeRecord};
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The host that a connector names.
-fn place(connector: Connector) -> Result<(String, Option<String>, Option<AttachMode>), Fault> {
+fn place(connector: Connector) -> Result<AttachmentPlace, Fault> {
     let host = connector.host.ok_or_else(|| {
         Fault::bad_request("Invalid input received: Connector doesn't have required information: host")
     })?;
@@ -118,23 +118,29 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let body: AttachmentCreateBody = ctx.parse_at("attachment")?;
     let text = body.volume_uuid.as_str();
     let volume: VolumeId = text.parse().map_err(|_| Fault::not_found(no_volume(text)))?;
-    let permit = {
-        let known = visible(&ctx, volume)?;
-        ctx.authorize(&target(&known))?
-    };
+    let permit = ctx.authorize(&target(&*visible(&ctx, volume)?))?;
     let instance = body.instance_uuid.and_then(|text| text.parse::<InstanceId>().ok());
     let mode = if body.mode.as_deref() == Some("ro") { AttachMode::ReadOnly } else { AttachMode::ReadWrite };
     let attachment = AttachmentId::random();
-    let place = body.connector.map(place).transpose()?;
-    command(&ctx, &permit, volume, VolumeCommand::Reserve { attachment, instance, mode }).await?;
-    if let Some((host, device, wanted)) = place {
-        let at = (host.as_str(), device.as_deref());
-        if let Err(fault) = connect(&ctx, &permit, volume, attachment, at, wanted.unwrap_or(mode)).await {
-            command(&ctx, &permit, volume, VolumeCommand::Release { attachment }).await?;
-            return Err(fault);
-        }
-    }
+    let attach = match body.connector.map(place).transpose()? {
+        Some(place) => connected(&ctx, (attachment, instance, mode), place)?,
+        None => VolumeCommand::Reserve { attachment, instance, mode },
+    };
+    command(&ctx, &permit, volume, attach).await?;
     Ok(Reply::ok(json!({"attachment": view(&ctx, &*visible(&ctx, volume)?, attachment)?})))
+}
+
+type AttachmentPlace = (String, Option<String>, Option<AttachMode>);
+
+/// Reserves the volume, and connects it to the host at once.
+fn connected(
+    ctx: &Ctx,
+    (attachment, instance, reserved_mode): (AttachmentId, Option<InstanceId>, AttachMode),
+    (host, device, mode): AttachmentPlace,
+) -> Result<VolumeCommand, Fault> {
+    let (mode, shared) = (mode.unwrap_or(reserved_mode), ctx.app.volumes()?.options.shared);
+    let new = NewAttachment { attachment, instance, reserved_mode, host, device, mode, shared };
+    Ok(VolumeCommand::ReserveAndConnect(Box::new(new)))
 }
 
 async fn connect(

@@ -1,7 +1,7 @@
 //! `/os-quota-sets`, `/os-quota-class-sets` and `/limits`: a project's limits and usage.
 
 use chronova_actors::services::embedded::volume::quota::{
-    VolumeQuotaCommand, VolumeQuotaReject, VolumeQuotaRoot, limit,
+    VolumeLimits, VolumeQuotaCommand, VolumeQuotaReject, VolumeQuotaRoot, limit,
 };
 use chronova_events::ids::ProjectId;
 use chronova_events::volume_quota::VolumeQuota;
@@ -163,17 +163,20 @@ async fn send(
     sent.map(drop).map_err(refused)
 }
 
+fn absolute_limits(quota: &VolumeQuota, defaults: &VolumeLimits) -> Value {
+    json!({
+        "maxTotalSnapshots": limit(quota, defaults, "snapshots"),
+        "maxTotalBackups": OTHERS[1].1,
+        "maxTotalVolumeGigabytes": limit(quota, defaults, "gigabytes"),
+        "maxTotalVolumes": limit(quota, defaults, "volumes"),
+        "maxTotalBackupGigabytes": OTHERS[2].1,
+    })
+}
+
 async fn limits(ctx: Ctx) -> Result<Reply, Fault> {
     let project = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
     let quota = of(&ctx, &project)?;
-    let limit = |name: &str| Ok::<_, Fault>(limit(&quota, &ctx.app.volumes()?.options.limits, name));
-    let mut absolute = json!({
-        "maxTotalSnapshots": limit("snapshots")?,
-        "maxTotalBackups": OTHERS[1].1,
-        "maxTotalVolumeGigabytes": limit("gigabytes")?,
-        "maxTotalVolumes": limit("volumes")?,
-        "maxTotalBackupGigabytes": OTHERS[2].1,
-    });
+    let mut absolute = absolute_limits(&quota, &ctx.app.volumes()?.options.limits);
     if ctx.allows("limits_extension:used_limits", &ctx.own_target()) {
         absolute["totalVolumesUsed"] = json!(quota.volumes.len());
         absolute["totalGigabytesUsed"] = json!(quota.gigabytes());

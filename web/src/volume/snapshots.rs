@@ -92,10 +92,20 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let id: VolumeId = text.parse().map_err(|_| Fault::not_found(no_volume(text)))?;
     let volume = visible(&ctx, id)?;
     let permit = ctx.authorize(&super::access::target(&volume))?;
-    let snapshot = SnapshotId::random();
-    let wanted = NewSnapshot {
-        snapshot,
-        volume: id,
+    let wanted = wanted(&ctx, &volume, body)?;
+    let snapshot = wanted.snapshot;
+    let accepted = ctx.app.volumes()?.accept_snapshot(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
+    shown(&ctx, accepted).await?;
+    let (_, mut made) = look(&ctx, snapshot)?;
+    made.status = SnapshotStatus::Creating;
+    Ok(Reply::json(202, json!({"snapshot": LISTED.render(&made, ctx.version)})))
+}
+
+/// The new snapshot that the body describes.
+fn wanted(ctx: &Ctx, volume: &VolumeRecord, body: SnapshotCreateBody) -> Result<NewSnapshot, Fault> {
+    Ok(NewSnapshot {
+        snapshot: SnapshotId::random(),
+        volume: volume.created.volume,
         project: volume.created.project.clone(),
         user: ctx.caller().user.clone(),
         name: body.described.name().mentioned().flatten().unwrap_or_default(),
@@ -103,12 +113,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         // From 3.66 on a volume in use needs no force.
         force: listing::flag(&body.force, "force")? || bodies::snapshots_of_used_volumes(ctx.version),
         metadata: body.metadata,
-    };
-    let accepted = ctx.app.volumes()?.accept_snapshot(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
-    shown(&ctx, accepted).await?;
-    let (_, mut made) = look(&ctx, snapshot)?;
-    made.status = SnapshotStatus::Creating;
-    Ok(Reply::json(202, json!({"snapshot": LISTED.render(&made, ctx.version)})))
+    })
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {

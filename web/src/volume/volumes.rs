@@ -151,14 +151,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body: VolumeCreateBody = ctx.parse_at("volume")?;
     let multiattach = std::mem::take(&mut body.multiattach);
     let wanted = wanted(&ctx, body)?;
-    if listing::flag(&multiattach, "multiattach")? {
-        // Since Cinder 2023 only the type says so.
-        return Err(Fault::bad_request(
-            "multiattach parameter has been removed. The default behavior is to use multiattach enabled volume types. \
-             Contact your administrator to create a multiattach enabled volume type and use it to create multiattach \
-             volumes.",
-        ));
-    }
+    check_multiattach(&multiattach)?;
     let id = wanted.volume;
     let accepted = ctx.app.volumes()?.accept(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
@@ -167,6 +160,18 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     made.status = VolumeStatus::Creating;
     let made = Arc::new(made);
     Ok(Reply::json(202, json!({"volume": plain(&ctx, made)?})))
+}
+
+/// Since Cinder 2023 only the volume's type says whether several servers may have it.
+fn check_multiattach(sent: &Value) -> Result<(), Fault> {
+    if listing::flag(sent, "multiattach")? {
+        return Err(Fault::bad_request(
+            "multiattach parameter has been removed. The default behavior is to use multiattach enabled volume types. \
+             Contact your administrator to create a multiattach enabled volume type and use it to create multiattach \
+             volumes.",
+        ));
+    }
+    Ok(())
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {

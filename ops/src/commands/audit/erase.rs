@@ -88,7 +88,7 @@ async fn erase(args: &EraseArgs, views: &Views, eraser: &Eraser, out: &mut dyn W
         writeln!(out, "nothing was erased; --yes erases for ever")?;
         return Ok(Exit::Yes);
     }
-    if (plan.user_exists || !plan.alive.is_empty()) && !args.even_alive {
+    if plan.admit(args.even_alive).is_err() {
         writeln!(out, "refused: delete them first, or say --even-alive")?;
         return Ok(Exit::No);
     }

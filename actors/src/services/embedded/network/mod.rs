@@ -1,11 +1,12 @@
 //! The embedded network service: virtual networks, and the ports of servers.
 //!
 //! A network with its subnets and ports is one aggregate, so that no two ports ever get one address. [`decide`] has the
-//! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`service`] implements the
+//! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] counts what projects create. [`service`] implements the
 //! port by which processes give servers their interfaces.
 //!
 //! The rejections have Neutron's messages, because its clients know them.
 
+pub mod creation;
 pub mod decide;
 mod floating;
 mod ports;

@@ -7,7 +7,7 @@ use chronova_events::volume::{
 };
 
 use super::decide::{VolumeDecision, invalid};
-use super::{VolumeCommand, VolumeReject};
+use super::{NewAttachment, VolumeCommand, VolumeReject};
 
 pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
     let volume = record.created.volume;
@@ -15,6 +15,13 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
     let goes = |status| Ok(vec![StatusChanged { volume, status }.into()]);
     match command {
         VolumeCommand::Reserve { attachment, instance, mode } => reserve(record, attachment, instance, mode),
+        VolumeCommand::ReserveAndConnect(new) => {
+            let NewAttachment { attachment, instance, reserved_mode, host, device, mode, shared } = *new;
+            let mut events = reserve(record, attachment, instance, reserved_mode)?;
+            reachable(record, &host, shared)?;
+            events.push(AttachmentConnected { volume, attachment, host, device, mode }.into());
+            Ok(events)
+        }
         VolumeCommand::Connect { attachment, host, device, mode, shared } => {
             let now = known(attachment)?;
             reachable(record, &host, shared)?;

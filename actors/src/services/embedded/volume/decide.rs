@@ -114,6 +114,7 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
             Ok(vec![VolumeDeleted { volume, process }.into()])
         }
         command @ (VolumeCommand::Reserve { .. }
+        | VolumeCommand::ReserveAndConnect(_)
         | VolumeCommand::Connect { .. }
         | VolumeCommand::Complete { .. }
         | VolumeCommand::Release { .. }

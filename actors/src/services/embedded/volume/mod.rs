@@ -61,6 +61,19 @@ pub struct VolumeDescriptionChange {
     pub metadata: Option<VolumeMetadataChange>,
 }
 
+/// An attachment that a client reserves and connects in one request.
+#[derive(Debug, Clone)]
+pub struct NewAttachment {
+    pub attachment: AttachmentId,
+    pub instance: Option<InstanceId>,
+    pub reserved_mode: AttachMode,
+    pub host: String,
+    pub device: Option<String>,
+    pub mode: AttachMode,
+    /// Whether every host reaches the volume.
+    pub shared: bool,
+}
+
 #[derive(Debug, Clone)]
 pub enum VolumeCommand {
     Create(Box<VolumeCreated>),
@@ -112,6 +125,8 @@ pub enum VolumeCommand {
         instance: Option<InstanceId>,
         mode: AttachMode,
     },
+    /// Reserves and connects in one: both happen, or none.
+    ReserveAndConnect(Box<NewAttachment>),
     Connect {
         attachment: AttachmentId,
         host: String,

@@ -13,7 +13,7 @@ use chronova_events::volume_type::DEFAULT_TYPE;
 use uuid::Uuid;
 
 use super::decide::{decide, no_image};
-use super::{VolumeCommand, VolumeDescriptionChange, VolumeMetadataChange, VolumeReject};
+use super::{NewAttachment, VolumeCommand, VolumeDescriptionChange, VolumeMetadataChange, VolumeReject};
 
 const ID: VolumeId = VolumeId(Uuid::from_u128(1));
 const MAKER: ProcessId = ProcessId(Uuid::from_u128(2));
@@ -165,6 +165,21 @@ fn only_the_volumes_own_host_reaches_it() {
     assert!(matches!(reject, VolumeReject::OutOfReach { .. }), "{reject}");
     let VolumeCommand::Connect { attachment, host, device, mode, .. } = connect(FIRST, "h2") else { unreachable!() };
     assert!(decide(&state, VolumeCommand::Connect { attachment, host, device, mode, shared: true }).is_ok());
+}
+
+#[test]
+fn a_volume_is_reserved_and_connected_in_one_append_or_not_at_all() {
+    let attach = |host: &str| {
+        let VolumeCommand::Reserve { attachment, instance, mode } = reserve(FIRST, 1) else { unreachable!() };
+        let (reserved_mode, host) = (mode, host.to_owned());
+        let new = NewAttachment { attachment, instance, reserved_mode, host, device: None, mode, shared: false };
+        VolumeCommand::ReserveAndConnect(Box::new(new))
+    };
+    let both = decide(&available([]), attach("h1")).unwrap();
+    assert!(matches!(both[..], [VolumeEvent::AttachmentReserved(_), VolumeEvent::AttachmentConnected(_)]), "{both:?}");
+    assert_eq!(record(&available([attach("h1")])).status, VolumeStatus::Attaching);
+    let reject = decide(&available([]), attach("h2")).unwrap_err();
+    assert!(matches!(reject, VolumeReject::OutOfReach { .. }), "{reject}");
 }
 
 #[test]

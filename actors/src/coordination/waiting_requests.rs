@@ -1,0 +1,164 @@
+//! The requests that clients wait for and that a process carries out: two members that carry out one request would record
+//! its servers twice, or ask a server twice.
+//!
+//! A request is in memory from before its first event until its process has ended. A crash loses it: then the process
+//! finds its beginning in the log and nothing here, and undoes its steps. The client of such a request got no answer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::ProcessId;
+use chronova_events::store::StoreError;
+use tokio::sync::oneshot;
+
+use crate::instance::asking::{AskServerReject, ServerRequest};
+use crate::instance::creation::{CreateReject, CreateServersRequest};
+
+/// Why a request was not carried out, in words for its client.
+pub trait RequestRefusal {
+    /// No process carries it out any more.
+    fn lost() -> Self;
+
+    /// Whether the log takes no events, so that nobody knows how long an undo takes.
+    fn is_outage(&self) -> bool;
+}
+
+/// A request for servers, as its process reads it.
+#[derive(Debug, Clone)]
+pub struct CreateOrder {
+    pub request: Arc<CreateServersRequest>,
+    /// The user who asked, and the request's id.
+    pub meta: Arc<Meta>,
+}
+
+/// The requests for new servers under way.
+pub type CreateRequests = WaitingRequests<CreateOrder, CreateReject>;
+
+/// The requests under way that take something before they ask their server.
+pub type ServerRequests = WaitingRequests<ServerRequest, AskServerReject>;
+
+impl RequestRefusal for CreateReject {
+    fn lost() -> Self {
+        Self::Unavailable(StoreError::Closed)
+    }
+
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(error) if takes_nothing(error))
+    }
+}
+
+impl RequestRefusal for AskServerReject {
+    fn lost() -> Self {
+        Self::Unavailable(StoreError::Closed)
+    }
+
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(error) if takes_nothing(error))
+    }
+}
+
+/// A log that finds one event too large takes others.
+fn takes_nothing(error: &StoreError) -> bool {
+    !matches!(error, StoreError::TooLarge { .. })
+}
+
+struct WaitingRequest<O, R> {
+    order: Option<O>,
+    /// The newest event of the request.
+    reached: Position,
+    refused: Option<R>,
+    answer: oneshot::Sender<Result<Position, R>>,
+}
+
+struct Desk<O, R> {
+    closed: bool,
+    entries: BTreeMap<ProcessId, WaitingRequest<O, R>>,
+}
+
+/// The requests under way, by their processes.
+pub struct WaitingRequests<O, R>(Mutex<Desk<O, R>>);
+
+impl<O, R> Default for WaitingRequests<O, R> {
+    fn default() -> Self {
+        Self(Mutex::new(Desk { closed: false, entries: BTreeMap::new() }))
+    }
+}
+
+impl<O, R> std::fmt::Debug for WaitingRequests<O, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WaitingRequests")
+    }
+}
+
+impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
+    fn with<T>(&self, with: impl FnOnce(&mut Desk<O, R>) -> T) -> T {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Registers a request before its process is requested. The receiver gets the position of its last event, or the
+    /// refusal; it fails if no process is executed any more.
+    pub fn take_in(&self, process: ProcessId, order: O) -> oneshot::Receiver<Result<Position, R>> {
+        let (answer, told) = oneshot::channel();
+        let entry = WaitingRequest { order: Some(order), reached: Position::START, refused: None, answer };
+        self.with(|desk| {
+            if !desk.closed {
+                desk.entries.insert(process, entry);
+            }
+        });
+        told
+    }
+
+    /// Removes a request, because its process was not requested after all.
+    pub fn withdraw(&self, process: ProcessId) {
+        self.with(|desk| desk.entries.remove(&process));
+    }
+
+    /// The order of the process; `None` after a crash, and after the request was refused.
+    pub fn order(&self, process: ProcessId) -> Option<O> {
+        self.with(|desk| desk.entries.get(&process).and_then(|entry| entry.order.clone()))
+    }
+
+    /// The process has recorded something.
+    pub fn reached(&self, process: ProcessId, position: Position) {
+        self.with(|desk| {
+            if let Some(entry) = desk.entries.get_mut(&process) {
+                entry.reached = entry.reached.max(position);
+            }
+        });
+    }
+
+    /// The request cannot succeed any more. The client is told when the process is undone; in an outage at once, because
+    /// nobody knows how long the undo takes.
+    pub fn refuse(&self, process: ProcessId, reject: R) {
+        self.with(|desk| {
+            let Some(entry) = desk.entries.get_mut(&process) else { return };
+            entry.order = None;
+            if !reject.is_outage() {
+                entry.refused = Some(reject);
+            } else if let Some(entry) = desk.entries.remove(&process) {
+                // The client may have gone.
+                let _ = entry.answer.send(Err(reject));
+            }
+        });
+    }
+
+    /// The process ends.
+    pub fn settle(&self, process: ProcessId, succeeded: bool) {
+        let Some(entry) = self.with(|desk| desk.entries.remove(&process)) else { return };
+        let answer = match succeeded {
+            true => Ok(entry.reached),
+            false => Err(entry.refused.unwrap_or_else(R::lost)),
+        };
+        // The client may have gone.
+        let _ = entry.answer.send(answer);
+    }
+
+    /// Ends all waits, now and later, because no process is executed any more.
+    pub fn close(&self) {
+        self.with(|desk| {
+            desk.closed = true;
+            desk.entries.clear();
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! Creates networks, subnets, ports and routers within the quota of their project.
+//!
+//! Quota is taken before the resource is created, and given back where the resource is refused. If the log does not
+//! answer, nobody knows whether the resource exists. Then the quota stays taken; the next requests find out
+//! ([`room`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{NetworkId, ProjectId, RouterId};
+use chronova_events::network::NetworkCreated;
+use chronova_events::network_quota::CountedResource;
+use chronova_events::router::RouterCreated;
+use thiserror::Error;
+
+use super::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
+use super::router::{RouterCommand, RouterReject, RouterRoot};
+use super::{NetworkCommand, NetworkReject, NetworkRoot, PortRequest, SubnetRequest};
+use crate::aggregate::{CommandError, Committed};
+use crate::gateway::Reachable;
+use crate::operations::Operations;
+
+/// A network, or a part of one.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // it is moved a few times, never kept
+pub enum NewNetworkResource {
+    Network(NetworkCreated),
+    Subnet(NetworkId, SubnetRequest),
+    Port(NetworkId, PortRequest),
+}
+
+/// Why a resource was not created.
+#[derive(Debug, Error)]
+pub enum CreateNetworkResourceReject {
+    #[error(transparent)]
+    Quota(#[from] CommandError<NetworkQuotaReject>),
+    #[error("network {network} refuses")]
+    Network { network: NetworkId, source: CommandError<NetworkReject> },
+    #[error("router {router} refuses")]
+    Router { router: RouterId, source: CommandError<RouterReject> },
+}
+
+/// Creates a network, or a part of one.
+///
+/// # Errors
+/// Quota has no room, the network refuses, or the log does not take the events.
+pub async fn create(
+    operations: &Operations,
+    meta: Arc<Meta>,
+    resource: NewNetworkResource,
+) -> Result<Position, CreateNetworkResourceReject> {
+    let (network, project, counted, command) = match resource {
+        NewNetworkResource::Network(new) => {
+            let network = new.network;
+            (network, new.project.clone(), CountedResource::Network(network), NetworkCommand::Create(new))
+        }
+        NewNetworkResource::Subnet(network, new) => {
+            (network, new.project.clone(), CountedResource::Subnet(new.subnet), NetworkCommand::AddSubnet(new))
+        }
+        NewNetworkResource::Port(network, new) => {
+            (network, new.project.clone(), CountedResource::Port(new.port), NetworkCommand::CreatePort(new))
+        }
+    };
+    let refused = |source| CreateNetworkResourceReject::Network { network, source };
+    let created = counting::<NetworkRoot>(operations, &meta, (&project, counted), &network, command, refused).await?;
+    Ok(created.position)
+}
+
+/// Creates a router, and its gateway, which is a port of an external network. A request for a router with a gateway gets
+/// both or nothing. After a crash between the two, the router is there without a gateway: whole, and its owner may
+/// delete it.
+///
+/// # Errors
+/// Quota has no room, the external network refuses, or the log does not take the events.
+pub async fn create_router(
+    operations: &Operations,
+    meta: Arc<Meta>,
+    new: RouterCreated,
+    gateway: Option<(NetworkId, PortRequest)>,
+) -> Result<Position, CreateNetworkResourceReject> {
+    let (router, project) = (new.router, new.project.clone());
+    let refused = |source| CreateNetworkResourceReject::Router { router, source };
+    let counted = (&project, CountedResource::Router(router));
+    let create = RouterCommand::Create(new);
+    let created = counting::<RouterRoot>(operations, &meta, counted, &router, create, refused).await?;
+    let Some((network, port)) = gateway else { return Ok(created.position) };
+    match operations.send::<NetworkRoot>(&network, NetworkCommand::CreatePort(port), Arc::clone(&meta)).await {
+        Ok(connected) => Ok(created.position.max(connected.position)),
+        Err(source) => {
+            operations.send::<RouterRoot>(&router, RouterCommand::Delete, meta).await.map_err(refused)?;
+            Err(CreateNetworkResourceReject::Network { network, source })
+        }
+    }
+}
+
+/// Sends the command that creates a counted resource, with quota taken for it.
+async fn counting<A: Reachable>(
+    operations: &Operations,
+    meta: &Arc<Meta>,
+    (project, counted): (&ProjectId, CountedResource),
+    id: &A::Id,
+    command: A::Command,
+    refused: impl FnOnce(CommandError<A::Reject>) -> CreateNetworkResourceReject,
+) -> Result<Committed, CreateNetworkResourceReject> {
+    let (queries, things) = (operations.queries(), BTreeSet::from([counted]));
+    let take = queries.views.networks.read(|view| room::take(view, project, things.clone(), Some(queries.clock.now())));
+    operations.send::<NetworkQuotaRoot>(project, take, Arc::clone(meta)).await?;
+    let created = operations.send::<A>(id, command, Arc::clone(meta)).await;
+    if let Err(CommandError::Rejected(_)) = &created {
+        let release = NetworkQuotaCommand::Release { project: project.clone(), things };
+        operations.send::<NetworkQuotaRoot>(project, release, Arc::clone(meta)).await?;
+    }
+    created.map_err(refused)
+}
