@@ -1,4 +1,4 @@
-//! The only source of randomness: the machine's, or a seed's.
+//! The only source of randomness: the operating system's, or a seeded generator.
 //!
 //! A reproducible test gives its thread a seed. Every id and every random draw on that thread then derives from it. A
 //! control plane never does so; it uses the machine's randomness.
@@ -11,12 +11,12 @@ thread_local! {
     static SEEDED: Cell<Option<SplitMix>> = const { Cell::new(None) };
 }
 
-/// From now on everything that this thread draws follows from `seed`; `None`: from the machine again.
+/// Makes all later random values of this thread derive from `seed`; `None` returns to the machine's randomness.
 pub fn seed_this_thread(seed: Option<u64>) {
     SEEDED.set(seed.map(SplitMix::new));
 }
 
-/// Numbers that follow from a seed (SplitMix64): small, fast, the same everywhere, and no secret.
+/// A pseudo-random generator (SplitMix64): small, fast, the same on every machine. Its numbers are not secret.
 #[derive(Debug, Clone, Copy)]
 pub struct SplitMix(u64);
 

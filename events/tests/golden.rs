@@ -4,7 +4,7 @@
 //! lines of a kind stand in the order of its samples.
 //!
 //! * **A new event, noun or sample:** run `CHRONOVA_BLESS=1 cargo test -p chronova-events --test golden` and commit the
-//!   lines that it adds. Samples of a kind are only ever added behind those that are there.
+//!   lines that it adds. Add samples of a kind only at the end of its samples.
 //! * **A changed payload:** is a new version. Raise the version in the noun's list, keep the old struct as `...V1` in
 //!   the `from` clause, and bless. Lines of the new version are added; those of the old one stay and must still decode.
 //! * **Never** edit or delete a line of a kind or version that any installation may have written. Blessing adds lines and
@@ -73,7 +73,7 @@ fn recorded(lines: &[String]) -> (BTreeMap<Key, Vec<Vec<u8>>>, Vec<String>) {
     (all, problems)
 }
 
-/// Lines that are missing and may be added.
+/// Lines that a new kind, version or sample adds.
 fn missing(lines: &[String], samples: &[Event]) -> Vec<String> {
     let (golden, _) = recorded(lines);
     let fresh = encoded(samples).into_iter().flat_map(|(key, all)| {
@@ -85,7 +85,7 @@ fn missing(lines: &[String], samples: &[Event]) -> Vec<String> {
     fresh.collect()
 }
 
-/// Everything that is wrong between what was once written and what this version writes and reads.
+/// The differences between the committed bytes and those that this version writes and reads.
 fn problems(lines: &[String], catalogue: &[EventCatalogueEntry], samples: &[Event]) -> Vec<String> {
     let (golden, mut problems) = recorded(lines);
     let now = encoded(samples);
@@ -178,7 +178,7 @@ fn every_kind_has_a_sample_and_every_sample_goes_round() {
     assert_eq!(kinds, seen);
 }
 
-/// The comparison itself, on a log of two kinds of which one was changed in some forbidden way.
+/// Tests the comparison: one of two kinds was changed in a forbidden way.
 mod drift {
     use super::*;
 
@@ -204,7 +204,7 @@ mod drift {
     #[test]
     fn changed_bytes_are_found_and_not_blessed() {
         let (mut lines, catalogue, samples) = good();
-        // As if a text field of the payload had been written otherwise once: it decodes, and to something else.
+        // Other bytes of a text field: they decode, but to another value.
         let at = lines.iter().position(|line| line.starts_with("process.step_undone ")).unwrap();
         lines[at] = "process.step_undone v1 0161".to_owned();
         assert!(only(&lines, &catalogue, &samples).contains("make a new version"));

@@ -155,7 +155,7 @@ async fn a_rule_that_names_a_group_follows_its_members() {
     life.delete(id(2)).await.unwrap();
     life.until(|_| friends(&world, 1) == alone).await;
 
-    // A group that the guest is not in, but that a rule of its own group names.
+    // The guest is not in this group, but a rule of the guest's group names it.
     make_web(&life).await;
     let_in(&life, default(), 5432, Some(WEB)).await;
     built(&life, 3).await;
@@ -207,12 +207,12 @@ async fn what_changes_no_filter_calls_no_host() {
     let_in(&life, default(), 22, None).await;
     life.until(|_| comes_in(&world, 1, 22) == [None]).await;
     let calls = world.fleet.calls(DriverCall::EnsureFilter);
-    // A rule of a group without members, another name, the same groups again.
+    // These changes affect no guest: a rule of a group without members, another name, the same groups again.
     let_in(&life, WEB, 80, None).await;
     change_port(&life, 1, PortPatch { name: Some("eth0".to_owned()), ..PortPatch::default() }).await;
     change_port(&life, 1, PortPatch { security_groups: Some(vec![default()]), ..PortPatch::default() }).await;
     tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
-    // And something that does, to know that all of it was seen.
+    // This change affects a guest. It shows that the reconciler has seen the changes above.
     let_in(&life, default(), 443, None).await;
     life.until(|_| comes_in(&world, 1, 443) == [None]).await;
     assert_eq!(world.fleet.calls(DriverCall::EnsureFilter), calls + 1);
@@ -275,7 +275,7 @@ async fn a_deleted_guest_takes_its_filter_along() {
     world.check().await;
 }
 
-/// The network is deleted while the control plane cannot reach the host, and the control plane stops before it can.
+/// The network is deleted while the control plane cannot reach the host. The control plane stops before it can reach it.
 #[actix_rt::test]
 async fn a_network_that_was_deleted_in_an_earlier_life_leaves_its_host_in_the_next() {
     let (world, first) = begun().await;
@@ -289,7 +289,7 @@ async fn a_network_that_was_deleted_in_an_earlier_life_leaves_its_host_in_the_ne
     first.until(|_| world.fleet.calls(DriverCall::RemoveNetwork) > 0).await;
     first.stop().await;
     assert!(world.fleet.networks(0).contains(&NETWORK));
-    // Somebody else's network, of which this log never heard.
+    // Another program's network, which this log does not know.
     let foreign = NetworkId(Uuid::from_u128(0xF));
     let spec = NetworkSpec { network: foreign, mtu: 0, subnets: vec![], reservations: vec![] };
     world.fleet.set_faults(0, FaultPlan::default());

@@ -4,7 +4,7 @@ use chronova_events::host::{CameUp, Deregistered, Disabled, ForcedDown, Host, Ho
 
 use super::{HostCommand, HostReject, changed, drain};
 
-/// Nova's words for a host that came while `[DEFAULT] enable_new_services` was off.
+/// Nova's reason at a host that registered while `[DEFAULT] enable_new_services` was off.
 const NOT_ADMITTED: &str = "New compute service disabled due to config option.";
 
 pub fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, HostReject> {

@@ -1,4 +1,4 @@
-//! The one table of which action a server accepts in which state.
+//! The table of the actions that a server accepts in each state.
 //!
 //! Each line holds the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). The
 //! sets of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`, `ALLOW_TRIGGER_CRASH_DUMP`) and
@@ -163,7 +163,7 @@ pub const TABLE: &[ActionRule] = &[
     rule(ServerAction::AttachVolume, "attach_volume", WITH_VOLUMES),
     rule(ServerAction::DetachVolume, "detach_volume", WITH_VOLUMES),
     rule(ServerAction::SwapVolume, "swap_volume", &["active", "paused", "resized"]),
-    // The lock is meant against changes, and these change nothing.
+    // A lock prevents changes. These actions change nothing.
     ActionRule { heeds_lock: false, ..rule(ServerAction::CreateImage, "createImage", BUILT) },
     ActionRule { heeds_lock: false, ..rule(ServerAction::CreateBackup, "createBackup", BUILT) },
     rule(ServerAction::Rebuild, "rebuild", &["active", "stopped", "error"]),
@@ -184,7 +184,7 @@ pub const TABLE: &[ActionRule] = &[
         ..rule(ServerAction::AbortLiveMigration, "abort live migration", &[])
     },
     ActionRule { tasks: MIGRATING, ..rule(ServerAction::ForceCompleteLiveMigration, "force_complete", &["active"]) },
-    // A task on a host that is down is no obstacle.
+    // A host that is down completes no task, so a task does not prevent an evacuation.
     ActionRule {
         tasks: AllowedTasks::Any,
         heeds_lock: false,
@@ -237,7 +237,7 @@ pub(super) fn check_lock(server: &Alive, asker: CallerRights) -> Result<(), Inst
 
 pub fn check_state(server: &Alive, action: ServerAction) -> Result<(), InstanceReject> {
     let (rule, shown) = (action.rule(), status::of_alive(server));
-    // A server that is being unshelved has its host while its guest is being created there.
+    // While a server is unshelved, its placement is recorded before its guest exists.
     let nowhere = server.placement.is_none() || (server.is_offloaded() && shown.task_state == Some("unshelving"));
     if rule.on_host && nowhere {
         return Err(InstanceReject::NotReady);

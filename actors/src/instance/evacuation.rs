@@ -45,8 +45,8 @@ pub(super) fn decide(server: &Alive, command: EvacuationCommand) -> Result<Vec<I
     }
 }
 
-/// Nova evacuates a server with any task, because a host that is down completes none. Here that holds for tasks that
-/// leave nothing behind; others have to end first.
+/// Nova evacuates a server during any task, because a host that is down completes none. Chronova does so during tasks
+/// that leave nothing behind. Any other task must end first.
 fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
     let harmless = match server.ongoing {
         None => true,
@@ -62,7 +62,7 @@ fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
         (false, Some(task)) => {
             Err(InstanceReject::NotInState { action: "evacuate", attribute: "task_state", value: task })
         }
-        // An earlier move that the reset of the state left unconfirmed is confirmed first.
+        // After a reset of the state, an earlier move may be unconfirmed. It must be confirmed first.
         _ if server.moving.is_some() || matches!(server.phase, Phase::Resized { .. }) => {
             Err(InstanceReject::Superseded)
         }

@@ -89,7 +89,7 @@ pub(super) fn fault(work: &StepRun) -> FaultInfo {
     failure.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault())
 }
 
-/// Only this host can do it: no other is tried in its place.
+/// A failure on this host is final, because no other host can do the step.
 pub(super) fn only_here(error: DriverError) -> StepError {
     match StepError::from(error) {
         StepError::Elsewhere(fault) => StepError::Fatal(fault),
@@ -146,8 +146,7 @@ pub(super) async fn bind(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Starts the guest on a host where it is defined. A host that does not answer is no obstacle: its agent will see the
-/// guest off.
+/// Starts the guest on a host where it is defined. If the host does not answer, its agent corrects the guest's state later.
 pub(super) async fn start_again(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     if !work.host_answers(host)? {
         return Ok(());
@@ -226,7 +225,7 @@ pub(super) async fn one_storage(work: &StepRun, subject: &MovingServer) -> Resul
     Ok(work.context.fleet.share(source, target))
 }
 
-/// One of the move's hosts that answers: both have the disks that stay in their place.
+/// A host of the move that answers. Both hosts have the disks that stay in their place.
 fn host_with_kept_disks(work: &StepRun, subject: &MovingServer) -> Result<HostId, StepError> {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for host in ends.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The CPUs and NUMA cells that a new guest gets on its host, as the placement ledger has claimed them.
+//! The CPUs and NUMA cells that a new guest gets on its host, as claimed in the placement ledger.
 
 use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
 use chronova_events::instance::Alive;
@@ -9,22 +9,22 @@ use super::guest::LAG;
 use super::moving::{self, MovingServer};
 use crate::topology::{self, GuestNumaTopology, pinning::pinning};
 
-/// By whose claim the guest is there.
+/// The consumer in the ledger whose claim the guest uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ClaimHolder {
     Server,
-    /// A guest as it was before a move that is being undone. Its allocations go back to its server in the end.
+    /// The migration holds the allocations of the source host until the move is undone, and then returns them to the server.
     Migration(ProcessId),
 }
 
-/// The NUMA topology that the server requests. One that asks for what cannot be is older than the refusal, and floats
-/// as ever.
+/// The NUMA topology that the server requests. A server that is older than the check of its topology may request an
+/// impossible one. Its CPUs float.
 fn asked(server: &Alive) -> Option<GuestNumaTopology> {
     topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten()
 }
 
 /// # Errors
-/// The ledger has no place for a guest that needs one, or the read models are too far behind to tell.
+/// The ledger has no fitting for a guest that needs one, or the read models lag behind the log.
 pub(super) async fn place(
     work: &StepRun,
     host: HostId,
@@ -57,7 +57,7 @@ pub(super) async fn place(
     })
 }
 
-/// The size of the memory pages that a guest has, where one was asked for: it takes them along when it moves while it runs.
+/// The page size of the guest's memory, if the server requests one. A live migration cannot change it.
 pub(super) async fn page_kib(work: &StepRun, subject: &MovingServer) -> Result<Option<u64>, StepError> {
     if asked(&subject.server).is_none_or(|topology| topology.pages.is_none()) {
         return Ok(None);
@@ -70,7 +70,7 @@ pub(super) async fn page_kib(work: &StepRun, subject: &MovingServer) -> Result<O
     }))
 }
 
-/// The claim is in the log; the views show it in a moment.
+/// Waits until the read models show the claim, which is in the log.
 async fn caught_up(work: &StepRun) -> Result<(), StepError> {
     match work.context.views.wait_for(work.context.log.head(), LAG).await {
         true => Ok(()),

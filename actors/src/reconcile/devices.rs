@@ -1,7 +1,7 @@
 //! Compares the volumes and interfaces of a host's guests with those of their servers when the host is back.
 //!
-//! A host may die while a device is attached or detached. Nobody can ask it whether it was done, so the server goes on
-//! as if nothing had been done. The guest's devices are corrected before the host counts as up, and before a volume can
+//! A host may die while a device is attached or detached. Then the control plane cannot find out whether that was done, and records
+//! the server as it was before. The guest's devices are corrected before the host counts as up, and before a volume can
 //! go to another guest. Devices that are not its server's are detached, missing ones are attached.
 //!
 //! Devices that a process works on are left alone, until the next comparison. Nothing is recorded: after a crash the
@@ -101,7 +101,7 @@ fn has_disks_at_work(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.work.is_some())
 }
 
-/// A server that is rescued, suspended or shelved has another definition, or none, until it is back.
+/// While a server is rescued, suspended or shelved, its guest has another definition, or none.
 fn has_its_own_devices(server: &Alive) -> bool {
     matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. } | Phase::Paused { .. } | Phase::Error { .. })
 }

@@ -28,7 +28,7 @@ use futures::future::BoxFuture;
 use crate::ports::PortError;
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
-use crate::reconcile::tally::ReconcilerTally;
+use crate::reconcile::run_counts::ReconcilerTally;
 
 /// Follows the log for ever.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {

@@ -48,7 +48,7 @@ pub fn fit(
     // Whether a node fits on a cell does not depend on where the others are.
     let mut ways: Vec<Vec<Option<FittedNumaCell>>> = Vec::with_capacity(wanted);
     for (at, node) in topology.nodes.iter().enumerate() {
-        // The emulator's processor is near the guest's first node, always.
+        // The emulator's processor is always on the cell of the guest's first node.
         let reserved = usize::from(at == 0 && topology.isolates_emulator());
         let tried: Vec<_> = cells.iter().map(|cell| fit_node(topology, node, cell, reserved, bounds)).collect();
         if tried.iter().all(Result::is_err) {
@@ -67,7 +67,7 @@ pub fn fit(
     }
 }
 
-/// Three stable sorts in Nova, of which the last, by PCI devices, has nothing to sort here. Packed: fuller cells first.
+/// Sorts the cells, fuller ones first if guests are packed. Nova also sorts by PCI devices, which hosts do not report here.
 fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: bool) {
     match packs {
         true => cells.sort_by_key(NumaCellUsage::free_memory),
@@ -132,7 +132,8 @@ fn fit_node(
     Ok(FittedNumaCell { cell: cell.is.id, floating, pinned, emulator, memory_mib: node.memory_mib, page_kib })
 }
 
-/// No guest may overcommit against itself, and all of them together by the ratios.
+/// A guest has at most as many virtual CPUs as the cell has shared processors. All guests together may exceed them by the
+/// allocation ratio.
 fn shared_room(node: &GuestNumaNode, cell: &NumaCellUsage<'_>, bounds: FitLimits) -> Result<(), String> {
     let (wants, has) = (node.floating.len(), cell.is.shared.len());
     if wants > has {
@@ -201,7 +202,7 @@ fn plain_memory(topology: &GuestNumaTopology, node: &GuestNumaNode, cell: &NumaC
     }
 }
 
-/// Only compared.
+/// For comparisons only, so a lost digit does not matter.
 #[allow(clippy::cast_precision_loss)]
 fn number(value: u64) -> f64 {
     value as f64

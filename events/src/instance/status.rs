@@ -21,7 +21,7 @@ pub struct Status {
     pub progress: u8,
 }
 
-/// Every `vm_state` a server that is not gone can have here.
+/// Every `vm_state` of a server that is not deleted.
 pub const VM_STATES: [&str; 11] = [
     "building",
     "active",

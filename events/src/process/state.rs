@@ -33,13 +33,13 @@ pub struct RunningProcess {
     /// The failure that makes the process undo what it did.
     pub failure: Option<StepFailure>,
     pub called_off: bool,
-    /// The step that was due at the cancellation may have begun without a record; it has been undone.
+    /// At a cancellation, the next step may have begun without a record. This says that it was undone.
     pub due_undone: bool,
     /// 1 for the first run through the steps.
     pub attempt: u32,
     /// Hosts to exclude from further attempts.
     pub excluded: BTreeSet<HostId>,
-    /// How often the step now due was found stuck.
+    /// How often the next step was found stuck.
     pub stuck: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct StepFailure {
     pub elsewhere: bool,
     pub host: Option<HostId>,
     pub fault: FaultInfo,
-    /// The failed step itself may have done half of its work: it is undone first.
+    /// The failed step may have done part of its work. It is undone first.
     pub undone: bool,
 }
 

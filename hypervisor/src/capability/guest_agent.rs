@@ -1,21 +1,21 @@
 //! Requests to the agent inside a guest.
 //!
-//! Whether there is one is the guest's own matter: its image says whether it was made with a way to one
-//! (`hw_qemu_guest_agent`), and what runs inside whether somebody answers there. So nobody asks before; the driver tells.
+//! The image property `hw_qemu_guest_agent` says whether the guest has a channel for an agent. Whether an agent answers there
+//! depends on the software in the guest. So callers do not check beforehand: the call fails.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 
 use crate::driver::DriverResult;
 
-/// One compute host. In every call: [`NoAgent`](crate::driver::DriverError::NoAgent) where the guest was made without one.
+/// The agents of one host's guests. Each call fails with [`NoAgent`](crate::driver::DriverError::NoAgent) if the guest has no
+/// channel for an agent.
 #[async_trait]
 pub trait GuestAgent: Send + Sync {
     /// Sets a user's password; `Unsupported` where no agent answers.
     async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()>;
-    /// Has everything written out and holds the guest's file systems still, until [`thaw`](Self::thaw). Still already is
-    /// success.
+    /// Flushes and freezes the guest's file systems, until [`thaw`](Self::thaw). Success if they are frozen already.
     async fn freeze(&self, instance: InstanceId) -> DriverResult<()>;
-    /// Lets the file systems go on. A guest that is off or gone holds nothing still: success.
+    /// Thaws the file systems. Success if the guest is off or gone, because then nothing is frozen.
     async fn thaw(&self, instance: InstanceId) -> DriverResult<()>;
 }

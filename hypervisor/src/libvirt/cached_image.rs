@@ -11,7 +11,7 @@ use crate::guest::{ImageFormat, ImageRef};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
-/// The image in the host's cache, once libvirt sees it as what it is.
+/// The image in the host's cache, with the format that libvirt has detected.
 pub(super) fn volume(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<StorageVol> {
     let bad = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
     let cache = pool::open(connect, options)?;
@@ -21,14 +21,14 @@ pub(super) fn volume(connect: &Connect, options: &LibvirtOptions, image: &ImageR
     let (seen, wanted) = (format_seen(&base)?, format_name(image.format));
     match (seen.as_str(), wanted) {
         ("qcow2", "qcow2") => Ok(base),
-        // The refresh was refused because something else is being written: a moment later it will not be.
+        // libvirt refuses a refresh while a volume is being written. A later one succeeds.
         ("raw", "qcow2") => Err(DriverError::Timeout { call: "image lookup", seconds: 0 }),
         ("raw" | "iso", "raw") => Ok(base),
         _ => Err(bad(&format!("it is said to be {wanted} and looks like {seen}"))),
     }
 }
 
-/// The volume's format, as libvirt sees it.
+/// The volume's format, as libvirt detected it.
 pub(super) fn format_seen(volume: &StorageVol) -> DriverResult<String> {
     let xml = volume.xml_desc(0).during("volume")?;
     let document =
@@ -37,7 +37,7 @@ pub(super) fn format_seen(volume: &StorageVol) -> DriverResult<String> {
     Ok(nodes.find_map(|node| node.attribute("type")).unwrap_or_default().to_owned())
 }
 
-/// The format of the cached content, as a backing file's format is named.
+/// libvirt's name of the image's format, for a backing file.
 pub(super) fn format_name(format: ImageFormat) -> &'static str {
     match format {
         ImageFormat::Qcow2 => "qcow2",

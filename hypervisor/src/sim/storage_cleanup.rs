@@ -1,4 +1,4 @@
-//! Finds leftovers on simulated machines. Images come whole or not at all there.
+//! Finds leftovers on simulated machines. They have no partial images: an upload is complete or leaves nothing.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -16,7 +16,7 @@ impl StorageCleanup for SimHost {
     }
 
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>> {
-        // On storage that all hosts have, each sees what any of them set aside.
+        // With shared storage, each host sees the disks that any host has set aside.
         let kept = if self.fleet.has_shared_storage() { self.fleet.kept() } else { Vec::new() };
         self.perform(DriverCall::Leftovers, |machine| {
             let copies = machine.copies().iter();

@@ -1,4 +1,4 @@
-//! `chronova-dev api`: what reading costs, over HTTP, at the caller's end of the connection.
+//! `chronova-dev api`: measures reads over HTTP, at the client's end of the connection.
 //!
 //! Each line has a reference: an actix handler that returns the same bytes to the same number of clients.
 
@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::live::cloud::{Furniture, LoadedCloud};
-use super::live::drive::{self, LoadLimit};
+use super::live::load::{self, LoadLimit};
 use super::live::reference;
 use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::Common;
@@ -18,7 +18,7 @@ pub(super) struct ApiBenchArgs {
     /// Numbers of servers of the project at which it is listed
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [100, 1_000])]
     servers: Vec<u32>,
-    /// Numbers of servers in the whole cloud at which a page of a small project is listed; made without building them
+    /// Numbers of servers in the whole cloud at which a page of a small project is listed; they are copied, not built
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
     cloud: Vec<u32>,
     /// Resource providers to find allocation candidates among
@@ -59,7 +59,7 @@ pub(super) fn run(common: &Common, args: &ApiBenchArgs) -> Result<BenchReport> {
     Ok(report)
 }
 
-/// Reads, measured.
+/// Measures reads.
 pub(super) struct Reads<'a> {
     pub(super) common: &'a Common,
     pub(super) cloud: &'a LoadedCloud,
@@ -72,7 +72,7 @@ impl Reads<'_> {
         let title =
             format!("{name}, {}", if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") });
         let once = || {
-            drive::clients(self.cloud, clients, LoadLimit::Time(self.time), |client, _| {
+            load::clients(self.cloud, clients, LoadLimit::Time(self.time), |client, _| {
                 client.get(path)?.expect(200).map(drop)
             })
         };
@@ -129,7 +129,7 @@ impl Reads<'_> {
 
 /// Resource providers with the inventory of a compute host, over the API.
 fn make_providers(cloud: &LoadedCloud, providers: u32) -> Result<()> {
-    drive::clients(cloud, 4, LoadLimit::Count(providers as usize), |client, number| {
+    load::clients(cloud, 4, LoadLimit::Count(providers as usize), |client, number| {
         let id = uuid::Uuid::new_v4();
         let provider = json!({"uuid": id, "name": format!("provider-{number}")});
         client.post("/placement/resource_providers", &provider)?.expect(200)?;
@@ -141,7 +141,7 @@ fn make_providers(cloud: &LoadedCloud, providers: u32) -> Result<()> {
     .map(drop)
 }
 
-/// A page of a project with a hundred servers in a cloud of many; and the page that an administrator sees of all projects.
+/// Measures a page of a project with a hundred servers in a large cloud, and an administrator's page of all projects.
 fn whole_cloud(common: &Common, servers: u32, time: Duration) -> Result<Vec<BenchLine>> {
     let scratch = common.scratch()?;
     let mut cloud = LoadedCloud::new(scratch, FLEET)?;
@@ -152,7 +152,7 @@ fn whole_cloud(common: &Common, servers: u32, time: Duration) -> Result<Vec<Benc
     cloud.fill(&furniture, 0, 1)?;
     cloud.fill(&furniture, 1, common.sized(100, 5))?;
     cloud.stop()?;
-    super::filling::fill(&cloud.data(), servers as usize, 100)?;
+    super::copied_servers::fill(&cloud.data(), servers as usize, 100)?;
     cloud.start()?;
     let number = thousands(f64::from(servers));
     let reads = Reads { common, cloud: &cloud, time };

@@ -8,11 +8,11 @@ pub mod audit;
 pub mod host;
 pub mod inspect;
 pub mod log_pages;
+pub mod moments;
 pub mod policy;
 pub mod rebuild;
 pub mod schedule;
 pub mod verify;
-pub mod when;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

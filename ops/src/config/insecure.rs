@@ -82,7 +82,7 @@ fn open_folder(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Rules without a condition: everybody with a token may do what they guard.
+/// Rules without a condition: anybody with a token may call the operations that they guard.
 fn open_rules(config: &Config, found: &mut Vec<String>) {
     let policy = &config.oslo_policy;
     let mut files = vec![policy.policy_file.clone()];
@@ -104,7 +104,7 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The policy's own check reports unreadable files.
+/// The rules of a policy file. Another check reports a file that cannot be read.
 fn rules_of(file: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
     serde_saphyr::from_str(&fs::read_to_string(file).ok()?).ok()
 }

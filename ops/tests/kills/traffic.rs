@@ -57,7 +57,7 @@ impl Trouble<'_> {
             return self.create();
         }
         match self.random.below(40) {
-            // A bounded crowd: neither its hosts nor its quota of ports are full.
+            // The limit keeps hosts and the quota of ports from being full.
             0..9 if self.servers.len() < CROWD => self.create(),
             0..13 => self.delete(),
             13 | 14 if self.volumes.len() < SPARE => self.make_volume(),
@@ -114,7 +114,7 @@ impl Trouble<'_> {
         let path = format!("/compute/v2.1/servers/{}/action", self.servers[at]);
         match asked(&self.client, &path, &json!({name: body})) {
             Some(202 | 204) => self.told.lock().unwrap().count(name),
-            // Not in the right state for it, nothing to confirm, the same flavor; or no answer.
+            // The server is in another state, has nothing to confirm or has this flavor already; or there was no answer.
             Some(400 | 409) | None => {}
             Some(status) => panic!("{path} {name}: {status}"),
         }
@@ -125,7 +125,7 @@ impl Trouble<'_> {
         let Ok(answer) = self.client.post("/volume/v3/admin/volumes", &body) else { return };
         match answer.status {
             202 => self.volumes.push(answer.text("/volume/id")),
-            // The project has as many as it may.
+            // The project's quota is used up.
             413 | 503 => {}
             _ => panic!("a volume is refused: {answer:?}"),
         }
@@ -138,7 +138,7 @@ impl Trouble<'_> {
         let body = json!({"volumeAttachment": {"volumeId": volume}});
         match asked(&self.client, &path, &body) {
             Some(200 | 202) => self.told.lock().unwrap().count("attach"),
-            // It is not there yet, or the server is busy: another time.
+            // The volume does not exist yet, or the server is busy: another try follows.
             Some(400 | 403 | 409) => self.volumes.insert(0, volume),
             // Whether it is attached is not known.
             None => {}

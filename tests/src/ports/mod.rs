@@ -1,8 +1,8 @@
 //! Conformance suites of the ports that compute asks: one per trait of `chronova_actors::ports`.
 //!
-//! A suite is a list of cases, each a function over the trait object and a stage. The stage sets up by other means than
-//! the port (the service's own API) what a case needs: a project, a network, a group. Each implementation of a port
-//! runs the port's suite; a case fails by an error that says what was promised and not kept.
+//! A suite is a list of cases, each a function over the trait object and a stage. The stage creates what a case needs (a
+//! project, a network, a group) through the service's own API, not through the port. Each implementation of a port
+//! runs the port's suite; the error of a case names the broken promise.
 
 pub mod broken_images;
 pub mod broken_networks;

@@ -11,10 +11,10 @@ use super::interfaces::{USER, is};
 async fn a_quota_of_ten_is_ten_however_many_ask_at_once() {
     let rounds = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1_000 } else { 5 };
     let api = Api::start().await;
-    // Small enough that the hosts are never what refuses.
+    // So small that the quota refuses before any host is full.
     api.flavor("small", 64, 1).await;
     for round in 0..rounds {
-        // A project of its own for each round: what the last one deleted is still being given back.
+        // Each round has its own project, because the servers of the last round still hold quota while they are deleted.
         let user = format!("alice:race-{round}");
         let mut wish = Api::wish("one");
         wish["flavorRef"] = json!("small");
@@ -60,7 +60,7 @@ async fn the_default_class_is_what_projects_without_limits_have() {
     let user = api.call("PUT", "/os-quota-class-sets/default", "2.1", USER, body).await;
     is(&user, 403, "os_compute_api:os-quota-class-sets:update");
 
-    // It counts for everybody who has no limit of their own.
+    // It applies to every project without a limit of its own.
     let defaults = api.get("/os-quota-sets/web/defaults", "2.57").await;
     assert_eq!(defaults["quota_set"]["instances"], 1);
     assert_eq!(api.get("/limits?tenant_id=web", "2.57").await["limits"]["absolute"]["maxTotalInstances"], 1);
@@ -70,7 +70,7 @@ async fn the_default_class_is_what_projects_without_limits_have() {
     let own = Some(json!({"quota_set": {"instances": 2}}));
     assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.57", ADMIN, own).await.status, 200);
     assert_eq!(make().await.status, 202);
-    // Other classes are kept and count for nothing.
+    // Other classes are stored and have no effect.
     assert_eq!(set("gold", "2.57", json!({"instances": 50})).await.body["quota_class_set"]["instances"], 50);
     assert_eq!(api.get("/os-quota-class-sets/gold", "2.57").await["quota_class_set"]["id"], "gold");
     assert_eq!(api.get("/os-quota-sets/other/defaults", "2.57").await["quota_set"]["instances"], 1);

@@ -99,7 +99,7 @@ async fn servers_leave_as_they_are() {
     assert_eq!((drain["left"].as_array().unwrap().len(), &drain["stays"]), (3, &json!([])));
     assert!(drain["left"].as_array().unwrap().iter().all(|left| left["to"] == json!(site.other)), "{drain}");
     assert!(site.api.world.fleet.guests(0).is_empty());
-    // It stays closed, and nobody comes by the scheduler.
+    // The host stays disabled, and the scheduler places no server on it.
     assert_eq!(site.service().await["status"], "disabled");
     let next = site.api.server(USER, Api::wish("next")).await;
     assert_eq!(site.place(&next).await.1, site.other);
@@ -135,7 +135,7 @@ async fn what_cannot_move_is_listed_and_stops_nobody() {
     assert_eq!((told.len(), told[0].0.as_str(), told[1].0.as_str()), (2, "asleep", "moved"));
     assert!(told[0].1.contains("suspended") && told[1].1.contains("confirmed or reverted"), "{told:?}");
 
-    // Mended, the next drain takes the rest.
+    // After the repair, the next drain moves the remaining servers.
     site.act(&suspended, json!({"resume": null})).await;
     let body = Some(json!({"confirmResize": null}));
     let done = site.api.call("POST", &format!("/servers/{moved}/action"), "2.1", ADMIN, body).await;
@@ -164,7 +164,7 @@ async fn few_at_a_time_joined_and_called_off() {
     assert_eq!((drain["leaving"].as_array().unwrap().len(), &drain["waiting"]), (1, &json!(2)), "{drain}");
     assert_eq!((&drain["status"], &drain["leaving"][0]["how"]), (&json!("running"), &json!("live")));
     assert_eq!(shown["draining"], true);
-    // Asked once more, it is the same one.
+    // A second request returns the same drain.
     let joined = site.drain(json!({"parallel": 7})).await;
     assert_eq!((&joined["drain"]["id"], &joined["drain"]["parallel"]), (&begun["drain"]["id"], &json!(1)));
 

@@ -51,7 +51,7 @@ impl Scene {
         self.api.get("/os-migrations?migration_type=evacuation", "2.59").await["migrations"][0].take()
     }
 
-    /// The power of the host goes, guests and all, and everybody has seen it.
+    /// The host loses power, and its guests with it. Returns when the API shows the host as down.
     async fn lose(&self, name: &str) {
         self.api.world.fleet.kill_host(self.index(name));
         self.up(name, false).await;
@@ -102,7 +102,7 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
     let actions = scene.api.get(&format!("/servers/{}/os-instance-actions", scene.id), "2.58").await;
     assert_eq!(actions["instanceActions"][0]["action"], "evacuate");
 
-    // Its guests survived: it had only lost its network. There is one guest as soon as it is said to be up.
+    // The old host had only lost its network, so its guests survived. It removes them before it counts as up.
     let old = scene.index(&scene.home);
     assert_eq!(scene.api.world.fleet.whereabouts()[&scene.instance()].len(), 2);
     scene.api.world.fleet.revive_host(old, true).unwrap();
@@ -146,7 +146,7 @@ async fn what_an_evacuation_is_refused_for() {
         }
     }
 
-    // The oldest form answers with a password; where disks are not where they are said to be, the server is in error.
+    // The oldest form of the request answers with a password. If it names shared storage wrongly, the server is in error.
     scene.lose(&home).await;
     let (status, body, _) = scene.ask("2.1", json!({"onSharedStorage": "True"})).await;
     assert_eq!((status, &body["adminPass"]), (200, &Value::Null));

@@ -51,7 +51,7 @@ impl SealsHeader {
         bytes
     }
 
-    /// `None` for what no version has written.
+    /// `None` for bytes that no version has written.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| bytes.get(at..at + 4)?.try_into().map(u32::from_le_bytes).ok();
         let header = Self {
@@ -124,7 +124,7 @@ pub(super) struct WalRemains {
 }
 
 impl WalRemains {
-    /// Looks before SQLite does, which would begin a new write-ahead log.
+    /// Reads the file before SQLite opens it, because SQLite would begin a new write-ahead log.
     pub(super) fn of(data: &Path) -> Self {
         let holds_pages = |wal: &File| wal.metadata().is_ok_and(|metadata| metadata.len() > 0);
         let wal = File::open(wal::path_of(data)).ok().filter(holds_pages);
@@ -233,7 +233,7 @@ impl Seals {
     fn finish(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         file.write_all_at(&self.header.to_bytes(), 0)?;
-        // Before the write-ahead log, from which these could be made again, is overwritten.
+        // The write-ahead log may be overwritten next, and the seals could not be computed from it again.
         file.sync_data()
     }
 
@@ -247,7 +247,7 @@ impl Seals {
     /// Whether pages may be changed: either they are sealed afterwards, or the seals are marked stale.
     pub(super) fn may_change(&mut self) -> bool {
         if let Some(file) = &self.untold {
-            // Overwrites what is there, so even a full disk takes it, and if it does not, it may let go of the file.
+            // Overwriting works even on a full disk. If it fails, the file is removed.
             let told =
                 file.write_all_at(&self.header.to_bytes(), 0).or_else(|_| std::fs::remove_file(path_of(&self.path)));
             if told.is_err() {
@@ -259,7 +259,7 @@ impl Seals {
     }
 }
 
-/// Entries that stand together are written together.
+/// Writes adjacent entries with one call.
 fn write(file: &File, seals: BTreeMap<u64, u32>) -> io::Result<()> {
     let (mut first, mut bytes): (u64, Vec<u8>) = (0, Vec::new());
     let put = |first: u64, bytes: &[u8]| match first {

@@ -14,7 +14,7 @@ use crate::libvirt::pool;
 use crate::options::{ImagesType, LibvirtOptions};
 
 /// The suffix of a disk's name in the directory: names without it are those of copy-on-write files.
-pub(super) const SUFFIX: &str = ".raw";
+const SUFFIX: &str = ".raw";
 
 pub(super) struct Flat;
 

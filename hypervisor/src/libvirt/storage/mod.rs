@@ -190,6 +190,12 @@ fn backend_of(kind: ImagesType) -> &'static dyn ImageBackend {
     BACKENDS.iter().copied().find(|backend| backend.kind() == kind).unwrap_or(&qcow2::Qcow2)
 }
 
+/// Whether another back end whose disks are files of the directory knows this one by its name.
+fn is_claimed(volume: &str, by_others_than: ImagesType) -> bool {
+    let others = BACKENDS.iter().filter(|backend| !backend.is_apart() && backend.kind() != by_others_than);
+    others.into_iter().any(|backend| backend.disk(volume).is_some())
+}
+
 /// The back end of disks that are made now.
 fn chosen(options: &LibvirtOptions) -> &'static dyn ImageBackend {
     backend_of(options.images.kind)

@@ -33,7 +33,7 @@ impl ImageBackend for Qcow2 {
     }
 
     fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
-        (!volume.ends_with(super::flat::SUFFIX)).then_some(volume)
+        (!super::is_claimed(volume, self.kind())).then_some(volume)
     }
 
     fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource {

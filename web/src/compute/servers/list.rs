@@ -74,7 +74,7 @@ async fn text(
     Ok(out)
 }
 
-/// About as long is a server in full.
+/// The approximate length of one detailed server.
 const ROW: usize = 2_048;
 
 fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>>, Fault> {
@@ -103,7 +103,7 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
         let more = limit > 0 && items.len() == limit;
         return Ok(ResultPage { items, more });
     }
-    // Looked at outside of the read model, where nobody waits for it.
+    // Filter and sort outside the read model's lock.
     let mut all: Vec<Arc<ServerRow>> =
         views.servers.read(|servers| servers.all().filter(|row| wanted.is_of(row)).cloned().collect());
     all.retain(|row| wanted.holds(row));
@@ -141,7 +141,7 @@ fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
             key => bodies::NOT_SORTED_BY.contains(&key),
         };
         if ignored {
-            // Taken out with its direction.
+            // Remove the key's direction, too.
             if index < directions.len() {
                 directions.remove(index);
             }
@@ -162,7 +162,7 @@ fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
     if !order.iter().any(|(key, _)| key == "created_at") {
         order.push(("created_at".to_owned(), first));
     }
-    // The order in which the read model has them anyway.
+    // The read model is in this order already.
     if matches!(&order[..], [(key, true)] if key == "created_at") {
         order.clear();
     }
@@ -177,7 +177,7 @@ fn compare(order: &[(String, bool)], a: &Arc<ServerRow>, b: &Arc<ServerRow>) -> 
             return if *descends { ordering.reverse() } else { ordering };
         }
     }
-    // Among equals the order is that of the ids, and turns with the order.
+    // Equal servers are in the order of their ids, or in its reverse if the first key descends.
     let turned = order.first().is_none_or(|(_, descends)| *descends);
     if turned { (right.created_at, b.id).cmp(&(left.created_at, a.id)) } else { a.id.cmp(&b.id) }
 }

@@ -12,7 +12,7 @@ use chronova_projections::migrations::{Migration, MigrationStatus};
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use crate::compute::bodies::no_query;
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::versions;
@@ -109,7 +109,7 @@ fn wish(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationRequest, Faul
     Ok(LiveMigrationRequest { host, forced, block })
 }
 
-/// Waits for the checks, because before 2.34 the answer says whether they passed.
+/// Waits for the checks of the destination: before 2.34 the answer says whether they passed.
 async fn checks_of(ctx: &Ctx, found: &PermittedServer, process: ProcessId) -> Result<(), Fault> {
     let mut waited = Duration::ZERO;
     while waited < CHECKS {

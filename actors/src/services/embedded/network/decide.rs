@@ -101,7 +101,7 @@ fn check_mtu(mtu: u32) -> Result<(), NetworkReject> {
 
 fn delete(state: &Network, row: &NetworkRow) -> Result<Vec<NetworkEvent>, NetworkReject> {
     let network = row.created.network;
-    // Floating addresses that stand for nothing go with their network, as Neutron's do.
+    // As in Neutron, floating addresses without a port are deleted with their network.
     let idle: BTreeMap<PortId, FloatingIpId> = state
         .floating_ips
         .values()

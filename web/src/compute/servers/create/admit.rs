@@ -5,8 +5,8 @@ use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BlockDevicesMapped, FilesGiven, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
 
+use super::request::CreateServerRequest;
 use super::volumes::{self, RequestedDisks};
-use super::wish::CreateServerRequest;
 use crate::compute::servers::topology;
 use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;
@@ -19,7 +19,7 @@ pub(super) struct AdmittedServer {
     pub project: ProjectId,
     pub flavor: FlavorSnapshot,
     pub image: Option<ImageSnapshot>,
-    /// The disks, where image and flavor do not say it all.
+    /// The disks, if the request names more than image and flavor do.
     pub mapped: Option<BlockDevicesMapped>,
     pub key: Option<KeySnapshot>,
     pub availability_zone: Option<String>,
@@ -57,8 +57,7 @@ pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &CreateServerReque
     Ok(AdmittedServer { project, flavor, image, mapped, key, availability_zone, forced_host, group, requested_host })
 }
 
-/// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
-/// administrators.
+/// The group of the scheduler hint `group`. Only administrators find another project's group.
 fn group(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<Option<ServerGroupCreated>, Fault> {
     let hint = wish.scheduler_hints.iter().find(|(key, _)| key == "group").and_then(|(_, values)| values.first());
     let Some(text) = hint.filter(|text| !text.is_empty()) else { return Ok(None) };
@@ -87,8 +86,8 @@ fn parts(ctx: &Ctx, wish: &CreateServerRequest) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Nova's `CertificateValidationNotYetAvailable`: a request that names certificates wants the image's signature to be
-/// verified by them, and no signature is verified here.
+/// Nova's `CertificateValidationNotYetAvailable`. With certificates, a request asks for a check of the image's signature.
+/// Chronova checks no signatures, so it refuses.
 pub(in crate::compute::servers) fn trusted_certificates(ctx: &Ctx) -> Result<(), Fault> {
     match ctx.app.compute.config.unchecked_certificates {
         true => Ok(()),
@@ -105,7 +104,7 @@ struct RequestedDestination {
     requested: Option<String>,
 }
 
-/// The zone and the host that the server must be on: `zone:host:node` of old, `host` and `hypervisor_hostname` from 2.74.
+/// The zone and the host that the request forces: `zone:host:node`, and from 2.74 `host` and `hypervisor_hostname`.
 fn destination(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<RequestedDestination, Fault> {
     let asked = wish.availability_zone.clone().or_else(|| ctx.app.compute.config.default_schedule_zone.clone());
     let mut parts = asked.as_deref().unwrap_or_default().split(':');
