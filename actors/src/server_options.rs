@@ -23,6 +23,9 @@ pub struct ServerOptions {
     pub reclaim_interval: Duration,
     /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` for ever.
     pub shelved_offload: Option<Duration>,
+    /// `[DEFAULT] non_inheritable_image_properties`: the properties that images of servers do not take from the image that
+    /// the server was built from.
+    pub non_inheritable_image_properties: Vec<String>,
     /// The metadata that guests get.
     pub metadata: MetadataOptions,
 }
@@ -36,6 +39,7 @@ impl Default for ServerOptions {
             max_disk_devices: None,
             reclaim_interval: Duration::ZERO,
             shelved_offload: Some(Duration::ZERO),
+            non_inheritable_image_properties: vec!["cache_in_nova".to_owned(), "bittorrent".to_owned()],
             metadata: MetadataOptions::default(),
         }
     }

@@ -23,6 +23,8 @@ noun! {
         MembersJoined = "members_joined" @ 1,
         /// A server was deleted, or never created.
         MemberLeft = "member_left" @ 1,
+        /// A user gave a group another name.
+        ServerGroupRenamed = "renamed" @ 1,
     }
 }
 
@@ -85,6 +87,12 @@ pub struct MembersJoined {
 pub struct MemberLeft {
     pub group: ServerGroupId,
     pub instance: InstanceId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerGroupRenamed {
+    pub group: ServerGroupId,
+    pub name: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -159,6 +167,12 @@ impl Fold for ServerGroups {
                     group.members.retain(|member| member.instance != left.instance);
                 }
             }
+            ServerGroupEvent::ServerGroupRenamed(renamed) => {
+                if let Some(group) = self.by_id.get_mut(&renamed.group).map(Arc::make_mut) {
+                    group.updated_at = Some(at);
+                    group.definition.name.clone_from(&renamed.name);
+                }
+            }
         }
     }
 }
@@ -180,6 +194,7 @@ pub fn samples() -> Vec<ServerGroupEvent> {
         ServerGroupDeleted { group }.into(),
         MembersJoined { group, user, instances: vec![instance] }.into(),
         MemberLeft { group, instance }.into(),
+        ServerGroupRenamed { group, name: "far apart".into() }.into(),
     ]
 }
 

@@ -89,17 +89,20 @@ pub enum ImagesType {
     Lvm,
     /// Images in a Ceph pool.
     Rbd,
+    /// Files in QEMU's format that need no other.
+    Whole,
 }
 
 impl ImagesType {
     /// The words of `[libvirt] images_type`: Nova's, and MOSK's `local` and `ceph`.
-    pub const WORDS: &'static [&'static str] = &["raw", "flat", "qcow2", "lvm", "rbd", "default", "local", "ceph"];
+    pub const WORDS: &'static [&'static str] = &["raw", "flat", "qcow2", "whole", "lvm", "rbd", "default", "local", "ceph"];
 
     /// The type that a word of the configuration file means; `default` and `local` follow `[DEFAULT] use_cow_images`.
     pub fn of_word(word: &str, use_cow_images: bool) -> Option<Self> {
         match word {
             "raw" | "flat" => Some(Self::Flat),
             "qcow2" => Some(Self::Qcow2),
+            "whole" => Some(Self::Whole),
             "lvm" => Some(Self::Lvm),
             "rbd" | "ceph" => Some(Self::Rbd),
             "default" | "local" => Some(if use_cow_images { Self::Qcow2 } else { Self::Flat }),

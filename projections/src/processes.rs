@@ -113,6 +113,7 @@ fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<Unfi
         InstanceEvent::SoftDeleteRequested(asked) => (asked.process, Task::SoftDelete { instance }),
         InstanceEvent::RestoreRequested(asked) => (asked.process, Task::Restore { instance }),
         InstanceEvent::CrashDumpRequested(asked) => (asked.process, Task::CrashDump { instance }),
+        InstanceEvent::NudgeRequested(asked) => (asked.process, Task::NudgeInstance { instance }),
         InstanceEvent::MoveRequested(asked) => (asked.process, Task::MoveInstance { instance }),
         InstanceEvent::LiveMoveRequested(asked) => (asked.process, Task::LiveMigrate { instance }),
         InstanceEvent::EvacuationRequested(asked) => (asked.process, Task::Evacuate { instance }),
@@ -406,7 +407,7 @@ impl Processes {
 
 impl Projection for Processes {
     const NAME: &'static str = "processes";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["host", "instance", "process", "quota", "volume"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

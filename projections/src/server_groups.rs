@@ -87,7 +87,7 @@ impl ServerGroupsView {
 
 impl Projection for ServerGroupsView {
     const NAME: &'static str = "server_groups";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["server_group", "instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -146,6 +146,7 @@ impl ServerGroupsView {
             ServerGroupEvent::MemberLeft(left) => {
                 self.members.remove(&left.instance);
             }
+            ServerGroupEvent::ServerGroupRenamed(_) => {}
         }
         self.by_project.entry(project).or_default().evolve(event, recorded.recorded_at);
     }

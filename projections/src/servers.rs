@@ -53,6 +53,7 @@ impl InstanceAction {
             "reboot" => "compute_reboot_instance",
             "restore" => "compute_restore_instance",
             "trigger_crash_dump" => "compute_trigger_crash_dump",
+            "nudge" => "compute_nudge_instance",
             "pause" => "compute_pause_instance",
             "unpause" => "compute_unpause_instance",
             "suspend" => "compute_suspend_instance",
@@ -173,7 +174,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 9;
+    const VERSION: u32 = 10;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -277,6 +278,7 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::SoftDeleteRequested(asked) => ("delete", Some(asked.process)),
         InstanceEvent::RestoreRequested(asked) => ("restore", Some(asked.process)),
         InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
+        InstanceEvent::NudgeRequested(asked) => ("nudge", Some(asked.process)),
         InstanceEvent::NicAttachRequested(asked) => ("attach_interface", Some(asked.process)),
         InstanceEvent::NicDetachRequested(asked) => ("detach_interface", Some(asked.process)),
         InstanceEvent::VolumeAttachRequested(asked) => ("attach_volume", Some(asked.process)),

@@ -160,7 +160,7 @@ def others():
 
 
 def every_page():
-    for name in ('servers', 'launch', 'audit', 'fleet', 'placement', 'processes', 'health'):
+    for name in ('servers', 'launch', 'audit', 'fleet', 'placement', 'processes', 'health', 'flavors'):
         page(name)
         browser.until(f'{name} is shown', lambda: name[:5].lower() in browser.text('h1').lower())
         browser.lacks('Loading', 'main')

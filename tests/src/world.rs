@@ -501,6 +501,11 @@ impl Life {
     }
 
     /// Asks for one more interface.
+    pub async fn nudge(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::Nudge { process, asker: ADMIN }).await
+    }
+
     pub async fn attach_nic(&self, instance: InstanceId) -> Result<(), String> {
         let wanted = RequestedNic { network: None, port: None, fixed_ip: None, tag: None };
         let process = ProcessId::random();

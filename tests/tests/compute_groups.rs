@@ -216,6 +216,22 @@ async fn images_are_brought_to_the_hosts_of_an_aggregate() {
     api.stop().await;
 }
 
+#[actix_rt::test]
+async fn a_server_group_gets_another_name() {
+    let api = Api::start().await;
+    let made = group(&api, USER, "2.64", json!({"name": "old", "policy": "affinity"})).await;
+    let path = format!("/os-server-groups/{}", made.body["server_group"]["id"].as_str().unwrap());
+    let rename = async |who: &str, version: &str, body: Value| api.call("PUT", &path, version, who, Some(body)).await;
+    let wish = || json!({"server_group": {"name": "new"}});
+    let answer = rename(USER, "2.105", wish()).await;
+    let shown = &answer.body["server_group"];
+    assert_eq!((answer.status, &shown["name"], &shown["member_count"]), (200, &json!("new"), &json!(0)));
+    assert_eq!(rename(USER, "2.104", wish()).await.status, 404);
+    assert_eq!(rename(USER, "2.105", json!({"server_group": {}})).await.status, 400);
+    assert_eq!(rename("bob:other", "2.105", wish()).await.status, 403);
+    api.stop().await;
+}
+
 async fn group(api: &Api, who: &str, version: &str, body: Value) -> Answer {
     api.call("POST", "/os-server-groups", version, who, Some(json!({"server_group": body}))).await
 }

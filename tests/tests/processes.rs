@@ -29,8 +29,8 @@ mod reconcilers;
 
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
-    detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
-    unshelve,
+    detach_volume, nudge_instance, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete,
+    swap_volume, unrescue, unshelve,
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{PowerAction, Rotation};
@@ -212,6 +212,12 @@ async fn resume_is_proven() {
 async fn crash_dump_is_proven() {
     let ask: Ask = |life, id| life.crash_dump(id).boxed_local();
     prove(&Case { definition: &crash_dump::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn nudge_is_proven() {
+    let ask: Ask = |life, id| life.nudge(id).boxed_local();
+    prove(&Case { definition: &nudge_instance::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
 }
 
 #[actix_rt::test]

@@ -74,6 +74,23 @@ fn property<'a>(properties: &'a [(String, String)], name: &str) -> Option<&'a st
 }
 
 #[actix_rt::test]
+async fn images_of_servers_inherit_no_property_that_the_operator_excludes() {
+    let mut world = World::new(1);
+    world.options.servers.non_inheritable_image_properties = vec!["colour".to_owned()];
+    let api = Api::start_of(world, "", None).await;
+    let base = api.image(&[("colour", "red"), ("shape", "round"), ("img_signature", "signed")]).await;
+    let wish = json!({"name": "web", "imageRef": base.to_string(), "flavorRef": "1", "networks": "none"});
+    let server = Subject::new(&api, wish).await;
+    let asked = server.ask("2.45", json!({"createImage": {"name": "snap"}})).await;
+    let image: ImageId = asked.body["image_id"].as_str().unwrap().parse().unwrap();
+    api.life.settled().await;
+    let properties = api.world.images.made()[&image].draft.properties.clone();
+    assert_eq!(property(&properties, "shape"), Some("round"));
+    assert_eq!((property(&properties, "colour"), property(&properties, "img_signature")), (None, None));
+    api.stop().await;
+}
+
+#[actix_rt::test]
 async fn images_are_made_of_servers() {
     let api = Api::start().await;
     let server = Subject::new(&api, Api::wish("web")).await;

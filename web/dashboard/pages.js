@@ -11,6 +11,7 @@ export const PAGES = [
   { name: 'fleet', path: '/fleet', title: 'Fleet', file: 'fleet.js', menu: true, past: true, probe: ['compute/v2.1/os-hypervisors', { limit: 1 }] },
   { name: 'placement', path: '/placement', title: 'Placement', file: 'placement.js', menu: true, past: true, probe: ['placement/resource_providers', { name: '-' }] },
   { name: 'processes', path: '/processes', title: 'Processes', file: 'processes.js', menu: true, past: true, probe: ['chronova/v1/events', { limit: 1 }] },
+  { name: 'flavors', path: '/flavors', title: 'Flavors', file: 'flavors.js', menu: true },
   { name: 'health', path: '/health', title: 'Health', file: 'health.js', menu: true },
 ];
 

@@ -80,8 +80,8 @@ pub struct VersionSpan {
     pub max: Microversion,
 }
 
-/// Compute 2.1 to 2.104.
-pub const COMPUTE: VersionSpan = VersionSpan { service_type: "compute", min: v(2, 1), max: v(2, 104) };
+/// Compute 2.1 to 2.105.
+pub const COMPUTE: VersionSpan = VersionSpan { service_type: "compute", min: v(2, 1), max: v(2, 105) };
 /// Placement 1.0 to 1.39.
 pub const PLACEMENT: VersionSpan = VersionSpan { service_type: "placement", min: v(1, 0), max: v(1, 39) };
 
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(compute(&[(HEADER, "placement 1.3, compute 2.80")]), Ok(v(2, 80)));
         assert_eq!(compute(&[(HEADER, "placement 1.3")]), Ok(v(2, 1)));
         assert_eq!(compute(&[(LEGACY_HEADER, "2.53")]), Ok(v(2, 53)));
-        assert_eq!(compute(&[(LEGACY_HEADER, "latest")]), Ok(v(2, 104)));
+        assert_eq!(compute(&[(LEGACY_HEADER, "latest")]), Ok(v(2, 105)));
         assert_eq!(compute(&[(LEGACY_HEADER, "2.2"), (HEADER, "compute 2.3")]), Ok(v(2, 3)));
     }
 
@@ -248,7 +248,7 @@ mod tests {
         for bad in ["2", "2.", "2.x", "2.01", "2.1.1", "02.1", "-2.1", "abc"] {
             assert_eq!(compute(&[(LEGACY_HEADER, bad)]), Err(400), "{bad}");
         }
-        for unknown in ["2.105", "3.1", "2.0", "1.9", "2.99999999"] {
+        for unknown in ["2.106", "3.1", "2.0", "1.9", "2.99999999"] {
             assert_eq!(compute(&[(LEGACY_HEADER, unknown)]), Err(406), "{unknown}");
         }
     }

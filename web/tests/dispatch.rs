@@ -239,7 +239,7 @@ async fn versions() {
     assert_eq!((status, message.as_str()), (404, "API version '2.49' is not supported on this method."));
     let (status, message) = send(at(compute("GET", "/things"), "2.999")).await.fault();
     assert_eq!(status, 406);
-    assert_eq!(message, "Version 2.999 is not supported by the API. Minimum is 2.1 and maximum is 2.104.");
+    assert_eq!(message, "Version 2.999 is not supported by the API. Minimum is 2.1 and maximum is 2.105.");
     assert_eq!(send(at(compute("GET", "/things"), "two")).await.fault().0, 400);
     let legacy = TestRequest::with_uri("/compute/v2/things").insert_header(("X-Auth-Token", "u:p"));
     let answer = send(at(legacy, "2.50")).await;

@@ -22,6 +22,7 @@ pub enum ServerAction {
     Suspend,
     Resume,
     TriggerCrashDump,
+    Nudge,
     Diagnose,
     Delete,
     SoftDelete,
@@ -148,6 +149,7 @@ pub const TABLE: &[ActionRule] = &[
         on_host: true,
         ..rule(ServerAction::TriggerCrashDump, "trigger_crash_dump", &["active", "paused", "error"])
     },
+    ActionRule { on_host: true, ..rule(ServerAction::Nudge, "nudge", &["active", "paused", "error"]) },
     ActionRule { on_host: true, heeds_lock: false, ..always(ServerAction::Diagnose, "get_diagnostics") },
     always(ServerAction::Delete, "delete"),
     ActionRule { kind: "to be restored", launched: true, ..always(ServerAction::SoftDelete, "delete") },

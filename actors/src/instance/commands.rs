@@ -51,6 +51,10 @@ pub enum InstanceCommand {
         process: ProcessId,
         asker: CallerRights,
     },
+    Nudge {
+        process: ProcessId,
+        asker: CallerRights,
+    },
     /// Nova's `reset_state`.
     DeclareState {
         state: DeclaredState,

@@ -7,9 +7,9 @@ use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, CrashDumpRequested, DeleteRequested, Deleted,
     DescriptionChanged, DiskConfigChanged, GuestPasswordCleared, GuestPasswordPosted, HostnameChanged, Instance,
-    InstanceEvent, Locked, MetadataReplaced, NicDetachFailed, OngoingTask, PersonalErased, Phase, PowerAction,
-    PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored,
-    SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
+    InstanceEvent, Locked, MetadataReplaced, NicDetachFailed, NudgeRequested, OngoingTask, PersonalErased, Phase,
+    PowerAction, PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, RestoreFailed, RestoreRequested,
+    Restored, SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
 };
 
 use super::actions::{ServerAction, admit, check_lock};
@@ -47,6 +47,9 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
         InstanceCommand::Reclaim { process, deleted_by } => reclaim(server, process, deleted_by),
         InstanceCommand::TriggerCrashDump { process, asker } => {
             admit(server, ServerAction::TriggerCrashDump, asker).and_then(|()| one(CrashDumpRequested { process }))
+        }
+        InstanceCommand::Nudge { process, asker } => {
+            admit(server, ServerAction::Nudge, asker).and_then(|()| one(NudgeRequested { process }))
         }
         InstanceCommand::DeclareState { state } => one(StateDeclared { state }),
         InstanceCommand::InjectNetworkInfo { asker } => {
@@ -275,6 +278,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> InstanceDecision {
         | InstanceCommand::Restore { .. }
         | InstanceCommand::Reclaim { .. }
         | InstanceCommand::TriggerCrashDump { .. }
+        | InstanceCommand::Nudge { .. }
         | InstanceCommand::DeclareState { .. }
         | InstanceCommand::InjectNetworkInfo { .. }
         | InstanceCommand::AttachNic { .. }

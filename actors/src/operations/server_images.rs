@@ -22,16 +22,9 @@ use crate::instance::work::WorkCommand;
 use crate::instance::{InstanceCommand, InstanceReject};
 use crate::ports::{ImageDraft, PortError};
 
-/// Images of servers do not inherit these from the image that the server was built from: Nova's
-/// `non_inheritable_image_properties`, and the properties of its signature.
-const NOT_INHERITED: [&str; 6] = [
-    "cache_in_nova",
-    "bittorrent",
-    "img_signature_hash_method",
-    "img_signature",
-    "img_signature_key_type",
-    "img_signature_certificate_uuid",
-];
+/// Images of servers never inherit these from the image that the server was built from: the properties of its signature.
+const NOT_INHERITED: [&str; 4] =
+    ["img_signature_hash_method", "img_signature", "img_signature_key_type", "img_signature_certificate_uuid"];
 
 /// An image that is to be made of a server.
 #[derive(Debug, Clone)]
@@ -83,7 +76,7 @@ impl Operations {
         let process = ProcessId::random();
         let draft = match call.server.is_volume_backed() {
             true => self.draft_of_volumes(call.server, request, process).await?,
-            false => draft_of_disk(&call, request, "snapshot"),
+            false => self.draft_of_disk(&call, request, "snapshot"),
         };
         let (image, asker) = (draft.image, call.asker);
         self.make_image(meta, call, draft, WorkCommand::Snapshot { process, image, backup: None, asker }).await
@@ -105,7 +98,7 @@ impl Operations {
             return Err(ServerImageReject::BackupOfVolumes);
         }
         set(&mut request.metadata, "backup_type", &rotation.kind);
-        let draft = draft_of_disk(&call, request, "backup");
+        let draft = self.draft_of_disk(&call, request, "backup");
         let (process, image, asker) = (ProcessId::random(), draft.image, call.asker);
         self.make_image(meta, call, draft, WorkCommand::Snapshot { process, image, backup: Some(rotation), asker })
             .await
@@ -130,7 +123,7 @@ impl Operations {
         }
         let name = format!("{}-shelved", call.server.request.name);
         let request = ServerImageRequest { image: ImageId::random(), name, project, user, metadata: vec![] };
-        let draft = draft_of_disk(&call, request, "snapshot");
+        let draft = self.draft_of_disk(&call, request, "snapshot");
         let image = Some(draft.image);
         self.make_image(meta, call, draft, WorkCommand::Shelve { process, image, asker }).await
     }
@@ -178,7 +171,7 @@ impl Operations {
             return Err(ServerImageReject::CannotRest);
         }
         let base = server.hardware_image();
-        let mut properties = inherited(base.map(|image| &image.properties));
+        let mut properties = self.inherited(base.map(|image| &image.properties));
         properties_of_volumes(&mut properties, server, process);
         Ok(ImageDraft {
             // Without bytes it can be said to be nothing else.
@@ -189,30 +182,37 @@ impl Operations {
             ..draft(server, request, properties)
         })
     }
-}
 
-/// The image of a server's own disk.
-fn draft_of_disk(call: &ServerCall<'_>, request: ServerImageRequest, kind: &str) -> ImageDraft {
-    let (server, base) = (call.server, call.server.request.image.as_ref());
-    let mut properties = inherited(base.map(|image| &image.properties));
-    let id = call.id.to_string();
-    let own = [
-        ("instance_uuid", id.as_str()),
-        ("user_id", request.user.as_str()),
-        ("image_type", kind),
-        ("image_location", "snapshot"),
-        ("image_state", "available"),
-        ("owner_id", server.request.project.as_str()),
-    ];
-    for (key, value) in own {
-        set(&mut properties, key, value);
+    /// The image of a server's own disk.
+    fn draft_of_disk(&self, call: &ServerCall<'_>, request: ServerImageRequest, kind: &str) -> ImageDraft {
+        let (server, base) = (call.server, call.server.request.image.as_ref());
+        let mut properties = self.inherited(base.map(|image| &image.properties));
+        let id = call.id.to_string();
+        let own = [
+            ("instance_uuid", id.as_str()),
+            ("user_id", request.user.as_str()),
+            ("image_type", kind),
+            ("image_location", "snapshot"),
+            ("image_state", "available"),
+            ("owner_id", server.request.project.as_str()),
+        ];
+        for (key, value) in own {
+            set(&mut properties, key, value);
+        }
+        if let Some(base) = base {
+            set(&mut properties, "base_image_ref", &base.id.to_string());
+        }
+        // A server that is built from the image needs room for the disk.
+        let min_disk_gib = base.map_or(0, |image| image.min_disk_gib).max(server.request.flavor.root_gib);
+        ImageDraft { min_disk_gib, ..draft(server, request, properties) }
     }
-    if let Some(base) = base {
-        set(&mut properties, "base_image_ref", &base.id.to_string());
+
+    fn inherited(&self, base: Option<&SortedPairs>) -> SortedPairs {
+        let configured = &self.queries.server_options.non_inheritable_image_properties;
+        let mut properties = base.cloned().unwrap_or_default();
+        properties.retain(|(key, _)| !NOT_INHERITED.contains(&key.as_str()) && !configured.contains(key));
+        properties
     }
-    // A server that is built from the image needs room for the disk.
-    let min_disk_gib = base.map_or(0, |image| image.min_disk_gib).max(server.request.flavor.root_gib);
-    ImageDraft { min_disk_gib, ..draft(server, request, properties) }
 }
 
 /// All images of servers have this in common. The caller's own properties win over `properties`.
@@ -230,12 +230,6 @@ fn draft(server: &Alive, request: ServerImageRequest, mut properties: SortedPair
         min_memory_mib: server.request.image.as_ref().map_or(0, |image| image.min_memory_mib),
         properties,
     }
-}
-
-fn inherited(base: Option<&SortedPairs>) -> SortedPairs {
-    let mut properties = base.cloned().unwrap_or_default();
-    properties.retain(|(key, _)| !NOT_INHERITED.contains(&key.as_str()));
-    properties
 }
 
 pub(super) fn set(pairs: &mut SortedPairs, key: &str, value: &str) {

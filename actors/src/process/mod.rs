@@ -12,7 +12,7 @@
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
 //! | `turn`, `guest`, `imaging` | what several processes do |
 //! | `create_servers` | the servers of one request |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `nudge_instance`, `soft_delete`, `restore` | the processes |
 //! | `attach_interface`, `detach_interface`, [`volume`] | and these |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
 //! | `away`, `snapshot_volumes` | what becomes of a server's volumes while it is on no host, and how an image is made of them |
@@ -51,6 +51,7 @@ pub mod move_instance;
 mod moved_volumes;
 pub(crate) mod moving;
 mod needs;
+pub mod nudge_instance;
 pub mod offload;
 pub(crate) mod on_the_way;
 pub mod options;

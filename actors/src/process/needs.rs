@@ -17,7 +17,7 @@ fn of(task: &Task) -> &'static [Capability] {
             }
             PowerAction::Start | PowerAction::Stop | PowerAction::RebootSoft | PowerAction::RebootHard => &[],
         },
-        Task::CrashDump { .. } => &[Capability::Troubleshooting],
+        Task::CrashDump { .. } | Task::NudgeInstance { .. } => &[Capability::Troubleshooting],
         Task::AttachInterface { .. } | Task::DetachInterface { .. } => &[Capability::InterfaceAttachment],
         Task::AttachVolume(_) | Task::DetachVolume(_) | Task::SwapVolume { .. } => &[Capability::VolumeAttachment],
         Task::Rebuild { .. } | Task::Rescue { .. } | Task::Unrescue { .. } => &[Capability::Redefinition],

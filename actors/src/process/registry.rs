@@ -5,9 +5,9 @@ use chronova_events::process::{Task, VolumeWork};
 use super::definition::Definition;
 use super::{
     attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, create_servers,
-    delete_instance, detach_interface, detach_volume, drain_host, evacuate, live_migrate, move_instance, offload,
-    power, rebuild, rescue, restore, revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve,
-    volume,
+    delete_instance, detach_interface, detach_volume, drain_host, evacuate, live_migrate, move_instance,
+    nudge_instance, offload, power, rebuild, rescue, restore, revert_resize, shelve, snapshot, soft_delete,
+    swap_volume, unrescue, unshelve, volume,
 };
 
 macro_rules! processes {
@@ -58,4 +58,5 @@ processes! {
     Task::Evacuate { .. } => evacuate::DEFINITION,
     Task::DrainHost { .. } => drain_host::DEFINITION,
     Task::CreateServers { .. } => create_servers::DEFINITION,
+    Task::NudgeInstance { .. } => nudge_instance::DEFINITION,
 }

@@ -6,6 +6,7 @@ pub mod context;
 pub(crate) mod devices;
 pub mod filters;
 pub mod floating_ips;
+pub mod host_aggregates;
 pub mod image_cache;
 pub mod interfaces;
 pub mod leftovers;

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use super::context::ReconcileContext;
 use super::filters::PortFilters;
 use super::floating_ips::LooseAddresses;
+use super::host_aggregates::GoneHosts;
 use super::image_cache::UnusedImages;
 use super::interfaces::ServerInterfaces;
 use super::moved::UnconfirmedMoves;
@@ -63,6 +64,7 @@ pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<LeakedQuota>(),
     row::<MisfitQuota>(),
     row::<GhostMembers>(),
+    row::<GoneHosts>(),
     row::<IdleVolumeQuota>(),
     row::<LooseAddresses>(),
     row::<OutdatedProviders>(),

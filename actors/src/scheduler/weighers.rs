@@ -97,6 +97,13 @@ pub const WEIGHERS: &[Weigher] = &[
         ..PLAIN
     },
     Weigher {
+        name: "HostSizeWeigher",
+        key: "host_size_weight_multiplier",
+        multiplier: |m| m.host_size,
+        value: |seen| seen.row.facts.as_ref().map_or(0.0, |facts| f64::from(facts.capabilities.vcpus)),
+        ..PLAIN
+    },
+    Weigher {
         name: "HypervisorVersionWeigher",
         key: "hypervisor_version_weight_multiplier",
         multiplier: |m| m.hypervisor_version,
@@ -142,7 +149,7 @@ fn same_image_properties(seen: &HostState<'_>) -> f64 {
 }
 
 /// Nova's class names of all weighers, and of those that have nothing to weigh in one cell; for the configuration.
-pub const CLASSES: [&str; 14] = [
+pub const CLASSES: [&str; 15] = [
     ALL,
     "nova.scheduler.weights.ram.RAMWeigher",
     "nova.scheduler.weights.cpu.CPUWeigher",
@@ -154,6 +161,7 @@ pub const CLASSES: [&str; 14] = [
     "nova.scheduler.weights.affinity.ServerGroupSoftAntiAffinityWeigher",
     "nova.scheduler.weights.compute.BuildFailureWeigher",
     "nova.scheduler.weights.hypervisor_version.HypervisorVersionWeigher",
+    "nova.scheduler.weights.host_size.HostSizeWeigher",
     "nova.scheduler.weights.image_props.ImagePropertiesWeigher",
     "nova.scheduler.weights.metrics.MetricsWeigher",
     "nova.scheduler.weights.cross_cell.CrossCellWeigher",

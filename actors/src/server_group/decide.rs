@@ -1,6 +1,8 @@
 //! The decisions on a project's server groups.
 
-use chronova_events::server_group::{MemberLeft, MembersJoined, ServerGroupDeleted, ServerGroupEvent, ServerGroups};
+use chronova_events::server_group::{
+    MemberLeft, MembersJoined, ServerGroupDeleted, ServerGroupEvent, ServerGroupRenamed, ServerGroups,
+};
 
 use super::{ServerGroupCommand, ServerGroupReject};
 
@@ -19,6 +21,10 @@ pub fn decide(state: &ServerGroups, command: ServerGroupCommand) -> Result<Vec<S
             true => Ok(vec![ServerGroupDeleted { group }.into()]),
             false => Err(ServerGroupReject::NotFound(group)),
         },
+        ServerGroupCommand::Rename { group, name } => {
+            let known = state.by_id.get(&group).ok_or(ServerGroupReject::NotFound(group))?;
+            Ok(if known.definition.name == name { vec![] } else { vec![ServerGroupRenamed { group, name }.into()] })
+        }
         ServerGroupCommand::Join { group, user, instances, limit } => {
             let known = state.by_id.get(&group).ok_or(ServerGroupReject::NotFound(group))?;
             let new: Vec<_> = instances.into_iter().filter(|instance| !known.has(*instance)).collect();
@@ -108,6 +114,15 @@ mod tests {
         let other =
             ServerGroupCommand::Join { group: group(9), user: UserId::new("u"), instances: vec![server(1)], limit: -1 };
         assert_eq!(decide(&state, other).unwrap_err(), ServerGroupReject::NotFound(group(9)));
+    }
+
+    #[test]
+    fn a_group_gets_another_name_once() {
+        let rename = |n| ServerGroupCommand::Rename { group: group(n), name: "far".to_owned() };
+        let state = given([create(1, -1), rename(1)]);
+        assert_eq!(state.by_id[&group(1)].definition.name, "far");
+        assert_eq!(decide(&state, rename(1)).unwrap(), vec![]);
+        assert_eq!(decide(&state, rename(2)).unwrap_err(), ServerGroupReject::NotFound(group(2)));
     }
 
     #[test]

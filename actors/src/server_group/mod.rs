@@ -22,6 +22,11 @@ pub enum ServerGroupCommand {
     Delete {
         group: ServerGroupId,
     },
+    /// The same name is success.
+    Rename {
+        group: ServerGroupId,
+        name: String,
+    },
     /// Makes servers members that are about to be asked for. `limit`: how many servers of one user the group may have.
     Join {
         group: ServerGroupId,

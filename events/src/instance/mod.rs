@@ -71,7 +71,7 @@ pub use moving::{
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
 };
 pub use ongoing::OngoingTask;
-pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
+pub use operator::{CrashDumpRequested, DeclaredState, NudgeRequested, StateDeclared};
 pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
 pub use rebuild::{FormerImage, RebuildFailed, RebuildRequested, Rebuilt};
@@ -277,5 +277,7 @@ noun! {
         GuestPasswordPosted = "guest_password_posted" @ 1,
         /// The posted password was cleared.
         GuestPasswordCleared = "guest_password_cleared" @ 1,
+        /// A user asked to nudge the guest.
+        NudgeRequested = "nudge_requested" @ 1,
     }
 }

@@ -21,11 +21,17 @@ pub struct CrashDumpRequested {
     pub process: ProcessId,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NudgeRequested {
+    pub process: ProcessId,
+}
+
 /// One example of each.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     vec![
         StateDeclared { state: DeclaredState::Active }.into(),
         StateDeclared { state: DeclaredState::Error }.into(),
         CrashDumpRequested { process: ProcessId(uuid::Uuid::from_u128(2)) }.into(),
+        NudgeRequested { process: ProcessId(uuid::Uuid::from_u128(2)) }.into(),
     ]
 }

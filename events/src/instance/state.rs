@@ -406,6 +406,7 @@ impl Alive {
             | InstanceEvent::NicAttachRequested(_)
             | InstanceEvent::NicDetachFailed(_)
             | InstanceEvent::NicDetachRequested(_)
+            | InstanceEvent::NudgeRequested(_)
             | InstanceEvent::PersonalErased(_)
             | InstanceEvent::ResizeConfirmed(_)
             | InstanceEvent::ResizeReverted(_)

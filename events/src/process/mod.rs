@@ -136,6 +136,9 @@ pub enum Task {
         /// The server group that they join, after the project that owns it.
         group: Option<(ProjectId, ServerGroupId)>,
     },
+    NudgeInstance {
+        instance: InstanceId,
+    },
 }
 
 /// Work on one disk of a server.
@@ -238,6 +241,7 @@ impl Task {
             Self::Evacuate { .. } => "evacuate",
             Self::DrainHost { .. } => "drain_host",
             Self::CreateServers { .. } => "create_servers",
+            Self::NudgeInstance { .. } => "nudge_instance",
         }
     }
 
@@ -264,7 +268,8 @@ impl Task {
             | Self::ConfirmResize { instance, .. }
             | Self::RevertResize { instance, .. }
             | Self::LiveMigrate { instance }
-            | Self::Evacuate { instance } => ProcessSubject::Server(*instance),
+            | Self::Evacuate { instance }
+            | Self::NudgeInstance { instance } => ProcessSubject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 ProcessSubject::Server(disk.instance)
             }
@@ -377,8 +382,10 @@ pub struct Finished {
 
 /// One example of each.
 pub fn samples() -> Vec<ProcessEvent> {
+    let (process, uuid) = (ProcessId(uuid::Uuid::from_u128(1)), uuid::Uuid::from_u128);
     let mut all = of_all();
-    all.extend(of_images(ProcessId(uuid::Uuid::from_u128(1))));
+    all.extend(of_images(process));
+    all.push(Started { process, task: Task::NudgeInstance { instance: InstanceId(uuid(2)) } }.into());
     all
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use chronova_actors::host_aggregate::{HostAggregateCommand, HostAggregatesId, HostAggregatesRoot};
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::reconcile::tally::TallyReading;
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_events::ids::{HostAggregateId, HostId, InstanceId, ProjectId};
 use chronova_events::store::EventStore as _;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::process_harness::swept;
@@ -77,5 +78,23 @@ async fn what_cannot_be_mended_is_counted_as_a_failure() {
         .fleet
         .set_faults(0, FaultPlan::default().with(DriverCall::CachedImages, FaultTrigger::Always, Effect::Refuse));
     life.until(|_| tally(&life, "image-cache").failures > 1).await;
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_host_that_is_gone_leaves_its_host_aggregates() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    let (aggregate, host, occupants) = (HostAggregateId(Uuid::from_u128(1)), HostId(Uuid::from_u128(2)), [].into());
+    for command in [
+        HostAggregateCommand::Create { aggregate, name: "rack".to_owned(), zone: None },
+        HostAggregateCommand::AddHost { number: 1, host, hostname: "gone".to_owned(), occupants },
+    ] {
+        let meta = Meta::system("test");
+        life.context().gateway.send::<HostAggregatesRoot>(&HostAggregatesId, command, meta).await.unwrap();
+    }
+    let rack = |life: &Life| life.context().views.host_aggregates.read(|all| all.get(1).map(|one| one.hosts.len()));
+    life.until(|_| rack(&life) == Some(1)).await;
+    life.until(|_| rack(&life) == Some(0)).await;
     life.stop().await;
 }

@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::handler;
 use crate::policy::{Permit, PolicyTarget};
 use crate::reply::Reply;
-use crate::route::{Route, delete, get, post};
+use crate::route::{Route, delete, get, post, put};
 use crate::schema::to_integer;
 
 pub(super) const ROUTES: &[Route] = &[
@@ -31,6 +31,10 @@ pub(super) const ROUTES: &[Route] = &[
     get("server_groups.show", "/os-server-groups/{id}", handler!(show))
         .policy_on_target("os_compute_api:os-server-groups:show")
         .query(no_query),
+    put("server_groups.rename", "/os-server-groups/{id}", handler!(rename))
+        .policy_on_target("os_compute_api:os-server-groups:rename")
+        .since(2, 105)
+        .body(bodies::rename_body),
     delete("server_groups.delete", "/os-server-groups/{id}", handler!(remove))
         .policy_on_target("os_compute_api:os-server-groups:delete"),
 ];
@@ -108,6 +112,18 @@ fn definition(ctx: &Ctx) -> Result<ServerGroupCreated, Fault> {
         policy,
         max_server_per_host: most.map(number).transpose()?,
     })
+}
+
+async fn rename(ctx: Ctx) -> Result<Reply, Fault> {
+    let body: bodies::RenameServerGroupBody = ctx.parse_at("server_group")?;
+    let (found, permit) = find(&ctx)?;
+    let definition = &found.group.definition;
+    let command = ServerGroupCommand::Rename { group: definition.group, name: body.name };
+    dispatch::send::<ServerGroupRoot>(ctx.dispatch()?, &permit, &definition.project, command)
+        .await
+        .map_err(reject::server_group)?;
+    let (renamed, _) = find(&ctx)?;
+    Ok(Reply::ok(json!({"server_group": SERVER_GROUP.render(&renamed, ctx.version)})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {

@@ -59,6 +59,15 @@ pub(super) const ISOLATED_HOSTS: Filter = Filter {
     ..PLAIN
 };
 
+/// A host of an aggregate with the metadata `closed=true` gets no new server.
+pub(super) const OPEN_HOSTS: Filter = Filter {
+    name: "OpenHostsFilter",
+    passes: |seen| !seen.said("closed").any(|closed| closed == "true"),
+    says: |_| "an aggregate of the host is closed".to_owned(),
+    lacks: |_| "every host with room is in a closed aggregate".to_owned(),
+    ..PLAIN
+};
+
 fn image_is_isolated(seen: &HostState<'_>) -> bool {
     let image = seen.look.request.image.as_ref().map(|image| image.id.to_string());
     image.is_some_and(|id| seen.look.options.isolated_images.contains(&id))

@@ -37,6 +37,7 @@ pub const FILTERS: &[Filter] = &[
     devices::METRICS,
     devices::NUMA_TOPOLOGY,
     counts::NUM_INSTANCES,
+    hosts::OPEN_HOSTS,
     devices::PCI_PASSTHROUGH,
     affinity::SAME_HOST,
     affinity::GROUP_AFFINITY,

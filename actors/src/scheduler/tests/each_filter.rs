@@ -117,6 +117,15 @@ fn hosts_have_so_many_servers_and_no_more() {
 }
 
 #[test]
+fn hosts_of_a_closed_aggregate_get_no_server() {
+    let mut cell = Cell::three();
+    cell.aggregate(&[1, 2], &[("closed", "false")]);
+    cell.aggregate(&[2], &[("closed", "true")]);
+    let (passing, reason) = cell.pass("OpenHostsFilter", &small());
+    assert_eq!((passing, reason.as_str()), (vec!["h1".into(), "h3".into()], "an aggregate of the host is closed"));
+}
+
+#[test]
 fn hints_name_servers_and_addresses() {
     let mut cell = Cell::default();
     cell.host(1, 8, 4096, 100).host_that(2, 8, 4096, 100, |host| host.host_ip = "198.51.100.7".into());

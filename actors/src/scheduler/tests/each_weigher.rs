@@ -107,3 +107,12 @@ fn chance_chooses_among_the_best_only() {
     let chosen: std::collections::BTreeSet<String> = (0..8).map(|dice| first(&same, dice)).collect();
     assert_eq!(chosen.into_iter().collect::<Vec<_>>(), ["h1", "h2", "h3"]);
 }
+
+#[test]
+fn large_hosts_come_first_where_the_operator_says_so() {
+    let mut cell = Cell::default();
+    cell.host_that(1, 8, 4096, 100, |host| host.vcpus = 8).host_that(2, 8, 4096, 100, |host| host.vcpus = 64);
+    assert_eq!(cell.names(&small()), ["h1", "h2"], "off by default");
+    cell.options.multipliers.host_size = 1.0;
+    assert_eq!(cell.names(&small()), ["h2", "h1"]);
+}

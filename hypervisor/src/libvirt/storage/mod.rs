@@ -8,6 +8,7 @@
 //! |---|---|---|---|
 //! | [`qcow2`] | directory | `UUID_disk`, a copy-on-write file | the image in the cache for as long as it lives |
 //! | [`flat`] | directory | `UUID_disk.raw` | nothing |
+//! | [`whole`] | directory | `UUID_disk.whole` | nothing |
 //! | [`logical`] | volume group | `UUID_disk` | nothing |
 //! | [`rbd`] | Ceph pool | `UUID_disk` | nothing |
 //!
@@ -20,6 +21,7 @@ mod flat;
 mod logical;
 mod qcow2;
 mod rbd;
+mod whole;
 
 use std::collections::BTreeMap;
 
@@ -133,7 +135,7 @@ struct VolumeToCreate<'a> {
 }
 
 /// Every back end. A new one is a file and a line here.
-const BACKENDS: &[&dyn ImageBackend] = &[&flat::Flat, &qcow2::Qcow2, &logical::Logical, &rbd::Rbd];
+const BACKENDS: &[&dyn ImageBackend] = &[&flat::Flat, &qcow2::Qcow2, &logical::Logical, &rbd::Rbd, &whole::Whole];
 
 /// A disk that is there.
 pub(super) struct StoredDisk {

@@ -23,6 +23,7 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::PowerRequested(asked) => power(asked.action),
         InstanceEvent::PowerObserved(_) => "power state seen",
         InstanceEvent::CrashDumpRequested(_) => "crash dump",
+        InstanceEvent::NudgeRequested(_) => "nudge",
         InstanceEvent::StateDeclared(_) => "reset state",
         InstanceEvent::SoftDeleteRequested(_) => "delete",
         InstanceEvent::RestoreRequested(_) => "restore",

@@ -177,6 +177,9 @@ section! {
             default: Text("true"),
             help: "Fail a build whose ports are not bound within vif_plugging_timeout.",
         }
+        non_inheritable_image_properties: Vec<String> => runtime.servers.non_inheritable_image_properties {
+            help: "Properties that images of servers do not take from the image that the server was built from.",
+        }
         vif_plugging_timeout: u32 => nothing {
             default: Text("300"), min: Some(0.0), unit: "seconds",
             help: "How long a build waits for the network service to have bound its ports; 0 does not wait.",

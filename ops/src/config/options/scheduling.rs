@@ -95,6 +95,9 @@ section! {
             deprecated: &[("DEFAULT", "disk_weight_multiplier")],
             help: "Weight of free disk; below zero fills hosts up.",
         }
+        host_size_weight_multiplier: f64 => runtime.scheduler.multipliers.host_size {
+            help: "Weight of the memory of the whole host; below zero prefers small hosts.",
+        }
         hypervisor_version_weight_multiplier: f64 => runtime.scheduler.multipliers.hypervisor_version {
             help: "Weight of newer hypervisors.",
         }

@@ -40,6 +40,16 @@ pub fn create_body() -> Schema {
     )])
 }
 
+pub fn rename_body() -> Schema {
+    object([req("server_group", object([req("name", name())]))])
+}
+
+/// Another name of a server group.
+#[derive(Debug, Deserialize)]
+pub struct RenameServerGroupBody {
+    pub name: String,
+}
+
 /// A new server group.
 #[derive(Debug, Deserialize)]
 pub struct ServerGroupBody {

@@ -31,6 +31,7 @@ pub static SERVER_GROUP: FieldTable<ServerGroupView> = FieldTable::new(&[
     field("rules", rules).since(2, 64),
     field("metadata", |_| json!({})).until(2, 63),
     field("members", |v: &ServerGroupView| json!(v.members)),
+    field("member_count", |v: &ServerGroupView| json!(v.members.len())).since(2, 105),
     field("project_id", |v: &ServerGroupView| json!(v.group.definition.project)).since(2, 13),
     field("user_id", |v: &ServerGroupView| json!(v.group.definition.user)).since(2, 13),
 ]);

@@ -83,6 +83,7 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("os_compute_api:os-server-groups:delete", "rule:project_member_or_admin").project().guards("DELETE /os-server-groups/{server_group_id}"),
     rule("os_compute_api:os-server-groups:index", "rule:project_reader_or_admin").project().guards("GET /os-server-groups"),
     rule("os_compute_api:os-server-groups:index:all_projects", "rule:context_is_admin").project().guards("GET /os-server-groups"),
+    rule("os_compute_api:os-server-groups:rename", "rule:project_member_or_admin").project().guards("PUT /os-server-groups/{server_group_id}"),
     rule("os_compute_api:os-server-groups:show", "rule:project_reader_or_admin").project().guards("GET /os-server-groups/{server_group_id}"),
     rule("os_compute_api:os-services:delete", "rule:context_is_admin").project().deprecates("os_compute_api:os-services", "rule:admin_api").guards("DELETE /os-services/{service_id}"),
     rule("os_compute_api:os-services:list", "rule:context_is_admin").project().deprecates("os_compute_api:os-services", "rule:admin_api").guards("GET /os-services"),
