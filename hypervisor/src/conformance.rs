@@ -3,8 +3,8 @@
 //! It uses the public interface only and leaves the host as it found it, unless it fails.
 
 mod agent;
-mod cached;
 mod copies;
+mod image_cache;
 mod moves;
 mod volumes;
 

@@ -17,12 +17,12 @@
 )]
 
 mod cloud;
-#[path = "isolation/estate.rs"]
-mod estate;
-#[path = "isolation/person.rs"]
-mod person;
 #[path = "isolation/probes.rs"]
 mod probes;
+#[path = "isolation/resources.rs"]
+mod resources;
+#[path = "isolation/tenant_user.rs"]
+mod tenant_user;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -31,10 +31,10 @@ use std::time::Duration;
 use chronova_web::microversion::Microversion;
 use chronova_web::route::{Method, Route};
 use cloud::Cloud;
-use estate::Estate;
-use person::{Person, Request};
 use probes::Random;
+use resources::TenantResources;
 use serde_json::json;
+use tenant_user::{Request, TenantUser};
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 const CONFIG: &str = "[volume]\nshared = true\n";
@@ -118,7 +118,7 @@ struct Measured {
     status: u16,
 }
 
-fn ask(meter: &Meter, person: &Person, path: &str, version: &str) -> Measured {
+fn ask(meter: &Meter, person: &TenantUser, path: &str, version: &str) -> Measured {
     meter.forget_peak();
     let (spent, memory) = (meter.spent(), meter.memory("VmRSS"));
     let headers = vec![("OpenStack-API-Version", version.to_owned())];
@@ -128,7 +128,7 @@ fn ask(meter: &Meter, person: &Person, path: &str, version: &str) -> Measured {
 }
 
 /// The least of three: whatever else the server does meanwhile only adds.
-fn least(meter: &Meter, person: &Person, path: &str, version: &str) -> Duration {
+fn least(meter: &Meter, person: &TenantUser, path: &str, version: &str) -> Duration {
     (0..3).map(|_| ask(meter, person, path, version).time).min().unwrap()
 }
 
@@ -137,9 +137,9 @@ fn lists_cost_no_more_than_in_proportion_to_the_request() {
     let mut cloud = Cloud::new(FLEET);
     cloud.configure(CONFIG);
     cloud.start();
-    let admin = Person::new(&cloud, "admin", "admin");
-    let ground = estate::common(&mut cloud, &admin);
-    let own = Estate::build(&mut cloud, &admin, &admin, &ground, "mine");
+    let admin = TenantUser::new(&cloud, "admin", "admin");
+    let ground = resources::common(&mut cloud, &admin);
+    let own = TenantResources::build(&mut cloud, &admin, &admin, &ground, "mine");
     let more = json!({"server": {"name": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "imageRef": ground.public_image,
         "flavorRef": ground.flavor, "networks": [{"uuid": own.things["network"]}], "max_count": 20, "min_count": 20}});
     admin.post("/compute/v2.1/servers", &more).expect(&[202]);

@@ -16,24 +16,24 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
+#[path = "isolation/answer_rules.rs"]
+mod answer_rules;
 mod cloud;
-#[path = "isolation/estate.rs"]
-mod estate;
-#[path = "isolation/judge.rs"]
-mod judge;
-#[path = "isolation/person.rs"]
-mod person;
 #[path = "isolation/probes.rs"]
 mod probes;
+#[path = "isolation/resources.rs"]
+mod resources;
+#[path = "isolation/tenant_user.rs"]
+mod tenant_user;
 
 use std::collections::BTreeMap;
 
+use answer_rules::{Secrets, VictimView, canonical};
 use cloud::Cloud;
-use estate::Estate;
-use judge::{Secrets, VictimView, canonical};
-use person::Person;
 use probes::{Generator, Probe};
+use resources::TenantResources;
 use serde_json::json;
+use tenant_user::TenantUser;
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 
@@ -57,12 +57,12 @@ fn no_tenant_reaches_another() {
     cloud.configure(CONFIG);
     std::fs::write(cloud.folder.path().join("open.yaml"), OPEN_RULES).unwrap();
     cloud.start();
-    let admin = Person::new(&cloud, "admin", "admin");
-    let victim = Person::new(&cloud, "vera", "victim");
-    let attacker = Person::new(&cloud, "mallory", "evil");
-    let ground = estate::common(&mut cloud, &admin);
-    let theirs = Estate::build(&mut cloud, &admin, &victim, &ground, "Xanadu");
-    let mut own = Estate::build(&mut cloud, &admin, &attacker, &ground, "mine");
+    let admin = TenantUser::new(&cloud, "admin", "admin");
+    let victim = TenantUser::new(&cloud, "vera", "victim");
+    let attacker = TenantUser::new(&cloud, "mallory", "evil");
+    let ground = resources::common(&mut cloud, &admin);
+    let theirs = TenantResources::build(&mut cloud, &admin, &victim, &ground, "Xanadu");
+    let mut own = TenantResources::build(&mut cloud, &admin, &attacker, &ground, "mine");
 
     let mut secrets = Secrets::of(&theirs);
     let mut before = VictimView::take(&victim, &admin, &theirs, &ground);
@@ -85,14 +85,14 @@ fn no_tenant_reaches_another() {
         }
         if number % 250 == 249 && !own.is_whole(&attacker) {
             tally.rebuilt += 1;
-            own = Estate::build(&mut cloud, &admin, &attacker, &ground, &format!("mine{number}"));
+            own = TenantResources::build(&mut cloud, &admin, &attacker, &ground, &format!("mine{number}"));
         }
     }
-    judge::external_network_is_closed(&mut cloud, &attacker, &ground, &mut findings);
+    answer_rules::external_network_is_closed(&mut cloud, &attacker, &ground, &mut findings);
     let after = VictimView::take(&victim, &admin, &theirs, &ground);
     let lost = before.difference(&after);
-    judge::backups_survive(&mut cloud, &victim, &attacker, &theirs, &mut findings);
-    let requests = person::requests();
+    answer_rules::backups_survive(&mut cloud, &victim, &attacker, &theirs, &mut findings);
+    let requests = tenant_user::requests();
     println!("CHRONOVA_SEED={seed}: {requests} requests, {tally:?}");
     for ((op, rule), text) in &findings {
         println!("{op} {rule}: {text}");
@@ -121,20 +121,20 @@ fn a_token_without_scope_reaches_nobody() {
     std::fs::write(cloud.folder.path().join("open.yaml"), OPEN_RULES).unwrap();
     std::fs::write(password, "an-administrators-password\n").unwrap();
     cloud.start();
-    let admin = Person::new(&cloud, "admin", "admin");
-    let (victim, attacker) = (Person::new(&cloud, "vera", "victim"), Person::new(&cloud, "mallory", "evil"));
-    let ground = estate::common(&mut cloud, &admin);
-    let theirs = Estate::build(&mut cloud, &admin, &victim, &ground, "Xanadu");
-    let own = Estate::build(&mut cloud, &admin, &attacker, &ground, "mine");
+    let admin = TenantUser::new(&cloud, "admin", "admin");
+    let (victim, attacker) = (TenantUser::new(&cloud, "vera", "victim"), TenantUser::new(&cloud, "mallory", "evil"));
+    let ground = resources::common(&mut cloud, &admin);
+    let theirs = TenantResources::build(&mut cloud, &admin, &victim, &ground, "Xanadu");
+    let own = TenantResources::build(&mut cloud, &admin, &attacker, &ground, "mine");
     let (secrets, before) = (Secrets::of(&theirs), VictimView::take(&victim, &admin, &theirs, &ground));
     cloud.stop();
 
     cloud.replace("auth_strategy = noauth2", "auth_strategy = keystone");
     cloud.start();
-    let root = Person::login(&cloud, "admin", "an-administrators-password", Some("admin"));
+    let root = TenantUser::login(&cloud, "admin", "an-administrators-password", Some("admin"));
     let eve = json!({"user": {"name": "eve", "password": "a-password-of-eves"}});
     root.post("/identity/v3/users", &eve).expect(&[201]);
-    let eve = Person::login(&cloud, "eve", "a-password-of-eves", None);
+    let eve = TenantUser::login(&cloud, "eve", "a-password-of-eves", None);
     let (mut findings, mut generator, mut tally) = (Findings::new(), Generator::new(seed), Tally::default());
     for _ in 0..count {
         let probe = generator.next(&theirs, &own, &ground);
@@ -169,7 +169,7 @@ struct Tally {
 }
 
 /// Sends the three requests of a probe; says whether the one about the victim was accepted.
-fn attack(person: &Person, probe: &Probe, secrets: &Secrets, findings: &mut Findings, tally: &mut Tally) -> bool {
+fn attack(person: &TenantUser, probe: &Probe, secrets: &Secrets, findings: &mut Findings, tally: &mut Tally) -> bool {
     let before = person.send(&probe.unknown);
     let asked = person.send(&probe.theirs);
     let after = person.send(&probe.unknown);

@@ -11,7 +11,7 @@ use chronova_events::envelope::{Meta, Position, Recorded, Revision, Timestamp};
 use chronova_events::ids::EventId;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
-use chronova_projections::lifelike::SyntheticEvents;
+use chronova_projections::synthetic_log::SyntheticEvents;
 use chronova_projections::views::Views;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 

@@ -7,11 +7,11 @@
 
 pub mod checkpoint;
 pub mod history;
-pub mod lifelike;
 pub mod progress;
 pub mod rebuild;
 pub mod replay;
 pub mod runner;
+pub mod synthetic_log;
 pub mod views;
 pub mod volumes;
 

@@ -11,8 +11,8 @@
 //!
 //! The first four are tried whole in every run. There are too many of the last two: see [`sample`].
 
-mod judges;
-mod meetings;
+mod events_at_steps;
+mod interferences;
 mod sample;
 mod unwinding;
 
@@ -27,7 +27,7 @@ use chronova_hypervisor::sim::SimGuest;
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
 
-use self::judges::{Clumsy, Once};
+use self::interferences::{FailingOnce, RepeatingSteps};
 pub use self::meetings::lose_host_in_undo;
 use self::sample::Sample;
 use self::unwinding::Unwinding;
@@ -158,7 +158,7 @@ pub async fn prove(case: &Case) {
         unwinds_twice(case).await;
     }
     unwinding::crash_in(case, unwindings, &mut sample).await;
-    meetings::crash_around(case, appends, &mut sample).await;
+    events_at_steps::crash_around(case, appends, &mut sample).await;
 }
 
 /// Returns how many appends a whole life takes.
@@ -221,7 +221,7 @@ async fn repeats(case: &Case, step: &'static str) {
 
 /// A whole life with a verdict on a step. Says whether the step was reached, and how many appends there were from then on.
 async fn judged(case: &Case, world: &World, step: &'static str, verdict: InterferenceVerdict) -> (bool, u64) {
-    let once = Once::new(case.definition, step, verdict, None);
+    let once = FailingOnce::new(case.definition, step, verdict, None);
     let life = world.live(None, Some(once.clone())).await;
     once.watch(&life.store);
     life.hosts_up(HOSTS).await;
@@ -237,7 +237,7 @@ async fn judged(case: &Case, world: &World, step: &'static str, verdict: Interfe
 /// The last step fails and every undo is done twice.
 async fn unwinds_twice(case: &Case) {
     let world = prepared(case).await;
-    let life = world.live(None, Some(Clumsy::new(case.definition))).await;
+    let life = world.live(None, Some(RepeatingSteps::new(case.definition))).await;
     life.hosts_up(HOSTS).await;
     let asked = (case.ask)(&life, subject()).await;
     assert_eq!(asked.is_err(), case.waits, "{asked:?}");

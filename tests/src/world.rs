@@ -178,8 +178,8 @@ impl World {
         };
         in_place.sort();
         assert_eq!(kept, in_place, "disks are set aside only until a move is confirmed");
-        let trespasses = self.fleet.trespasses().into_iter();
-        let spoilt: Vec<_> = trespasses.filter(|trespass| placed.contains(&trespass.instance)).collect();
+        let shared_disk_breaches = self.fleet.shared_disk_breaches().into_iter();
+        let spoilt: Vec<_> = shared_disk_breaches.filter(|breach| placed.contains(&breach.instance)).collect();
         assert_eq!(spoilt, [], "no disk is removed or written over while another host uses it");
         views.placement.read(|view| crate::pinned::check(&self.fleet, &view.ledger));
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");

@@ -20,8 +20,8 @@ mod drain;
 #[path = "compute_servers/zones.rs"]
 mod zones;
 
-#[path = "compute_servers/wishes.rs"]
-mod wishes;
+#[path = "compute_servers/server_settings.rs"]
+mod server_settings;
 
 #[path = "compute_servers/topologies.rs"]
 mod topologies;

@@ -4,12 +4,12 @@
 
 #[path = "processes/core_only.rs"]
 mod core_only;
-#[path = "processes/creates.rs"]
-mod creates;
+#[path = "processes/coverage.rs"]
+mod coverage;
+#[path = "processes/create_servers.rs"]
+mod create_servers;
 #[path = "processes/drain.rs"]
 mod drain;
-#[path = "processes/every.rs"]
-mod every;
 #[path = "processes/image_cache.rs"]
 mod image_cache;
 #[path = "processes/leftovers.rs"]

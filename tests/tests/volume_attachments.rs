@@ -7,7 +7,7 @@ use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 
 mod volume_attachments {
-    mod given;
+    mod at_creation;
     mod on_volumes;
 }
 

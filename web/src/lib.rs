@@ -20,7 +20,6 @@ pub mod auth;
 pub mod config;
 pub mod ctx;
 pub mod dispatch;
-pub mod door;
 pub mod fault;
 pub mod fields;
 pub mod health;
@@ -39,6 +38,7 @@ pub mod schema;
 pub mod secret;
 pub mod server;
 pub mod service;
+pub mod startup_gate;
 pub mod tables;
 pub mod tls;
 

@@ -16,13 +16,13 @@ use uuid::Uuid;
 
 use crate::address;
 use crate::app::App;
-use crate::door::StartupGate;
 use crate::fault::{Fault, RenderContext, render};
 use crate::microversion::{HEADER, LEGACY_HEADER};
 use crate::pipeline::{self, IncomingRequest, ResponseFacts};
 use crate::reply::{Reply, ReplyBody};
 use crate::route::Method;
 use crate::service::Service;
+use crate::startup_gate::StartupGate;
 use crate::tables::Routers;
 use crate::tls::TlsFiles;
 use crate::{console, cors, dashboard, discovery, openapi};

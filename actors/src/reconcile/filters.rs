@@ -29,7 +29,7 @@ use crate::instance::InstanceRoot;
 use crate::ports::PortError;
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
-use crate::reconcile::tally::ReconcilerTally;
+use crate::reconcile::run_counts::ReconcilerTally;
 
 /// Follows the log for ever.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {

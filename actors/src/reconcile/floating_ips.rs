@@ -22,30 +22,35 @@ use crate::services::embedded::network::{NetworkCommand, NetworkRoot};
 
 /// A resource that is there without what it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LooseEnd {
+pub enum OrphanedNetworkResource {
     Association { network: NetworkId, floating_ip: FloatingIpId, port: PortId },
     Port { network: NetworkId, port: PortId },
 }
 
-pub fn plan(views: &Views) -> BTreeSet<LooseEnd> {
+pub fn plan(views: &Views) -> BTreeSet<OrphanedNetworkResource> {
     views.networks.read(|networks| {
         let stale = networks.floating_ips().filter(|floating| networks.association(floating).is_none());
         let associations = stale.filter_map(|floating| {
             let (network, floating_ip) = (floating.network(), floating.id());
-            Some(LooseEnd::Association { network, floating_ip, port: floating.association.as_ref()?.port })
+            Some(OrphanedNetworkResource::Association {
+                network,
+                floating_ip,
+                port: floating.association.as_ref()?.port,
+            })
         });
-        let orphaned =
-            networks.orphaned().map(|port| LooseEnd::Port { network: port.created.network, port: port.created.port });
+        let orphaned = networks
+            .orphaned()
+            .map(|port| OrphanedNetworkResource::Port { network: port.created.network, port: port.created.port });
         associations.chain(orphaned).collect()
     })
 }
 
 /// Floating addresses and ports without their owner.
 #[derive(Debug)]
-pub struct LooseAddresses;
+pub struct OrphanedNetworkResources;
 
-impl Reconciler for LooseAddresses {
-    type Finding = LooseEnd;
+impl Reconciler for OrphanedNetworkResources {
+    type Finding = OrphanedNetworkResource;
 
     const NAME: &'static str = "floating-ips";
     const MENDS: &'static str = "associations of floating addresses and ports of routers that are gone";
@@ -62,10 +67,12 @@ impl Reconciler for LooseAddresses {
 
     fn describe(loose: &Self::Finding) -> String {
         match loose {
-            LooseEnd::Association { network, floating_ip, port } => {
+            OrphanedNetworkResource::Association { network, floating_ip, port } => {
                 format!("network {network}: floating address {floating_ip} stands for port {port}, which is gone")
             }
-            LooseEnd::Port { network, port } => format!("network {network}: port {port}, whose router is gone"),
+            OrphanedNetworkResource::Port { network, port } => {
+                format!("network {network}: port {port}, whose router is gone")
+            }
         }
     }
 
@@ -73,10 +80,10 @@ impl Reconciler for LooseAddresses {
         let mut failures = 0;
         for loose in findings {
             let (network, command) = match loose {
-                LooseEnd::Association { network, floating_ip, port } => {
+                OrphanedNetworkResource::Association { network, floating_ip, port } => {
                     (network, NetworkCommand::DisassociateFloatingIp { floating_ip, port })
                 }
-                LooseEnd::Port { network, port } => (network, NetworkCommand::DeletePort { port }),
+                OrphanedNetworkResource::Port { network, port } => (network, NetworkCommand::DeletePort { port }),
             };
             let meta = Meta::system("network-watch");
             if let Err(error) = context.gateway.send::<NetworkRoot>(&network, command, meta).await {

@@ -21,8 +21,8 @@ use futures::future::BoxFuture;
 use crate::instance::{InstanceCommand, InstanceRecord, InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
+use crate::reconcile::run_counts::ReconcilerTally;
 use crate::reconcile::runner;
-use crate::reconcile::tally::ReconcilerTally;
 
 /// Compares every server, and then those that the log concerns, for ever.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {

@@ -23,7 +23,7 @@ use futures::future::{BoxFuture, join_all};
 
 use super::context::ReconcileContext;
 use super::reconciler::{Reconciler, Situation};
-use super::tally::ReconcilerTally;
+use super::run_counts::ReconcilerTally;
 
 /// Events of a network's stream that are read at a time.
 const PAGE: usize = 512;

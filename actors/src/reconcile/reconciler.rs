@@ -15,8 +15,8 @@ use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
 use super::options::ReconcileOptions;
+use super::run_counts::ReconcilerTally;
 use super::runner;
-use super::tally::ReconcilerTally;
 use crate::server_options::ServerOptions;
 
 /// The input of a plan.

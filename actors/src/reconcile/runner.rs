@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
 use super::reconciler::Reconciler;
-use super::tally::ReconcilerTally;
+use super::run_counts::ReconcilerTally;
 
 /// Runs by the clock, and where the reconciler follows the log, at each event that wakes it. Events count from the call
 /// on, not from the first poll.

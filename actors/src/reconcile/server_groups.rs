@@ -50,9 +50,9 @@ pub async fn leave(context: &ReconcileContext, ghosts: &StaleGroupMembers) -> us
 
 /// Members that are no living servers.
 #[derive(Debug)]
-pub struct GhostMembers;
+pub struct StaleMembers;
 
-impl Reconciler for GhostMembers {
+impl Reconciler for StaleMembers {
     type Finding = (ProjectId, ServerGroupId, InstanceId);
 
     const NAME: &'static str = "server-groups";

@@ -6,19 +6,19 @@ use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
 use super::filters::PortFilters;
-use super::floating_ips::LooseAddresses;
+use super::floating_ips::OrphanedNetworkResources;
 use super::image_cache::UnusedImages;
 use super::interfaces::ServerInterfaces;
-use super::moved::UnconfirmedMoves;
 use super::networks::DeletedNetworks;
 use super::placement::OutdatedProviders;
 use super::quota::{LeakedQuota, MisfitQuota};
 use super::reclaim::DeletedServers;
 use super::reconciler::{Reconciler, Situation};
+use super::run_counts::ReconcilerTally;
 use super::runner;
-use super::server_groups::GhostMembers;
+use super::server_groups::StaleMembers;
 use super::shelved::ShelvedServers;
-use super::tally::ReconcilerTally;
+use super::unconfirmed_moves::UnconfirmedMoves;
 use super::volumes::IdleVolumeQuota;
 
 /// One reconciler, without its type.
@@ -62,9 +62,9 @@ const fn row<R: Reconciler>() -> ReconcilerRow {
 pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<LeakedQuota>(),
     row::<MisfitQuota>(),
-    row::<GhostMembers>(),
+    row::<StaleMembers>(),
     row::<IdleVolumeQuota>(),
-    row::<LooseAddresses>(),
+    row::<OrphanedNetworkResources>(),
     row::<OutdatedProviders>(),
     row::<UnconfirmedMoves>(),
     row::<DeletedServers>(),

@@ -16,8 +16,8 @@ use crate::host::{HostCommand, HostRoot};
 use crate::hosts::agent;
 use crate::process::context::StepContext;
 use crate::process::supervisor;
+use crate::reconcile::run_counts::ReconcilerTally;
 use crate::reconcile::table::RECONCILERS;
-use crate::reconcile::tally::ReconcilerTally;
 
 /// The leader's work.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use chronova_hypervisor::driver::Driver;
 use tokio::sync::watch;
 
 use crate::operations::Operations;
-use crate::reconcile::tally::ReconcilerTally;
+use crate::reconcile::run_counts::ReconcilerTally;
 
 pub use self::contexts::{Contexts, Ports};
 pub use self::core::Core;

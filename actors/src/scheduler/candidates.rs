@@ -12,7 +12,7 @@ use chronova_events::ledger::Allocation;
 use chronova_projections::fleet::{HostResourceColumn, Slot, Slots};
 use chronova_projections::placement::candidates as placement;
 
-use super::look::SchedulingContext;
+use super::context::SchedulingContext;
 use super::prefilters::narrowings;
 use super::request::ResourceRequest;
 
@@ -36,19 +36,19 @@ pub struct CandidateHosts {
 
 /// The hosts that Placement would offer. Dedicated CPUs are requested as such first, and as shared ones if no host has
 /// any (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
-pub fn find(look: &SchedulingContext<'_>) -> CandidateHosts {
-    let pinned = ResourceRequest::of(look.request, true);
-    let found = find_hosts_for(look, &pinned);
-    if !found.slots.is_empty() || look.options.disable_fallback_pcpu_query || !found.totals.contains_key("PCPU") {
+pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
+    let pinned = ResourceRequest::of(context.request, true);
+    let found = find_hosts_for(context, &pinned);
+    if !found.slots.is_empty() || context.options.disable_fallback_pcpu_query || !found.totals.contains_key("PCPU") {
         return found;
     }
-    let shared = find_hosts_for(look, &ResourceRequest::of(look.request, false));
+    let shared = find_hosts_for(context, &ResourceRequest::of(context.request, false));
     // Otherwise dedicated ones are missing.
     if shared.slots.is_empty() { found } else { shared }
 }
 
-fn find_hosts_for(look: &SchedulingContext<'_>, wanted: &ResourceRequest) -> CandidateHosts {
-    let mut set = look.fleet.hosts().clone();
+fn find_hosts_for(context: &SchedulingContext<'_>, wanted: &ResourceRequest) -> CandidateHosts {
+    let mut set = context.fleet.hosts().clone();
     let mut found = CandidateHosts { totals: wanted.totals(), hosts: count(set.len()), ..CandidateHosts::default() };
     if wanted.undecided {
         let missing = "the flavor has several groups of resources and no group_policy, none or isolate";
@@ -56,14 +56,14 @@ fn find_hosts_for(look: &SchedulingContext<'_>, wanted: &ResourceRequest) -> Can
         found.lacks = Some(missing.to_owned());
         return found;
     }
-    for narrowing in narrowings(look, wanted) {
+    for narrowing in narrowings(context, wanted) {
         let before = set.clone();
         set.retain_all(&narrowing.hosts);
         let mut gone = before;
         gone.remove_all(&set);
         let refused = gone.iter().take(EXAMPLES).map(|slot| RefusedHost {
-            hostname: look.fleet.row(slot).name.clone(),
-            reason: (narrowing.says)(look, slot, &narrowing.words),
+            hostname: context.fleet.row(slot).name.clone(),
+            reason: (narrowing.says)(context, slot, &narrowing.words),
         });
         let refused = refused.collect();
         found.checks.push(CheckRecord { name: narrowing.name.to_owned(), left: count(set.len()), refused });
@@ -74,13 +74,13 @@ fn find_hosts_for(look: &SchedulingContext<'_>, wanted: &ResourceRequest) -> Can
         }
     }
     if wanted.groups.is_empty() || found.totals.is_empty() {
-        found.slots = set.iter().take(look.options.max_placement_results).collect();
+        found.slots = set.iter().take(context.options.max_placement_results).collect();
         return found;
     }
-    if look.fleet.is_flat() {
-        with_room(look, wanted, &set, &mut found);
+    if context.fleet.is_flat() {
+        with_room(context, wanted, &set, &mut found);
     } else {
-        in_trees(look, wanted, &set, &mut found);
+        in_trees(context, wanted, &set, &mut found);
     }
     found
 }
@@ -93,16 +93,16 @@ struct NeededClass<'a> {
 }
 
 impl NeededClass<'_> {
-    fn is_met(&self, look: &SchedulingContext<'_>, slot: Slot) -> bool {
-        self.column.line(slot).is_some_and(|line| line.admits(self.amount, look.pending(slot, self.class)))
+    fn is_met(&self, context: &SchedulingContext<'_>, slot: Slot) -> bool {
+        self.column.line(slot).is_some_and(|line| line.admits(self.amount, context.pending(slot, self.class)))
     }
 
     /// `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
-    fn words(&self, look: &SchedulingContext<'_>, slot: Slot) -> String {
+    fn words(&self, context: &SchedulingContext<'_>, slot: Slot) -> String {
         let (name, unit) = named(self.class);
         let amount = self.amount;
         let Some(line) = self.column.line(slot) else { return format!("{name}: wants {amount}{unit}, has none") };
-        let free = line.free().saturating_sub(look.pending(slot, self.class));
+        let free = line.free().saturating_sub(context.pending(slot, self.class));
         let of = line.total.saturating_sub(line.reserved);
         let ratio = line.allocation_ratio;
         if amount > free {
@@ -124,25 +124,27 @@ fn named(class: &str) -> (&str, &str) {
     }
 }
 
-fn with_room(look: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots, found: &mut CandidateHosts) {
+fn with_room(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots, found: &mut CandidateHosts) {
     let totals = std::mem::take(&mut found.totals);
     let mut needs: Vec<NeededClass<'_>> = Vec::with_capacity(totals.len());
     for (class, amount) in &totals {
-        let Some(column) = look.fleet.column(class) else {
-            return refuse_all(look, set, found, class, *amount, totals.clone());
+        let Some(column) = context.fleet.column(class) else {
+            return refuse_all(context, set, found, class, *amount, totals.clone());
         };
         needs.push(NeededClass { class, amount: *amount, column });
     }
-    let limit = look.options.max_placement_results.max(1);
+    let limit = context.options.max_placement_results.max(1);
     let fits = |slot: &Slot| {
-        set.contains(*slot) && needs.iter().all(|need| need.is_met(look, *slot)) && groups_fit(look, wanted, *slot)
+        set.contains(*slot)
+            && needs.iter().all(|need| need.is_met(context, *slot))
+            && groups_fit(context, wanted, *slot)
     };
     let order = needs.iter().find(|need| need.class == "MEMORY_MB").or_else(|| needs.first());
     let size = set.len();
     found.slots = match order {
         // Few are left: examine each.
         _ if size <= limit => set.iter().filter(fits).collect(),
-        Some(need) if look.options.multipliers.ram < 0.0 => {
+        Some(need) if context.options.multipliers.ram < 0.0 => {
             need.column.tightest(need.amount).filter(fits).take(limit).collect()
         }
         Some(need) => need.column.roomiest(need.amount).filter(fits).take(limit).collect(),
@@ -151,10 +153,10 @@ fn with_room(look: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots
     let cut = found.slots.len() == limit && size > limit;
     let refused = match cut {
         true => Vec::new(),
-        false => hosts_short_of(look, &needs, set, &found.slots),
+        false => hosts_short_of(context, &needs, set, &found.slots),
     };
     if found.slots.is_empty() {
-        found.lacks = Some(scarcest_class(look, &needs, set));
+        found.lacks = Some(scarcest_class(context, &needs, set));
     }
     found.checks.push(CheckRecord { name: "capacity".to_owned(), left: count(found.slots.len()), refused });
     found.totals = totals;
@@ -162,7 +164,7 @@ fn with_room(look: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots
 
 /// One provider has to serve a group with a suffix by itself. On a host with a single provider the sum says the same,
 /// except for the unit rules, which hold for each group.
-fn groups_fit(look: &SchedulingContext<'_>, wanted: &ResourceRequest, slot: Slot) -> bool {
+fn groups_fit(context: &SchedulingContext<'_>, wanted: &ResourceRequest, slot: Slot) -> bool {
     if wanted.groups.len() <= 1 {
         return true;
     }
@@ -172,14 +174,14 @@ fn groups_fit(look: &SchedulingContext<'_>, wanted: &ResourceRequest, slot: Slot
         return false;
     }
     wanted.groups.values().flat_map(|group| &group.resources).all(|(class, amount)| {
-        look.fleet.line(class, slot).is_some_and(|line| {
+        context.fleet.line(class, slot).is_some_and(|line| {
             *amount >= line.min_unit && *amount <= line.max_unit && amount.is_multiple_of(line.step_size)
         })
     })
 }
 
 fn refuse_all(
-    look: &SchedulingContext<'_>,
+    context: &SchedulingContext<'_>,
     set: &Slots,
     found: &mut CandidateHosts,
     class: &str,
@@ -188,7 +190,7 @@ fn refuse_all(
 ) {
     let (name, unit) = named(class);
     let refused = set.iter().take(EXAMPLES).map(|slot| RefusedHost {
-        hostname: look.fleet.row(slot).name.clone(),
+        hostname: context.fleet.row(slot).name.clone(),
         reason: format!("{name}: wants {amount}{unit}, has none"),
     });
     let refused = refused.collect();
@@ -199,7 +201,7 @@ fn refuse_all(
 
 /// Some of the hosts without enough capacity: those that lack least of each class.
 fn hosts_short_of(
-    look: &SchedulingContext<'_>,
+    context: &SchedulingContext<'_>,
     needs: &[NeededClass<'_>],
     set: &Slots,
     fitting: &[Slot],
@@ -212,8 +214,8 @@ fn hosts_short_of(
     let mut examples: Vec<RefusedHost> = Vec::new();
     let mut show = |need: &NeededClass<'_>, slot: Slot| {
         if shown.insert(slot) && shown.len() <= EXAMPLES {
-            let hostname = look.fleet.row(slot).name.clone();
-            examples.push(RefusedHost { hostname, reason: need.words(look, slot) });
+            let hostname = context.fleet.row(slot).name.clone();
+            examples.push(RefusedHost { hostname, reason: need.words(context, slot) });
         }
     };
     for need in needs {
@@ -222,7 +224,7 @@ fn hosts_short_of(
     }
     // Hosts that break the unit rules, that have none of a class, or that pending claims fill.
     for slot in set.iter().filter(|slot| !fits.contains(*slot)).take(EXAMPLES) {
-        if let Some(need) = needs.iter().find(|need| !need.is_met(look, slot)) {
+        if let Some(need) = needs.iter().find(|need| !need.is_met(context, slot)) {
             show(need, slot);
         }
     }
@@ -230,8 +232,8 @@ fn hosts_short_of(
 }
 
 /// The class that the fewest hosts have enough of; or the fact that no host has enough of all.
-fn scarcest_class(look: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: &Slots) -> String {
-    let with = |need: &NeededClass<'_>| set.iter().filter(|slot| need.is_met(look, *slot)).count();
+fn scarcest_class(context: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: &Slots) -> String {
+    let with = |need: &NeededClass<'_>| set.iter().filter(|slot| need.is_met(context, *slot)).count();
     let scarcest = needs.iter().map(|need| (with(need), need)).min_by_key(|(count, _)| *count);
     match scarcest {
         Some((0, need)) => {
@@ -244,10 +246,10 @@ fn scarcest_class(look: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: 
 }
 
 /// Asks the placement view, and takes the first way to serve the request on each host.
-fn in_trees(look: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots, found: &mut CandidateHosts) {
-    let (ledger, index) = (&look.placement.ledger, &look.placement.index);
-    let limit = look.options.max_placement_results.max(1);
-    let narrowed = set.len() < look.fleet.hosts().len();
+fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots, found: &mut CandidateHosts) {
+    let (ledger, index) = (&context.placement.ledger, &context.placement.index);
+    let limit = context.options.max_placement_results.max(1);
+    let narrowed = set.len() < context.fleet.hosts().len();
     let request = placement::CandidatesRequest {
         groups: wanted.groups.values().cloned().collect(),
         isolate: wanted.isolate,
@@ -259,7 +261,7 @@ fn in_trees(look: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots,
     for candidate in placement::search(index, &request).candidates {
         let roots = candidate.allocations.iter().map(|(provider, _)| ledger.root_of(*provider));
         let host =
-            roots.filter_map(|root: ProviderId| look.fleet.slot(HostId(root.0))).find(|slot| set.contains(*slot));
+            roots.filter_map(|root: ProviderId| context.fleet.slot(HostId(root.0))).find(|slot| set.contains(*slot));
         let Some(slot) = host.filter(|slot| !allocations.contains_key(slot)) else { continue };
         let own: Vec<Allocation> = candidate
             .allocations
@@ -276,7 +278,7 @@ fn in_trees(look: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots,
         found.lacks = Some("no host that would do has what is asked for free".to_owned());
     }
     let refused = set.iter().filter(|slot| !allocations.contains_key(slot)).take(EXAMPLES).map(|slot| RefusedHost {
-        hostname: look.fleet.row(slot).name.clone(),
+        hostname: context.fleet.row(slot).name.clone(),
         reason: "its providers together do not have what is asked for".to_owned(),
     });
     let refused = refused.collect();

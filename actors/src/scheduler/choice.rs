@@ -6,7 +6,7 @@ use chronova_events::ledger::{Allocation, FittedNumaCell};
 use chronova_projections::fleet::Slot;
 use chronova_projections::views::Views;
 
-use super::look::{SchedulerViews, SchedulingContext};
+use super::context::{SchedulerViews, SchedulingContext};
 use super::options::SchedulerOptions;
 use super::request::RequestSpec;
 use super::{candidates, filters, weighers};
@@ -105,8 +105,8 @@ pub fn choose_among(
     request: &RequestSpec,
     options: &SchedulerOptions,
 ) -> SchedulingDecision {
-    let look = SchedulingContext::new(sources, request, options);
-    let mut found = candidates::find(&look);
+    let context = SchedulingContext::new(sources, request, options);
+    let mut found = candidates::find(&context);
     let mut slots = std::mem::take(&mut found.slots);
     let mut reasons = SchedulingReasons {
         wanted: found.totals.iter().map(|(class, amount)| (class.clone(), *amount)).collect(),
@@ -116,7 +116,7 @@ pub fn choose_among(
         weighed: Vec::new(),
         lacks: found.lacks,
     };
-    if let Some(group) = &look.group {
+    if let Some(group) = &context.group {
         reasons.required.push(format!("group {} ({})", group.name, group.policy.name()));
     }
     // Nova skips the filters for a forced host; then the compute service checks by itself.
@@ -125,25 +125,25 @@ pub fn choose_among(
         Some(_) => |filter| filter.always,
     };
     if !slots.is_empty() {
-        filter(&look, &mut slots, &mut reasons, which);
+        filter(&context, &mut slots, &mut reasons, which);
     }
     if slots.is_empty() {
         return SchedulingDecision { ranked: Vec::new(), reasons };
     }
-    let weighed = weighers::weigh(&look, slots);
+    let weighed = weighers::weigh(&context, slots);
     let subset = options.host_subset_size.max(1);
     let places =
         weighed.best(options.max_attempts.max(1), subset, options.shuffle_best_same_weighed_hosts, request.dice);
-    reasons.weighed = places.iter().take(WEIGHED).map(|place| weighed.record(&look, *place)).collect();
+    reasons.weighed = places.iter().take(WEIGHED).map(|place| weighed.record(&context, *place)).collect();
     let chosen = |place: &usize| {
         let slot = weighed.slot(*place);
-        let row = look.fleet.row(slot);
+        let row = context.fleet.row(slot);
         let allocations = match &mut found.allocations {
             Some(by_slot) => by_slot.remove(&slot).unwrap_or_default(),
             None => vec![Allocation { provider: ProviderId(row.id.0), resources: reasons.wanted.clone() }],
         };
-        let zone = look.fleet.zone_of(slot).map(str::to_owned);
-        let fitted = look.host(slot).fitting().ok().flatten().unwrap_or_default();
+        let zone = context.fleet.zone_of(slot).map(str::to_owned);
+        let fitted = context.host(slot).fitting().ok().flatten().unwrap_or_default();
         RankedHost { host: row.id, hostname: row.name.clone(), slot, zone, allocations, fitted }
     };
     let ranked = places.iter().take(options.max_attempts.max(1)).map(chosen).collect();
@@ -166,10 +166,10 @@ pub fn may_rebuild(
                 views.servers.read(|servers| {
                     let pending = PendingClaims::default();
                     let sources = SchedulerViews { fleet, groups, placement, servers, pending: &pending };
-                    let look = SchedulingContext::new(sources, request, options);
+                    let context = SchedulingContext::new(sources, request, options);
                     let mut slots: Vec<Slot> = fleet.slot(host).into_iter().collect();
                     let mut reasons = SchedulingReasons { hosts: 1, ..SchedulingReasons::default() };
-                    filter(&look, &mut slots, &mut reasons, |filter| filter.on_rebuild);
+                    filter(&context, &mut slots, &mut reasons, |filter| filter.on_rebuild);
                     if slots.is_empty() { Err(Box::new(reasons)) } else { Ok(()) }
                 })
             })
@@ -179,23 +179,23 @@ pub fn may_rebuild(
 
 /// Runs the enabled filters in their order until no host is left, then those that always run and apply.
 fn filter(
-    look: &SchedulingContext<'_>,
+    context: &SchedulingContext<'_>,
     slots: &mut Vec<Slot>,
     reasons: &mut SchedulingReasons,
     which: fn(&filters::Filter) -> bool,
 ) {
-    let enabled = &look.options.enabled_filters;
+    let enabled = &context.options.enabled_filters;
     let chosen = enabled.iter().filter_map(|name| filters::named(name));
     let unasked =
-        |filter: &&filters::Filter| filter.always && !enabled.contains(&filter.name) && (filter.applies)(look);
+        |filter: &&filters::Filter| filter.always && !enabled.contains(&filter.name) && (filter.applies)(context);
     for filter in chosen.chain(filters::FILTERS.iter().filter(unasked)).filter(|filter| which(filter)) {
         let mut refused = Vec::new();
-        if (filter.applies)(look) {
+        if (filter.applies)(context) {
             slots.retain(|slot| {
-                let seen = look.host(*slot);
-                let passes = (filter.passes)(&seen);
+                let host = context.host(*slot);
+                let passes = (filter.passes)(&host);
                 if !passes && refused.len() < candidates::EXAMPLES {
-                    refused.push(RefusedHost { hostname: seen.row.name.clone(), reason: (filter.says)(&seen) });
+                    refused.push(RefusedHost { hostname: host.row.name.clone(), reason: (filter.says)(&host) });
                 }
                 passes
             });
@@ -203,7 +203,7 @@ fn filter(
         let left = candidates::count(slots.len());
         reasons.checks.push(CheckRecord { name: filter.name.to_owned(), left, refused });
         if slots.is_empty() {
-            reasons.lacks = Some((filter.lacks)(look));
+            reasons.lacks = Some((filter.lacks)(context));
             return;
         }
     }

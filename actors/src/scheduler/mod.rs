@@ -19,22 +19,22 @@
 mod batch;
 pub mod candidates;
 pub mod choice;
+mod comparison;
+pub mod context;
 pub mod filters;
 pub mod history;
-pub mod look;
 pub mod names;
 pub mod options;
 pub mod placing;
 pub mod prefilters;
 pub mod request;
 pub mod weighers;
-mod words;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose, choose_among, may_rebuild};
-pub use self::look::{SchedulerViews, SchedulingContext};
+pub use self::context::{SchedulerViews, SchedulingContext};
 pub use self::options::{Multipliers, PrefilterOptions, SchedulerOptions};
 pub use self::placing::Scheduler;
 pub use self::request::RequestSpec;

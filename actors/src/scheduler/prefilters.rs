@@ -9,7 +9,7 @@ use chronova_events::ledger::standard::is_standard_trait;
 use chronova_projections::fleet::{AggregateRow, Slot, Slots};
 use chronova_projections::placement::candidates::TraitFilter;
 
-use super::look::SchedulingContext;
+use super::context::SchedulingContext;
 use super::request::ResourceRequest;
 
 /// The key, with or without a suffix, of an aggregate that is for one project.
@@ -31,39 +31,39 @@ pub struct PrefilterRequirement {
 type PrefilterRequirements = Vec<PrefilterRequirement>;
 
 /// Every requirement, in the order of their use.
-pub fn narrowings(look: &SchedulingContext<'_>, wanted: &ResourceRequest) -> PrefilterRequirements {
+pub fn narrowings(context: &SchedulingContext<'_>, wanted: &ResourceRequest) -> PrefilterRequirements {
     let mut all = PrefilterRequirements::new();
-    named_host(look, &mut all);
-    tried_before(look, &mut all);
-    tenant_aggregates(look, &mut all);
-    zone(look, &mut all);
-    image_type(look, &mut all);
-    compute_status(look, &mut all);
-    isolated_aggregates(look, wanted, &mut all);
-    image_metadata(look, &mut all);
-    accelerators(look, &mut all);
-    group_traits(look, wanted, &mut all);
+    named_host(context, &mut all);
+    tried_before(context, &mut all);
+    tenant_aggregates(context, &mut all);
+    zone(context, &mut all);
+    image_type(context, &mut all);
+    compute_status(context, &mut all);
+    isolated_aggregates(context, wanted, &mut all);
+    image_metadata(context, &mut all);
+    accelerators(context, &mut all);
+    group_traits(context, wanted, &mut all);
     all
 }
 
-fn named_host(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
-    let request = look.request;
+fn named_host(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+    let request = context.request;
     let Some(name) = request.forced_host.as_ref().or(request.requested_host.as_ref()) else { return };
     all.push(PrefilterRequirement {
         name: "requested host",
         words: format!("host {name}"),
-        hosts: look.fleet.named(name),
+        hosts: context.fleet.named(name),
         says: |_, _, words| format!("wants {words}"),
         lacks: "the requested host cannot take the server".to_owned(),
     });
 }
 
-fn tried_before(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
-    if look.request.excluded.is_empty() {
+fn tried_before(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+    if context.request.excluded.is_empty() {
         return;
     }
-    let mut hosts = look.fleet.hosts().clone();
-    for slot in look.request.excluded.iter().filter_map(|host| look.fleet.slot(*host)) {
+    let mut hosts = context.fleet.hosts().clone();
+    for slot in context.request.excluded.iter().filter_map(|host| context.fleet.slot(*host)) {
         hosts.remove(slot);
     }
     all.push(PrefilterRequirement {
@@ -75,10 +75,10 @@ fn tried_before(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     });
 }
 
-fn in_aggregates<'a>(look: &'a SchedulingContext<'_>, which: impl Fn(&AggregateRow) -> bool + 'a) -> Option<Slots> {
+fn in_aggregates<'a>(context: &'a SchedulingContext<'_>, which: impl Fn(&AggregateRow) -> bool + 'a) -> Option<Slots> {
     let mut found = false;
     let mut hosts = Slots::default();
-    for (_, aggregate) in look.fleet.aggregates().filter(|(_, aggregate)| which(aggregate)) {
+    for (_, aggregate) in context.fleet.aggregates().filter(|(_, aggregate)| which(aggregate)) {
         found = true;
         hosts.extend_all(&aggregate.hosts);
     }
@@ -86,13 +86,13 @@ fn in_aggregates<'a>(look: &'a SchedulingContext<'_>, which: impl Fn(&AggregateR
 }
 
 /// `[scheduler] limit_tenants_to_placement_aggregate`.
-fn tenant_aggregates(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
-    let options = &look.options.prefilters;
+fn tenant_aggregates(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+    let options = &context.options.prefilters;
     if !options.limit_tenants_to_placement_aggregate {
         return;
     }
-    let project = look.request.project.as_str();
-    let own = in_aggregates(look, |aggregate| {
+    let project = context.request.project.as_str();
+    let own = in_aggregates(context, |aggregate| {
         aggregate.metadata.iter().any(|(key, value)| key.starts_with(TENANT_KEY) && value == project)
     });
     let hosts = match own {
@@ -111,14 +111,14 @@ fn tenant_aggregates(look: &SchedulingContext<'_>, all: &mut PrefilterRequiremen
 
 /// Nova restricts nothing if no aggregate defines the zone, as for the default one. Here the default zone is the hosts
 /// that are in no other zone.
-fn zone(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
-    let Some(zone) = look.request.zone.as_ref().filter(|_| look.request.forced_host.is_none()) else { return };
-    let own = in_aggregates(look, |aggregate| aggregate.zone() == Some(zone));
+fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+    let Some(zone) = context.request.zone.as_ref().filter(|_| context.request.forced_host.is_none()) else { return };
+    let own = in_aggregates(context, |aggregate| aggregate.zone() == Some(zone));
     let hosts = match own {
         Some(hosts) => hosts,
-        None if *zone == look.request.default_zone => {
-            let mut hosts = look.fleet.hosts().clone();
-            if let Some(others) = in_aggregates(look, |aggregate| aggregate.zone().is_some()) {
+        None if *zone == context.request.default_zone => {
+            let mut hosts = context.fleet.hosts().clone();
+            if let Some(others) = in_aggregates(context, |aggregate| aggregate.zone().is_some()) {
                 hosts.remove_all(&others);
             }
             hosts
@@ -129,8 +129,8 @@ fn zone(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
         name: "availability zone",
         words: format!("zone {zone}"),
         hosts,
-        says: |look, slot, words| {
-            let own = look.fleet.zone_of(slot).unwrap_or(&look.request.default_zone);
+        says: |context, slot, words| {
+            let own = context.fleet.zone_of(slot).unwrap_or(&context.request.default_zone);
             format!("wants {words}, is in {own}")
         },
         lacks: format!("no host of zone {zone} would do"),
@@ -138,22 +138,22 @@ fn zone(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
 }
 
 /// `[scheduler] query_placement_for_image_type_support`.
-fn image_type(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
-    let Some(image) = &look.request.image else { return };
+fn image_type(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+    let Some(image) = &context.request.image else { return };
     let name = format!("COMPUTE_IMAGE_TYPE_{}", image.format.to_uppercase());
-    if look.options.prefilters.query_placement_for_image_type_support && is_standard_trait(&name) {
-        all.push(with_trait(look, "image type", &name));
+    if context.options.prefilters.query_placement_for_image_type_support && is_standard_trait(&name) {
+        all.push(with_trait(context, "image type", &name));
     }
 }
 
 /// Mandatory in Nova since Train. It does not apply to a host that an administrator names.
-fn compute_status(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
-    if look.request.forced_host.is_some() {
+fn compute_status(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+    if context.request.forced_host.is_some() {
         return;
     }
-    let mut hosts = look.fleet.hosts().clone();
-    hosts.retain_all(look.fleet.enabled());
-    if let Some(disabled) = look.fleet.with_trait("COMPUTE_STATUS_DISABLED") {
+    let mut hosts = context.fleet.hosts().clone();
+    hosts.retain_all(context.fleet.enabled());
+    if let Some(disabled) = context.fleet.with_trait("COMPUTE_STATUS_DISABLED") {
         hosts.remove_all(disabled);
     }
     all.push(PrefilterRequirement {
@@ -166,18 +166,18 @@ fn compute_status(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements)
 }
 
 /// `[scheduler] enable_isolated_aggregate_filtering`: an aggregate with `trait:X=required` is for servers that ask for X.
-fn isolated_aggregates(look: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
-    if !look.options.prefilters.enable_isolated_aggregate_filtering {
+fn isolated_aggregates(context: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
+    if !context.options.prefilters.enable_isolated_aggregate_filtering {
         return;
     }
     let asked = wanted.required_traits();
-    let isolated = in_aggregates(look, |aggregate| {
+    let isolated = in_aggregates(context, |aggregate| {
         aggregate.metadata.iter().any(|(key, value)| {
             value == "required" && key.strip_prefix("trait:").is_some_and(|name| !asked.contains(name))
         })
     });
     let Some(isolated) = isolated else { return };
-    let mut hosts = look.fleet.hosts().clone();
+    let mut hosts = context.fleet.hosts().clone();
     hosts.remove_all(&isolated);
     all.push(PrefilterRequirement {
         name: "isolated aggregates",
@@ -189,7 +189,7 @@ fn isolated_aggregates(look: &SchedulingContext<'_>, wanted: &ResourceRequest, a
 }
 
 /// `[scheduler] image_metadata_prefilter`.
-fn image_metadata(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+fn image_metadata(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     const PREFIXES: [(&str, &str); 7] = [
         ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS"),
         ("hw_disk_bus", "COMPUTE_STORAGE_BUS"),
@@ -199,43 +199,43 @@ fn image_metadata(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements)
         ("hw_emulation_architecture", "COMPUTE_ARCH"),
         ("hw_viommu_model", "COMPUTE_VIOMMU"),
     ];
-    if !look.options.prefilters.image_metadata_prefilter {
+    if !context.options.prefilters.image_metadata_prefilter {
         return;
     }
     let names: Vec<String> = PREFIXES
         .iter()
         .filter_map(|(key, prefix)| {
-            let value = look.request.property(key)?.replace('-', "_").to_uppercase();
+            let value = context.request.property(key)?.replace('-', "_").to_uppercase();
             Some(format!("{prefix}_{value}"))
         })
         .collect();
     // One name that is no trait, and Nova requires none of them.
     if names.iter().all(|name| is_standard_trait(name)) {
-        all.extend(names.iter().map(|name| with_trait(look, "image metadata", name)));
+        all.extend(names.iter().map(|name| with_trait(context, "image metadata", name)));
     }
 }
 
-fn accelerators(look: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
-    if look.request.spec("accel:device_profile").is_some_and(|profile| !profile.is_empty()) {
-        all.push(with_trait(look, "accelerators", "COMPUTE_ACCELERATORS"));
+fn accelerators(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+    if context.request.spec("accel:device_profile").is_some_and(|profile| !profile.is_empty()) {
+        all.push(with_trait(context, "accelerators", "COMPUTE_ACCELERATORS"));
     }
 }
 
 /// The traits that the group without a suffix requires. In a tree other providers may have the traits; there the search
 /// for candidates checks them.
-fn group_traits(look: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
-    if !look.fleet.is_flat() {
+fn group_traits(context: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
+    if !context.fleet.is_flat() {
         return;
     }
     let none = TraitFilter::default();
     for group in wanted.groups.values() {
         let traits = if group.traits == none { continue } else { &group.traits };
         for any in &traits.required {
-            all.push(with_any_trait(look, "traits", any));
+            all.push(with_any_trait(context, "traits", any));
         }
         for forbidden in &traits.forbidden {
-            let mut hosts = look.fleet.hosts().clone();
-            if let Some(with) = look.fleet.with_trait(forbidden) {
+            let mut hosts = context.fleet.hosts().clone();
+            if let Some(with) = context.fleet.with_trait(forbidden) {
                 hosts.remove_all(with);
             }
             all.push(PrefilterRequirement {
@@ -249,13 +249,13 @@ fn group_traits(look: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mu
     }
 }
 
-fn with_trait(look: &SchedulingContext<'_>, name: &'static str, required: &str) -> PrefilterRequirement {
-    with_any_trait(look, name, &BTreeSet::from([required.to_owned()]))
+fn with_trait(context: &SchedulingContext<'_>, name: &'static str, required: &str) -> PrefilterRequirement {
+    with_any_trait(context, name, &BTreeSet::from([required.to_owned()]))
 }
 
-fn with_any_trait(look: &SchedulingContext<'_>, name: &'static str, any: &BTreeSet<String>) -> PrefilterRequirement {
+fn with_any_trait(context: &SchedulingContext<'_>, name: &'static str, any: &BTreeSet<String>) -> PrefilterRequirement {
     let mut hosts = Slots::default();
-    for with in any.iter().filter_map(|name| look.fleet.with_trait(name)) {
+    for with in any.iter().filter_map(|name| context.fleet.with_trait(name)) {
         hosts.extend_all(with);
     }
     let names = any.iter().map(String::as_str).collect::<Vec<_>>().join(" or ");

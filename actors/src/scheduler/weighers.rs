@@ -8,7 +8,7 @@ use chronova_events::instance::{WeighedHost, WeightPart};
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::fleet::Slot;
 
-use super::look::{HostState, SchedulingContext};
+use super::context::{HostState, SchedulingContext};
 use super::options::Multipliers;
 
 /// One weigher.
@@ -35,7 +35,7 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "ram_weight_multiplier",
         multiplier: |m| m.ram,
         from_zero: true,
-        value: |seen| seen.plainly_free("MEMORY_MB"),
+        value: |host| host.plainly_free("MEMORY_MB"),
         ..PLAIN
     },
     Weigher {
@@ -43,7 +43,7 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "cpu_weight_multiplier",
         multiplier: |m| m.cpu,
         from_zero: true,
-        value: |seen| seen.free_cpus(),
+        value: |host| host.free_cpus(),
         ..PLAIN
     },
     Weigher {
@@ -51,7 +51,7 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "disk_weight_multiplier",
         multiplier: |m| m.disk,
         from_zero: true,
-        value: |seen| seen.plainly_free("DISK_GB") * 1024.0,
+        value: |host| host.plainly_free("DISK_GB") * 1024.0,
         ..PLAIN
     },
     Weigher {
@@ -59,14 +59,14 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "io_ops_weight_multiplier",
         multiplier: |m| m.io_ops,
         from_zero: true,
-        value: |seen| f64::from(seen.num_io_ops()),
+        value: |host| f64::from(host.num_io_ops()),
         ..PLAIN
     },
     Weigher {
         name: "NumInstancesWeigher",
         key: "num_instances_weight_multiplier",
         multiplier: |m| m.num_instances,
-        value: |seen| f64::from(seen.num_instances()),
+        value: |host| f64::from(host.num_instances()),
         ..PLAIN
     },
     // Hosts report no PCI devices yet: each has 100, so none is preferred.
@@ -75,16 +75,16 @@ pub const WEIGHERS: &[Weigher] = &[
         name: "ServerGroupSoftAffinityWeigher",
         key: "soft_affinity_weight_multiplier",
         multiplier: |m| m.soft_affinity,
-        applies: |look| policy(look) == Some(ServerGroupPolicy::SoftAffinity),
-        value: |seen| f64::from(seen.members()),
+        applies: |context| policy(context) == Some(ServerGroupPolicy::SoftAffinity),
+        value: |host| f64::from(host.members()),
         ..PLAIN
     },
     Weigher {
         name: "ServerGroupSoftAntiAffinityWeigher",
         key: "soft_anti_affinity_weight_multiplier",
         multiplier: |m| m.soft_anti_affinity,
-        applies: |look| policy(look) == Some(ServerGroupPolicy::SoftAntiAffinity),
-        value: |seen| -f64::from(seen.members()),
+        applies: |context| policy(context) == Some(ServerGroupPolicy::SoftAntiAffinity),
+        value: |host| -f64::from(host.members()),
         ..PLAIN
     },
     Weigher {
@@ -92,22 +92,22 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "build_failure_weight_multiplier",
         // Failed builds lower a host's weight.
         multiplier: |m| m.build_failure,
-        applies: |look| look.options.counts_build_failures,
-        value: |seen| -f64::from(seen.row.failed_builds),
+        applies: |context| context.options.counts_build_failures,
+        value: |host| -f64::from(host.row.failed_builds),
         ..PLAIN
     },
     Weigher {
         name: "HypervisorVersionWeigher",
         key: "hypervisor_version_weight_multiplier",
         multiplier: |m| m.hypervisor_version,
-        value: |seen| seen.row.facts.as_ref().map_or(0.0, |facts| f64::from(facts.capabilities.hypervisor_version)),
+        value: |host| host.row.facts.as_ref().map_or(0.0, |facts| f64::from(facts.capabilities.hypervisor_version)),
         ..PLAIN
     },
     Weigher {
         name: "ImagePropertiesWeigher",
         key: "image_props_weight_multiplier",
         multiplier: |m| m.image_props,
-        applies: |look| look.request.image.as_ref().is_some_and(|image| !image.properties.is_empty()),
+        applies: |context| context.request.image.as_ref().is_some_and(|image| !image.properties.is_empty()),
         value: same_image_properties,
         ..PLAIN
     },
@@ -115,24 +115,24 @@ pub const WEIGHERS: &[Weigher] = &[
         name: "MetricsWeigher",
         key: "metrics_weight_multiplier",
         multiplier: |m| m.metrics,
-        applies: |look| !look.options.metrics_weight_setting.is_empty(),
+        applies: |context| !context.options.metrics_weight_setting.is_empty(),
         // Hosts report no metrics yet: unavailable ones weigh the same everywhere.
-        value: |seen| seen.look.options.metrics_weight_of_unavailable,
+        value: |host| host.context.options.metrics_weight_of_unavailable,
         ..PLAIN
     },
 ];
 
-fn policy(look: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
-    look.group.as_ref().map(|group| group.policy)
+fn policy(context: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
+    context.group.as_ref().map(|group| group.policy)
 }
 
 /// How often the properties of the request's image occur among the images of the servers on the host.
-fn same_image_properties(seen: &HostState<'_>) -> f64 {
-    let Some(image) = &seen.look.request.image else { return 0.0 };
-    let setting = &seen.look.options.image_props_weight_setting;
+fn same_image_properties(host: &HostState<'_>) -> f64 {
+    let Some(image) = &host.context.request.image else { return 0.0 };
+    let setting = &host.context.options.image_props_weight_setting;
     let mut sum = 0.0;
-    for server in &seen.row.servers {
-        let row = seen.look.servers.get(*server).and_then(|row| row.server());
+    for server in &host.row.servers {
+        let row = host.context.servers.get(*server).and_then(|row| row.server());
         let Some(own) = row.and_then(|server| server.request.image.as_ref()) else { continue };
         for property in image.properties.iter().filter(|property| own.properties.contains(property)) {
             sum += if setting.is_empty() { 1.0 } else { setting.get(&property.0).copied().unwrap_or(0.0) };
@@ -179,12 +179,12 @@ pub struct WeighedHosts {
 }
 
 /// Weighs the candidates. A single one needs no weighing, as in Nova.
-pub fn weigh(look: &SchedulingContext<'_>, slots: Vec<Slot>) -> WeighedHosts {
+pub fn weigh(context: &SchedulingContext<'_>, slots: Vec<Slot>) -> WeighedHosts {
     let mut totals = vec![0.0_f64; slots.len()];
     let mut opinions = Vec::new();
     if slots.len() > 1 {
-        for weigher in look.options.weighers.iter().filter_map(|name| named(name)) {
-            let Some(opinion) = opinion(look, weigher, &slots) else { continue };
+        for weigher in context.options.weighers.iter().filter_map(|name| named(name)) {
+            let Some(opinion) = opinion(context, weigher, &slots) else { continue };
             for (total, weight) in totals.iter_mut().zip(&opinion.weights) {
                 *total += weight;
             }
@@ -199,16 +199,16 @@ fn named(name: &str) -> Option<&'static Weigher> {
 }
 
 /// `None` where the candidates do not differ.
-fn opinion(look: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option<WeigherScores> {
-    let option = (weigher.multiplier)(&look.options.multipliers);
-    let overridden = look.fleet.aggregates().any(|(_, aggregate)| aggregate.metadata.contains_key(weigher.key));
-    if !(weigher.applies)(look) || (option == 0.0 && !overridden) {
+fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option<WeigherScores> {
+    let option = (weigher.multiplier)(&context.options.multipliers);
+    let overridden = context.fleet.aggregates().any(|(_, aggregate)| aggregate.metadata.contains_key(weigher.key));
+    if !(weigher.applies)(context) || (option == 0.0 && !overridden) {
         return None;
     }
     let mut values = Vec::with_capacity(slots.len());
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     for slot in slots {
-        let value = (weigher.value)(&look.host(*slot));
+        let value = (weigher.value)(&context.host(*slot));
         let value = if weigher.from_zero { value.max(0.0) } else { value };
         low = low.min(value);
         high = high.max(value);
@@ -224,7 +224,7 @@ fn opinion(look: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[Slo
         return None;
     }
     let multiplier = |slot: Slot| match overridden {
-        true => look.host(slot).least(weigher.key, option),
+        true => context.host(slot).least(weigher.key, option),
         false => option,
     };
     let weights = values.iter().zip(slots).map(|(value, slot)| multiplier(*slot) * (value - low) / range).collect();
@@ -266,8 +266,8 @@ impl WeighedHosts {
     }
 
     /// How the candidate at a place was weighed, for the record.
-    pub fn record(&self, look: &SchedulingContext<'_>, place: usize) -> WeighedHost {
-        let row = look.fleet.row(self.slots[place]);
+    pub fn record(&self, context: &SchedulingContext<'_>, place: usize) -> WeighedHost {
+        let row = context.fleet.row(self.slots[place]);
         let parts = self.opinions.iter().map(|opinion| WeightPart {
             weigher: opinion.weigher.name.to_owned(),
             value: opinion.values[place],

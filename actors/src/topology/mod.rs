@@ -2,7 +2,7 @@
 //!
 //! | file | what it says | Nova's name for it (`nova.virt.hardware`) |
 //! |---|---|---|
-//! | [`asked`] | what a flavor and an image ask for | `numa_get_constraints` |
+//! | [`request`] | what a flavor and an image ask for | `numa_get_constraints` |
 //! | [`usage`] | what is free of a host's cells | `numa_usage_from_instance_numa` |
 //! | [`fit`] | which cells of a host it fits on | `numa_fit_instance_to_host` |
 //! | [`cores`] | which processors it gets there | `_pack_instance_onto_cores` |
@@ -14,12 +14,12 @@
 //! configurations from before 2019, Nova falls back to all processors of such a host, and floating guests run there as
 //! well.
 
-pub mod asked;
 pub mod cores;
 pub mod fit;
 pub mod host;
 pub mod pinning;
-mod provided;
+pub mod request;
+mod unavailable_hardware;
 pub mod usage;
 
 #[cfg(test)]
@@ -27,9 +27,9 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-pub use self::asked::ask;
 pub use self::fit::fit;
-pub use self::provided::{check_provided, check_provided_image};
+pub use self::request::ask;
+pub use self::unavailable_hardware::{check_provided, check_provided_image};
 
 /// The guest's demand on its host's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]

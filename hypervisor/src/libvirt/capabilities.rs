@@ -32,13 +32,13 @@ fn text(node: Node<'_, '_>, name: &str) -> String {
 
 /// The facts for the domain XML and the traits; constant while the connection lasts.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct ProbedHost {
     pub(super) facts: HostFacts,
     cpu: CpuInfo,
     uefi: bool,
 }
 
-pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Known> {
+pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<ProbedHost> {
     let xml = connect.capabilities().during(CALL)?;
     let document = parse(&xml)?;
     let host = child(document.root_element(), "host");
@@ -86,7 +86,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         .filter(|node| node.has_tag_name("os"))
         .flat_map(|os| enum_values(os, "firmware"))
         .any(|firmware| firmware == "efi");
-    Ok(Known { facts, cpu, uefi })
+    Ok(ProbedHost { facts, cpu, uefi })
 }
 
 fn virt_name(kvm: bool) -> &'static str {
@@ -159,7 +159,7 @@ fn enum_values(node: Node<'_, '_>, name: &str) -> Vec<String> {
 pub(super) fn capabilities(
     connect: &Connect,
     options: &LibvirtOptions,
-    known: &Known,
+    known: &ProbedHost,
     uri: &str,
 ) -> DriverResult<HostCapabilities> {
     let pool = pool::open(connect, options)?;

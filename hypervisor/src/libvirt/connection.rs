@@ -20,7 +20,7 @@ use chronova_events::ids::InstanceId;
 use tokio::sync::{broadcast, watch};
 use virt::connect::Connect;
 
-use super::events::{CallbackRegistrations, Raw, Sink, start_loop};
+use super::events::{CallbackRegistrations, EventSink, Raw, start_loop};
 use super::{domain, watch as signals};
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::options::LibvirtOptions;
@@ -49,14 +49,14 @@ impl ConnectionState {
 
 /// The guests that matter for events. A guest in neither set is looked up at its first event.
 #[derive(Debug, Default)]
-pub(super) struct Roll {
+pub(super) struct GuestRegister {
     /// Guests known to be ours; other domains on the host are nobody's business.
     pub(super) ours: BTreeSet<InstanceId>,
     /// Guests that we are destroying: their end is no news.
     pub(super) leaving: BTreeSet<InstanceId>,
 }
 
-impl Roll {
+impl GuestRegister {
     pub(super) fn leave(&mut self, instance: InstanceId) {
         self.ours.remove(&instance);
         self.leaving.insert(instance);
@@ -74,13 +74,13 @@ pub(super) struct Link {
     options: LibvirtOptions,
     state: watch::Sender<ConnectionState>,
     signals: broadcast::Sender<HostSignal>,
-    roll: Mutex<Roll>,
-    spare: Mutex<Vec<Spare>>,
+    guests_known: Mutex<GuestRegister>,
+    idle: Mutex<Vec<IdleConnection>>,
     end: ThreadStop,
 }
 
 /// A connection that nobody uses now, and the session that it belongs to.
-struct Spare {
+struct IdleConnection {
     session: Arc<Connect>,
     connect: Arc<Connect>,
 }
@@ -103,8 +103,8 @@ impl Deref for HeldConnection {
 impl Drop for HeldConnection {
     fn drop(&mut self) {
         if self.link.is_current(&self.session) && self.connect.is_alive().unwrap_or(false) {
-            let spare = Spare { session: Arc::clone(&self.session), connect: Arc::clone(&self.connect) };
-            self.link.spare().push(spare);
+            let idle = IdleConnection { session: Arc::clone(&self.session), connect: Arc::clone(&self.connect) };
+            self.link.idle().push(idle);
         }
     }
 }
@@ -115,7 +115,7 @@ struct ThreadStop {
     wished: Mutex<bool>,
     wake: Condvar,
     /// The open session, which waits for news.
-    session: Mutex<Option<Sink>>,
+    session: Mutex<Option<EventSink>>,
 }
 
 impl ThreadStop {
@@ -171,8 +171,8 @@ impl Link {
             options: options.clone(),
             state: watch::Sender::new(ConnectionState::Connecting),
             signals: broadcast::Sender::new(SIGNALS),
-            roll: Mutex::default(),
-            spare: Mutex::default(),
+            guests_known: Mutex::default(),
+            idle: Mutex::default(),
             end: ThreadStop::default(),
         });
         let kept = Arc::clone(&link);
@@ -214,24 +214,24 @@ impl Link {
     }
 
     /// Every change is whole.
-    fn spare(&self) -> MutexGuard<'_, Vec<Spare>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection for calls, of the session that the caller was given: one that is spare, or another one. Blocks, and fails
+    /// A connection for calls, of the session that the caller was given: one that is idle, or another one. Blocks, and fails
     /// where the session has ended before: what was to be called then may be long out of date.
     pub(super) fn line(self: &Arc<Self>, session: &Arc<Connect>) -> DriverResult<HeldConnection> {
         let lost = || DriverError::Unreachable(LOST.to_owned());
         if !self.is_current(session) {
             return Err(lost());
         }
-        let spare = {
-            let mut spare = self.spare();
-            let at = spare.iter().position(|spare| Arc::ptr_eq(&spare.session, session));
-            at.map(|at| spare.swap_remove(at).connect)
+        let idle = {
+            let mut idle = self.idle();
+            let at = idle.iter().position(|idle| Arc::ptr_eq(&idle.session, session));
+            at.map(|at| idle.swap_remove(at).connect)
         };
-        let connect = match spare.filter(|spare| spare.is_alive().unwrap_or(false)) {
-            Some(spare) => spare,
+        let connect = match idle.filter(|idle| idle.is_alive().unwrap_or(false)) {
+            Some(idle) => idle,
             None => {
                 let opened = dial(&self.uri, self.options.keepalive);
                 let opened = opened.map_err(|error| DriverError::Unreachable(error.message().to_owned()))?;
@@ -252,8 +252,8 @@ impl Link {
         self.signals.subscribe()
     }
 
-    pub(super) fn roll(&self) -> MutexGuard<'_, Roll> {
-        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn guests_known(&self) -> MutexGuard<'_, GuestRegister> {
+        self.guests_known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, signal: HostSignal) {
@@ -274,8 +274,8 @@ impl Link {
         }
         self.state.send_replace(ConnectionState::Down(reason.clone()));
         // Closed outside the lock.
-        let spare = std::mem::take(&mut *self.spare());
-        drop(spare);
+        let idle = std::mem::take(&mut *self.idle());
+        drop(idle);
         if news {
             self.tell(HostSignal::Disconnected { reason });
         }
@@ -304,7 +304,7 @@ fn keep(link: &Link) {
 struct LibvirtSession {
     connect: Arc<Connect>,
     news: Receiver<Raw>,
-    sink: Sink,
+    sink: EventSink,
     _subscription: CallbackRegistrations,
 }
 
@@ -319,10 +319,10 @@ fn dial(uri: &str, (interval, count): (u16, u16)) -> Result<Connect, virt::error
 fn establish(link: &Link) -> Result<LibvirtSession, virt::error::Error> {
     start_loop()?;
     let connect = Arc::new(dial(&link.uri, link.options.keepalive)?);
-    let (sink, news) = Sink::new();
+    let (sink, news) = EventSink::new();
     let subscription = CallbackRegistrations::new(&connect, &sink)?;
     // Registered first and listed afterwards, so that no guest falls between the two.
-    *link.roll() = Roll { ours: domain::ours(&connect)?, leaving: BTreeSet::new() };
+    *link.guests_known() = GuestRegister { ours: domain::ours(&connect)?, leaving: BTreeSet::new() };
     *link.end.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink.clone());
     link.up(&connect);
     Ok(LibvirtSession { connect, news, sink, _subscription: subscription })

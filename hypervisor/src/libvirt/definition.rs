@@ -26,10 +26,10 @@ pub(super) fn spawn(
     options: &LibvirtOptions,
     facts: &HostFacts,
     guest: &GuestSpec,
-) -> DriverResult<Lesson> {
+) -> DriverResult<HostFinding> {
     if let Some(domain) = lookup(connect, guest.instance)? {
         start(&domain)?;
-        return Ok(Lesson::Nothing);
+        return Ok(HostFinding::Nothing);
     }
     raise(HostStorage::new(connect, options), facts, guest, true)
 }
@@ -41,7 +41,7 @@ pub(super) fn redefine(
     facts: &HostFacts,
     guest: &GuestSpec,
     renew: Renew,
-) -> DriverResult<Lesson> {
+) -> DriverResult<HostFinding> {
     if let Some(domain) = lookup(connect, guest.instance)? {
         snapshot::put_down(&domain)?;
     }
@@ -63,10 +63,10 @@ pub(super) fn redefine(
 }
 
 /// `anew`: the guest is not defined, so its disks may be incomplete.
-fn raise(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<Lesson> {
+fn raise(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<HostFinding> {
     // Refuse a definition that cannot be rendered before anything is made.
     render(guest, facts)?;
-    provide_volumes(site, guest, anew, Filled::Yes)?;
+    provide_volumes(site, guest, anew, DiskContent::Yes)?;
     let facts = with_places(site, facts, guest)?;
     let domain = define(site.connect, &render(guest, &facts)?)?;
     start_or_learn(site.connect, &facts, guest, &domain)
@@ -83,7 +83,7 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
         return Ok(());
     }
     destroy(connect, options, guest.instance)?;
-    provide_volumes(HostStorage::new(connect, options), guest, true, Filled::Yes)
+    provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
 /// Defines a guest over disks that `provide` makes fit, and starts it if `on`. A running guest is success; one that
@@ -94,35 +94,40 @@ pub(super) fn install(
     guest: &GuestSpec,
     on: bool,
     provide: impl FnOnce() -> DriverResult<()>,
-) -> DriverResult<Lesson> {
+) -> DriverResult<HostFinding> {
     if let Some(domain) = lookup(site.connect, guest.instance)?
         && domain.is_active().during("install")?
     {
         let message = "the guest runs".to_owned();
-        return if on { Ok(Lesson::Nothing) } else { Err(DriverError::Failed { call: "install", message }) };
+        return if on { Ok(HostFinding::Nothing) } else { Err(DriverError::Failed { call: "install", message }) };
     }
     render(guest, facts)?;
     provide()?;
     let facts = with_places(site, facts, guest)?;
     let domain = define(site.connect, &render(guest, &facts)?)?;
-    if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(Lesson::Nothing) }
+    if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(HostFinding::Nothing) }
 }
 
 /// Starts a guest. Where its disks cannot be opened past the page cache, it gets a definition without that.
-fn start_or_learn(connect: &Connect, facts: &HostFacts, guest: &GuestSpec, domain: &Domain) -> DriverResult<Lesson> {
+fn start_or_learn(
+    connect: &Connect,
+    facts: &HostFacts,
+    guest: &GuestSpec,
+    domain: &Domain,
+) -> DriverResult<HostFinding> {
     match start(domain) {
         Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
             let facts = HostFacts { direct_io: false, ..facts.clone() };
             start(&define(connect, &render(guest, &facts)?)?)?;
-            Ok(Lesson::NoDirectIo)
+            Ok(HostFinding::NoDirectIo)
         }
-        other => other.map(|()| Lesson::Nothing),
+        other => other.map(|()| HostFinding::Nothing),
     }
 }
 
 /// Facts about the host that a spawn found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lesson {
+pub(super) enum HostFinding {
     Nothing,
     /// The pool's file system cannot open files past the page cache.
     NoDirectIo,
@@ -139,7 +144,7 @@ fn define(connect: &Connect, xml: &str) -> DriverResult<Domain> {
 
 /// Whether the disk of an image gets what the image holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Filled {
+pub(super) enum DiskContent {
     Yes,
     /// A copy from another host overwrites the whole disk: only a copy-on-write file needs the image.
     FromElsewhere,
@@ -149,11 +154,11 @@ pub(super) fn provide_volumes(
     site: HostStorage<'_>,
     guest: &GuestSpec,
     anew: bool,
-    filled: Filled,
+    content: DiskContent,
 ) -> DriverResult<()> {
     let pool = pool::open(site.connect, site.options)?;
     if let Some(root) = &guest.root {
-        provide_root(site, &pool, guest.instance, root, anew, filled)?;
+        provide_root(site, &pool, guest.instance, root, anew, content)?;
     }
     if let Some(rescue) = &guest.rescue {
         is_cached(&pool, &rescue.image)?;
@@ -199,7 +204,7 @@ fn provide_root(
     instance: InstanceId,
     root: &RootDisk,
     anew: bool,
-    filled: Filled,
+    content: DiskContent,
 ) -> DriverResult<()> {
     let image = &root.image;
     is_cached(pool, image)?;
@@ -211,7 +216,7 @@ fn provide_root(
         return Err(unusable(image, "it is larger than the flavor's root disk"));
     }
     let (disk, capacity) = (volumes::root(instance), wanted.max(image.virtual_size));
-    match filled == Filled::FromElsewhere && storage::copies_whole(site.options) {
+    match content == DiskContent::FromElsewhere && storage::copies_whole(site.options) {
         true => site.provide_empty(&disk, capacity, true).map(drop),
         false => site.provide_image(&disk, capacity, image, anew),
     }

@@ -31,7 +31,7 @@ impl DiskSnapshots for LibvirtDriver {
         // Others may change the guest meanwhile; one that is destroyed ends the copy.
         let end = Instant::now() + COPY_LIMIT;
         while Instant::now() < end {
-            if let snapshot::Begun::Complete(done) = begun {
+            if let snapshot::SnapshotStart::Complete(done) = begun {
                 return Ok(done);
             }
             sleep(COPY_POLL).await;
@@ -47,7 +47,7 @@ impl DiskSnapshots for LibvirtDriver {
         let options = Arc::clone(&self.options);
         let (out, chunks) = tokio::sync::mpsc::channel(COPY_DEPTH);
         // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
-        let sent = self.lane.start("read copy", move || {
+        let sent = self.threads.start("read copy", move || {
             let sent = link.line(&session).and_then(|line| snapshot::send(&line, &options, instance, copy, &out));
             if let Err(error) = sent {
                 let _ = out.blocking_send(Err(std::io::Error::other(error)));

@@ -185,7 +185,7 @@ impl LibvirtDriver {
         let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(DEPTH);
         // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
-        let sent = self.lane.start("read disk", move || {
+        let sent = self.threads.start("read disk", move || {
             let sent = link.line(&session).and_then(|line| send(&line, &find(&line, &options)?, &out));
             if let Err(error) = sent {
                 let _ = out.blocking_send(Err(std::io::Error::other(error)));
@@ -229,7 +229,7 @@ impl DiskTransfer for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let (options, wanted) = (Arc::clone(&self.options), disk.clone());
         let (chunks, incoming) = mpsc::channel(DEPTH);
-        let stored = self.lane.start(CALL, move || {
+        let stored = self.threads.start(CALL, move || {
             let _until_done = pass;
             store(&*link.line(&session)?, &options, instance, &wanted, incoming)
         })?;
@@ -290,14 +290,15 @@ impl DiskTransfer for LibvirtDriver {
         let direct_io = Arc::clone(&self.direct_io);
         let deadline = self.making();
         self.change("install", guest.instance, deadline, move |connect, options| {
-            link.roll().forget(spec.instance);
+            link.guests_known().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             let site = HostStorage::new(connect, options);
-            if definition::install(site, &facts, &spec, on, || provide(site, &spec))? == definition::Lesson::NoDirectIo
+            if definition::install(site, &facts, &spec, on, || provide(site, &spec))?
+                == definition::HostFinding::NoDirectIo
             {
                 direct_io.store(false, Ordering::Relaxed);
             }
-            link.roll().ours.insert(spec.instance);
+            link.guests_known().ours.insert(spec.instance);
             Ok(())
         })
         .await

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 
 use super::host::LibvirtDriver;
-use super::{capabilities, definition, domain, saved, watch};
+use super::{capabilities, definition, domain, managed_save, watch};
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
     Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
@@ -32,12 +32,12 @@ impl Driver for LibvirtDriver {
     }
 
     async fn usage(&self) -> DriverResult<HostUsage> {
-        let ours = self.link.roll().ours.clone();
+        let ours = self.link.guests_known().ours.clone();
         self.ask("usage", move |connect, options| capabilities::usage(connect, options, &ours)).await
     }
 
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
-        self.images.ensure(&self.link, &self.lane, &self.options, image, source).await
+        self.images.ensure(&self.link, &self.threads, &self.options, image, source).await
     }
 
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
@@ -47,12 +47,12 @@ impl Driver for LibvirtDriver {
         let deadline = self.making();
         self.change("spawn", guest.instance, deadline, move |connect, options| {
             // Until it is defined nothing is known of it, and late news of a former life are not about it.
-            link.roll().forget(spec.instance);
+            link.guests_known().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
-            if definition::spawn(connect, options, &facts, &spec)? == definition::Lesson::NoDirectIo {
+            if definition::spawn(connect, options, &facts, &spec)? == definition::HostFinding::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);
             }
-            link.roll().ours.insert(spec.instance);
+            link.guests_known().ours.insert(spec.instance);
             Ok(())
         })
         .await
@@ -62,9 +62,9 @@ impl Driver for LibvirtDriver {
         let link = Arc::clone(&self.link);
         self.change("destroy", instance, self.making(), move |connect, options| {
             if domain::lookup(connect, instance)?.is_some() {
-                link.roll().leave(instance);
+                link.guests_known().leave(instance);
             }
-            definition::destroy(connect, options, instance).inspect_err(|_| link.roll().forget(instance))
+            definition::destroy(connect, options, instance).inspect_err(|_| link.guests_known().forget(instance))
         })
         .await
     }
@@ -101,7 +101,7 @@ impl Driver for LibvirtDriver {
         self.change("hard reboot", instance, self.options.call_deadline, move |connect, _| {
             let domain = domain::require(connect, instance)?;
             domain::pull(&domain)?;
-            saved::forget(&domain)?;
+            managed_save::forget(&domain)?;
             domain::start(&domain)
         })
         .await
@@ -114,9 +114,9 @@ impl Driver for LibvirtDriver {
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
         let link = Arc::clone(&self.link);
         self.ask("guests", move |connect, _| {
-            let known = link.roll().ours.clone();
+            let known = link.guests_known().ours.clone();
             let guests = domain::list(connect, &known)?;
-            link.roll().ours.extend(guests.iter().map(|guest| guest.instance));
+            link.guests_known().ours.extend(guests.iter().map(|guest| guest.instance));
             Ok(guests)
         })
         .await

@@ -35,12 +35,12 @@ const BACKLOG: usize = 4096;
 
 /// Where callbacks put their news. It never blocks the event loop: what does not fit is lost, and known to be.
 #[derive(Clone)]
-pub(super) struct Sink {
+pub(super) struct EventSink {
     sender: SyncSender<Raw>,
     overflown: Arc<AtomicBool>,
 }
 
-impl Sink {
+impl EventSink {
     pub(super) fn new() -> (Self, Receiver<Raw>) {
         let (sender, receiver) = sync_channel(BACKLOG);
         (Self { sender, overflown: Arc::default() }, receiver)
@@ -97,7 +97,7 @@ pub(super) struct CallbackRegistrations {
 }
 
 impl CallbackRegistrations {
-    pub(super) fn new(connect: &Arc<Connect>, sink: &Sink) -> Result<Self, Error> {
+    pub(super) fn new(connect: &Arc<Connect>, sink: &EventSink) -> Result<Self, Error> {
         let opaque = opaque(sink);
         // SAFETY: `virConnectDomainEventRegisterAny` wants the generic callback type and calls it, for the lifecycle
         // event id, with the arguments of `virConnectDomainEventCallback`, which is what `on_lifecycle` is. Function
@@ -135,7 +135,7 @@ type LifecycleCallback =
     unsafe extern "C" fn(sys::virConnectPtr, sys::virDomainPtr, c_int, c_int, *mut c_void) -> c_int;
 
 /// Drivers without a wire (`test:///`) cannot break and refuse this: not an error.
-fn register_close(connect: &Arc<Connect>, sink: &Sink) -> bool {
+fn register_close(connect: &Arc<Connect>, sink: &EventSink) -> bool {
     let opaque = opaque(sink);
     // SAFETY: as for the lifecycle registration; `on_close` has exactly the type `virConnectCloseFunc`.
     let result = unsafe { sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(on_close), opaque, Some(free)) };
@@ -159,7 +159,7 @@ impl Drop for CallbackRegistrations {
     }
 }
 
-fn opaque(sink: &Sink) -> *mut c_void {
+fn opaque(sink: &EventSink) -> *mut c_void {
     Box::into_raw(Box::new(sink.clone())).cast()
 }
 
@@ -167,7 +167,7 @@ fn opaque(sink: &Sink) -> *mut c_void {
 /// `opaque` came from [`opaque`] and is not used afterwards.
 unsafe extern "C" fn free(opaque: *mut c_void) {
     // SAFETY: by the contract above this is the only owner of the box.
-    drop(unsafe { Box::from_raw(opaque.cast::<Sink>()) });
+    drop(unsafe { Box::from_raw(opaque.cast::<EventSink>()) });
 }
 
 /// # Safety
@@ -184,7 +184,7 @@ unsafe extern "C" fn on_lifecycle(
     // sender, which lives until `free`. Reading the UUID does not leave the process.
     let (known, sink) = unsafe {
         let known = sys::virDomainGetUUID(domain, bytes.as_mut_ptr().cast::<c_uchar>()) == 0;
-        (known, &*opaque.cast::<Sink>())
+        (known, &*opaque.cast::<EventSink>())
     };
     if let (true, Ok(event)) = (known, u32::try_from(event)) {
         sink.put(Raw::Lifecycle { instance: InstanceId(Uuid::from_bytes(bytes)), event });
@@ -196,7 +196,7 @@ unsafe extern "C" fn on_lifecycle(
 /// Called by libvirt with the pointer that was registered.
 unsafe extern "C" fn on_close(_: sys::virConnectPtr, reason: c_int, opaque: *mut c_void) {
     // SAFETY: `opaque` is the boxed sender, which lives until `free`.
-    let sink = unsafe { &*opaque.cast::<Sink>() };
+    let sink = unsafe { &*opaque.cast::<EventSink>() };
     sink.put(Raw::Closed { reason });
 }
 

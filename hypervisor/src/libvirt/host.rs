@@ -8,11 +8,11 @@ use std::time::Duration;
 use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
 
-use super::capabilities::{self, Known};
+use super::call_threads::CallThreads;
+use super::capabilities::{self, ProbedHost};
 use super::connection::{ConnectionThread, Link, without_credentials};
 use super::gates::Gates;
 use super::images::ImageFetcher;
-use super::lane::Lane;
 use super::migrations::RunningMigrations;
 use super::storage;
 use crate::driver::DriverResult;
@@ -30,14 +30,14 @@ pub struct LibvirtDriver {
     pub(super) options: Arc<LibvirtOptions>,
     pub(super) link: Arc<Link>,
     /// For what takes its time.
-    pub(super) lane: Lane,
+    pub(super) threads: CallThreads,
     /// For questions, so that they are answered while many guests are being made.
-    pub(super) questions: Lane,
+    pub(super) questions: CallThreads,
     pub(super) images: ImageFetcher,
     /// One change at a time per volume of the volume service.
     pub(super) volumes: Gates<String>,
     /// Facts about the host, with the connection that they were learnt on.
-    pub(super) known: Mutex<Option<(Arc<Connect>, Arc<Known>)>>,
+    pub(super) known: Mutex<Option<(Arc<Connect>, Arc<ProbedHost>)>>,
     /// Whether the pool's files can be opened past the page cache; learnt from the first refusal.
     pub(super) direct_io: Arc<AtomicBool>,
     /// The forward mode found to work; also keeps network changes of one host in order.
@@ -63,8 +63,8 @@ impl LibvirtDriver {
             uri: without_credentials(uri),
             options: Arc::new(options.clone()),
             link,
-            lane: Lane::new(uri, options.workers),
-            questions: Lane::new(uri, QUESTIONERS),
+            threads: CallThreads::new(uri, options.workers),
+            questions: CallThreads::new(uri, QUESTIONERS),
             images: ImageFetcher::new(),
             volumes: Gates::new(),
             known: Mutex::default(),
@@ -111,8 +111,8 @@ impl LibvirtDriver {
     ) -> DriverResult<T> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
-        self.lane.serve(Arc::as_ptr(&session).addr());
-        self.lane.run(call, deadline, move || work(&*link.line(&session)?, &options)).await
+        self.threads.serve(Arc::as_ptr(&session).addr());
+        self.threads.run(call, deadline, move || work(&*link.line(&session)?, &options)).await
     }
 
     /// How long the making and unmaking of disks may take: each call a while on a busy host, and what is copied or cleared as
@@ -121,12 +121,12 @@ impl LibvirtDriver {
         if storage::copies_whole(&self.options) { COPY_LIMIT } else { self.options.call_deadline * 3 }
     }
 
-    fn known_lock(&self) -> MutexGuard<'_, Option<(Arc<Connect>, Arc<Known>)>> {
+    fn known_lock(&self) -> MutexGuard<'_, Option<(Arc<Connect>, Arc<ProbedHost>)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The properties of the host; asked once per connection.
-    pub(super) async fn known(&self) -> DriverResult<Arc<Known>> {
+    pub(super) async fn known(&self) -> DriverResult<Arc<ProbedHost>> {
         let connect = self.link.connect().await?;
         if let Some((on, known)) = &*self.known_lock()
             && Arc::ptr_eq(on, &connect)

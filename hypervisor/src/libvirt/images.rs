@@ -13,9 +13,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use virt::connect::Connect;
 
+use super::call_threads::CallThreads;
 use super::connection::Link;
 use super::gates::{GatePermit, Gates};
-use super::lane::Lane;
 use super::pool;
 use crate::checksum::RunningDigest;
 use crate::driver::{DriverError, DriverResult, ImageSource};
@@ -48,7 +48,7 @@ impl ImageFetcher {
     pub(super) async fn ensure(
         &self,
         link: &Arc<Link>,
-        lane: &Lane,
+        threads: &CallThreads,
         options: &LibvirtOptions,
         image: &ImageRef,
         source: Arc<dyn ImageSource>,
@@ -57,13 +57,13 @@ impl ImageFetcher {
         let pass = self.gates.enter(&image.checksum, CALL, UPLOAD_LIMIT).await?;
         let session = link.connect().await?;
         let (l, s, o, i) = (Arc::clone(link), Arc::clone(&session), options.clone(), image.clone());
-        if lane.run(CALL, options.call_deadline, move || is_cached(&*l.line(&s)?, &o, &i)).await? {
+        if threads.run(CALL, options.call_deadline, move || is_cached(&*l.line(&s)?, &o, &i)).await? {
             return Ok(());
         }
         let slot = Arc::clone(&self.transfers).acquire_owned().await;
         let (chunks, incoming) = mpsc::channel(4);
         let (l, o, i) = (Arc::clone(link), options.clone(), image.clone());
-        let stored = lane.start(CALL, move || {
+        let stored = threads.start(CALL, move || {
             let _until_done = (pass, slot);
             store(&*l.line(&session)?, &o, &i, incoming)
         })?;

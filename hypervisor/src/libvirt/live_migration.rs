@@ -169,7 +169,7 @@ impl LiveMigration for LibvirtDriver {
             match domain::lookup(connect, spec.instance)? {
                 Some(_) => Ok(()),
                 None if !copied => definition::provide_files(site, &pool::open(connect, options)?, &spec),
-                None => definition::provide_volumes(site, &spec, true, definition::Filled::FromElsewhere),
+                None => definition::provide_volumes(site, &spec, true, definition::DiskContent::FromElsewhere),
             }
         })
         .await

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `host`, `driver` | one host with its threads; the core of the driver |
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
-//! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
+//! | `call_threads`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
 //! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy`, `sparse` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
-//! | `pool`, `images`, `cached_image`, `cached` | volumes, the image cache, one of its images, the unused ones |
+//! | `pool`, `images`, `cached_image`, `unused_images` | volumes, the image cache, one of its images, the unused ones |
 //! | `storage`, `sparse` | where guests' disks are kept; streams with holes |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain`, `definition` | a guest's domain; its disks, files and definition |
@@ -18,7 +18,7 @@
 //! | `storage_cleanup`, `shared_storage` | leftovers of the dead; storage that several hosts see |
 //! | `live_migration`, `migrations`, `migration_plan`, `migration` | a live migration's course, those that run, how a guest travels, libvirt's calls |
 //! | `console`, `troubleshooting` | screens and serial lines; diagnostics and interrupts |
-//! | `saved`, `suspension` | guests that stand still |
+//! | `managed_save`, `suspension` | guests that stand still |
 //! | `nics`, `interfaces`, `virtual_networks` | interfaces of a guest that exists already; networks and filters |
 //! | `devices` | where a guest finds its interfaces and disks |
 //! | `disks`, `blockcopy`, `volume_attachment` | volumes plugged in, pulled out, exchanged under a running guest |
@@ -28,8 +28,8 @@
 
 mod agent;
 mod blockcopy;
-mod cached;
 mod cached_image;
+mod call_threads;
 mod capabilities;
 mod cells;
 mod connection;
@@ -49,8 +49,8 @@ mod guest_requests;
 mod host;
 mod images;
 mod interfaces;
-mod lane;
 mod live_migration;
+mod managed_save;
 mod migration;
 mod migration_plan;
 mod migrations;
@@ -60,7 +60,6 @@ mod node;
 mod nwfilter;
 mod pool;
 mod redefinition;
-mod saved;
 mod shared_storage;
 mod snapshot;
 mod sparse;
@@ -70,6 +69,7 @@ mod suspension;
 #[cfg(test)]
 mod tests;
 mod troubleshooting;
+mod unused_images;
 mod virtual_networks;
 mod volume_attachment;
 mod volumes;

@@ -20,10 +20,10 @@ impl Redefinition for LibvirtDriver {
         let direct_io = Arc::clone(&self.direct_io);
         self.change("redefine", guest.instance, self.making(), move |connect, options| {
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
-            if definition::redefine(connect, options, &facts, &spec, renew)? == definition::Lesson::NoDirectIo {
+            if definition::redefine(connect, options, &facts, &spec, renew)? == definition::HostFinding::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);
             }
-            link.roll().ours.insert(spec.instance);
+            link.guests_known().ours.insert(spec.instance);
             Ok(())
         })
         .await

@@ -50,8 +50,8 @@ impl SharedStorage for LibvirtDriver {
             if domain.is_active().during(CALL)? {
                 return Err(DriverError::Failed { call: "undefine", message: "the guest runs".to_owned() });
             }
-            link.roll().leave(instance);
-            domain::undefine(&domain).inspect_err(|_| link.roll().forget(instance))
+            link.guests_known().leave(instance);
+            domain::undefine(&domain).inspect_err(|_| link.guests_known().forget(instance))
         })
         .await
     }

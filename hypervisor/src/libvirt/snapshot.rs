@@ -23,7 +23,7 @@ use virt_sys as sys;
 use super::cached_image::format_seen;
 use super::error::{Context, number, translate};
 use super::storage::{HostStorage, StoredDisk};
-use super::{agent, domain, pool, saved};
+use super::{agent, domain, managed_save, pool};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{DiskCopy, Quiesce};
@@ -35,7 +35,7 @@ const CALL: &str = "disk copy";
 const CHUNK: usize = 256 * 1024;
 
 /// How a copy stands.
-pub(super) enum Begun {
+pub(super) enum SnapshotStart {
     Complete(DiskCopy),
     /// The host copies; to be looked at again.
     Running,
@@ -52,11 +52,11 @@ pub(super) fn begin(
     instance: InstanceId,
     copy: ImageId,
     quiesce: Quiesce,
-) -> DriverResult<Begun> {
+) -> DriverResult<SnapshotStart> {
     let guest = domain::require(connect, instance)?;
     let pool = pool::open(connect, options)?;
     if let Some(done) = complete(&pool, instance, copy)? {
-        return Ok(Begun::Complete(done));
+        return Ok(SnapshotStart::Complete(done));
     }
     abort(&guest)?;
     remove_from(&pool, instance, copy)?;
@@ -68,13 +68,13 @@ pub(super) fn begin(
         // Made by the pool, which so knows it, and filled by QEMU.
         StorageVol::create_xml(&pool, &xml, 0).during(CALL)?;
         let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
-        return back_up(&guest, &root.source(options), &target, quiesce).map(|()| Begun::Running);
+        return back_up(&guest, &root.source(options), &target, quiesce).map(|()| SnapshotStart::Running);
     }
     if root.is_guessed() {
         is_taken_as_bytes(&root)?;
     }
     StorageVol::create_xml_from(&pool, &xml, &root.volume, 0).during(CALL)?;
-    mark(&pool, instance, copy).map(Begun::Complete)
+    mark(&pool, instance, copy).map(SnapshotStart::Complete)
 }
 
 /// Looks at a copy that the host makes.
@@ -83,20 +83,20 @@ pub(super) fn progress(
     options: &LibvirtOptions,
     instance: InstanceId,
     copy: ImageId,
-) -> DriverResult<Begun> {
+) -> DriverResult<SnapshotStart> {
     let guest = domain::require(connect, instance)?;
     if is_copying(&guest)? {
-        return Ok(Begun::Running);
+        return Ok(SnapshotStart::Running);
     }
     let pool = pool::open(connect, options)?;
     if let Some(done) = complete(&pool, instance, copy)? {
-        return Ok(Begun::Complete(done));
+        return Ok(SnapshotStart::Complete(done));
     }
     if !succeeded(&guest) {
         remove_from(&pool, instance, copy)?;
         return Err(failed("the host gave the copy up"));
     }
-    mark(&pool, instance, copy).map(Begun::Complete)
+    mark(&pool, instance, copy).map(SnapshotStart::Complete)
 }
 
 pub(super) fn remove(
@@ -335,7 +335,7 @@ pub(super) fn send(
 /// Pulls a guest and gives up what was saved of its memory, so that it can be given another definition.
 pub(super) fn put_down(guest: &Domain) -> DriverResult<()> {
     domain::pull(guest)?;
-    saved::forget(guest)
+    managed_save::forget(guest)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 
 use super::host::LibvirtDriver;
-use super::{domain, saved};
+use super::{domain, managed_save};
 use crate::capability::Suspension;
 use crate::driver::DriverResult;
 
@@ -15,14 +15,14 @@ const SAVE_FACTOR: u32 = 5;
 impl Suspension for LibvirtDriver {
     async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
         self.change("pause", instance, self.options.call_deadline, move |connect, _| {
-            saved::pause(&domain::require(connect, instance)?)
+            managed_save::pause(&domain::require(connect, instance)?)
         })
         .await
     }
 
     async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
         self.change("unpause", instance, self.options.call_deadline, move |connect, _| {
-            saved::unpause(&domain::require(connect, instance)?)
+            managed_save::unpause(&domain::require(connect, instance)?)
         })
         .await
     }
@@ -31,14 +31,16 @@ impl Suspension for LibvirtDriver {
         // The guest's whole memory is written to the host's disk.
         let deadline = self.options.call_deadline * SAVE_FACTOR;
         self.change("suspend", instance, deadline, move |connect, _| {
-            saved::suspend(&domain::require(connect, instance)?)
+            managed_save::suspend(&domain::require(connect, instance)?)
         })
         .await
     }
 
     async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
         let deadline = self.options.call_deadline * SAVE_FACTOR;
-        self.change("resume", instance, deadline, move |connect, _| saved::resume(&domain::require(connect, instance)?))
-            .await
+        self.change("resume", instance, deadline, move |connect, _| {
+            managed_save::resume(&domain::require(connect, instance)?)
+        })
+        .await
     }
 }

@@ -363,7 +363,7 @@ impl VolumeStore for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let (name, options) = (name.to_owned(), Arc::clone(&self.options));
         let (chunks, incoming) = mpsc::channel(4);
-        let _ended = self.lane.start("volume download", move || {
+        let _ended = self.threads.start("volume download", move || {
             let _until_done = pass;
             let sent = link.line(&session).and_then(|line| send(&line, &options, &name, user, &chunks));
             if let Err(error) = &sent {

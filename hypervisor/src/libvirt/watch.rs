@@ -17,30 +17,30 @@ pub(super) fn signal(link: &Link, connect: &Connect, instance: InstanceId, event
     }
     let power = power_after(event)?;
     let (ours, leaving) = {
-        let roll = link.roll();
-        (roll.ours.contains(&instance), roll.leaving.contains(&instance))
+        let guests_known = link.guests_known();
+        (guests_known.ours.contains(&instance), guests_known.leaving.contains(&instance))
     };
     if leaving {
         return None;
     }
     if !ours {
         domain::lookup(connect, instance).ok().flatten()?;
-        link.roll().ours.insert(instance);
+        link.guests_known().ours.insert(instance);
     }
     Some(HostSignal::Guest { instance, power })
 }
 
 fn undefined(link: &Link, connect: &Connect, instance: InstanceId) -> Option<HostSignal> {
-    let mut roll = link.roll();
-    if roll.leaving.remove(&instance) || !roll.ours.contains(&instance) {
+    let mut guests_known = link.guests_known();
+    if guests_known.leaving.remove(&instance) || !guests_known.ours.contains(&instance) {
         return None;
     }
-    drop(roll);
+    drop(guests_known);
     // It may have been defined again since.
     if let Ok(Some(_)) = domain::lookup(connect, instance) {
         return None;
     }
-    link.roll().forget(instance);
+    link.guests_known().forget(instance);
     Some(HostSignal::GuestGone { instance })
 }
 

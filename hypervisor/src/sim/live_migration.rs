@@ -27,10 +27,10 @@ use crate::guest::{GuestSpec, PowerState};
 use crate::pinning::Pinning;
 
 /// How often a plan is looked at by who waits for its end.
-const GLANCE: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone)]
-struct Traveller {
+struct MigratingGuest {
     migration: ProcessId,
     from: usize,
     to: usize,
@@ -47,14 +47,14 @@ struct Traveller {
 /// The guests that are migrating, and the conditions of migrations.
 #[derive(Debug, Default)]
 pub(super) struct SimMigrations {
-    on_way: BTreeMap<InstanceId, Traveller>,
+    on_way: BTreeMap<InstanceId, MigratingGuest>,
     failed: BTreeMap<InstanceId, (ProcessId, String)>,
     takes: Duration,
     /// No migration ends unless it is forced to complete.
     held: bool,
     fails: Option<String>,
     shared: bool,
-    trespasses: Vec<Trespass>,
+    shared_disk_breaches: Vec<SharedDiskBreach>,
     /// Why nobody can go to a host.
     bars: BTreeMap<usize, String>,
     /// Why a host cannot encrypt.
@@ -65,7 +65,7 @@ pub(super) struct SimMigrations {
 
 /// A call that removed or wrote over a guest's disk, on storage that all hosts have, while other hosts had that guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trespass {
+pub struct SharedDiskBreach {
     pub instance: InstanceId,
     pub at: Instant,
     pub call: DriverCall,
@@ -103,14 +103,20 @@ impl SimFleet {
         let others = (0..self.len()).filter(|host| *host != index && has(*host));
         let there: Vec<_> = others.map(|host| (host, self.machine(host).up_since.elapsed())).collect();
         if !there.is_empty() {
-            self.travel().trespasses.push(Trespass { instance, at: Instant::now(), call, here: index, there });
+            self.travel().shared_disk_breaches.push(SharedDiskBreach {
+                instance,
+                at: Instant::now(),
+                call,
+                here: index,
+                there,
+            });
         }
     }
 
     /// Calls that touched the disks of guests that other machines had. The test judges the harm: a host that was down may
     /// still have a guest that moved away, and such a guest needs its disk no more.
-    pub fn trespasses(&self) -> Vec<Trespass> {
-        self.travel().trespasses.clone()
+    pub fn shared_disk_breaches(&self) -> Vec<SharedDiskBreach> {
+        self.travel().shared_disk_breaches.clone()
     }
 
     // For tests: changes of migrations.
@@ -150,22 +156,22 @@ impl SimFleet {
         self.travel().interfaces.insert(name.to_owned());
     }
 
-    pub fn travellers(&self) -> Vec<InstanceId> {
+    pub fn migrating_guests(&self) -> Vec<InstanceId> {
         self.advance();
         self.travel().on_way.keys().copied().collect()
     }
 
     /// Ends what is over. Never holds the roads and a machine at the same time, since calls hold a machine first.
     pub(super) fn advance(&self) {
-        let due: Vec<(InstanceId, Traveller)> = {
+        let due: Vec<(InstanceId, MigratingGuest)> = {
             let travel = self.travel();
             travel.on_way.iter().filter(|(_, one)| !one.landing).map(|(id, one)| (*id, one.clone())).collect()
         };
-        for (instance, traveller) in due {
-            let fate = self.fate(instance, &traveller);
+        for (instance, migrating) in due {
+            let fate = self.fate(instance, &migrating);
             let lands = {
                 let mut travel = self.travel();
-                let same = |one: &Traveller| one.migration == traveller.migration && !one.landing;
+                let same = |one: &MigratingGuest| one.migration == migrating.migration && !one.landing;
                 if !travel.on_way.get(&instance).is_some_and(same) {
                     continue;
                 }
@@ -177,7 +183,7 @@ impl SimFleet {
                     }
                     SimMigrationOutcome::Fails(reason) => {
                         travel.on_way.remove(&instance);
-                        travel.failed.insert(instance, (traveller.migration, reason));
+                        travel.failed.insert(instance, (migrating.migration, reason));
                         false
                     }
                     SimMigrationOutcome::Lands => {
@@ -189,28 +195,28 @@ impl SimFleet {
                 }
             };
             if lands {
-                self.land(instance, &traveller);
+                self.land(instance, &migrating);
                 self.travel().on_way.remove(&instance);
             }
         }
     }
 
-    fn fate(&self, instance: InstanceId, traveller: &Traveller) -> SimMigrationOutcome {
+    fn fate(&self, instance: InstanceId, migrating: &MigratingGuest) -> SimMigrationOutcome {
         let (source_lives, is_on) = {
-            let source = self.machine(traveller.from);
+            let source = self.machine(migrating.from);
             (source.is_alive(), source.guests.get(&instance).is_some_and(SimGuest::is_on))
         };
         if !source_lives {
             return SimMigrationOutcome::Lost;
         }
-        if !self.machine(traveller.to).is_alive() {
+        if !self.machine(migrating.to).is_alive() {
             return SimMigrationOutcome::Fails("the destination does not answer".to_owned());
         }
         if !is_on {
             return SimMigrationOutcome::Fails("the guest is not running".to_owned());
         }
         let travel = self.travel();
-        let over = traveller.forced || (!travel.held && traveller.began.elapsed() >= travel.takes);
+        let over = migrating.forced || (!travel.held && migrating.began.elapsed() >= travel.takes);
         match (&travel.fails, over) {
             (_, false) => SimMigrationOutcome::Goes,
             (Some(reason), true) => SimMigrationOutcome::Fails(reason.clone()),
@@ -219,20 +225,20 @@ impl SimFleet {
     }
 
     /// From one machine to the other, at once.
-    fn land(&self, instance: InstanceId, traveller: &Traveller) {
+    fn land(&self, instance: InstanceId, migrating: &MigratingGuest) {
         // Always the lower number first, so that two landings do not wait for each other.
-        let (low, high) = (traveller.from.min(traveller.to), traveller.from.max(traveller.to));
+        let (low, high) = (migrating.from.min(migrating.to), migrating.from.max(migrating.to));
         let (mut first, mut second) = (self.machine(low), self.machine(high));
         let (source, target) =
-            if traveller.from == low { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
+            if migrating.from == low { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
         let Some(mut guest) = source.guests.get(&instance).cloned() else { return };
-        guest.pinning = traveller.pinning.clone();
+        guest.pinning = migrating.pinning.clone();
         let bases: Vec<_> =
             source.bases.range((instance, String::new())..).take_while(|((of, _), _)| *of == instance).collect();
         for ((of, disk), checksum) in bases.into_iter().map(|(key, checksum)| (key.clone(), checksum.clone())) {
             target.bases.insert((of, disk), checksum);
         }
-        let settled = target.take_in(instance, &guest).and_then(|()| source.let_go(instance, traveller.copied));
+        let settled = target.take_in(instance, &guest).and_then(|()| source.let_go(instance, migrating.copied));
         if let Err(error) = settled {
             tracing::error!(%instance, %error, "a simulated guest was moved half-way");
         }
@@ -300,7 +306,7 @@ impl SimMachine {
             Some(_) => {
                 let kept = self.kept.contains(&instance);
                 let copies: Vec<_> = self.copies.iter().filter(|(of, _)| *of == instance).copied().collect();
-                let below = self.bases.get(&(instance, super::cached::KEPT.to_owned())).cloned();
+                let below = self.bases.get(&(instance, super::image_caches::KEPT.to_owned())).cloned();
                 self.change(&SimChange::Undefine(instance))?;
                 // No disk goes with the definition.
                 for (instance, copy) in copies {
@@ -311,7 +317,9 @@ impl SimMachine {
                 }
                 self.change(&SimChange::Keep(instance))?;
                 match below {
-                    Some(checksum) => self.change(&SimChange::Base(instance, super::cached::KEPT.to_owned(), checksum)),
+                    Some(checksum) => {
+                        self.change(&SimChange::Base(instance, super::image_caches::KEPT.to_owned(), checksum))
+                    }
                     None => Ok(()),
                 }
             }
@@ -367,7 +375,7 @@ impl LiveMigration for SimHost {
             }
             let mut travel = self.fleet.travel();
             travel.failed.remove(&instance);
-            travel.on_way.entry(instance).or_insert_with(|| Traveller {
+            travel.on_way.entry(instance).or_insert_with(|| MigratingGuest {
                 migration: plan.migration,
                 from: self.index,
                 to,
@@ -388,13 +396,13 @@ impl LiveMigration for SimHost {
             let travel = self.fleet.travel();
             let mut state = GuestMigrationState::of(machine.presence(instance));
             state.failed = travel.failed.get(&instance).cloned();
-            let Some(traveller) = travel.on_way.get(&instance) else { return Ok(state) };
-            if traveller.to == self.index {
+            let Some(migrating) = travel.on_way.get(&instance) else { return Ok(state) };
+            if migrating.to == self.index {
                 state.presence = GuestPresence::Arriving;
-            } else if traveller.from == self.index {
+            } else if migrating.from == self.index {
                 let memory_total = machine.guests.get(&instance).map_or(0, |guest| guest.memory_mib << 20);
                 let whole = travel.takes.as_millis().max(1);
-                let gone = traveller.began.elapsed().as_millis().min(whole);
+                let gone = migrating.began.elapsed().as_millis().min(whole);
                 let across = u64::try_from(u128::from(memory_total) * gone / whole).unwrap_or(memory_total);
                 let memory_remaining = memory_total - across;
                 state.departing = Some(MigrationProgress {
@@ -403,7 +411,7 @@ impl LiveMigration for SimHost {
                     memory_remaining,
                     ..MigrationProgress::default()
                 });
-                state.in_post_copy = traveller.post_copy;
+                state.in_post_copy = migrating.post_copy;
             }
             Ok(state)
         })
@@ -417,7 +425,7 @@ impl LiveMigration for SimHost {
             if !self.fleet.travel().on_way.contains_key(&instance) || Instant::now() >= end {
                 return;
             }
-            sleep(GLANCE.min(most)).await;
+            sleep(POLL_INTERVAL.min(most)).await;
         }
     }
 

@@ -13,8 +13,8 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::faults::{Chance, DriverCall, Effect, FaultPlan, SLOW};
+pub use super::guest::SimGuest;
 use super::journal::{Journal, SimChange};
-pub use super::resident::SimGuest;
 use super::uri::SimUri;
 use super::volumes::SimPool;
 use crate::driver::{DriverError, DriverResult, HostSignal};

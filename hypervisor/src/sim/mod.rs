@@ -9,18 +9,18 @@
 //! outcomes; a spawn needs its image, networks and filters, as on a real host.
 
 mod agent;
-mod cached;
 mod console;
 mod devices;
 mod disk_transfer;
 mod faults;
 mod fleet;
+mod guest;
+mod image_caches;
 mod journal;
 mod live_migration;
 mod machine;
 mod parts;
 mod qcow2;
-mod resident;
 mod storage_cleanup;
 mod surroundings;
 mod uri;
@@ -30,7 +30,7 @@ mod work;
 pub use faults::{DriverCall, Effect, FaultPlan, FaultRule, FaultTrigger};
 pub use fleet::SimFleet;
 pub use journal::JournalError;
-pub use live_migration::Trespass;
+pub use live_migration::SharedDiskBreach;
 pub use machine::SimGuest;
 pub use uri::{SimUri, SimUriError};
 

@@ -36,7 +36,7 @@ impl SimMachine {
             traits: traits::of_host(&cpu, &["virtio".to_owned(), "vga".to_owned()], true),
             cpu,
             kvm: self.uri.kvm,
-            cells: super::resident::cells(&self.uri),
+            cells: super::guest::cells(&self.uri),
         }
     }
 

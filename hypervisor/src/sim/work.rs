@@ -33,7 +33,7 @@ impl SimMachine {
             }
         }
         if let Some(rescue) = &spec.rescue {
-            self.base(instance, super::cached::RESCUE, &rescue.image)?;
+            self.base(instance, super::image_caches::RESCUE, &rescue.image)?;
         }
         self.power_off(instance)?;
         self.require_processors(&spec.pinning)?;

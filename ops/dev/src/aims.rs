@@ -12,7 +12,7 @@ use super::meter::Run;
 use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::Common;
 use super::stats::Latencies;
-use super::{api, boot, filling, scale};
+use super::{api, boot, copied_servers, scale};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct AimsArgs {
@@ -168,7 +168,7 @@ fn starts(common: &Common, events: u64, report: &mut BenchReport, rows: &mut Vec
     let furniture = cloud.furnish()?;
     boot::build(&cloud, &furniture, 1, 1)?;
     cloud.stop()?;
-    filling::live(&cloud.data(), events, LIVE)?;
+    copied_servers::live(&cloud.data(), events, LIVE)?;
     // Folds all of it and leaves a checkpoint, as a server that has been running does.
     let fold = start(&mut cloud)?;
     cloud.stop()?;

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::live::cloud::{Furniture, LoadedCloud};
-use super::live::drive::{self, LoadLimit};
+use super::live::load::{self, LoadLimit};
 use super::live::reference;
 use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::Common;
@@ -72,7 +72,7 @@ impl Reads<'_> {
         let title =
             format!("{name}, {}", if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") });
         let once = || {
-            drive::clients(self.cloud, clients, LoadLimit::Time(self.time), |client, _| {
+            load::clients(self.cloud, clients, LoadLimit::Time(self.time), |client, _| {
                 client.get(path)?.expect(200).map(drop)
             })
         };
@@ -129,7 +129,7 @@ impl Reads<'_> {
 
 /// Resource providers with the inventory of a compute host, over the API.
 fn make_providers(cloud: &LoadedCloud, providers: u32) -> Result<()> {
-    drive::clients(cloud, 4, LoadLimit::Count(providers as usize), |client, number| {
+    load::clients(cloud, 4, LoadLimit::Count(providers as usize), |client, number| {
         let id = uuid::Uuid::new_v4();
         let provider = json!({"uuid": id, "name": format!("provider-{number}")});
         client.post("/placement/resource_providers", &provider)?.expect(200)?;
@@ -152,7 +152,7 @@ fn whole_cloud(common: &Common, servers: u32, time: Duration) -> Result<Vec<Benc
     cloud.fill(&furniture, 0, 1)?;
     cloud.fill(&furniture, 1, common.sized(100, 5))?;
     cloud.stop()?;
-    super::filling::fill(&cloud.data(), servers as usize, 100)?;
+    super::copied_servers::fill(&cloud.data(), servers as usize, 100)?;
     cloud.start()?;
     let number = thousands(f64::from(servers));
     let reads = Reads { common, cloud: &cloud, time };

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 
 use super::live::client::LoadClient;
 use super::live::cloud::{Furniture, LoadedCloud};
-use super::live::drive::{self, LoadLimit};
+use super::live::load::{self, LoadLimit};
 use super::live::pause;
 use super::meter::Run;
 use super::raw;
@@ -100,7 +100,7 @@ pub(super) fn build(
     servers: usize,
 ) -> Result<(Run, Vec<String>)> {
     let ids = Mutex::new(Vec::with_capacity(servers));
-    let run = drive::clients(cloud, clients, LoadLimit::Count(servers), |client, number| {
+    let run = load::clients(cloud, clients, LoadLimit::Count(servers), |client, number| {
         let asked = client.post("/compute/v2.1/servers", &furniture.server(&format!("boot-{number}")))?;
         let id = asked.expect(202)?.text("/server/id")?;
         until_active(client, &id)?;
@@ -127,7 +127,7 @@ pub(super) fn until_active(client: &mut LoadClient, id: &str) -> Result<()> {
 
 /// Deletes servers, and waits until they are gone.
 pub(super) fn delete(cloud: &LoadedCloud, clients: usize, ids: &[String]) -> Result<Run> {
-    drive::clients(cloud, clients, LoadLimit::Count(ids.len()), |client, number| {
+    load::clients(cloud, clients, LoadLimit::Count(ids.len()), |client, number| {
         let path = format!("/compute/v2.1/servers/{}", ids[number]);
         client.delete(&path)?.expect(204)?;
         let (begun, mut look) = (Instant::now(), LOOK);
@@ -146,7 +146,7 @@ pub(super) fn delete(cloud: &LoadedCloud, clients: usize, ids: &[String]) -> Res
 pub(super) fn burst(cloud: &LoadedCloud, furniture: &Furniture, clients: usize, servers: usize) -> Result<Run> {
     let cpu = super::live::process::cpu(cloud.pid());
     let begun = Instant::now();
-    let asked = drive::clients(cloud, clients, LoadLimit::Count(servers), |client, number| {
+    let asked = load::clients(cloud, clients, LoadLimit::Count(servers), |client, number| {
         client.post("/compute/v2.1/servers", &furniture.server(&format!("burst-{number}")))?.expect(202).map(drop)
     })?;
     cloud.settle()?;

@@ -17,7 +17,7 @@ use chronova_events::ids::{EventId, InstanceId, ProjectId};
 use chronova_events::instance::{BuildSucceeded, InstanceEvent, Placed};
 use chronova_events::registry::Event;
 use chronova_hypervisor::sim::SimUri;
-use chronova_projections::lifelike::SyntheticEvents;
+use chronova_projections::synthetic_log::SyntheticEvents;
 use chronova_projections::views::Views;
 
 use super::meter::{Meter, Run};

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::boot;
 use super::live::client::LoadClient;
 use super::live::cloud::{Furniture, LoadedCloud};
-use super::live::drive::{self, LoadLimit};
+use super::live::load::{self, LoadLimit};
 use super::report::{BenchLine, BenchReport};
 use super::settings::Common;
 
@@ -76,7 +76,7 @@ impl Mix {
         clients: usize,
         time: Duration,
     ) -> Result<super::meter::Run> {
-        drive::clients(cloud, clients, LoadLimit::Time(time), |client, number| self.one(client, furniture, number))
+        load::clients(cloud, clients, LoadLimit::Time(time), |client, number| self.one(client, furniture, number))
     }
 
     /// The `number`th request: the tenth digit decides its kind, so that every run has the same mix.

@@ -1,7 +1,7 @@
 //! `chronova-dev scale`: many hosts and many servers in one process.
 //!
 //! In this order: hosts register, and many servers are built over the API at once. The log is filled up with copied
-//! servers ([`filling`](super::filling)). The control plane folds them, stops, and starts again. Then a steady mix and
+//! servers ([`copied_servers`](super::copied_servers)). The control plane folds them, stops, and starts again. Then a steady mix and
 //! lists; one host in a hundred stops answering; and a restart under load. Each line says what one thing of it took.
 
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::mix::Mix;
 use super::report::{Aim, BenchLine, BenchReport, thousands};
 use super::settings::Common;
 use super::stats::Latencies;
-use super::{api, boot, filling};
+use super::{api, boot, copied_servers};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ScaleBenchArgs {
@@ -118,7 +118,7 @@ pub(super) fn scaled(common: &Common, size: Size, report: &mut BenchReport) -> R
 
     let more = size.servers.saturating_sub(size.storm);
     let begun = Instant::now();
-    filling::fill(&cloud.data(), more as usize, size.projects as usize)?;
+    copied_servers::fill(&cloud.data(), more as usize, size.projects as usize)?;
     let filled = Run { operations: u64::from(more), elapsed: begun.elapsed(), ..Run::default() };
     let line = BenchLine::new(format!("fill: {} servers' events appended", number(more)), vec![filled]);
     #[allow(clippy::cast_precision_loss)]

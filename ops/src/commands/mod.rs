@@ -13,11 +13,11 @@ pub mod inspect;
 pub mod log_copy;
 pub mod log_pages;
 mod log_place;
+pub mod moments;
 pub mod policy;
 pub mod rebuild;
 pub mod schedule;
 pub mod verify;
-pub mod when;
 
 use std::io::{self, Write};
 

@@ -10,19 +10,19 @@
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
 mod agreement;
-mod beside;
 mod conversions;
 mod derived;
 pub mod event_store;
 pub mod ini;
 mod insecure;
-mod known;
+mod named_files;
 pub mod option;
 pub mod options;
 pub mod reference;
 mod substitute;
 mod suggest;
 pub mod targets;
+mod unknown_options;
 mod values;
 
 use std::fmt;
@@ -137,7 +137,7 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
     }
     let mut config = Config::read(&mut values);
     let first = texts.first().map(|(file, _)| *file);
-    let mut absent = config.as_mut().map(|config| beside::settle(config, first, &values)).unwrap_or_default();
+    let mut absent = config.as_mut().map(|config| named_files::settle(config, first, &values)).unwrap_or_default();
     problems.append(&mut remarks);
     problems.append(&mut absent);
     problems.append(&mut bad);
@@ -174,7 +174,7 @@ fn settle(
         } else if let Some(def) = options::find_deprecated(&entry.section, &entry.key) {
             old.push((def, entry));
         } else {
-            remarks.push(known::remark(&entry));
+            remarks.push(unknown_options::remark(&entry));
         }
     }
     for (def, entry) in old {

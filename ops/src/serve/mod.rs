@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use chronova_projections::progress::WorkRegistry;
-use chronova_web::door::StartupGate;
 use chronova_web::health::HealthReport;
+use chronova_web::startup_gate::StartupGate;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 

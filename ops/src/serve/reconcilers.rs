@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::reconcile::tally::ReconcilerTally;
+use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntGaugeVec, Opts};

@@ -7,8 +7,8 @@ use chronova_web::route::{BodySpec, Method, Route};
 use chronova_web::service::Service;
 use chronova_web::tables;
 
-use crate::estate::{Estate, Ground};
-use crate::person::Request;
+use crate::resources::{SharedResources, TenantResources};
+use crate::tenant_user::Request;
 
 /// One attack.
 pub struct Probe {
@@ -99,7 +99,7 @@ impl Generator {
         Self { random: Random::new(seed), routes: routes() }
     }
 
-    pub fn next(&mut self, theirs: &Estate, own: &Estate, ground: &Ground) -> Probe {
+    pub fn next(&mut self, theirs: &TenantResources, own: &TenantResources, ground: &SharedResources) -> Probe {
         loop {
             // Half of the attacks are those that are known to reach far into what a request means.
             let (op, template) = match self.random.below(4) {
@@ -226,9 +226,9 @@ impl Generator {
         &mut self,
         op: &'static str,
         template: &Request,
-        theirs: &Estate,
-        own: &Estate,
-        ground: &Ground,
+        theirs: &TenantResources,
+        own: &TenantResources,
+        ground: &SharedResources,
     ) -> Option<Probe> {
         let (mut hers, mut unknown, mut names, mut shares) = (template.clone(), template.clone(), false, false);
         let mut named = [Vec::new(), Vec::new()];
@@ -275,7 +275,7 @@ impl Generator {
     }
 }
 
-fn ground_thing(ground: &Ground, name: &str) -> String {
+fn ground_thing(ground: &SharedResources, name: &str) -> String {
     match name {
         "=shared_network" => &ground.shared_network,
         "=shared_subnet" => &ground.shared_subnet,

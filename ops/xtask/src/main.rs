@@ -5,6 +5,8 @@
 //!   that must be read twice.
 //! * `gen [--check]`: writes the generated references under docs/, or checks that they are current.
 //! * `event new NOUN NAME`: begins a new event, as `event new instance ResizeConfirmed`.
+//! * `recipe WORD [BASE]`: compares the files that differ from `BASE` (`main`) with those that the recipe of CONTRIBUTING.md
+//!   with this word in its title names.
 //! * `requirements`: counts docs/requirements by status.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
@@ -19,8 +21,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-const USAGE: &str =
-    "usage: cargo xtask layers [--list | --lower | --prose] | gen [--check] | event new NOUN NAME | requirements";
+const USAGE: &str = "usage: cargo xtask layers [--list | --lower | --prose] | gen [--check] | event new NOUN NAME | \
+                     recipe WORD [BASE] | requirements";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -46,6 +48,8 @@ fn run(arguments: &[&str]) -> anyhow::Result<bool> {
         ["gen"] => generate::run(&root, false),
         ["gen", "--check"] => generate::run(&root, true),
         ["event", "new", noun, name] => event::new(&root, noun, name),
+        ["recipe", word] => layers::recipe(&root, word, "main"),
+        ["recipe", word, base] => layers::recipe(&root, word, base),
         ["requirements"] => requirements::count(&root),
         _ => bail!("{USAGE}"),
     }

@@ -4,13 +4,13 @@
 //! is written from a fork of the live read models, so nobody waits for it. It is written whole or not at all: temporary
 //! file, fsync, rename, fsync of the folder. Its read models are sealed under a key beside the log that an erasure
 //! destroys, so neither the file nor a copy of it tells personal data without that key. Several are kept: the newest
-//! ones, in case one is damaged, and a thinned-out history ([`thin`]), from which queries about the past begin. The log
+//! ones, in case one is damaged, and a thinned-out history ([`retention`]), from which queries about the past begin. The log
 //! remains the truth: an unusable checkpoint is skipped for an older one or for the log itself, and the log says so.
 
 mod compare;
 mod file;
 mod keeper;
-mod thin;
+mod retention;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -223,7 +223,7 @@ impl Checkpoints {
         let (found, _) = self.list();
         let (clear, sealed): (Vec<CheckpointFile>, Vec<CheckpointFile>) =
             found.into_iter().partition(|found| found.clear);
-        for gone in clear.iter().chain(&thin::superfluous(&sealed, &self.options)) {
+        for gone in clear.iter().chain(&retention::superfluous(&sealed, &self.options)) {
             fs::remove_file(&gone.path)?;
         }
         for leftover in self.files("tmp") {

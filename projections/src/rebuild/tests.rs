@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 use crate::checkpoint::{CheckpointOptions, Checkpoints, differences, relabel};
-use crate::lifelike::SyntheticEvents;
 use crate::runner::{catch_up, follow};
+use crate::synthetic_log::SyntheticEvents;
 use chronova_events::envelope::{Meta, NewEvent, Timestamp};
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::Expected;

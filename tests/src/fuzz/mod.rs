@@ -7,9 +7,9 @@
 //! as a test case. If an input ends the process (a stack overflow), it is in the file that is named at the start.
 
 pub mod bytes;
+pub mod request_bodies;
 pub mod requests;
 pub mod targets;
-pub mod wishes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

@@ -28,7 +28,7 @@ use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use serde_json::Value;
 
-use super::{Random, bytes, wishes};
+use super::{Random, bytes, request_bodies};
 use crate::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 
 /// One request, as it is kept.
@@ -134,12 +134,12 @@ impl Asked {
         all
     }
 
-    pub fn wish(&self, random: &mut Random, words: &wishes::Words) -> Case {
+    pub fn wish(&self, random: &mut Random, words: &request_bodies::Words) -> Case {
         self.wish_for(random.below(self.operations.len()), random, words)
     }
 
     /// For one of the operations.
-    fn wish_for(&self, at: usize, random: &mut Random, words: &wishes::Words) -> Case {
+    fn wish_for(&self, at: usize, random: &mut Random, words: &request_bodies::Words) -> Case {
         let (method, path, parameters, schema) = &self.operations[at];
         let mut uri: String = path
             .split('/')
@@ -149,7 +149,7 @@ impl Asked {
         let mut pairs: Vec<(&str, String)> = Vec::new();
         for (name, schema) in parameters {
             if random.chance(25) {
-                let value = wishes::of(schema, random, words, 0);
+                let value = request_bodies::of(schema, random, words, 0);
                 pairs.push((name, value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
             }
         }
@@ -170,9 +170,9 @@ impl Asked {
         let version = if self.version.is_some() { format!("{} {version}", self.service.name()) } else { String::new() };
         let mut body = Vec::new();
         if let Some(schema) = schema {
-            let mut value = wishes::of(schema, random, words, 0);
+            let mut value = request_bodies::of(schema, random, words, 0);
             if random.chance(40) {
-                wishes::spoil(&mut value, random, words);
+                request_bodies::spoil(&mut value, random, words);
             }
             body = value.to_string().into_bytes();
             if random.chance(8) {
@@ -189,7 +189,7 @@ impl Asked {
     }
 }
 
-fn segment_of(random: &mut Random, words: &wishes::Words) -> String {
+fn segment_of(random: &mut Random, words: &request_bodies::Words) -> String {
     let mut segment = String::new();
     chronova_web::query::percent_encode(&words.any(random).chars().take(300).collect::<String>(), &mut segment);
     if segment.is_empty() { "0".to_owned() } else { segment }
@@ -201,7 +201,7 @@ type Answered = Result<(u16, Vec<u8>), String>;
 /// A control plane that can be asked anything.
 pub struct Requests {
     pub api: Api,
-    pub words: wishes::Words,
+    pub words: request_bodies::Words,
     pub asked: Vec<Asked>,
     /// How often each status was answered.
     pub statuses: RefCell<BTreeMap<u16, u64>>,
@@ -212,7 +212,7 @@ pub struct Requests {
 impl Requests {
     pub async fn start() -> Self {
         let api = Api::start().await;
-        let words = wishes::Words(known(&api).await);
+        let words = request_bodies::Words(known(&api).await);
         let folder = tempfile::tempdir().unwrap();
         let app = all_services(&api, folder.path());
         let configured = configure(app, Arc::clone(&api.routers), None);

@@ -6,7 +6,7 @@ use chronova_events::process::ProcessEvent;
 use chronova_events::registry::{Event, NounEvent as _};
 use chronova_events::store::EventStore as _;
 
-use super::judges::Once;
+use super::interferences::FailingOnce;
 use super::sample::Sample;
 use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
 use crate::world::World;
@@ -34,7 +34,7 @@ pub(super) async fn crash_in(case: &Case, unwindings: Vec<Unwinding>, sample: &m
 
 async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, fuse: u64) {
     let world = prepared(case).await;
-    let once = Once::new(case.definition, step, verdict, Some(fuse));
+    let once = FailingOnce::new(case.definition, step, verdict, Some(fuse));
     let life = world.live(None, Some(once.clone())).await;
     once.watch(&life.store);
     life.hosts_up(HOSTS).await;

@@ -11,5 +11,5 @@ mod interfaces;
 mod keypairs;
 mod metadata;
 mod quotas;
-mod small;
+mod small_resources;
 mod vendor_data;

@@ -132,7 +132,11 @@ async fn an_evacuation_that_goes_on_after_a_crash_has_the_old_guest_off_first() 
     life.settled().await;
     assert_eq!(life.status(id), "ACTIVE");
     assert_eq!(world.fleet.whereabouts()[&id], [1 - source]);
-    assert_eq!(world.fleet.trespasses(), [], "the old guest is off before the new one is started over its disk");
+    assert_eq!(
+        world.fleet.shared_disk_breaches(),
+        [],
+        "the old guest is off before the new one is started over its disk"
+    );
     life.stop().await;
     world.check().await;
 }

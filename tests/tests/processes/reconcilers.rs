@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
-use chronova_actors::reconcile::tally::TallyReading;
+use chronova_actors::reconcile::run_counts::TallyReading;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProjectId};
 use chronova_events::store::EventStore as _;

@@ -22,7 +22,7 @@ impl Scene {
         self.world.brakes.hold("migration_state");
         self.world.brakes.reached("migration_state").await;
         self.world.fleet.hold_travellers(false);
-        assert!(self.world.fleet.travellers().is_empty());
+        assert!(self.world.fleet.migrating_guests().is_empty());
         for host in hosts {
             self.world.fleet.kill_host(*host);
         }
@@ -68,7 +68,7 @@ impl Scene {
             })
             .await;
         if stage == LiveStage::Running {
-            while self.world.fleet.travellers().is_empty() {
+            while self.world.fleet.migrating_guests().is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
@@ -175,7 +175,7 @@ async fn those_beyond_the_limit_wait_and_can_be_aborted() {
     scene.life.live_migrate(other).await.unwrap();
     let waits = Scene { id: other, ..scene };
     waits.until(LiveStage::Queued).await;
-    assert_eq!(waits.world.fleet.travellers().len(), 1);
+    assert_eq!(waits.world.fleet.migrating_guests().len(), 1);
     waits.life.abort_live(other).await.unwrap();
     waits.life.until(|context| context.views.processes.read(|view| view.pending().count()) == 1).await;
     assert_eq!(waits.status().await, MigrationStatus::Cancelled);
@@ -353,7 +353,7 @@ async fn a_delete_finds_the_guest_wherever_it_is() {
         scene.world.brakes.hold("migration_state");
         scene.world.brakes.reached("migration_state").await;
         scene.world.fleet.hold_travellers(false);
-        assert!(scene.world.fleet.travellers().is_empty());
+        assert!(scene.world.fleet.migrating_guests().is_empty());
         let silent = FaultPlan::default().with(DriverCall::MigrationState, FaultTrigger::Always, Effect::Refuse);
         scene.world.fleet.set_faults(source, silent);
         scene.world.brakes.release("migration_state");

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::bodies::{server_actions as actions, server_parts as bodies};
-use super::servers::found::{PermittedServer, find};
 use super::servers::host_of;
+use super::servers::lookup::{PermittedServer, find};
 use super::{reject, versions};
 use crate::console::{ConsoleConfig, token_hash};
 use crate::ctx::Ctx;

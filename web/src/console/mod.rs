@@ -9,14 +9,14 @@
 //! console there. A refusal has no body: it would be taken for the console's first words. Its reason is in the server's
 //! log.
 //!
-//! Bounds: `[chronova] max_consoles` connections, of which [`places`] gives a few to each token and server; [`relay`]'s on what
+//! Bounds: `[chronova] max_consoles` connections, of which [`limits`] gives a few to each token and server; [`relay`]'s on what
 //! waits for whom. All end with the server.
 
 mod config;
 mod frames;
+mod limits;
 mod open_consoles;
 mod pages;
-mod places;
 mod relay;
 
 use std::sync::Arc;
@@ -34,8 +34,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 pub use self::config::ConsoleConfig;
+use self::limits::{ConsoleSlot, NoConsoleSlot};
 pub use self::open_consoles::OpenConsoles;
-use self::places::{ConsoleSlot, NoConsoleSlot};
 use crate::address;
 use crate::app::App;
 use crate::fault::Fault;

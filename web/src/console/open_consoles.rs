@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-use super::places::ConsoleSlots;
+use super::limits::ConsoleSlots;
 
 /// The consoles that are open through this process.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use super::frames::{self, CloseReason, PendingFrames, WebSocketFrame};
-use super::places::ConsoleSlot;
+use super::limits::ConsoleSlot;
 
 /// A piece of a stream, in either direction.
 type RelayChunk = std::io::Result<Bytes>;

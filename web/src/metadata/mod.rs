@@ -1,13 +1,13 @@
 //! The metadata service (nova-api-metadata), which answers guests about themselves.
 //!
 //! Source: nova `api/metadata/{handler,base,password}.py`. `actors/src/metadata` builds the answers, as for config
-//! drives. [`asking`] identifies the guest. There is no other cache than the read models, so a guest sees a change as
+//! drives. [`caller`] identifies the guest. There is no other cache than the read models, so a guest sees a change as
 //! soon as they do.
 //!
 //! The service needs no token, and the paths that exist depend on the guest. As in Nova, one handler serves every path
 //! and method: `PUT /latest/api/token` is an unknown path, not a method that is not allowed.
 
-mod asking;
+mod caller;
 mod config;
 mod guest;
 
@@ -54,7 +54,7 @@ async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     if path.is_empty() {
         return shown(tree::root());
     }
-    let guest = asking::who(&ctx).await?;
+    let guest = caller::who(&ctx).await?;
     match look_up(&ctx, &guest, &path).await? {
         Some(MetadataEntry::Password) => password(ctx, &guest).await,
         Some(found) => shown(found),
@@ -76,7 +76,7 @@ fn normal(path: &str) -> Vec<&str> {
 
 async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<MetadataEntry>, Fault> {
     let (queries, server) = (Arc::clone(ctx.queries()?), guest.server()?);
-    let floating_ip = sources::floating_ip(queries.networks.as_ref(), server).await.map_err(asking::unavailable)?;
+    let floating_ip = sources::floating_ip(queries.networks.as_ref(), server).await.map_err(caller::unavailable)?;
     let devices = match path.last() {
         Some(&"meta_data.json") => queries.devices(guest.id(), server).await,
         _ => Vec::new(),
@@ -105,13 +105,13 @@ async fn password(mut ctx: Ctx, guest: &Guest) -> Result<Reply, Fault> {
     let posted = guest.server()?.guest_password.clone();
     match ctx.route.method {
         Method::Get | Method::Head => Ok(Reply::text(200, posted.unwrap_or_default())),
-        Method::Post if posted.is_some() => Err(asking::conflict()),
+        Method::Post if posted.is_some() => Err(caller::conflict()),
         Method::Post => {
             let password = read(&mut ctx).await?;
             let dispatch = ctx.dispatch()?.clone();
             dispatch::post_password(&dispatch, guest, &ctx.requester.request_id, password)
                 .await
-                .map_err(asking::refused)?;
+                .map_err(caller::refused)?;
             Ok(Reply::text(200, ""))
         }
         _ => Err(Fault::bad_request("GET and POST only are supported.")),

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::ledger::{named_provider, provider_id, send};
 use super::readers::AggregatesBody;
 use super::reject::PlacementOperation;
-use super::{answers, bodies, versions};
+use super::{bodies, replies, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -26,7 +26,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     shown(&ctx)
 }
 
@@ -36,7 +36,7 @@ fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
     if versions::aggregates_have_generations(ctx.version) {
         body["resource_provider_generation"] = json!(provider.generation);
     }
-    answers::show(ctx, body, None)
+    replies::show(ctx, body, None)
 }
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {

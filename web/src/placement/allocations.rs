@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::ledger::{look, named_provider, send};
 use super::reject::PlacementOperation;
 use super::views::{self, CONSUMER, ConsumerView};
-use super::{answers, bodies, readers};
+use super::{bodies, readers, replies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -36,7 +36,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let id = ConsumerId::new(ctx.param("consumer_uuid"));
     let found = look(&ctx, |ledger| {
         let consumer = Arc::clone(ledger.consumers.get(&id)?);
@@ -45,16 +45,16 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
         Some((consumer, generations))
     })?;
     // A consumer without allocations is unknown, and that is no error.
-    let Some((consumer, generations)) = found else { return answers::show(&ctx, json!({"allocations": {}}), None) };
+    let Some((consumer, generations)) = found else { return replies::show(&ctx, json!({"allocations": {}}), None) };
     let allocations = views::holdings(&consumer.claim.allocations, &generations);
     let modified = Some(consumer.updated_at);
     let mut body = Map::from_iter([("allocations".to_owned(), allocations)]);
     body.extend(CONSUMER.render_map(&ConsumerView { consumer }, ctx.version));
-    answers::show(&ctx, Value::Object(body), modified)
+    replies::show(&ctx, Value::Object(body), modified)
 }
 
 async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let provider = named_provider(&ctx)?;
     let holds = |consumer: &Consumer| consumer.claim.allocations.iter().any(|held| held.provider == provider.id);
     let holders: Vec<Arc<Consumer>> =
@@ -63,7 +63,7 @@ async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
     let shown = holders.into_iter().map(|consumer| views::holder(consumer, provider.id, ctx.version));
     let allocations: Map<String, Value> = shown.collect();
     let body = json!({"allocations": allocations, "resource_provider_generation": provider.generation});
-    answers::show(&ctx, body, modified)
+    replies::show(&ctx, body, modified)
 }
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {

@@ -6,7 +6,7 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Ledger;
 use chronova_projections::placement::candidates::{CandidatesRequest, RequestGroup, TraitFilter, search};
 
-use super::{answers, bodies, filters, versions, views};
+use super::{bodies, filters, replies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -23,7 +23,7 @@ pub(super) const ROUTES: &[Route] = &[get("allocation_candidates.list", "/alloca
     .query(bodies::candidates_query)];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let request = request(&ctx)?;
     let found = ctx.queries()?.views.placement.read(|placement| {
         check_names(&placement.ledger, &request)?;
@@ -31,7 +31,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     })?;
     let asked = request.groups.iter().flat_map(|group| group.resources.keys().cloned()).collect();
     let body = views::candidates::body(&found, &asked, ctx.version);
-    answers::dated(&ctx, Reply::bytes(200, "application/json", body), None)
+    replies::dated(&ctx, Reply::bytes(200, "application/json", body), None)
 }
 
 fn check_names(ledger: &Ledger, request: &CandidatesRequest) -> Result<(), Fault> {

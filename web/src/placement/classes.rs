@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::ledger::{look, send};
 use super::readers::ClassBody;
 use super::reject::PlacementOperation;
-use super::{answers, bodies, traits};
+use super::{bodies, replies, traits};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -41,28 +41,28 @@ fn view(ctx: &Ctx, name: &str) -> Value {
 }
 
 fn url(ctx: &Ctx, name: &str) -> String {
-    answers::url(ctx, &format!("/resource_classes/{name}"))
+    replies::url(ctx, &format!("/resource_classes/{name}"))
 }
 
 fn location(ctx: &Ctx, name: &str) -> String {
-    answers::location(ctx, &format!("/resource_classes/{name}"))
+    replies::location(ctx, &format!("/resource_classes/{name}"))
 }
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let own = look(&ctx, |ledger| ledger.classes.clone())?;
     let all = standard::CLASSES.iter().copied().chain(own.iter().map(String::as_str));
     let views: Vec<Value> = all.map(|name| view(&ctx, name)).collect();
-    answers::show(&ctx, json!({"resource_classes": views}), None)
+    replies::show(&ctx, json!({"resource_classes": views}), None)
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let name = ctx.param("name");
     if !look(&ctx, |ledger| ledger.knows_class(name))? {
         return Err(Fault::not_found(format!("No such resource class {name}.")));
     }
-    answers::show(&ctx, view(&ctx, name), None)
+    replies::show(&ctx, view(&ctx, name), None)
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::ledger::{named_provider, provider_id, send};
 use super::readers::{self, InventoriesBody};
 use super::reject::PlacementOperation;
-use super::{answers, bodies, versions, views};
+use super::{bodies, replies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -41,17 +41,17 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     all(&ctx)
 }
 
 fn all(ctx: &Ctx) -> Result<Reply, Fault> {
     let provider = named_provider(ctx)?;
-    answers::show(ctx, views::inventories(&provider), Some(provider.updated_at))
+    replies::show(ctx, views::inventories(&provider), Some(provider.updated_at))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let provider = named_provider(&ctx)?;
     one(&ctx, &provider, ctx.param("resource_class"), 200)
 }
@@ -63,7 +63,7 @@ fn one(ctx: &Ctx, provider: &Provider, class: &str, status: u16) -> Result<Reply
         .ok_or_else(|| Fault::not_found(format!("No inventory of class {class} for {}", provider.id)))?;
     let mut body = views::inventory(line);
     body["resource_provider_generation"] = json!(provider.generation);
-    answers::dated(ctx, Reply::json(status, body), Some(provider.updated_at))
+    replies::dated(ctx, Reply::json(status, body), Some(provider.updated_at))
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
@@ -74,7 +74,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     send(&ctx, command, PlacementOperation::CreateInventory(provider)).await?;
     let reply = one(&ctx, &*named_provider(&ctx)?, &class, 201)?;
     Ok(reply
-        .header("Location", answers::location(&ctx, &format!("/resource_providers/{provider}/inventories/{class}"))))
+        .header("Location", replies::location(&ctx, &format!("/resource_providers/{provider}/inventories/{class}"))))
 }
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {

@@ -7,7 +7,6 @@
 
 mod aggregates;
 mod allocations;
-mod answers;
 mod bodies;
 mod candidates;
 mod classes;
@@ -17,6 +16,7 @@ mod ledger;
 mod providers;
 mod readers;
 mod reject;
+mod replies;
 mod reshaper;
 mod traits;
 mod usages;

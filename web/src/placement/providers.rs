@@ -14,7 +14,7 @@ use super::ledger::{look, provider_id, send};
 use super::readers::ProviderBody;
 use super::reject::{PlacementOperation, no_provider};
 use super::views::{PROVIDER, ProviderView};
-use super::{answers, bodies, filters, versions};
+use super::{bodies, filters, replies, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -84,7 +84,7 @@ impl<'a> ProviderFilter<'a> {
 }
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let filter = ProviderFilter::read(&ctx)?;
     let mut found = ctx.queries()?.views.placement.read(|placement| {
         filter.check_names(&placement.ledger)?;
@@ -93,7 +93,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     found.sort_unstable_by_key(|(provider, _)| provider.id);
     let views: Vec<ProviderView> = found.into_iter().map(|(provider, root)| view(&ctx, provider, root)).collect();
     let modified = views.iter().map(|view| view.provider.updated_at).max();
-    answers::show(&ctx, json!({"resource_providers": PROVIDER.render_all(&views, ctx.version)}), modified)
+    replies::show(&ctx, json!({"resource_providers": PROVIDER.render_all(&views, ctx.version)}), modified)
 }
 
 /// Providers with their roots.
@@ -103,7 +103,7 @@ fn rows(index: &ProviderIndex, slots: &Slots) -> Vec<(Arc<Provider>, ProviderId)
 }
 
 fn view(ctx: &Ctx, provider: Arc<Provider>, root: ProviderId) -> ProviderView {
-    let url = answers::url(ctx, &format!("/resource_providers/{}", provider.id));
+    let url = replies::url(ctx, &format!("/resource_providers/{}", provider.id));
     ProviderView { provider, root, url }
 }
 
@@ -112,13 +112,13 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = body.id().unwrap_or_else(ProviderId::random);
     let command = LedgerCommand::CreateProvider { provider, name: body.name.clone(), parent: body.parent() };
     send(&ctx, command, PlacementOperation::CreateProvider { name: &body.name, provider }).await?;
-    let location = answers::location(&ctx, &format!("/resource_providers/{provider}"));
+    let location = replies::location(&ctx, &format!("/resource_providers/{provider}"));
     let reply = if versions::create_shows_provider(ctx.version) { shown(&ctx, provider)? } else { Reply::empty(201) };
     Ok(reply.header("Location", location))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     shown(&ctx, provider_id(&ctx)?)
 }
 
@@ -127,7 +127,7 @@ fn shown(ctx: &Ctx, id: ProviderId) -> Result<Reply, Fault> {
         look(ctx, |ledger| ledger.providers.get(&id).map(|provider| (Arc::clone(provider), ledger.root_of(id))))?;
     let (provider, root) = found.ok_or_else(|| no_provider(id))?;
     let view = view(ctx, provider, root);
-    answers::show(ctx, PROVIDER.render(&view, ctx.version), Some(view.provider.updated_at))
+    replies::show(ctx, PROVIDER.render(&view, ctx.version), Some(view.provider.updated_at))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::ledger::{look, named_provider, provider_id, send};
 use super::readers::TraitsBody;
 use super::reject::PlacementOperation;
-use super::{answers, bodies};
+use super::{bodies, replies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -40,11 +40,11 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let wanted = name_filter(&ctx)?;
     let associated = associated_filter(&ctx)?;
     let found = look(&ctx, |ledger| matching(ledger, &wanted, associated))?;
-    answers::show(&ctx, json!({"traits": found}), None)
+    replies::show(&ctx, json!({"traits": found}), None)
 }
 
 /// The traits of these names; `associated`: only those that a provider has, or that none has.
@@ -104,7 +104,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     if !look(&ctx, |ledger| ledger.knows_trait(name))? {
         return Err(Fault::not_found(format!("No such trait(s): {name}.")));
     }
-    answers::dated(&ctx, Reply::empty(204), None)
+    replies::dated(&ctx, Reply::empty(204), None)
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
@@ -117,8 +117,8 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     }
     let done = send(&ctx, LedgerCommand::CreateTrait { name: name.to_owned() }, PlacementOperation::Other).await?;
     let status = if done.events.is_empty() { 204 } else { 201 };
-    let location = answers::location(&ctx, &format!("/traits/{name}"));
-    answers::dated(&ctx, Reply::empty(status).header("Location", location), None)
+    let location = replies::location(&ctx, &format!("/traits/{name}"));
+    replies::dated(&ctx, Reply::empty(status).header("Location", location), None)
 }
 
 /// `CUSTOM_` and capitals, digits, underscores: the names that clients may make.
@@ -134,14 +134,14 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     shown(&ctx)
 }
 
 fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
     let provider = named_provider(ctx)?;
     let body = json!({"traits": provider.traits, "resource_provider_generation": provider.generation});
-    answers::show(ctx, body, Some(provider.updated_at))
+    replies::show(ctx, body, Some(provider.updated_at))
 }
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {

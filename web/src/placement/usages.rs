@@ -7,7 +7,7 @@ use chronova_events::ledger::{Consumer, Ledger};
 use serde_json::{Map, Value, json};
 
 use super::ledger::{look, named_provider};
-use super::{answers, bodies, versions, views};
+use super::{bodies, replies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -27,12 +27,12 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let provider = named_provider(&ctx)?;
     let usages: Map<String, Value> =
         provider.inventories.iter().map(|(class, line)| (class.clone(), json!(line.used))).collect();
     let body = json!({"resource_provider_generation": provider.generation, "usages": usages});
-    answers::show(&ctx, body, None)
+    replies::show(&ctx, body, None)
 }
 
 /// The total usage of the consumers of one type.
@@ -52,7 +52,7 @@ impl UsageSum {
 }
 
 async fn of_project(ctx: Ctx) -> Result<Reply, Fault> {
-    answers::check_accept(&ctx)?;
+    replies::check_accept(&ctx)?;
     let project = ctx.query.last("project_id").unwrap_or_default();
     ctx.authorize(&PolicyTarget::default().project(&ProjectId::new(project)))?;
     let kind = ctx.query.last("consumer_type");
@@ -66,7 +66,7 @@ async fn of_project(ctx: Ctx) -> Result<Reply, Fault> {
         }
         whole.amounts.into_iter().map(|(class, amount)| (class, json!(amount))).collect()
     };
-    answers::show(&ctx, json!({"usages": Value::Object(usages)}), None)
+    replies::show(&ctx, json!({"usages": Value::Object(usages)}), None)
 }
 
 fn by_kind(sum: &UsageSum) -> Value {

@@ -7,13 +7,13 @@
 
 mod access;
 mod actions;
-mod around;
 mod attach_actions;
 mod attachments;
 mod bodies;
 mod faults;
 mod listing;
 mod metadata;
+mod other_resources;
 mod quotas;
 mod snapshots;
 mod type_parts;
@@ -26,7 +26,7 @@ use crate::route::Route;
 /// The tables of all resources.
 pub const ROUTES: &[&[Route]] = &[
     actions::ROUTES,
-    around::ROUTES,
+    other_resources::ROUTES,
     attach_actions::ROUTES,
     attachments::ROUTES,
     metadata::ROUTES,

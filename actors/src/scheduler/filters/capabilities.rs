@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::filter::{Filter, PLAIN};
-use crate::scheduler::look::HostState;
-use crate::scheduler::words::matches;
+use crate::scheduler::comparison::matches;
+use crate::scheduler::context::HostState;
 
 pub(super) const COMPUTE_CAPABILITIES: Filter = Filter {
     name: "ComputeCapabilitiesFilter",
-    applies: |look| look.request.flavor.extra_specs.iter().any(|(key, _)| names_a_capability(key)),
-    passes: |seen| unmet(seen).is_none(),
-    says: |seen| {
-        let Some((key, wanted, found)) = unmet(seen) else { return String::new() };
+    applies: |context| context.request.flavor.extra_specs.iter().any(|(key, _)| names_a_capability(key)),
+    passes: |host| unmet(host).is_none(),
+    says: |host| {
+        let Some((key, wanted, found)) = unmet(host) else { return String::new() };
         format!("{key}: wants {wanted}, is {}", found.as_deref().unwrap_or("unknown"))
     },
     lacks: |_| "no host has the capabilities that the flavor's extra specs ask for".to_owned(),
@@ -23,14 +23,14 @@ fn names_a_capability(key: &str) -> bool {
 }
 
 /// The first extra spec that the host does not meet, its required value, and the host's value.
-fn unmet<'a>(seen: &HostState<'a>) -> Option<(&'a str, &'a str, Option<String>)> {
-    seen.look.request.flavor.extra_specs.iter().find_map(|(key, wanted)| {
+fn unmet<'a>(host: &HostState<'a>) -> Option<(&'a str, &'a str, Option<String>)> {
+    host.context.request.flavor.extra_specs.iter().find_map(|(key, wanted)| {
         if !names_a_capability(key) {
             return None;
         }
         let scoped = key.strip_prefix("capabilities:");
         let path: Vec<&str> = scoped.unwrap_or(key).split(':').collect();
-        let found = attribute(seen, &path);
+        let found = attribute(host, &path);
         match (&found, scoped) {
             // Without a scope the key may be meant for another filter.
             (None, None) => None,
@@ -44,12 +44,12 @@ fn unmet<'a>(seen: &HostState<'a>) -> Option<(&'a str, &'a str, Option<String>)>
 }
 
 /// The host's value of an attribute of Nova's `HostState`.
-pub(super) fn attribute(seen: &HostState<'_>, path: &[&str]) -> Option<Value> {
+pub(super) fn attribute(host: &HostState<'_>, path: &[&str]) -> Option<Value> {
     let (first, rest) = path.split_first()?;
-    let known = seen.row.facts.as_ref().map(|facts| &facts.capabilities);
+    let known = host.row.facts.as_ref().map(|facts| &facts.capabilities);
     let mut value = match *first {
-        "host" | "hypervisor_hostname" | "nodename" => json!(seen.row.name),
-        "uuid" => json!(seen.row.id.to_string()),
+        "host" | "hypervisor_hostname" | "nodename" => json!(host.row.name),
+        "uuid" => json!(host.row.id.to_string()),
         "host_ip" => json!(known?.host_ip),
         "hypervisor_type" => json!(known?.hypervisor_type),
         "hypervisor_version" => json!(known?.hypervisor_version),
@@ -63,19 +63,19 @@ pub(super) fn attribute(seen: &HostState<'_>, path: &[&str]) -> Option<Value> {
                 "features": known.cpu_features,
             })
         }
-        "free_ram_mb" => whole(seen.plainly_free("MEMORY_MB")),
-        "free_disk_mb" => whole(seen.plainly_free("DISK_GB") * 1024.0),
-        "total_usable_ram_mb" => json!(seen.total("MEMORY_MB")),
-        "total_usable_disk_gb" => json!(seen.total("DISK_GB")),
-        "disk_mb_used" => json!(seen.used("DISK_GB").saturating_mul(1024)),
-        "vcpus_total" => json!(seen.total("VCPU")),
-        "vcpus_used" => json!(seen.used("VCPU")),
-        "num_instances" => json!(seen.num_instances()),
-        "num_io_ops" => json!(seen.num_io_ops()),
-        "failed_builds" => json!(seen.row.failed_builds),
-        "cpu_allocation_ratio" => json!(seen.line("VCPU")?.allocation_ratio),
-        "ram_allocation_ratio" => json!(seen.line("MEMORY_MB")?.allocation_ratio),
-        "disk_allocation_ratio" => json!(seen.line("DISK_GB")?.allocation_ratio),
+        "free_ram_mb" => whole(host.plainly_free("MEMORY_MB")),
+        "free_disk_mb" => whole(host.plainly_free("DISK_GB") * 1024.0),
+        "total_usable_ram_mb" => json!(host.total("MEMORY_MB")),
+        "total_usable_disk_gb" => json!(host.total("DISK_GB")),
+        "disk_mb_used" => json!(host.used("DISK_GB").saturating_mul(1024)),
+        "vcpus_total" => json!(host.total("VCPU")),
+        "vcpus_used" => json!(host.used("VCPU")),
+        "num_instances" => json!(host.num_instances()),
+        "num_io_ops" => json!(host.num_io_ops()),
+        "failed_builds" => json!(host.row.failed_builds),
+        "cpu_allocation_ratio" => json!(host.line("VCPU")?.allocation_ratio),
+        "ram_allocation_ratio" => json!(host.line("MEMORY_MB")?.allocation_ratio),
+        "disk_allocation_ratio" => json!(host.line("DISK_GB")?.allocation_ratio),
         _ => return None,
     };
     for key in rest {

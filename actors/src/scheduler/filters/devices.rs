@@ -4,15 +4,15 @@
 //! So these filters never pass a request unchecked.
 
 use super::filter::{Filter, PLAIN};
-use crate::scheduler::look::SchedulingContext;
+use crate::scheduler::context::SchedulingContext;
 use crate::topology::GuestNumaTopology;
 
 pub(super) const NUMA_TOPOLOGY: Filter = Filter {
     name: "NUMATopologyFilter",
     always: true,
-    applies: |look| !matches!(look.topology, Ok(None)),
-    passes: |seen| seen.fitting().is_ok(),
-    says: |seen| format!("NUMA: {}", seen.fitting().err().unwrap_or_default()),
+    applies: |context| !matches!(context.topology, Ok(None)),
+    passes: |host| host.fitting().is_ok(),
+    says: |host| format!("NUMA: {}", host.fitting().err().unwrap_or_default()),
     lacks,
     ..PLAIN
 };
@@ -20,10 +20,10 @@ pub(super) const NUMA_TOPOLOGY: Filter = Filter {
 pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     name: "PciPassthroughFilter",
     always: true,
-    applies: |look| look.request.spec("pci_passthrough:alias").is_some(),
+    applies: |context| context.request.spec("pci_passthrough:alias").is_some(),
     passes: |_| false,
-    says: |seen| {
-        let alias = seen.look.request.spec("pci_passthrough:alias").unwrap_or_default();
+    says: |host| {
+        let alias = host.context.request.spec("pci_passthrough:alias").unwrap_or_default();
         format!("PCI devices: wants {alias}, the host offers none")
     },
     lacks: |_| "no host offers the PCI devices that the flavor asks for".to_owned(),
@@ -32,10 +32,10 @@ pub(super) const PCI_PASSTHROUGH: Filter = Filter {
 
 pub(super) const METRICS: Filter = Filter {
     name: "MetricsFilter",
-    applies: |look| !look.options.metrics_weight_setting.is_empty(),
+    applies: |context| !context.options.metrics_weight_setting.is_empty(),
     passes: |_| false,
-    says: |seen| {
-        let names: Vec<&str> = seen.look.options.metrics_weight_setting.keys().map(String::as_str).collect();
+    says: |host| {
+        let names: Vec<&str> = host.context.options.metrics_weight_setting.keys().map(String::as_str).collect();
         format!("metrics: wants {}, the host reports none", names.join(", "))
     },
     lacks: |_| "no host reports the metrics that are weighed".to_owned(),
@@ -43,13 +43,13 @@ pub(super) const METRICS: Filter = Filter {
 };
 
 /// The NUMA affinity of devices is not checked: it is not supported.
-fn lacks(look: &SchedulingContext<'_>) -> String {
-    match &look.topology {
+fn lacks(context: &SchedulingContext<'_>) -> String {
+    match &context.topology {
         Err(reason) => reason.trim_end_matches('.').to_owned(),
-        _ if look.placement.ledger.cells.is_empty() => {
+        _ if context.placement.ledger.cells.is_empty() => {
             "no host tells its NUMA topology, which the flavor or the image asks for".to_owned()
         }
-        Ok(Some(topology)) if topology.is_pinned() && look.fleet.column("PCPU").is_none() => {
+        Ok(Some(topology)) if topology.is_pinned() && context.fleet.column("PCPU").is_none() => {
             "no host has dedicated CPUs ([compute] cpu_dedicated_set), which the flavor or the image asks for"
                 .to_owned()
         }

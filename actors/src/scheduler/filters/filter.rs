@@ -1,6 +1,6 @@
 //! The type of a filter.
 
-use crate::scheduler::look::{HostState, SchedulingContext};
+use crate::scheduler::context::{HostState, SchedulingContext};
 
 /// One check of a host.
 #[derive(Debug)]

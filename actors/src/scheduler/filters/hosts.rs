@@ -1,12 +1,12 @@
 //! Filters on hosts by themselves: whether they answer, their zone, and isolated hosts and images.
 
 use super::filter::{Filter, PLAIN};
-use crate::scheduler::look::HostState;
+use crate::scheduler::context::HostState;
 
 pub(super) const COMPUTE: Filter = Filter {
     name: "ComputeFilter",
-    passes: |seen| seen.row.facts.as_ref().is_some_and(|facts| facts.answers() && facts.enabled),
-    says: |seen| match &seen.row.facts {
+    passes: |host| host.row.facts.as_ref().is_some_and(|facts| facts.answers() && facts.enabled),
+    says: |host| match &host.row.facts {
         None => "it never answered".to_owned(),
         Some(facts) if facts.forced_down => "it is forced down".to_owned(),
         Some(facts) if !facts.up => "it does not answer".to_owned(),
@@ -19,39 +19,39 @@ pub(super) const COMPUTE: Filter = Filter {
 /// Nova removed it in 29.0, because a request filter requires the zone. It is accepted, and works as before.
 pub(super) const AVAILABILITY_ZONE: Filter = Filter {
     name: "AvailabilityZoneFilter",
-    applies: |look| look.request.zone.is_some(),
-    passes: |seen| {
-        let request = seen.look.request;
+    applies: |context| context.request.zone.is_some(),
+    passes: |host| {
+        let request = host.context.request;
         let Some(wanted) = &request.zone else { return true };
-        let mut in_zone = seen.said("availability_zone").peekable();
+        let mut in_zone = host.said("availability_zone").peekable();
         match in_zone.peek() {
             None => *wanted == request.default_zone,
             Some(_) => in_zone.any(|zones| zones.split(',').any(|zone| zone.trim() == wanted)),
         }
     },
-    says: |seen| {
-        let own = seen.look.fleet.zone_of(seen.slot).unwrap_or(&seen.look.request.default_zone);
-        format!("zone: wants {}, is in {own}", seen.look.request.zone.as_deref().unwrap_or_default())
+    says: |host| {
+        let own = host.context.fleet.zone_of(host.slot).unwrap_or(&host.context.request.default_zone);
+        format!("zone: wants {}, is in {own}", host.context.request.zone.as_deref().unwrap_or_default())
     },
-    lacks: |look| format!("no host in zone {} would do", look.request.zone.as_deref().unwrap_or_default()),
+    lacks: |context| format!("no host in zone {} would do", context.request.zone.as_deref().unwrap_or_default()),
     ..PLAIN
 };
 
 pub(super) const ISOLATED_HOSTS: Filter = Filter {
     name: "IsolatedHostsFilter",
     on_rebuild: true,
-    passes: |seen| {
-        let options = seen.look.options;
+    passes: |host| {
+        let options = host.context.options;
         let restrictive = options.restrict_isolated_hosts_to_isolated_images;
         if options.isolated_images.is_empty() {
-            return !restrictive || !host_is_isolated(seen);
+            return !restrictive || !host_is_isolated(host);
         }
-        match (image_is_isolated(seen), host_is_isolated(seen)) {
+        match (image_is_isolated(host), host_is_isolated(host)) {
             (image, host) if restrictive => image == host,
             (image, host) => !image || host,
         }
     },
-    says: |seen| match image_is_isolated(seen) {
+    says: |host| match image_is_isolated(host) {
         true => "the image is kept to isolated hosts, and this is none".to_owned(),
         false => "the host is kept for isolated images, and this is none".to_owned(),
     },
@@ -59,11 +59,11 @@ pub(super) const ISOLATED_HOSTS: Filter = Filter {
     ..PLAIN
 };
 
-fn image_is_isolated(seen: &HostState<'_>) -> bool {
-    let image = seen.look.request.image.as_ref().map(|image| image.id.to_string());
-    image.is_some_and(|id| seen.look.options.isolated_images.contains(&id))
+fn image_is_isolated(host: &HostState<'_>) -> bool {
+    let image = host.context.request.image.as_ref().map(|image| image.id.to_string());
+    image.is_some_and(|id| host.context.options.isolated_images.contains(&id))
 }
 
-fn host_is_isolated(seen: &HostState<'_>) -> bool {
-    seen.look.options.isolated_hosts.contains(&seen.row.name)
+fn host_is_isolated(host: &HostState<'_>) -> bool {
+    host.context.options.isolated_hosts.contains(&host.row.name)
 }

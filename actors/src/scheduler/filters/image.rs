@@ -3,16 +3,16 @@
 use std::cmp::Ordering;
 
 use super::filter::Filter;
-use crate::scheduler::look::{HostState, SchedulingContext};
+use crate::scheduler::context::{HostState, SchedulingContext};
 
 pub(super) const IMAGE_PROPERTIES: Filter = Filter {
     name: "ImagePropertiesFilter",
     always: false,
     on_rebuild: true,
-    applies: |look| ImageRequirements::of(look).is_some(),
-    passes: |seen| unmet(seen).is_none(),
-    says: |seen| unmet(seen).unwrap_or_default(),
-    lacks: |look| match ImageRequirements::of(look) {
+    applies: |context| ImageRequirements::of(context).is_some(),
+    passes: |host| unmet_requirement(host).is_none(),
+    says: |host| unmet_requirement(host).unwrap_or_default(),
+    lacks: |context| match ImageRequirements::of(context) {
         Some(asked) => format!("no host runs what the image says it is ({})", asked.words()),
         None => String::new(),
     },
@@ -26,9 +26,9 @@ struct ImageRequirements {
 }
 
 impl ImageRequirements {
-    fn of(look: &SchedulingContext<'_>) -> Option<Self> {
-        let request = look.request;
-        let default = look.options.image_properties_default_architecture.as_deref();
+    fn of(context: &SchedulingContext<'_>) -> Option<Self> {
+        let request = context.request;
+        let default = context.options.image_properties_default_architecture.as_deref();
         let filled = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_lowercase);
         let asked = Self {
             architecture: filled(request.property("hw_architecture").or(default)).map(|name| architecture(&name)),
@@ -58,11 +58,12 @@ fn architecture(name: &str) -> String {
     .to_owned()
 }
 
-fn unmet(seen: &HostState<'_>) -> Option<String> {
-    let asked = ImageRequirements::of(seen.look)?;
-    let host = &seen.row.facts.as_ref()?.capabilities;
+fn unmet_requirement(host: &HostState<'_>) -> Option<String> {
+    let asked = ImageRequirements::of(host.context)?;
+    let capabilities = &host.row.facts.as_ref()?.capabilities;
     // A simulated or very old host may not report its architecture.
-    let own = if host.cpu_arch.is_empty() { None } else { Some(architecture(&host.cpu_arch.to_lowercase())) };
+    let own =
+        if capabilities.cpu_arch.is_empty() { None } else { Some(architecture(&capabilities.cpu_arch.to_lowercase())) };
     if let (Some(wanted), Some(own)) = (&asked.architecture, &own)
         && wanted != own
         && !(own == "x86_64" && wanted == "i686")
@@ -72,19 +73,19 @@ fn unmet(seen: &HostState<'_>) -> Option<String> {
     if let Some(wanted) = &asked.hypervisor {
         let runs = match wanted.as_str() {
             "qemu" => true,
-            "kvm" => host.kvm,
+            "kvm" => capabilities.kvm,
             _ => false,
         };
         if !runs {
-            return Some(format!("hypervisor: wants {wanted}, is {}", if host.kvm { "kvm" } else { "qemu" }));
+            return Some(format!("hypervisor: wants {wanted}, is {}", if capabilities.kvm { "kvm" } else { "qemu" }));
         }
     }
     if let Some(wanted) = asked.mode.as_deref().filter(|mode| *mode != "hvm") {
         return Some(format!("mode: wants {wanted}, is hvm"));
     }
-    let required = seen.look.request.property("img_hv_requested_version")?;
-    let version = version_text(host.hypervisor_version);
-    (host.hypervisor_version > 0 && !satisfies(&version, required))
+    let required = host.context.request.property("img_hv_requested_version")?;
+    let version = version_text(capabilities.hypervisor_version);
+    (capabilities.hypervisor_version > 0 && !satisfies(&version, required))
         .then(|| format!("hypervisor version: wants {required}, is {version}"))
 }
 

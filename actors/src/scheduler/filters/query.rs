@@ -4,24 +4,24 @@ use serde_json::Value;
 
 use super::capabilities::attribute;
 use super::filter::{Filter, PLAIN};
-use crate::scheduler::look::HostState;
+use crate::scheduler::context::HostState;
 
 /// The deepest nesting of conditions.
 const DEPTH: usize = 16;
 
 pub(super) const JSON: Filter = Filter {
     name: "JsonFilter",
-    applies: |look| look.hints.query.is_some(),
-    passes: |seen| match &seen.look.hints.query {
+    applies: |context| context.hints.query.is_some(),
+    passes: |host| match &host.context.hints.query {
         None => true,
-        Some(Some(query)) => match evaluate(query, seen, DEPTH) {
+        Some(Some(query)) => match evaluate(query, host, DEPTH) {
             Some(Value::Array(items)) => items.iter().any(truth),
             Some(value) => truth(&value),
             None => false,
         },
         Some(None) => false,
     },
-    says: |seen| match &seen.look.hints.query {
+    says: |host| match &host.context.hints.query {
         Some(Some(query)) => format!("it does not meet {query}"),
         _ => "the hint query is no JSON".to_owned(),
     },
@@ -30,18 +30,18 @@ pub(super) const JSON: Filter = Filter {
 };
 
 /// The value of a condition; `None` for one that makes no sense.
-fn evaluate(query: &Value, seen: &HostState<'_>, depth: usize) -> Option<Value> {
+fn evaluate(query: &Value, host: &HostState<'_>, depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     let Value::Array(items) = query else { return None };
     let Some((operator, arguments)) = items.split_first() else { return Some(Value::Bool(true)) };
     let mut cooked: Vec<Value> = Vec::with_capacity(arguments.len());
     for argument in arguments {
         match argument {
-            Value::Array(_) => cooked.push(evaluate(argument, seen, depth)?),
+            Value::Array(_) => cooked.push(evaluate(argument, host, depth)?),
             Value::String(text) if text.is_empty() => {}
             Value::String(text) => match text.strip_prefix('$') {
                 // Attributes that the host does not have drop out, as in Nova.
-                Some(name) => cooked.extend(attribute(seen, &name.split('.').collect::<Vec<_>>())),
+                Some(name) => cooked.extend(attribute(host, &name.split('.').collect::<Vec<_>>())),
                 None => cooked.push(argument.clone()),
             },
             Value::Null => {}

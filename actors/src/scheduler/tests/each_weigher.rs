@@ -52,10 +52,10 @@ fn weights_take_plain_amounts_of_memory_and_ratios_for_cpus() {
     cell.ledger(InventoryReplaced { provider: ProviderId(host_id(1).0), inventories });
     cell.use_up(1, "MEMORY_MB", 9);
     let asked = small();
-    let look = SchedulingContext::new(cell.sources(), &asked, &cell.options);
-    let seen = look.host(0);
-    assert!((seen.plainly_free("MEMORY_MB") + 2.0).abs() < f64::EPSILON, "8 - 1 - 9: overcommitted");
-    assert!((seen.free_cpus() - 31.0).abs() < f64::EPSILON, "8 x 4 - 1");
+    let context = SchedulingContext::new(cell.sources(), &asked, &cell.options);
+    let host = context.host(0);
+    assert!((host.plainly_free("MEMORY_MB") + 2.0).abs() < f64::EPSILON, "8 - 1 - 9: overcommitted");
+    assert!((host.free_cpus() - 31.0).abs() < f64::EPSILON, "8 x 4 - 1");
 }
 
 #[test]

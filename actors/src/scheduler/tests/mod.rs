@@ -20,7 +20,7 @@ use chronova_projections::servers::Servers;
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
-use super::look::InstanceGroup;
+use super::context::InstanceGroup;
 use super::request::tests::{flavor, request};
 use super::*;
 use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
@@ -170,19 +170,22 @@ impl Cell {
 
     fn pass_with(&self, filter: &str, request: &RequestSpec, group: Option<InstanceGroup>) -> (Vec<String>, String) {
         let filter = filters::named(filter).unwrap();
-        let mut look = SchedulingContext::new(self.sources(), request, &self.options);
-        look.group = group;
-        if !(filter.applies)(&look) {
-            return (look.fleet.hosts().iter().map(|slot| look.fleet.row(slot).name.clone()).collect(), String::new());
+        let mut context = SchedulingContext::new(self.sources(), request, &self.options);
+        context.group = group;
+        if !(filter.applies)(&context) {
+            return (
+                context.fleet.hosts().iter().map(|slot| context.fleet.row(slot).name.clone()).collect(),
+                String::new(),
+            );
         }
         let (passing, refused): (Vec<Slot>, Vec<Slot>) =
-            look.fleet.hosts().iter().partition(|slot| (filter.passes)(&look.host(*slot)));
-        let said = refused.first().map(|slot| (filter.says)(&look.host(*slot))).unwrap_or_default();
-        assert!(passing.len() + refused.len() == look.fleet.hosts().len());
+            context.fleet.hosts().iter().partition(|slot| (filter.passes)(&context.host(*slot)));
+        let said = refused.first().map(|slot| (filter.says)(&context.host(*slot))).unwrap_or_default();
+        assert!(passing.len() + refused.len() == context.fleet.hosts().len());
         if passing.is_empty() {
-            assert!(!(filter.lacks)(&look).is_empty(), "{} says what is missing", filter.name);
+            assert!(!(filter.lacks)(&context).is_empty(), "{} says what is missing", filter.name);
         }
-        (passing.iter().map(|slot| look.fleet.row(*slot).name.clone()).collect(), said)
+        (passing.iter().map(|slot| context.fleet.row(*slot).name.clone()).collect(), said)
     }
 }
 

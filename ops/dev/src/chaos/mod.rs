@@ -6,17 +6,17 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `dice` | random draws from the seed |
+//! | `draws` | random draws from the seed |
 //! | `world` | the parts that outlive a control plane, and one life of it |
 //! | `images` | the image service |
-//! | `deeds`, `traffic` | the operations, the choice of the next one, the answers |
-//! | `trouble` | faults, and when they strike |
-//! | `rest` | everything is healed and comes to rest; in the end everything is deleted |
+//! | `operations`, `traffic` | the operations, the choice of the next one, the answers |
+//! | `faults` | faults, and when they strike |
+//! | `final_checks` | everything is healed and comes to rest; in the end everything is deleted |
 //! | `check` | the rules that must hold then |
 //! | `proof` | the chain of the log, the story of a server |
-//! | `plant` | a defect that is planted to be found |
-//! | `settings`, `found` | the settings and the findings of a run |
-//! | `tell` | the report |
+//! | `planted_defect` | a defect that is planted to be found |
+//! | `settings`, `findings` | the settings and the findings of a run |
+//! | `report` | the report |
 //!
 //! Invariant: the same seed, number of operations, number of hosts and kind of storage give the same log, byte for
 //! byte. Everything runs on one thread. Its clock stands still while work is ready, and then jumps to the next due
@@ -24,19 +24,19 @@
 //! for time, randomness or threads.
 
 mod check;
-mod deeds;
-mod dice;
-mod found;
+mod draws;
+mod faults;
+mod final_checks;
+mod findings;
 mod images;
-mod plant;
+mod operations;
+mod planted_defect;
 mod proof;
-mod rest;
+mod report;
 mod settings;
-mod tell;
 #[cfg(test)]
 mod tests;
 mod traffic;
-mod trouble;
 mod world;
 
 use std::path::PathBuf;
@@ -50,12 +50,12 @@ use chronova_events::entropy;
 use serde_json::Value;
 
 use super::settings::Common;
-use dice::Dice;
-use found::ChaosFindings;
-use plant::{Gardener, Plant};
+use draws::Dice;
+use faults::ChaosFaults;
+use findings::ChaosFindings;
+use planted_defect::{DefectPlanter, PlantedDefect};
 use settings::Settings;
 use traffic::ChaosTraffic;
-use trouble::Troubles;
 use world::{ChaosRequest, ChaosWorld, Life};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -77,7 +77,7 @@ pub(super) struct ChaosArgs {
     shared_storage: bool,
     /// Plants a defect: at the Nth time, a step reports success without doing anything
     #[arg(long, value_name = "PROCESS.STEP@N", hide = true)]
-    plant: Option<Plant>,
+    plant: Option<PlantedDefect>,
     /// Writes the log to a file as well, an event a line
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
@@ -101,8 +101,11 @@ pub(super) fn run(common: &Common, args: &ChaosArgs) -> Result<ExitCode> {
             trace: args.trace,
         };
         let found = once(&settings).with_context(|| format!("seed {seed}: `{}` repeats it", settings.command()))?;
-        let text =
-            if common.json { format!("{:#}\n", tell::json(&settings, &found)) } else { tell::text(&settings, &found) };
+        let text = if common.json {
+            format!("{:#}\n", report::json(&settings, &found))
+        } else {
+            report::text(&settings, &found)
+        };
         chronova::output::print(&text);
         if !found.wrong.is_empty() {
             return Ok(ExitCode::FAILURE);
@@ -129,21 +132,21 @@ fn once(settings: &Settings) -> Result<ChaosFindings> {
 }
 
 async fn live_through(settings: &Settings) -> Result<ChaosFindings> {
-    let interference = settings.plant.clone().map(|plant| Arc::new(Gardener::new(plant)) as Arc<dyn Interference>);
+    let interference = settings.plant.clone().map(|plant| Arc::new(DefectPlanter::new(plant)) as Arc<dyn Interference>);
     let world = ChaosWorld::new(settings, interference)?;
     let mut dice = Dice::new(settings.seed);
     let mut life = world.begin().await?;
-    ensure!(rest::hosts_answer(&world, &life).await, "the hosts never came up");
+    ensure!(final_checks::hosts_answer(&world, &life).await, "the hosts never came up");
     let networks = furnish(&life).await?;
-    let (mut troubles, mut lives) = (Troubles::default(), 1);
+    let (mut faults_at_work, mut lives) = (ChaosFaults::default(), 1);
     let mut traffic = ChaosTraffic::new(Dice::new(settings.seed ^ 0x000d_ecaf), networks);
     traffic.trace = settings.trace;
     for index in 0..settings.operations {
         if life.store.is_blown() {
-            life = reborn(&world, life, &mut traffic, &mut troubles, &mut dice).await?;
+            life = reborn(&world, life, &mut traffic, &mut faults_at_work, &mut dice).await?;
             lives += 1;
         }
-        troubles.perhaps(&world, &life, &mut dice);
+        faults_at_work.perhaps(&world, &life, &mut dice);
         traffic.ask(index, &world, &life);
         let pause = if dice.happens(250) { Duration::ZERO } else { dice.milliseconds(300) };
         tokio::time::sleep(pause).await;
@@ -155,11 +158,11 @@ async fn live_through(settings: &Settings) -> Result<ChaosFindings> {
         }
     }
     if life.store.is_blown() {
-        life = reborn(&world, life, &mut traffic, &mut troubles, &mut dice).await?;
+        life = reborn(&world, life, &mut traffic, &mut faults_at_work, &mut dice).await?;
         lives += 1;
     }
     chronova::output::complain("\r\x1b[K");
-    rest::come_to_rest(settings, &world, life, traffic, troubles, lives, dice).await
+    final_checks::come_to_rest(settings, &world, life, traffic, faults_at_work, lives, dice).await
 }
 
 /// The control plane is killed. After a while, in which hosts still fail and return, another one starts.
@@ -167,13 +170,13 @@ async fn reborn(
     world: &ChaosWorld,
     dead: Life,
     traffic: &mut ChaosTraffic,
-    troubles: &mut Troubles,
+    faults_at_work: &mut ChaosFaults,
     dice: &mut Dice,
 ) -> Result<Life> {
     traffic.cut().await;
     dead.end().await;
     for _ in 0..dice.below(4) {
-        troubles.meanwhile(world, dice);
+        faults_at_work.meanwhile(world, dice);
         tokio::time::sleep(dice.milliseconds(8_000)).await;
     }
     world.begin().await
@@ -187,14 +190,14 @@ async fn furnish(life: &Life) -> Result<Vec<String>> {
         ensure!(status < 300, "{path}: {status}: {body}");
         Ok(body)
     };
-    for request in deeds::furniture() {
+    for request in operations::furniture() {
         ask(request).await?;
     }
     let mut networks = Vec::new();
     for number in 1..=2 {
-        let made = ask(deeds::network(number)).await?;
+        let made = ask(operations::network(number)).await?;
         let id = made["network"]["id"].as_str().context("a network without an id")?.to_owned();
-        ask(deeds::subnet(&id, number)).await?;
+        ask(operations::subnet(&id, number)).await?;
         networks.push(id);
     }
     Ok(networks)

@@ -16,7 +16,7 @@ use chronova_events::instance::Instance;
 use chronova_events::process::ProcessEvent;
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
-use chronova_hypervisor::sim::{DriverCall, Trespass};
+use chronova_hypervisor::sim::{DriverCall, SharedDiskBreach};
 
 use super::check::BrokenInvariant;
 use super::world::ChaosWorld;
@@ -92,11 +92,11 @@ pub(super) async fn story(log: &dyn EventStore, server: InstanceId) -> Result<St
 }
 
 /// Calls to disks on shared storage that another host owned at the time of the call.
-pub(super) async fn trespasses(world: &ChaosWorld) -> Result<Vec<BrokenInvariant>> {
+pub(super) async fn shared_disk_breaches(world: &ChaosWorld) -> Result<Vec<BrokenInvariant>> {
     let (fleet, mut wrong) = (&world.fleet, Vec::new());
     // The disks of a deleted server had to go.
-    let lives = |trespass: &Trespass| fleet.whereabouts().contains_key(&trespass.instance);
-    for Trespass { instance, at, call, here, there } in fleet.trespasses().into_iter().filter(lives) {
+    let lives = |breach: &SharedDiskBreach| fleet.whereabouts().contains_key(&breach.instance);
+    for SharedDiskBreach { instance, at, call, here, there } in fleet.shared_disk_breaches().into_iter().filter(lives) {
         let server = as_of(world.log.as_ref(), instance, world.moment(at)).await?;
         let Some(server) = server.alive() else { continue };
         // A host that has just come back could not be asked before: there QEMU's lock on the disk decides.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::plant::Plant;
+use super::planted_defect::PlantedDefect;
 
 /// The settings of a run; the same settings give the same run.
 #[derive(Debug, Clone)]
@@ -11,7 +11,7 @@ pub(super) struct Settings {
     pub(super) operations: u32,
     pub(super) hosts: u32,
     pub(super) shared_storage: bool,
-    pub(super) plant: Option<Plant>,
+    pub(super) plant: Option<PlantedDefect>,
     pub(super) log_file: Option<PathBuf>,
     pub(super) trace: bool,
 }

@@ -10,7 +10,7 @@ fn settings(seed: u64, operations: u32) -> Settings {
 fn hundreds_of_operations_leave_nothing_stuck_and_nothing_behind() {
     let settings = settings(24, 300);
     let found = once(&settings).unwrap();
-    let text = tell::text(&settings, &found);
+    let text = report::text(&settings, &found);
     assert!(found.wrong.is_empty(), "{text}");
     assert!(found.lives > 1, "the control plane was killed\n{text}");
     assert!(found.struck.iter().map(|(_, times)| times).sum::<u64>() > 20, "faults struck\n{text}");
@@ -33,8 +33,8 @@ fn a_planted_defect_is_found_and_found_again() {
     let plant = "delete_instance.release_claim@8".parse().ok();
     let settings = Settings { plant, ..settings(4, 120) };
     let found = once(&settings).unwrap();
-    assert!(found.wrong.iter().any(|one| one.what.contains("holds")), "{}", tell::text(&settings, &found));
-    let text = tell::text(&settings, &found);
+    assert!(found.wrong.iter().any(|one| one.what.contains("holds")), "{}", report::text(&settings, &found));
+    let text = report::text(&settings, &found);
     assert!(text.contains("--seed 4 --operations 120 --hosts 12 --plant delete_instance.release_claim@8"), "{text}");
     let again = once(&settings).unwrap();
     assert_eq!((again.wrong, again.stories), (found.wrong, found.stories));
@@ -43,10 +43,10 @@ fn a_planted_defect_is_found_and_found_again() {
 #[test]
 fn plants_are_read() {
     for text in ["a.b@1", "build_instance.spawn_guest@12"] {
-        assert_eq!(text.parse::<Plant>().unwrap().to_string(), text);
+        assert_eq!(text.parse::<PlantedDefect>().unwrap().to_string(), text);
     }
     for text in ["", "a.b", "a@1", "a.b@0", "a.b@x"] {
-        assert!(text.parse::<Plant>().is_err(), "{text}");
+        assert!(text.parse::<PlantedDefect>().is_err(), "{text}");
     }
 }
 
@@ -59,6 +59,6 @@ fn thousands_of_operations_over_several_seeds() {
     for seed in 100..106 {
         let settings = Settings { hosts: 40, ..settings(seed, 3_000) };
         let found = once(&settings).unwrap();
-        assert!(found.wrong.is_empty(), "{}", tell::text(&settings, &found));
+        assert!(found.wrong.is_empty(), "{}", report::text(&settings, &found));
     }
 }

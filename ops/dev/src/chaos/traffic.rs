@@ -10,8 +10,8 @@ use chronova_events::instance::{Instance, status};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::deeds::{self, Deed, DeedTarget};
-use super::dice::Dice;
+use super::draws::Dice;
+use super::operations::{self, ChaosOperation, OperationTarget};
 use super::world::{ChaosRequest, ChaosWorld, Life};
 
 /// Servers for each host, while nothing else decides.
@@ -32,7 +32,7 @@ pub(super) struct Outcomes {
 /// Requests and answers, over all lives.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    pub(super) of: BTreeMap<Deed, Outcomes>,
+    pub(super) of: BTreeMap<ChaosOperation, Outcomes>,
     /// Builds that were acknowledged.
     pub(super) created: BTreeSet<InstanceId>,
     /// Deletes for good that were acknowledged.
@@ -46,24 +46,32 @@ impl Tally {
         self.of.values().map(|one| one.asked - one.accepted - one.refused - one.failed).sum()
     }
 
-    fn answered(&mut self, index: u32, deed: Deed, subject: Option<InstanceId>, status: u16, body: &Value) {
-        let outcomes = self.of.entry(deed).or_default();
+    fn answered(
+        &mut self,
+        index: u32,
+        operation: ChaosOperation,
+        subject: Option<InstanceId>,
+        status: u16,
+        body: &Value,
+    ) {
+        let outcomes = self.of.entry(operation).or_default();
         match status {
             200..300 => outcomes.accepted += 1,
             300..500 => outcomes.refused += 1,
             _ => outcomes.failed += 1,
         }
-        match deed {
-            Deed::Create | Deed::CreateOnVolume if status < 300 => {
+        match operation {
+            ChaosOperation::Create | ChaosOperation::CreateOnVolume if status < 300 => {
                 self.created.extend(body["server"]["id"].as_str().and_then(|id| id.parse::<InstanceId>().ok()));
             }
-            Deed::ForceDelete if status < 300 => self.deleted.extend(subject),
+            ChaosOperation::ForceDelete if status < 300 => self.deleted.extend(subject),
             _ => {}
         }
         if status >= 500 {
             let message = body.as_object().and_then(|map| map.values().next()).map(|fault| fault["message"].clone());
             let words = message.as_ref().and_then(Value::as_str).unwrap_or_default().lines().next().unwrap_or_default();
-            let complaint = self.complaints.entry(format!("{}: {status} {words}", deed.name())).or_insert((index, 0));
+            let complaint =
+                self.complaints.entry(format!("{}: {status} {words}", operation.name())).or_insert((index, 0));
             complaint.1 += 1;
         }
     }
@@ -89,13 +97,13 @@ impl ChaosTraffic {
 
     /// Asks for one operation, and does not wait for the answer.
     pub(super) fn ask(&mut self, index: u32, world: &ChaosWorld, life: &Life) {
-        let (deed, subject, request) = self.next(index, world, life);
+        let (operation, subject, request) = self.next(index, world, life);
         if self.trace {
             let about = request.body.as_ref().map(Value::to_string).unwrap_or_default();
             let line = format!("{index}\t{:?}\t{} {} {about}\n", world.age(), request.method, request.path);
             chronova::output::complain(&line);
         }
-        self.tally.borrow_mut().of.entry(deed).or_default().asked += 1;
+        self.tally.borrow_mut().of.entry(operation).or_default().asked += 1;
         let (api, tally, dead) = (life.api.clone(), Rc::clone(&self.tally), life.store.dead());
         self.under_way.spawn_local(async move {
             let (status, body) = api.ask(request).await;
@@ -103,13 +111,18 @@ impl ChaosTraffic {
             if dead.load(Ordering::SeqCst) {
                 return;
             }
-            tally.borrow_mut().answered(index, deed, subject, status, &body);
+            tally.borrow_mut().answered(index, operation, subject, status, &body);
         });
         // Requests that have ended make room.
         while self.under_way.try_join_next().is_some() {}
     }
 
-    fn next(&mut self, index: u32, world: &ChaosWorld, life: &Life) -> (Deed, Option<InstanceId>, ChaosRequest) {
+    fn next(
+        &mut self,
+        index: u32,
+        world: &ChaosWorld,
+        life: &Life,
+    ) -> (ChaosOperation, Option<InstanceId>, ChaosRequest) {
         if index.is_multiple_of(LOOK_EVERY) {
             self.look_around(life);
         }
@@ -122,19 +135,19 @@ impl ChaosTraffic {
         };
         if !self.dice.happens(chance) {
             if self.dice.happens(80) {
-                let (deed, request) = deeds::of_volume(life, &mut self.dice);
-                return (deed, None, request);
+                let (operation, request) = operations::of_volume(life, &mut self.dice);
+                return (operation, None, request);
             }
-            if let Some((deed, id, request)) = self.of_a_server(world, life) {
-                return (deed, Some(id), request);
+            if let Some((operation, id, request)) = self.of_a_server(world, life) {
+                return (operation, Some(id), request);
             }
         }
         let on_volume = self.dice.happens(150);
-        let deed = if on_volume { Deed::CreateOnVolume } else { Deed::Create };
-        (deed, None, deeds::create(on_volume, index.into(), &self.networks, &mut self.dice))
+        let operation = if on_volume { ChaosOperation::CreateOnVolume } else { ChaosOperation::Create };
+        (operation, None, operations::create(on_volume, index.into(), &self.networks, &mut self.dice))
     }
 
-    fn of_a_server(&mut self, world: &ChaosWorld, life: &Life) -> Option<(Deed, InstanceId, ChaosRequest)> {
+    fn of_a_server(&mut self, world: &ChaosWorld, life: &Life) -> Option<(ChaosOperation, InstanceId, ChaosRequest)> {
         for _ in 0..20 {
             if self.servers.is_empty() {
                 self.look_around(life);
@@ -148,17 +161,20 @@ impl ChaosTraffic {
             };
             let host = server.placement.as_ref().and_then(|placed| world.host_named(placed.host));
             let lost = host.is_some_and(|host| !world.fleet.is_alive(host));
-            let deed = if lost && self.dice.happens(600) {
-                Some(Deed::Evacuate)
+            let operation = if lost && self.dice.happens(600) {
+                Some(ChaosOperation::Evacuate)
             } else if self.dice.happens(120) {
-                self.dice.weighed(deeds::ANY)
+                self.dice.weighed(operations::ANY)
             } else {
-                self.dice.weighed(deeds::of_status(status::of_alive(server).status))
+                self.dice.weighed(operations::of_status(status::of_alive(server).status))
             };
-            let request =
-                deeds::request(deed?, &DeedTarget { id, server, life, networks: &self.networks }, &mut self.dice);
-            if let (Some(deed), Some(request)) = (deed, request) {
-                return Some((deed, id, request));
+            let request = operations::request(
+                operation?,
+                &OperationTarget { id, server, life, networks: &self.networks },
+                &mut self.dice,
+            );
+            if let (Some(operation), Some(request)) = (operation, request) {
+                return Some((operation, id, request));
             }
         }
         None

@@ -5,7 +5,7 @@
 
 pub(super) mod client;
 pub(super) mod cloud;
-pub(super) mod drive;
+pub(super) mod load;
 pub(super) mod process;
 pub(super) mod reference;
 

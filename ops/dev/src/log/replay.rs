@@ -14,9 +14,9 @@ use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore, probe};
 use chronova_events::store::{EventStore, Expected};
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints, KeeperOptions};
-use chronova_projections::lifelike::SyntheticEvents;
 use chronova_projections::progress::WorkProgress;
 use chronova_projections::replay::{ReplayEnd, replay};
+use chronova_projections::synthetic_log::SyntheticEvents;
 use chronova_projections::views::Views;
 
 use super::super::meter::{Meter, Run};

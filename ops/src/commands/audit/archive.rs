@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::super::when::{MomentArg, NoTime};
+use super::super::moments::{MomentArg, NoTime};
 use super::super::{CommandFailure, Exit};
 use super::export::hash_at;
 use super::export::record::ExportEntry;
@@ -36,12 +36,12 @@ const LONGEST_LINE: u64 = 16 << 20;
 
 /// Up to where: a position or a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
+pub enum ArchiveBound {
     Position(u64),
     Time(MomentArg),
 }
 
-impl FromStr for Before {
+impl FromStr for ArchiveBound {
     type Err = NoTime;
 
     fn from_str(text: &str) -> Result<Self, NoTime> {
@@ -53,7 +53,7 @@ impl FromStr for Before {
 pub struct ArchiveArgs {
     /// Archive the events before this position or time
     #[arg(long, value_name = "POSITION|TIME")]
-    pub before: Before,
+    pub before: ArchiveBound,
     /// The archive's folder; continues an existing archive [default: `archive` in the data directory]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -121,8 +121,8 @@ pub async fn run(
         return Err(CommandFailure::Usage(text));
     }
     let end = match args.before {
-        Before::Position(position) => position,
-        Before::Time(when) => first_at(store, when.resolve(now)).await?,
+        ArchiveBound::Position(position) => position,
+        ArchiveBound::Time(when) => first_at(store, when.resolve(now)).await?,
     };
     let last = end.saturating_sub(1).min(store.head().0);
     if next > last {

@@ -20,7 +20,7 @@ use clap::ValueEnum;
 use uuid::Uuid;
 
 use super::log_pages::payload;
-use super::when::MomentArg;
+use super::moments::MomentArg;
 use super::{CommandFailure, Exit};
 
 pub use chronova_web::audit::line::{json_line, shown};
@@ -57,7 +57,7 @@ impl OutputFormat {
 
 /// When it was recorded.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub struct Times {
+pub struct AuditTimeRange {
     /// Only events recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
     #[arg(long, value_name = "TIME")]
     pub since: Option<MomentArg>,
@@ -66,7 +66,7 @@ pub struct Times {
     pub until: Option<MomentArg>,
 }
 
-impl Times {
+impl AuditTimeRange {
     /// From when on, and until before when.
     pub fn resolve(self, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
         (self.since.map(|when| when.resolve(now)), self.until.map(|when| when.resolve(now)))
@@ -97,7 +97,7 @@ pub struct AuditArgs {
     #[arg(long, value_name = "UUID|NAME")]
     pub host: Vec<String>,
     #[command(flatten)]
-    pub times: Times,
+    pub times: AuditTimeRange,
     /// Only from this position of the log on
     #[arg(long, value_name = "N")]
     pub from_position: Option<u64>,

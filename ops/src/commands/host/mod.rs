@@ -39,7 +39,7 @@ pub enum HostSubcommand {
         /// Its name or its id.
         host: String,
         #[command(flatten)]
-        how: How,
+        how: DrainArgs,
         /// Cancel the drain: moves that have begun still end, no other server leaves.
         #[arg(long, conflicts_with_all = ["parallel", "reason"])]
         cancel: bool,
@@ -53,7 +53,7 @@ pub enum HostSubcommand {
         /// Whether to start (`on`) or end (`off`) maintenance.
         switch: Switch,
         #[command(flatten)]
-        how: How,
+        how: DrainArgs,
         #[command(flatten)]
         access: CloudAccess,
     },
@@ -72,7 +72,7 @@ impl HostSubcommand {
 
 /// Options of a drain.
 #[derive(Debug, Args)]
-pub struct How {
+pub struct DrainArgs {
     /// Concurrent moves (1 to 64); one more than `max_concurrent_live_migrations` by default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub parallel: Option<u32>,
@@ -147,7 +147,7 @@ fn path(host: &str, rest: &str) -> String {
     format!("/hosts/{plain}{rest}")
 }
 
-fn wish(how: &How) -> Value {
+fn wish(how: &DrainArgs) -> Value {
     let mut wish = serde_json::Map::new();
     if let Some(parallel) = how.parallel {
         wish.insert("parallel".to_owned(), json!(parallel));

@@ -17,7 +17,7 @@ use std::io::Write;
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::EventStore;
 
-use super::when::AsOf;
+use super::moments::AsOf;
 use super::{CommandFailure, Exit};
 use index::InspectIndex;
 

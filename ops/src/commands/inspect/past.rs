@@ -8,7 +8,7 @@ use chronova_events::store::EventStore;
 
 use super::super::CommandFailure;
 use super::super::log_pages::walk;
-use super::super::when::AsOf;
+use super::super::moments::AsOf;
 
 /// A position, and its time.
 #[derive(Debug, Clone, Copy)]

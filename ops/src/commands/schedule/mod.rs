@@ -19,7 +19,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::sim::SimUri;
 
-use super::when::MomentArg;
+use super::moments::MomentArg;
 use super::{CommandFailure, Exit};
 use crate::config::{self, Config, Severity};
 

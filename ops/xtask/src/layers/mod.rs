@@ -10,6 +10,7 @@ mod homonyms;
 mod manifest;
 mod oversize;
 mod prose;
+mod recipes;
 mod rules;
 mod source;
 #[cfg(test)]
@@ -27,7 +28,7 @@ use source::Source;
 use tree::{Finding, Text, has_extension, text};
 
 /// The rules about more than one file, with their reasons.
-const LISTED: [(&str, &str); 8] = [
+const LISTED: [(&str, &str); 9] = [
     (manifest::NAME, manifest::WHY),
     (oversize::NAME, oversize::WHY),
     (words::NAME, words::WHY),
@@ -36,6 +37,7 @@ const LISTED: [(&str, &str); 8] = [
     (handlers::NAME, handlers::WHY),
     (prose::NAME, prose::WHY),
     (walls::NAME, walls::WHY),
+    (recipes::NAME, recipes::WHY),
 ];
 
 /// Prints every rule with its reason.
@@ -53,6 +55,11 @@ pub(crate) fn list() -> bool {
 pub(crate) fn prose(root: &Path) -> anyhow::Result<bool> {
     prose::print(&prose::hard(&read_tree(root)?));
     Ok(true)
+}
+
+/// Compares the files that differ from `base` with those that a recipe of CONTRIBUTING.md names.
+pub(crate) fn recipe(root: &Path, word: &str, base: &str) -> anyhow::Result<bool> {
+    recipes::compare(root, word, base)
 }
 
 /// Checks the whole tree, prints what is wrong, and tells whether nothing is.
@@ -112,6 +119,7 @@ fn judge(files: &[Text]) -> Vec<Finding> {
         findings.extend(words::check(file));
     }
     findings.extend(oversize::check(files));
+    findings.extend(recipes::check(files));
     let sources = sources(files);
     findings.extend(cycles::check(&cycles::largest(&sources), text(files, cycles::LIST)));
     findings.extend(handlers::check(&handlers::long(&sources), text(files, handlers::LIST)));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::compute::bodies::{proxies as bodies, server_actions as actions};
 use crate::compute::reject;
-use crate::compute::servers::found::{PermittedServer, find};
+use crate::compute::servers::lookup::{PermittedServer, find};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

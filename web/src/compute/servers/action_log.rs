@@ -6,7 +6,7 @@ use chronova_projections::servers::InstanceAction;
 use serde_json::{Map, Value, json};
 
 use super::filters::time;
-use super::found::{PermittedServer, find_where};
+use super::lookup::{PermittedServer, find_where};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView};
 use crate::compute::{paging, versions};

@@ -8,7 +8,7 @@ use chronova_hypervisor::driver::DriverError;
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -8,7 +8,7 @@ use chronova_hypervisor::driver::DriverError;
 use serde_json::json;
 
 use super::change::{asker, send};
-use super::found::find;
+use super::lookup::find;
 use crate::compute::bodies::{no_query, server_actions as bodies};
 use crate::compute::views::diagnostics;
 use crate::compute::{reject, versions};

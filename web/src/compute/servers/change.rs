@@ -6,7 +6,7 @@ use chronova_events::ids::ProcessId;
 use chronova_events::instance::DiskConfig;
 use serde_json::json;
 
-use super::found::{PermittedServer, find, one_spelling};
+use super::lookup::{PermittedServer, find, one_spelling};
 use super::viewer::{render, sees};
 use crate::compute::bodies::servers::ServerUpdateBody;
 use crate::compute::{quotas, reject, versions};

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::change::{asker, send};
 use super::create;
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;

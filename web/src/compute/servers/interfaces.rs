@@ -12,7 +12,7 @@ use chronova_events::instance::{Alive, RequestedNic};
 use serde_json::Value;
 
 use super::change::{asker, send};
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use super::parts;
 use crate::compute::bodies::server_parts as bodies;
 use crate::compute::reject;

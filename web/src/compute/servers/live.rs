@@ -10,7 +10,7 @@ use chronova_projections::migrations::{Migration, MigrationStatus};
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use crate::compute::bodies::no_query;
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::versions;

@@ -5,7 +5,7 @@ use chronova_events::instance::SortedPairs;
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -5,7 +5,7 @@ use chronova_events::ids::PortId;
 use chronova_events::instance::NicInfo;
 use serde_json::{Map, Value, json};
 
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use super::security_groups;
 use crate::compute::bodies::no_query;
 use crate::compute::views::security_group;

@@ -6,7 +6,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::instance::{CheckRecord, RefusedHost, Scheduled, WeighedHost};
 use serde_json::{Value, json};
 
-use super::found::find_where;
+use super::lookup::find_where;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;

@@ -8,7 +8,7 @@ use chronova_actors::ports::NetworkService;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
 
-use super::found::find;
+use super::lookup::find;
 use crate::compute::bodies::proxies as bodies;
 use crate::compute::reject;
 use crate::ctx::Ctx;

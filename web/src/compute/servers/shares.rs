@@ -8,7 +8,7 @@
 use chronova_events::instance::status;
 use serde_json::json;
 
-use super::found::find;
+use super::lookup::find;
 use crate::compute::bodies::{server_parts as bodies, strict_no_query};
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -4,7 +4,7 @@ use chronova_actors::instance::{InstanceChange, InstanceRequest, TagChange};
 use serde_json::json;
 
 use super::change::{asker, send};
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;

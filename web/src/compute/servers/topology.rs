@@ -8,7 +8,7 @@ use chronova_events::instance::{Alive, FlavorSnapshot, ImageSnapshot};
 use chronova_events::ledger::{FittedNumaCell, Ledger};
 use serde_json::{Value, json};
 
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;

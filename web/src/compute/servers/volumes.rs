@@ -13,7 +13,7 @@ use chronova_events::instance::{BlockDevice, InstanceDisk};
 use serde_json::{Value, json};
 
 use super::change::{call, send};
-use super::found::{PermittedServer, find};
+use super::lookup::{PermittedServer, find};
 use crate::compute::bodies::server_parts;
 use crate::compute::bodies::volume_attachments::{self as bodies, VolumeAttachmentBody};
 use crate::compute::views::attachment::{ATTACHMENT, AttachmentView};

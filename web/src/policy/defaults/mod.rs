@@ -1,12 +1,12 @@
 //! The default rules, one table per service: facts of the APIs, kept as data.
 
+mod chronova;
 mod compute_admin;
 mod compute_base;
 mod compute_servers;
 mod identity;
 mod image;
 mod network;
-mod own;
 mod placement;
 mod rule;
 mod volume;
@@ -23,7 +23,7 @@ pub const fn of(service: Service) -> &'static [&'static [RuleDefault]] {
         Service::Identity => &[identity::RULES],
         Service::Image => &[image::RULES],
         Service::Network => &[network::RULES],
-        Service::Chronova => &[own::RULES],
+        Service::Chronova => &[chronova::RULES],
         Service::Volume => &[volume::RULES],
         Service::Metadata => &[],
     }

@@ -27,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::log_pages::payload;
 use super::super::{CommandFailure, Exit};
-use super::Times;
+use super::AuditTimeRange;
 use record::ExportEntry;
 use select::ExportSelection;
 
@@ -39,7 +39,7 @@ const LONGEST_LINE: u64 = 16 << 20;
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ExportArgs {
     #[command(flatten)]
-    pub times: Times,
+    pub times: AuditTimeRange,
     /// Only events of this project (id): in it, for it, and of its servers
     #[arg(long, value_name = "ID")]
     pub project: Option<String>,

@@ -5,8 +5,8 @@ use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BlockDevicesMapped, FilesGiven, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
 
+use super::request::CreateServerRequest;
 use super::volumes::{self, RequestedDisks};
-use super::wish::CreateServerRequest;
 use crate::compute::servers::topology;
 use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;

@@ -2,7 +2,7 @@
 //!
 //! | step | file | what it may answer |
 //! |---|---|---|
-//! | read the body | [`wish`] | 400: what the schema cannot say |
+//! | read the body | [`request`] | 400: what the schema cannot say |
 //! | read the block device mappings, look up what they name | [`devices`], [`volumes`] | 400 in Nova's words |
 //! | look up and check flavor, image, key, zone, networks | [`admit`] | 400, 403, 404, 409 in Nova's words |
 //! | claim quota, join a server group, record the servers | `actors/src/operations/create_servers.rs` | 403 over quota; 202 |
@@ -15,8 +15,8 @@
 mod admit;
 mod devices;
 mod names;
+mod request;
 mod volumes;
-mod wish;
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use chronova_events::instance::BuildRequested;
 use serde_json::{Value, json};
 
 pub(super) use self::admit::{fits, key, limits, trusted_certificates, visible_flavor};
-pub(super) use self::wish::files;
+pub(super) use self::request::files;
 
 use self::admit::AdmittedServer;
-use self::wish::CreateServerRequest;
+use self::request::CreateServerRequest;
 use crate::compute::views::server::disk_config;
 use crate::compute::{quotas, reject};
 use crate::ctx::Ctx;

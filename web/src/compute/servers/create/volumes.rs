@@ -10,7 +10,7 @@ use chronova_events::instance::{
 };
 
 use super::devices::{self, MappedDevice};
-use super::wish::CreateServerRequest;
+use super::request::CreateServerRequest;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;

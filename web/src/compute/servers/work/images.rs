@@ -6,9 +6,9 @@ use chronova_events::ids::ImageId;
 use chronova_events::instance::{Rotation, SortedPairs};
 use serde_json::{Value, json};
 
-use super::asking::{admit, pairs};
+use super::requests::{admit, pairs};
 use crate::compute::servers::change::call;
-use crate::compute::servers::found::find;
+use crate::compute::servers::lookup::find;
 use crate::compute::{quotas, reject, versions};
 use crate::ctx::Ctx;
 use crate::dispatch;

@@ -3,11 +3,11 @@
 //! As in Nova, what can be known beforehand is checked first: the lock and the state, then the images, the limits, the
 //! zones. The rest is a process. Only the change of a password waits for its end.
 
-mod asking;
 mod images;
 mod on_volumes;
 mod password;
 mod rebuild;
+mod requests;
 mod rescue;
 mod shelve;
 

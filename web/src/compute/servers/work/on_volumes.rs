@@ -4,7 +4,7 @@
 use chronova_actors::ports::VolumeInfo;
 
 use crate::compute::reject;
-use crate::compute::servers::found::PermittedServer;
+use crate::compute::servers::lookup::PermittedServer;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 

@@ -8,9 +8,9 @@ use chronova_actors::instance::actions::ServerAction;
 use chronova_events::ids::ProcessId;
 use tokio::sync::oneshot;
 
-use super::asking::{admit, ask};
+use super::requests::{admit, ask};
 use crate::compute::servers::change::asker;
-use crate::compute::servers::found::find;
+use crate::compute::servers::lookup::find;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;

@@ -7,10 +7,10 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::{Alive, DiskConfig, FilesGiven, ImageSnapshot, KeySnapshot, RebuildRequested};
 use serde_json::{Value, json};
 
-use super::asking::{admit, ask_with, pairs};
 use super::on_volumes;
+use super::requests::{admit, ask_with, pairs};
 use crate::compute::servers::change::asker;
-use crate::compute::servers::found::{PermittedServer, find};
+use crate::compute::servers::lookup::{PermittedServer, find};
 use crate::compute::servers::viewer::{render, sees};
 use crate::compute::servers::{create, topology};
 use crate::compute::{reject, versions};

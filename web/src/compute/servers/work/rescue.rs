@@ -7,11 +7,11 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::ImageSnapshot;
 use serde_json::json;
 
-use super::asking::{admit, ask, ask_with};
 use super::on_volumes;
+use super::requests::{admit, ask, ask_with};
 use crate::compute::servers::change::asker;
 use crate::compute::servers::create;
-use crate::compute::servers::found::{PermittedServer, find};
+use crate::compute::servers::lookup::{PermittedServer, find};
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -5,9 +5,9 @@ use chronova_actors::instance::actions::ServerAction;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{Alive, UnshelveRequested, status};
 
-use super::asking::{admit, ask};
+use super::requests::{admit, ask};
 use crate::compute::servers::change::{asker, call};
-use crate::compute::servers::found::{PermittedServer, find};
+use crate::compute::servers::lookup::{PermittedServer, find};
 use crate::compute::{reject, versions, zones};
 use crate::ctx::Ctx;
 use crate::dispatch;

@@ -34,14 +34,14 @@ struct Queue {
     sessions: u64,
 }
 
-struct LaneShared {
+struct CallThreadsState {
     host: String,
     limit: usize,
     queue: Mutex<Queue>,
     wake: Condvar,
 }
 
-impl LaneShared {
+impl CallThreadsState {
     /// Jobs run outside the lock, so a poisoned queue is still whole.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,14 +49,18 @@ impl LaneShared {
 }
 
 /// A bounded pool of blocking threads; dropping it lets running calls end and forgets the waiting ones.
-pub(super) struct Lane {
-    shared: Arc<LaneShared>,
+pub(super) struct CallThreads {
+    shared: Arc<CallThreadsState>,
 }
 
-impl Lane {
+impl CallThreads {
     pub(super) fn new(host: &str, limit: usize) -> Self {
-        let shared =
-            LaneShared { host: host.to_owned(), limit: limit.max(1), queue: Mutex::default(), wake: Condvar::new() };
+        let shared = CallThreadsState {
+            host: host.to_owned(),
+            limit: limit.max(1),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -130,7 +134,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for CallThreads {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
         queue.closed = true;
@@ -139,7 +143,7 @@ impl Drop for Lane {
     }
 }
 
-fn work(shared: &LaneShared, session: u64) {
+fn work(shared: &CallThreadsState, session: u64) {
     let mut queue = shared.lock();
     loop {
         if queue.sessions != session {
@@ -179,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hung_host_does_not_starve_another() {
-        let (hung, other) = (Lane::new("a", 2), Lane::new("b", 2));
+        let (hung, other) = (CallThreads::new("a", 2), CallThreads::new("b", 2));
         let (release, gate) = mpsc::sync_channel::<()>(0);
         let gate = Arc::new(Mutex::new(gate));
         for _ in 0..2 {
@@ -201,55 +205,55 @@ mod tests {
 
     #[tokio::test]
     async fn threads_that_hang_on_a_lost_session_do_not_starve_the_next() {
-        let lane = Lane::new("a", 2);
-        lane.serve(1);
+        let threads = CallThreads::new("a", 2);
+        threads.serve(1);
         let (release, gate) = mpsc::sync_channel::<()>(0);
         let gate = Arc::new(Mutex::new(gate));
         for _ in 0..2 {
             let gate = Arc::clone(&gate);
-            let hung = lane.run("hang", Duration::from_millis(20), move || {
+            let hung = threads.run("hang", Duration::from_millis(20), move || {
                 let _ = gate.lock().unwrap().recv();
                 Ok(())
             });
             assert!(hung.await.is_err());
         }
-        lane.serve(2);
-        assert_eq!(lane.run("ok", LONG, || Ok(7)).await.unwrap(), 7);
+        threads.serve(2);
+        assert_eq!(threads.run("ok", LONG, || Ok(7)).await.unwrap(), 7);
         drop(release);
         // The end of an old thread does not change the number of new ones.
         for n in 0..100 {
-            assert_eq!(lane.run("ok", LONG, move || Ok(n)).await.unwrap(), n);
+            assert_eq!(threads.run("ok", LONG, move || Ok(n)).await.unwrap(), n);
         }
-        let queue = lane.shared.lock();
+        let queue = threads.shared.lock();
         assert!(queue.workers <= 2 && queue.idle <= queue.workers);
     }
 
     #[tokio::test]
     async fn a_call_whose_caller_left_is_not_made() {
-        let lane = Lane::new("a", 1);
+        let threads = CallThreads::new("a", 1);
         let (release, gate) = mpsc::sync_channel::<()>(0);
-        let first = lane.start("first", move || {
+        let first = threads.start("first", move || {
             let _ = gate.recv();
             Ok(())
         });
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
-        let gone = lane.run("gone", Duration::from_millis(10), move || {
+        let gone = threads.run("gone", Duration::from_millis(10), move || {
             count.fetch_add(1, Ordering::SeqCst);
             Ok(())
         });
         assert!(gone.await.is_err());
         drop(release);
         first.unwrap().await.unwrap().unwrap();
-        lane.run("fence", LONG, || Ok(())).await.unwrap();
+        threads.run("fence", LONG, || Ok(())).await.unwrap();
         assert_eq!(made.load(Ordering::SeqCst), 0);
     }
 
     #[tokio::test]
     async fn a_panic_costs_one_call_only() {
-        let lane = Lane::new("a", 1);
-        let bad: DriverResult<()> = lane.run("bad", LONG, || panic!("on purpose")).await;
+        let threads = CallThreads::new("a", 1);
+        let bad: DriverResult<()> = threads.run("bad", LONG, || panic!("on purpose")).await;
         assert!(matches!(bad, Err(DriverError::Failed { .. })));
-        assert_eq!(lane.run("good", LONG, || Ok(1)).await.unwrap(), 1);
+        assert_eq!(threads.run("good", LONG, || Ok(1)).await.unwrap(), 1);
     }
 }

@@ -67,14 +67,14 @@ impl Response {
 }
 
 #[derive(Clone)]
-pub struct Person {
+pub struct TenantUser {
     agent: ureq::Agent,
     base: String,
     token: String,
     pub project: String,
 }
 
-impl Person {
+impl TenantUser {
     pub fn new(cloud: &Cloud, user: &str, project: &str) -> Self {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)

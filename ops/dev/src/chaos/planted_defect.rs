@@ -8,19 +8,19 @@ use chronova_actors::process::interference::{Interference, InterferenceVerdict, 
 
 /// `delete_instance.release_claim@3`: at the third time, this step reports success without doing anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plant {
+pub(super) struct PlantedDefect {
     process: String,
     step: String,
     nth: u64,
 }
 
-impl fmt::Display for Plant {
+impl fmt::Display for PlantedDefect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}@{}", self.process, self.step, self.nth)
     }
 }
 
-impl FromStr for Plant {
+impl FromStr for PlantedDefect {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -33,18 +33,18 @@ impl FromStr for Plant {
 }
 
 /// Skips the step that the defect names.
-pub(super) struct Gardener {
-    plant: Plant,
+pub(super) struct DefectPlanter {
+    plant: PlantedDefect,
     seen: AtomicU64,
 }
 
-impl Gardener {
-    pub(super) fn new(plant: Plant) -> Self {
+impl DefectPlanter {
+    pub(super) fn new(plant: PlantedDefect) -> Self {
         Self { plant, seen: AtomicU64::new(0) }
     }
 }
 
-impl Interference for Gardener {
+impl Interference for DefectPlanter {
     fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
         let here = (process, step, way) == (self.plant.process.as_str(), self.plant.step.as_str(), StepDirection::Run);
         match here && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.plant.nth {

@@ -5,7 +5,7 @@ use chronova_events::instance::{DiskConfig, FilesGiven, RequestedNetworks, Reque
 use serde_json::{Map, Value};
 
 use super::devices::BlockDeviceMappings;
-use crate::compute::servers::found::one_spelling;
+use crate::compute::servers::lookup::one_spelling;
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -18,7 +18,7 @@ use chronova_events::instance::{BuildRequested, InstanceEvent};
 use chronova_events::registry::Event;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
-use chronova_projections::lifelike::SyntheticEvents;
+use chronova_projections::synthetic_log::SyntheticEvents;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::settings::in_system;

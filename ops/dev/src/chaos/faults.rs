@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chronova_events::ids::InstanceId;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 
-use super::dice::Dice;
+use super::draws::Dice;
 use super::world::{ChaosWorld, Life};
 
 /// Something goes wrong, or well again, at so many operations in a thousand.
@@ -18,12 +18,12 @@ const DOWN: usize = 8;
 
 /// How often what happened.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
+pub(super) struct ChaosFaults {
     pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Trouble {
+enum ChaosFault {
     Faults,
     NoFaults,
     Death,
@@ -35,7 +35,7 @@ enum Trouble {
     Roads,
 }
 
-impl Troubles {
+impl ChaosFaults {
     fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
@@ -62,33 +62,33 @@ impl Troubles {
         let host = dice.index(fleet.len());
         let many_down = down.len() * DOWN >= fleet.len();
         let kind = dice.weighed(&[
-            (60, Trouble::Faults),
-            (25, Trouble::NoFaults),
-            (if many_down { 0 } else { 14 }, Trouble::Death),
-            (if many_down { 40 } else { 14 }, Trouble::Return),
-            (6, Trouble::GuestEnds),
-            (2, Trouble::GuestVanishes),
-            (2, Trouble::Clings),
-            (2, Trouble::Deaf),
-            (3, Trouble::Roads),
+            (60, ChaosFault::Faults),
+            (25, ChaosFault::NoFaults),
+            (if many_down { 0 } else { 14 }, ChaosFault::Death),
+            (if many_down { 40 } else { 14 }, ChaosFault::Return),
+            (6, ChaosFault::GuestEnds),
+            (2, ChaosFault::GuestVanishes),
+            (2, ChaosFault::Clings),
+            (2, ChaosFault::Deaf),
+            (3, ChaosFault::Roads),
         ]);
         match kind {
-            Some(Trouble::Faults) => {
+            Some(ChaosFault::Faults) => {
                 self.count("hosts with faults");
                 fleet.set_faults(host, faults(dice));
             }
-            Some(Trouble::NoFaults) => fleet.set_faults(host, FaultPlan::default()),
-            Some(Trouble::Death) => {
+            Some(ChaosFault::NoFaults) => fleet.set_faults(host, FaultPlan::default()),
+            Some(ChaosFault::Death) => {
                 self.count("hosts cut off");
                 fleet.kill_host(host);
             }
-            Some(Trouble::Return) => {
+            Some(ChaosFault::Return) => {
                 if let Some(host) = dice.one_of(&down) {
                     self.count("hosts returned");
                     returned(world, host, dice.happens(500));
                 }
             }
-            Some(Trouble::Roads) => {
+            Some(ChaosFault::Roads) => {
                 self.count("spells in which live migrations fail");
                 let fails = dice.happens(300);
                 fleet.fail_travellers(fails.then_some("the connection was reset"));
@@ -98,14 +98,14 @@ impl Troubles {
         }
     }
 
-    fn befall_a_guest(&mut self, what: Trouble, world: &ChaosWorld, host: usize, dice: &mut Dice) {
+    fn befall_a_guest(&mut self, what: ChaosFault, world: &ChaosWorld, host: usize, dice: &mut Dice) {
         let fleet = &world.fleet;
         let guests: Vec<InstanceId> = fleet.guests(host).into_keys().collect();
         let Some(guest) = dice.one_of(&guests) else { return };
         let (what, done) = match what {
-            Trouble::GuestEnds => ("guests ended by themselves", fleet.crash_guest(host, guest)),
-            Trouble::GuestVanishes => ("guests undefined by somebody else", fleet.lose_guest(host, guest)),
-            Trouble::Clings => ("guests that keep their devices", fleet.set_clings(host, guest, dice.happens(500))),
+            ChaosFault::GuestEnds => ("guests ended by themselves", fleet.crash_guest(host, guest)),
+            ChaosFault::GuestVanishes => ("guests undefined by somebody else", fleet.lose_guest(host, guest)),
+            ChaosFault::Clings => ("guests that keep their devices", fleet.set_clings(host, guest, dice.happens(500))),
             _ => ("guests that ignore the power button", fleet.set_deaf(host, guest, dice.happens(500))),
         };
         if done.is_ok() {

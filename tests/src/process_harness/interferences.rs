@@ -50,14 +50,14 @@ impl Moment {
 }
 
 /// One verdict on the first run of one step.
-pub(super) struct Once {
+pub(super) struct FailingOnce {
     process: &'static str,
     step: &'static str,
     verdict: InterferenceVerdict,
     moment: Moment,
 }
 
-impl Once {
+impl FailingOnce {
     /// `fuse`: the append, counted from the verdict, at which the control plane dies.
     pub(super) fn new(
         definition: &Definition,
@@ -82,7 +82,7 @@ impl Once {
     }
 }
 
-impl Interference for Once {
+impl Interference for FailingOnce {
     fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
         let here = (process, step, way) == (self.process, self.step, StepDirection::Run);
         if here && self.moment.comes() { self.verdict } else { InterferenceVerdict::Pass }
@@ -90,20 +90,20 @@ impl Interference for Once {
 }
 
 /// The last step fails and every undo is done twice.
-pub(super) struct Clumsy {
+pub(super) struct RepeatingSteps {
     process: &'static str,
     last: &'static str,
     failed: AtomicBool,
 }
 
-impl Clumsy {
+impl RepeatingSteps {
     pub(super) fn new(definition: &Definition) -> Arc<Self> {
         let last = definition.steps.last().unwrap().name;
         Arc::new(Self { process: definition.name, last, failed: AtomicBool::new(false) })
     }
 }
 
-impl Interference for Clumsy {
+impl Interference for RepeatingSteps {
     fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
         match (process == self.process, way) {
             (true, StepDirection::Undo) => InterferenceVerdict::Repeat,
@@ -117,7 +117,7 @@ impl Interference for Clumsy {
 
 /// Holds a process back before it runs or undoes a step, so that something else happens just then. For an undo, the last
 /// step fails first.
-pub(super) struct Meeting {
+pub(super) struct EventAtStep {
     process: &'static str,
     last: &'static str,
     step: &'static str,
@@ -127,7 +127,7 @@ pub(super) struct Meeting {
     moment: Moment,
 }
 
-impl Meeting {
+impl EventAtStep {
     pub(super) fn new(definition: &Definition, step: &'static str, way: StepDirection, fuse: Option<u64>) -> Arc<Self> {
         let last = definition.steps.last().unwrap().name;
         Arc::new(Self {
@@ -160,7 +160,7 @@ impl Meeting {
     }
 }
 
-impl Interference for Meeting {
+impl Interference for EventAtStep {
     fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
         if process != self.process {
             return InterferenceVerdict::Pass;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::Findings;
 use crate::cloud::Cloud;
-use crate::estate::{Estate, Ground};
-use crate::person::{Person, Request, Response};
+use crate::resources::{SharedResources, TenantResources};
+use crate::tenant_user::{Request, Response, TenantUser};
 
 /// The ids and words of the victim.
 pub struct Secrets {
@@ -20,7 +20,7 @@ pub struct Secrets {
 const KNOWN: [&str; 3] = ["address", "project", "mac"];
 
 impl Secrets {
-    pub fn of(theirs: &Estate) -> Self {
+    pub fn of(theirs: &TenantResources) -> Self {
         let things = theirs.things.iter().filter(|(name, _)| !KNOWN.contains(name)).map(|(_, value)| value.clone());
         Self { words: things.chain(["WGFuYWR1".to_owned()]).collect(), devices: BTreeSet::new() }
     }
@@ -119,7 +119,7 @@ fn blank(value: &mut Value) {
 pub struct VictimView(BTreeMap<String, Value>);
 
 impl VictimView {
-    pub fn take(victim: &Person, admin: &Person, theirs: &Estate, ground: &Ground) -> Self {
+    pub fn take(victim: &TenantUser, admin: &TenantUser, theirs: &TenantResources, ground: &SharedResources) -> Self {
         let of = |name: &str| theirs.things[name].as_str();
         let compute = |path: String| format!("/compute/v2.1{path}");
         let server = of("server");
@@ -193,9 +193,9 @@ fn stable(mut answer: Value) -> Value {
 /// The victim backs a server up, keeping two: nothing that the attacker made counts among them.
 pub fn backups_survive(
     cloud: &mut Cloud,
-    victim: &Person,
-    attacker: &Person,
-    theirs: &Estate,
+    victim: &TenantUser,
+    attacker: &TenantUser,
+    theirs: &TenantResources,
     findings: &mut Findings,
 ) {
     let server = &theirs.things["server"];
@@ -232,7 +232,12 @@ pub fn backups_survive(
 }
 
 /// A port that was made beforehand is no way around `network:attach_external_network`.
-pub fn external_network_is_closed(cloud: &mut Cloud, attacker: &Person, ground: &Ground, findings: &mut Findings) {
+pub fn external_network_is_closed(
+    cloud: &mut Cloud,
+    attacker: &TenantUser,
+    ground: &SharedResources,
+    findings: &mut Findings,
+) {
     let port = json!({"port": {"network_id": ground.external_network}});
     let port = attacker.post("/network/v2.0/ports", &port);
     if port.status != 201 {
@@ -252,7 +257,7 @@ pub fn external_network_is_closed(cloud: &mut Cloud, attacker: &Person, ground: 
     }
 }
 
-fn backups_of(victim: &Person, server: &str) -> Vec<String> {
+fn backups_of(victim: &TenantUser, server: &str) -> Vec<String> {
     let answer = victim.get("/image/v2/images").json();
     let images = answer["images"].as_array().unwrap().iter();
     let ours = images

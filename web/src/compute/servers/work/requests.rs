@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::compute::reject;
 use crate::compute::servers::change::{asker, send};
 use crate::compute::servers::create;
-use crate::compute::servers::found::PermittedServer;
+use crate::compute::servers::lookup::PermittedServer;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 

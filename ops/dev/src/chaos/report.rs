@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::found::ChaosFindings;
+use super::findings::ChaosFindings;
 use super::settings::Settings;
 
 /// Number of reported problems.
@@ -28,13 +28,13 @@ pub(super) fn text(settings: &Settings, found: &ChaosFindings) -> String {
     let storage = if settings.shared_storage { " with one storage" } else { "" };
     let _ = writeln!(out, "chaos: seed {seed}, {operations} operations on {} hosts{storage}\n", settings.hosts);
     let _ = writeln!(out, "{:24}{:>8}{:>10}{:>9}{:>8}", "operation", "asked", "accepted", "refused", "failed");
-    for (deed, one) in &found.tally.of {
+    for (operation, one) in &found.tally.of {
         let (asked, accepted) = (thousands(one.asked), thousands(one.accepted));
         let (refused, failed) = (thousands(one.refused), thousands(one.failed));
-        let _ = writeln!(out, "{:24}{asked:>8}{accepted:>10}{refused:>9}{failed:>8}", deed.name());
+        let _ = writeln!(out, "{:24}{asked:>8}{accepted:>10}{refused:>9}{failed:>8}", operation.name());
     }
     let _ = writeln!(out);
-    for (what, times) in &found.troubles.counts {
+    for (what, times) in &found.faults_at_work.counts {
         let _ = writeln!(out, "{what:40}{:>8}", thousands(*times));
     }
     for (what, times) in &found.struck {
@@ -72,11 +72,11 @@ pub(super) fn json(settings: &Settings, found: &ChaosFindings) -> Value {
         .tally
         .of
         .iter()
-        .map(|(deed, one)| {
+        .map(|(operation, one)| {
             let counts = json!({
                 "asked": one.asked, "accepted": one.accepted, "refused": one.refused, "failed": one.failed,
             });
-            (deed.name().to_owned(), counts)
+            (operation.name().to_owned(), counts)
         })
         .collect();
     let wrong: Vec<Value> = found
@@ -90,7 +90,7 @@ pub(super) fn json(settings: &Settings, found: &ChaosFindings) -> Value {
         "hosts": settings.hosts,
         "shared_storage": settings.shared_storage,
         "by_operation": operations,
-        "troubles": found.troubles.counts,
+        "faults_at_work": found.faults_at_work.counts,
         "struck": found.struck.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
         "unanswered": found.tally.unanswered(),
         "complaints": found.tally.complaints.keys().collect::<Vec<_>>(),

@@ -13,13 +13,13 @@ use chronova_projections::checkpoint;
 use chronova_projections::processes::Processes;
 
 use super::check::{self, BrokenInvariant};
-use super::deeds::{self, Deed};
-use super::dice::Dice;
-use super::found::ChaosFindings;
+use super::draws::Dice;
+use super::faults::{self, ChaosFaults};
+use super::findings::ChaosFindings;
+use super::operations::{self, ChaosOperation};
 use super::proof;
 use super::settings::Settings;
 use super::traffic::ChaosTraffic;
-use super::trouble::{self, Troubles};
 use super::world::{ChaosRequest, ChaosWorld, Life};
 
 /// How long all work may take to end, in the time of the run.
@@ -80,12 +80,12 @@ pub(super) async fn come_to_rest(
     world: &ChaosWorld,
     life: Life,
     mut traffic: ChaosTraffic,
-    troubles: Troubles,
+    faults_at_work: ChaosFaults,
     lives: u32,
     mut dice: Dice,
 ) -> Result<ChaosFindings> {
     life.store.arm(None);
-    trouble::end(world, &mut dice);
+    faults::end(world, &mut dice);
     let mut wrong = Vec::new();
     if !answered(&mut traffic).await {
         wrong.push(BrokenInvariant::new("requests are never answered".to_owned()));
@@ -94,7 +94,7 @@ pub(super) async fn come_to_rest(
     decide(world, &life, &mut dice).await;
     let rested = rebuilt(world, &life, &mut wrong).await?;
     wrong.extend(check::wrongs(world, &rested, &traffic.tally.borrow()));
-    wrong.extend(proof::trespasses(world).await?);
+    wrong.extend(proof::shared_disk_breaches(world).await?);
     let (servers, migrations) =
         (rested.servers.read(|all| all.all().count()), rested.migrations.read(|view| view.all().count()));
     if wrong.is_empty() {
@@ -121,7 +121,7 @@ pub(super) async fn come_to_rest(
     tracing::debug!(seed = settings.seed, "a chaos run has ended");
     Ok(ChaosFindings {
         tally: traffic.tally.take(),
-        troubles,
+        faults_at_work,
         struck,
         lives,
         events,
@@ -164,14 +164,14 @@ async fn decide(world: &ChaosWorld, life: &Life, dice: &mut Dice) {
         for (id, server) in alive {
             let Some(alive) = server.alive() else { continue };
             let vanished = alive.placement.is_some() && !world.fleet.whereabouts().contains_key(&id);
-            let deed = match (status::of_alive(alive).status, alive.phase) {
-                ("VERIFY_RESIZE", _) if dice.happens(500) => Deed::Confirm,
-                ("VERIFY_RESIZE", _) => Deed::Revert,
-                (_, Phase::Stopped { .. }) if vanished => Deed::Start,
-                _ if vanished => Deed::RebootHard,
+            let operation = match (status::of_alive(alive).status, alive.phase) {
+                ("VERIFY_RESIZE", _) if dice.happens(500) => ChaosOperation::Confirm,
+                ("VERIFY_RESIZE", _) => ChaosOperation::Revert,
+                (_, Phase::Stopped { .. }) if vanished => ChaosOperation::Start,
+                _ if vanished => ChaosOperation::RebootHard,
                 _ => continue,
             };
-            life.api.ask(deeds::plain(deed, id)).await;
+            life.api.ask(operations::plain(operation, id)).await;
             asked += 1;
         }
         comes_to_rest(world, life).await;
@@ -195,11 +195,11 @@ fn remaining(life: &Life) -> Vec<ChaosRequest> {
     let views = life.views();
     let mut all: Vec<ChaosRequest> = views.servers.read(|servers| {
         let alive = servers.all().filter(|row| row.instance.alive().is_some());
-        alive.map(|row| deeds::plain(Deed::ForceDelete, row.id)).collect()
+        alive.map(|row| operations::plain(ChaosOperation::ForceDelete, row.id)).collect()
     });
     for volume in views.volumes.read(|view| view.of(None)) {
-        all.extend(volume.snapshots.keys().map(deeds::remove_snapshot));
-        all.push(deeds::remove_volume(volume.created.volume));
+        all.extend(volume.snapshots.keys().map(operations::remove_snapshot));
+        all.push(operations::remove_volume(volume.created.volume));
     }
     all
 }

@@ -73,7 +73,7 @@ impl<'a> SchedulingContext<'a> {
     pub fn new(sources: SchedulerViews<'a>, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Self {
         let SchedulerViews { fleet, groups, placement, servers, pending } = sources;
         let hints = SchedulerHints::of(request, fleet);
-        let mut look = Self {
+        let mut context = Self {
             fleet,
             placement,
             servers,
@@ -87,8 +87,8 @@ impl<'a> SchedulingContext<'a> {
             cpus: fleet.column("VCPU"),
             disk: fleet.column("DISK_GB"),
         };
-        look.group = look.find_group(groups);
-        look
+        context.group = context.find_group(groups);
+        context
     }
 
     fn find_group(&self, groups: &ServerGroupsView) -> Option<InstanceGroup> {
@@ -112,7 +112,7 @@ impl<'a> SchedulingContext<'a> {
     }
 
     pub fn host(&'a self, slot: Slot) -> HostState<'a> {
-        HostState { look: self, slot, row: self.fleet.row(slot) }
+        HostState { context: self, slot, row: self.fleet.row(slot) }
     }
 
     /// The amount of a class in pending claims on a host.
@@ -143,7 +143,7 @@ impl SchedulerHints {
 /// One host as a filter or a weigher sees it. Nova: `HostState`.
 #[derive(Debug, Clone, Copy)]
 pub struct HostState<'a> {
-    pub look: &'a SchedulingContext<'a>,
+    pub context: &'a SchedulingContext<'a>,
     pub slot: Slot,
     pub row: &'a HostRow,
 }
@@ -151,10 +151,10 @@ pub struct HostState<'a> {
 impl<'a> HostState<'a> {
     pub fn line(&self, class: &str) -> Option<&'a HostInventory> {
         let column = match class {
-            "MEMORY_MB" => self.look.memory,
-            "VCPU" => self.look.cpus,
-            "DISK_GB" => self.look.disk,
-            _ => self.look.fleet.column(class),
+            "MEMORY_MB" => self.context.memory,
+            "VCPU" => self.context.cpus,
+            "DISK_GB" => self.context.disk,
+            _ => self.context.fleet.column(class),
         };
         column?.line(self.slot)
     }
@@ -163,18 +163,18 @@ impl<'a> HostState<'a> {
     /// is overcommitted.
     pub fn plainly_free(&self, class: &str) -> f64 {
         let Some(line) = self.line(class) else { return 0.0 };
-        number(line.total) - number(line.reserved) - number(line.used) - number(self.look.pending(self.slot, class))
+        number(line.total) - number(line.reserved) - number(line.used) - number(self.context.pending(self.slot, class))
     }
 
     /// `vcpus_total * cpu_allocation_ratio - vcpus_used`; what is reserved counts as used.
     pub fn free_cpus(&self) -> f64 {
         let Some(line) = self.line("VCPU") else { return 0.0 };
-        let used = number(line.used) + number(line.reserved) + number(self.look.pending(self.slot, "VCPU"));
+        let used = number(line.used) + number(line.reserved) + number(self.context.pending(self.slot, "VCPU"));
         number(line.total) * line.allocation_ratio - used
     }
 
     pub fn used(&self, class: &str) -> u64 {
-        self.line(class).map_or(0, |line| line.used + line.reserved) + self.look.pending(self.slot, class)
+        self.line(class).map_or(0, |line| line.used + line.reserved) + self.context.pending(self.slot, class)
     }
 
     pub fn total(&self, class: &str) -> u64 {
@@ -186,16 +186,16 @@ impl<'a> HostState<'a> {
     /// # Errors
     /// The reason why it does not fit.
     pub fn fitting(&self) -> Result<Option<Vec<FittedNumaCell>>, String> {
-        let Some(topology) = self.look.topology.as_ref().map_err(Clone::clone)? else { return Ok(None) };
-        let (ledger, host) = (&self.look.placement.ledger, ProviderId(self.row.id.0));
+        let Some(topology) = self.context.topology.as_ref().map_err(Clone::clone)? else { return Ok(None) };
+        let (ledger, host) = (&self.context.placement.ledger, ProviderId(self.row.id.0));
         let cells = ledger.cells.get(&host).map_or(&[][..], |host| &host.cells);
-        let bounds = bounds(ledger, host, self.look.options.packs_cells);
-        let guests = held(ledger, host).chain(self.look.pending.fitted(self.slot));
+        let bounds = bounds(ledger, host, self.context.options.packs_cells);
+        let guests = held(ledger, host).chain(self.context.pending.fitted(self.slot));
         fit(topology, usage::cells(cells, guests), bounds).map(Some)
     }
 
     fn coming(&self) -> u32 {
-        self.look.pending.on(self.slot).map_or(0, |burden| burden.servers)
+        self.context.pending.on(self.slot).map_or(0, |burden| burden.servers)
     }
 
     pub fn num_instances(&self) -> u32 {
@@ -207,7 +207,7 @@ impl<'a> HostState<'a> {
     }
 
     pub fn aggregates(&self) -> impl Iterator<Item = &'a AggregateRow> + use<'a> {
-        self.look.fleet.aggregates_of(self.slot)
+        self.context.fleet.aggregates_of(self.slot)
     }
 
     /// The values of `key` in the metadata of the host's aggregates, unparsed.
@@ -231,12 +231,12 @@ impl<'a> HostState<'a> {
     }
 
     pub fn members(&self) -> u32 {
-        self.look.group.as_ref().and_then(|group| group.members.get(&self.slot)).copied().unwrap_or(0)
+        self.context.group.as_ref().and_then(|group| group.members.get(&self.slot)).copied().unwrap_or(0)
     }
 
     /// Whether the request's server is on this host now.
     pub fn has_the_server(&self) -> bool {
-        self.look.request.server.is_some_and(|server| self.row.servers.contains(&server))
+        self.context.request.server.is_some_and(|server| self.row.servers.contains(&server))
     }
 }
 

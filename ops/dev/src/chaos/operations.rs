@@ -4,7 +4,7 @@ use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
 use serde_json::{Value, json};
 
-use super::dice::Dice;
+use super::draws::Dice;
 use super::world::{ChaosRequest, Life};
 
 /// An image that everybody sees.
@@ -15,7 +15,7 @@ pub(super) const FLAVORS: [(&str, u32, u32, u32); 3] = [("1", 1, 128, 1), ("2", 
 const VERSIONS: [&str; 3] = ["2.67", "2.79", "2.95"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Deed {
+pub(super) enum ChaosOperation {
     Create,
     CreateOnVolume,
     Delete,
@@ -57,9 +57,9 @@ pub(super) enum Deed {
     DeleteSnapshot,
 }
 
-use Deed as D;
+use ChaosOperation as D;
 
-impl Deed {
+impl ChaosOperation {
     pub(super) fn name(self) -> &'static str {
         match self {
             D::Create => "create",
@@ -106,7 +106,7 @@ impl Deed {
 }
 
 /// Any operation on a server, valid in its present state or not.
-pub(super) const ANY: &[(u64, Deed)] = &[
+pub(super) const ANY: &[(u64, ChaosOperation)] = &[
     (4, D::Delete),
     (1, D::ForceDelete),
     (1, D::Restore),
@@ -139,7 +139,7 @@ pub(super) const ANY: &[(u64, Deed)] = &[
     (2, D::DetachInterface),
 ];
 
-const ACTIVE: &[(u64, Deed)] = &[
+const ACTIVE: &[(u64, ChaosOperation)] = &[
     (10, D::Stop),
     (4, D::RebootSoft),
     (6, D::RebootHard),
@@ -161,14 +161,15 @@ const ACTIVE: &[(u64, Deed)] = &[
     (8, D::Delete),
 ];
 
-const STOPPED: &[(u64, Deed)] =
+const STOPPED: &[(u64, ChaosOperation)] =
     &[(24, D::Start), (6, D::Resize), (5, D::Migrate), (3, D::Rebuild), (3, D::Snapshot), (3, D::AttachVolume)];
-const SHELVED: &[(u64, Deed)] =
+const SHELVED: &[(u64, ChaosOperation)] =
     &[(30, D::Unshelve), (6, D::Offload), (6, D::Delete), (3, D::AttachVolume), (3, D::DetachVolume)];
-const MOVING: &[(u64, Deed)] = &[(8, D::Abort), (8, D::ForceComplete), (5, D::Delete), (5, D::Stop), (2, D::Pause)];
+const MOVING: &[(u64, ChaosOperation)] =
+    &[(8, D::Abort), (8, D::ForceComplete), (5, D::Delete), (5, D::Stop), (2, D::Pause)];
 
 /// The operations that make sense for a server in this state.
-pub(super) fn of_status(status: &str) -> &'static [(u64, Deed)] {
+pub(super) fn of_status(status: &str) -> &'static [(u64, ChaosOperation)] {
     match status {
         "ACTIVE" => ACTIVE,
         "SHUTOFF" => STOPPED,
@@ -216,8 +217,8 @@ pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &m
     compute("POST", "/servers", Some(json!({"server": server})))
 }
 
-/// The server that a deed is done to, and what is around it.
-pub(super) struct DeedTarget<'a> {
+/// The server that an operation is done to, and what is around it.
+pub(super) struct OperationTarget<'a> {
     pub(super) id: InstanceId,
     pub(super) server: &'a Alive,
     pub(super) life: &'a Life,
@@ -225,9 +226,13 @@ pub(super) struct DeedTarget<'a> {
 }
 
 /// The request for an operation on this server; `None` where the server lacks its subject.
-pub(super) fn request(deed: Deed, target: &DeedTarget<'_>, dice: &mut Dice) -> Option<ChaosRequest> {
+pub(super) fn request(
+    operation: ChaosOperation,
+    target: &OperationTarget<'_>,
+    dice: &mut Dice,
+) -> Option<ChaosRequest> {
     let simple = |name: &str| json!({name: null});
-    let body = match deed {
+    let body = match operation {
         D::Start => simple("os-start"),
         D::Stop => simple("os-stop"),
         D::RebootSoft => json!({"reboot": {"type": "SOFT"}}),
@@ -258,8 +263,8 @@ pub(super) fn request(deed: Deed, target: &DeedTarget<'_>, dice: &mut Dice) -> O
 }
 
 /// Deeds that name something besides the server.
-fn request_of_part(deed: Deed, target: &DeedTarget<'_>, dice: &mut Dice) -> Option<ChaosRequest> {
-    let DeedTarget { id, server, life, networks } = *target;
+fn request_of_part(operation: ChaosOperation, target: &OperationTarget<'_>, dice: &mut Dice) -> Option<ChaosRequest> {
+    let OperationTarget { id, server, life, networks } = *target;
     let attached =
         || server.disks.iter().filter_map(|disk| disk.device.volume.filter(|_| disk.device.boot_index != Some(0)));
     let volume = |dice: &mut Dice| {
@@ -269,7 +274,7 @@ fn request_of_part(deed: Deed, target: &DeedTarget<'_>, dice: &mut Dice) -> Opti
         dice.one_of(&free)
     };
     let migration = || life.views().migrations.read(|view| view.live_of(id).next().map(|migration| migration.number));
-    Some(match deed {
+    Some(match operation {
         D::Delete => compute("DELETE", &format!("/servers/{id}"), None),
         D::Abort => compute("DELETE", &format!("/servers/{id}/migrations/{}", migration()?), None),
         D::ForceComplete => {
@@ -303,9 +308,9 @@ fn request_of_part(deed: Deed, target: &DeedTarget<'_>, dice: &mut Dice) -> Opti
 }
 
 /// Deeds on volumes alone.
-pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (Deed, ChaosRequest) {
+pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (ChaosOperation, ChaosRequest) {
     let all = life.views().volumes.read(|view| view.of(None));
-    let deed = dice.weighed(&[
+    let operation = dice.weighed(&[
         (if all.len() < life.context().fleet.len() { 12 } else { 2 }, D::CreateVolume),
         (4, D::DeleteVolume),
         (2, D::ExtendVolume),
@@ -315,7 +320,7 @@ pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (Deed, ChaosRequest) {
     let create = || volumes("POST", "/volumes", Some(json!({"volume": {"size": 1}})));
     let Some(volume) = all.get(dice.index(all.len())) else { return (D::CreateVolume, create()) };
     let id = volume.created.volume;
-    match deed {
+    match operation {
         Some(D::DeleteVolume) => (D::DeleteVolume, volumes("DELETE", &format!("/volumes/{id}"), None)),
         Some(D::ExtendVolume) => {
             let extend = json!({"os-extend": {"new_size": volume.size_gb + 1}});
@@ -379,9 +384,9 @@ pub(super) fn remove_snapshot(id: impl std::fmt::Display) -> ChaosRequest {
     volumes("DELETE", &format!("/snapshots/{id}"), None)
 }
 
-/// A deed on a server that needs nothing besides it.
-pub(super) fn plain(deed: Deed, id: InstanceId) -> ChaosRequest {
-    match deed {
+/// An operation on a server that needs nothing besides it.
+pub(super) fn plain(operation: ChaosOperation, id: InstanceId) -> ChaosRequest {
+    match operation {
         D::Confirm => compute("POST", &format!("/servers/{id}/action"), Some(json!({"confirmResize": null}))),
         D::Revert => compute("POST", &format!("/servers/{id}/action"), Some(json!({"revertResize": null}))),
         D::RebootHard => compute("POST", &format!("/servers/{id}/action"), Some(json!({"reboot": {"type": "HARD"}}))),

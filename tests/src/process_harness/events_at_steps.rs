@@ -10,7 +10,7 @@ use chronova_events::process::Process;
 use chronova_events::store::EventStore as _;
 use chronova_hypervisor::sim::{DriverCall, SimGuest};
 
-use super::judges::Meeting;
+use super::interferences::EventAtStep;
 use super::sample::Sample;
 use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
 use crate::world::{Life, World};
@@ -91,7 +91,7 @@ async fn meet(case: &Case, trial: Trial, fuse: Option<u64>) -> u64 {
         world.options.hosts.heartbeat = SOON;
         world.options.hosts.resync = SOON;
     }
-    let meeting = Meeting::new(case.definition, trial.step, trial.way, fuse.filter(|fuse| *fuse > 0));
+    let meeting = EventAtStep::new(case.definition, trial.step, trial.way, fuse.filter(|fuse| *fuse > 0));
     let life = world.live(None, Some(meeting.clone())).await;
     meeting.watch(&life.store);
     life.hosts_up(HOSTS).await;
@@ -165,7 +165,7 @@ fn server(life: &Life) -> Option<InstanceId> {
 }
 
 /// Says, too, whether the subject must be gone: a delete was acknowledged, or a server was asked to go in two lives.
-async fn after_delete(world: &World, life: Life, meeting: &Meeting, mut acknowledged: bool) -> (u64, bool) {
+async fn after_delete(world: &World, life: Life, meeting: &EventAtStep, mut acknowledged: bool) -> (u64, bool) {
     let mut asked_to_go = server(&life).is_some();
     life.settled().await;
     let (appends, crashed) = (meeting.appends_since(), life.store.is_blown());
@@ -182,7 +182,7 @@ async fn after_delete(world: &World, life: Life, meeting: &Meeting, mut acknowle
     (appends, acknowledged || asked_to_go)
 }
 
-async fn after_loss(world: &World, life: Life, meeting: &Meeting, host: usize, guests_survive: bool) -> u64 {
+async fn after_loss(world: &World, life: Life, meeting: &EventAtStep, host: usize, guests_survive: bool) -> u64 {
     idle(&life).await;
     life.store.arm(None);
     let (appends, crashed) = (meeting.appends_since(), life.store.is_blown());

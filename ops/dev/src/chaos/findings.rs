@@ -5,14 +5,14 @@ use std::time::Duration;
 use chronova_events::chain::EventHash;
 
 use super::check::BrokenInvariant;
+use super::faults::ChaosFaults;
 use super::traffic::Tally;
-use super::trouble::Troubles;
 
 /// The findings of a run.
 #[derive(Debug)]
 pub(super) struct ChaosFindings {
     pub(super) tally: Tally,
-    pub(super) troubles: Troubles,
+    pub(super) faults_at_work: ChaosFaults,
     /// Faults that struck, by what they did.
     pub(super) struck: Vec<(String, u64)>,
     pub(super) lives: u32,

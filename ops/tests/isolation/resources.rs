@@ -6,10 +6,10 @@ use base64::Engine as _;
 use serde_json::json;
 
 use crate::cloud::Cloud;
-use crate::person::Person;
+use crate::tenant_user::TenantUser;
 
 /// Resources of no project, and shared ones.
-pub struct Ground {
+pub struct SharedResources {
     pub flavor: String,
     /// A network of the administrator that everybody may use, and its subnet.
     pub shared_network: String,
@@ -21,13 +21,13 @@ pub struct Ground {
 
 /// The things of a tenant, by what a placeholder calls them (`<server>`).
 #[derive(Debug)]
-pub struct Estate {
+pub struct TenantResources {
     pub things: BTreeMap<&'static str, String>,
     /// The address of its server.
     pub address: String,
 }
 
-pub fn common(cloud: &mut Cloud, admin: &Person) -> Ground {
+pub fn common(cloud: &mut Cloud, admin: &TenantUser) -> SharedResources {
     cloud.wait("all hosts are up", |_| {
         let all = admin.get("/compute/v2.1/os-hypervisors/detail").json();
         all["hypervisors"].as_array().unwrap().iter().filter(|host| host["state"] == "up").count() == 2
@@ -53,10 +53,10 @@ pub fn common(cloud: &mut Cloud, admin: &Person) -> Ground {
     let shared_subnet = subnet(&shared_network, "10.90.0.0/16");
     subnet(&external_network, "198.18.0.0/16");
     let public_image = image(admin, "public", &json!({"visibility": "public"}));
-    Ground { flavor, shared_network, shared_subnet, external_network, public_image }
+    SharedResources { flavor, shared_network, shared_subnet, external_network, public_image }
 }
 
-fn image(person: &Person, name: &str, more: &serde_json::Value) -> String {
+fn image(person: &TenantUser, name: &str, more: &serde_json::Value) -> String {
     let mut image = json!({"name": name, "disk_format": "raw", "container_format": "bare"});
     image.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let id = person.post("/image/v2/images", &image).expect(&[201]).at("/id");
@@ -64,8 +64,14 @@ fn image(person: &Person, name: &str, more: &serde_json::Value) -> String {
     id
 }
 
-impl Estate {
-    pub fn build(cloud: &mut Cloud, admin: &Person, owner: &Person, ground: &Ground, word: &str) -> Self {
+impl TenantResources {
+    pub fn build(
+        cloud: &mut Cloud,
+        admin: &TenantUser,
+        owner: &TenantUser,
+        ground: &SharedResources,
+        word: &str,
+    ) -> Self {
         let mut things = BTreeMap::new();
         let network = "/network/v2.0";
         let volume = format!("/volume/v3/{}", owner.project);
@@ -172,7 +178,7 @@ impl Estate {
     }
 
     /// Whether what attacks need is still there.
-    pub fn is_whole(&self, owner: &Person) -> bool {
+    pub fn is_whole(&self, owner: &TenantUser) -> bool {
         let project = &owner.project;
         let of = |name: &str| &self.things[name];
         let server = owner.get(&format!("/compute/v2.1/servers/{}", of("server")));
