@@ -62,9 +62,9 @@ async fn audit_filters() {
     let by_user = audited(&store, audit::AuditArgs { user: vec!["bob".into()], ..none() }).await;
     assert!(by_user.lines().all(|line| line.contains("\"user\":\"bob\"")) && !by_user.is_empty());
     let when = Some("58s".parse().unwrap());
-    let since = audit::Times { since: when, until: None };
+    let since = audit::AuditTimeRange { since: when, until: None };
     let late = audited(&store, audit::AuditArgs { times: since, ..none() }).await;
-    let until = audit::Times { since: None, until: when };
+    let until = audit::AuditTimeRange { since: None, until: when };
     let early = audited(&store, audit::AuditArgs { times: until, ..none() }).await;
     assert_eq!(positions(&early).len() + positions(&late).len(), all.len());
     let request = audited(&store, audit::AuditArgs { request_id: vec![WEB_REQUEST.into()], ..none() }).await;

@@ -27,8 +27,8 @@ use chronova_hypervisor::sim::SimGuest;
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
 
+pub use self::events_at_steps::lose_host_in_undo;
 use self::interferences::{FailingOnce, RepeatingSteps};
-pub use self::meetings::lose_host_in_undo;
 use self::sample::Sample;
 use self::unwinding::Unwinding;
 use crate::world::{Life, World};

@@ -1,6 +1,6 @@
 //! The default rules, one table per service: facts of the APIs, kept as data.
 
-mod chronova;
+mod beyond_nova;
 mod compute_admin;
 mod compute_base;
 mod compute_servers;
@@ -23,7 +23,7 @@ pub const fn of(service: Service) -> &'static [&'static [RuleDefault]] {
         Service::Identity => &[identity::RULES],
         Service::Image => &[image::RULES],
         Service::Network => &[network::RULES],
-        Service::Chronova => &[chronova::RULES],
+        Service::Chronova => &[beyond_nova::RULES],
         Service::Volume => &[volume::RULES],
         Service::Metadata => &[],
     }
