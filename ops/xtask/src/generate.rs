@@ -11,11 +11,14 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<bool> {
-    let packages = packages_with_references(root)?;
     let mut tests = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    tests.current_dir(root).args(["test", "--quiet"]);
-    for package in &packages {
-        tests.args(["--package", package]);
+    // The whole workspace, as other test runs build it: another choice of packages has other features, and builds everything again.
+    tests.current_dir(root).args(["test", "--quiet", "--workspace"]);
+    for target in targets_with_references(root)? {
+        match target {
+            Target::Libraries => tests.arg("--lib"),
+            Target::Integration(name) => tests.args(["--test", &name]),
+        };
     }
     tests.arg("generated_");
     if !check {
@@ -29,30 +32,39 @@ pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<bool> {
     Ok(status.success())
 }
 
-/// Building the tests of every package takes minutes; most have no reference.
-fn packages_with_references(root: &Path) -> anyhow::Result<BTreeSet<String>> {
+/// Tests that cargo builds together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    /// The unit tests of the libraries.
+    Libraries,
+    /// The file or folder of this name under a package's `tests/`.
+    Integration(String),
+}
+
+/// Building the tests of every target takes minutes; most have no reference.
+fn targets_with_references(root: &Path) -> anyhow::Result<BTreeSet<Target>> {
     let listing = Command::new("git")
         .current_dir(root)
         .args(["grep", "--untracked", "-l", "-E", "fn +generated_", "--", "*.rs", ":!ops/xtask"])
         .output()
         .context("git cannot be started")?;
     let files = String::from_utf8_lossy(&listing.stdout);
-    let packages: BTreeSet<String> = files.lines().filter_map(|path| package_of(path).map(str::to_owned)).collect();
-    if packages.is_empty() {
+    let targets: BTreeSet<Target> = files.lines().filter_map(target_of).collect();
+    if targets.is_empty() {
         bail!("no test that makes a reference was found");
     }
-    Ok(packages)
+    Ok(targets)
 }
 
-fn package_of(path: &str) -> Option<&'static str> {
-    match path.split('/').next()? {
-        "events" => Some("chronova-events"),
-        "hypervisor" => Some("chronova-hypervisor"),
-        "projections" => Some("chronova-projections"),
-        "actors" => Some("chronova-actors"),
-        "web" => Some("chronova-web"),
-        "ops" => Some("chronova"),
-        "tests" => Some("chronova-tests"),
-        _ => None,
+/// `tests/tests/harness/rows.rs` is part of the test `harness`; files under `src` are tests of a library.
+fn target_of(path: &str) -> Option<Target> {
+    let (package, rest) = path.split_once('/')?;
+    match rest.strip_prefix("tests/") {
+        Some(rest) => {
+            let name = rest.split('/').next()?;
+            Some(Target::Integration(name.strip_suffix(".rs").unwrap_or(name).to_owned()))
+        }
+        None if rest.starts_with("src/") && package != "xtask" => Some(Target::Libraries),
+        None => None,
     }
 }
