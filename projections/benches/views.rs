@@ -1,4 +1,4 @@
-//! How fast read models are folded, kept and read back.
+//! Measures how fast read models are folded, written as checkpoints and read back.
 //!
 //! `cargo bench -p chronova-projections --bench views`
 
@@ -18,7 +18,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 const EVENTS: usize = 200_000;
 const BATCH: usize = 4_096;
 
-/// A log of servers that live for a while, as it comes from the store: not decoded.
+/// A log of servers that live for a while. Its events are not yet decoded, as when the store reads them.
 fn log() -> Vec<Arc<Recorded>> {
     let meta = Meta::system("bench");
     let recorded = |((stream, event), position): ((_, chronova_events::registry::Event), u64)| {

@@ -1,4 +1,4 @@
-//! The console tokens that may not have expired, by their hashes, for console proxies.
+//! The console tokens that may still be valid, by their hashes, for console proxies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl ConsoleTokens {
         }
     }
 
-    /// Ends the tokens of a server that expire first until one more is allowed, as the server's own state does.
+    /// Ends the tokens of a server that expire first until the server may have one more, as the server's own fold does.
     fn make_room(&mut self, server: InstanceId) {
         while let Some(of_server) = self.of_servers.get(&server).filter(|tokens| tokens.len() >= MAX_TOKENS) {
             let Some((_, hash)) = of_server.first().cloned() else { break };

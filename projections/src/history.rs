@@ -1,13 +1,13 @@
 //! Time travel: the read models as of a past moment.
 //!
-//! A query names a position or a time. The read models of that moment are folded from the nearest state at or before it
-//! (a checkpoint, a held state, or the live ones) and the events in between. They are held for the next query.
+//! A query names a position or a time. History folds the read models of that moment from the nearest earlier state (a
+//! checkpoint, a held state, or the live read models). It holds the result for the next query.
 //!
-//! A time means the longest prefix of the log in which nothing is later. So a clock that steps back does not make two
-//! answers possible.
+//! A time means the longest prefix of the log without a later event. So a clock that steps back cannot give one query
+//! two answers.
 //!
-//! Invariants: held states and states in the making stay below a bound of memory. The numbers of running and of waiting
-//! queries are bounded; further ones are refused. Two queries for the same moment share the work.
+//! Invariants: the memory of held states and states under construction is bounded. The numbers of running and waiting
+//! queries are bounded; further queries are refused. Two queries for the same moment share the work.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,18 +71,18 @@ impl From<StoreError> for HistoryError {
 /// The limits on queries about the past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryOptions {
-    /// States that are held for the next query.
+    /// The number of states that are held for later queries.
     pub held: usize,
-    /// The limit of bytes of all states, held and in the making.
+    /// The limit on the bytes of all states, held and under construction.
     pub memory: u64,
-    /// States in the making at the same time.
+    /// The number of states under construction at the same time.
     pub at_once: usize,
-    /// Queries that may wait for one of these slots.
+    /// The number of queries that may wait for a construction slot.
     pub waiting: usize,
-    /// How long they wait.
+    /// How long a query waits for a slot.
     pub patience: Duration,
-    /// Up to so many events, folding costs less than reading a checkpoint, or than forking the live read models, which
-    /// then copy rows before they change them.
+    /// Folding up to this many events costs less than reading a checkpoint. It also costs less than forking the live
+    /// read models, which then copy rows before they change them.
     pub near: u64,
 }
 
@@ -101,7 +101,7 @@ struct HeldState {
     used: u64,
 }
 
-/// States held, and the bytes that are being added to them.
+/// The held states, and the bytes of the states under construction.
 #[derive(Debug, Default)]
 struct HeldStates {
     held: Vec<HeldState>,
@@ -118,7 +118,7 @@ pub struct History {
     making: Arc<AtomicU64>,
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// Raised after an erasure: states from before it are neither held nor stored.
+    /// Raised after an erasure. States from before it are neither held nor stored.
     forgotten: Arc<AtomicU64>,
 }
 
@@ -155,20 +155,20 @@ impl History {
         self.checkpoints.as_ref().map_or(Ok(()), |checkpoints| checkpoints.discard_all())
     }
 
-    /// The number of held states, and about how many bytes they take.
+    /// The number of held states and their approximate size in bytes.
     pub fn held(&self) -> (usize, u64) {
         let shelf = self.shelf();
         (shelf.held.len(), shelf.held.iter().map(|held| held.weight).sum())
     }
 
-    /// The read models as of `moment`; `now` is by the clock of the control plane.
+    /// The read models as of `moment`; `now` is the control plane's time.
     pub async fn at(&self, moment: PastMoment, now: Timestamp) -> Result<Arc<Views>, HistoryError> {
         self.check(moment, now)?;
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }
         let _place = self.place().await?;
-        // Another query may have asked for the same while this one waited.
+        // Another query for the same moment may have finished while this one waited.
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }
@@ -199,7 +199,7 @@ impl History {
         let Some((views, mark)) = self.shelf().nearest(moment) else { return Ok(None) };
         let exact = match moment {
             PastMoment::Position(position) => mark.position == position,
-            // Is the next event later?
+            // The state is exact if the next event of the log is later than the time.
             PastMoment::Time(time) => {
                 let next = self.store.read_all(mark.position, 1).await?;
                 next.first().is_none_or(|next| next.recorded_at > time)
@@ -208,7 +208,7 @@ impl History {
         Ok(exact.then_some(views))
     }
 
-    /// Builds the state, within the bounds, and holds it.
+    /// Builds the state within the bounds and holds it.
     async fn make(&self, moment: PastMoment) -> Result<Arc<Views>, HistoryError> {
         let forgotten = self.forgotten.load(Ordering::SeqCst);
         let era = self.checkpoints.as_ref().map(|checkpoints| checkpoints.era());
@@ -246,7 +246,7 @@ impl History {
         HistoryError::TooLarge { limit: self.options.memory >> 20 }
     }
 
-    /// The nearest state at or before the moment, to be folded further.
+    /// The nearest state at or before the moment, from which the fold continues.
     async fn base(&self, moment: PastMoment) -> Result<Arc<Views>, HistoryError> {
         let held = self.shelf().nearest(moment);
         let reached = held.as_ref().map_or(Position::START, |(_, mark)| mark.position);
@@ -269,7 +269,7 @@ impl History {
         }))
     }
 
-    /// A state that took long to build is stored as a checkpoint, so that it will not take long again.
+    /// Stores a state that took long to build as a checkpoint, so that the next query for it is fast.
     fn remember(&self, views: &Arc<Views>, begin: Position, era: Option<Era>) {
         let (Some(checkpoints), Some(era)) = (self.checkpoints.clone(), era) else { return };
         if views.position().0.saturating_sub(begin.0) < checkpoints.options().spacing {
@@ -277,7 +277,7 @@ impl History {
         }
         let fork = views.fork();
         tokio::task::spawn_blocking(move || {
-            // A state from before an erasure belongs to an era that has ended, and is not written.
+            // A state from before an erasure belongs to an era that has ended, so it is not written.
             if let Err(error) = checkpoints.save_in(era, &fork) {
                 tracing::warn!(%error, "writing a checkpoint of a past state failed");
             }
@@ -294,7 +294,7 @@ fn lock(shelf: &Mutex<HeldStates>) -> MutexGuard<'_, HeldStates> {
 }
 
 impl HeldStates {
-    /// The latest held state at or before the moment; it counts as used.
+    /// The latest held state at or before the moment. It counts as used.
     fn nearest(&mut self, moment: PastMoment) -> Option<(Arc<Views>, Mark)> {
         self.clock += 1;
         let found =
@@ -314,7 +314,7 @@ impl HeldStates {
         self.make_room(others, options.memory);
     }
 
-    /// Drops held states until `needed` more bytes fit. Returns whether they do.
+    /// Drops held states until `needed` more bytes fit. Returns whether they fit.
     fn make_room(&mut self, needed: u64, limit: u64) -> bool {
         while !self.held.is_empty() && needed + self.held.iter().map(|held| held.weight).sum::<u64>() > limit {
             self.forget_one();
@@ -329,7 +329,7 @@ impl HeldStates {
     }
 }
 
-/// The bytes of one state in the making, counted as long as it is.
+/// The bytes of one state under construction, counted while it is being built.
 struct StateInTheMaking {
     sum: Arc<AtomicU64>,
     weight: Arc<AtomicU64>,
@@ -355,7 +355,7 @@ struct WaitingQuery<'a>(&'a AtomicUsize);
 impl<'a> WaitingQuery<'a> {
     fn join(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
-        // Dropping it uncounts the query if there is no slot.
+        // If there is no slot, dropping this value takes the query out of the count.
         let joined = Self(count);
         (before < limit).then_some(joined)
     }

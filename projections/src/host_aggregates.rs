@@ -16,7 +16,7 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct HostAggregatesView {
     aggregates: HostAggregates,
-    /// The numbers of the aggregates that a host is in.
+    /// The numbers of the aggregates of each host.
     by_host: BTreeMap<HostId, BTreeSet<u64>>,
     /// The ids of all host aggregates, deleted ones included.
     ids: BTreeSet<HostAggregateId>,
@@ -27,32 +27,32 @@ impl HostAggregatesView {
         self.aggregates.by_number.get(&number)
     }
 
-    /// In the order of their creation.
+    /// All aggregates in the order of their creation.
     pub fn all(&self) -> impl Iterator<Item = &Arc<HostAggregate>> {
         self.aggregates.by_number.values()
     }
 
-    /// The aggregates that a host is in, oldest first.
+    /// The aggregates of a host, oldest first.
     pub fn of_host(&self, host: HostId) -> impl Iterator<Item = &Arc<HostAggregate>> {
         self.by_host.get(&host).into_iter().flatten().filter_map(|number| self.get(*number))
     }
 
-    /// The zone that a host is in; `None` for a host in no zone of its own, which is in the default one.
+    /// The availability zone of a host; `None` for a host in the default zone.
     pub fn zone_of(&self, host: HostId) -> Option<&str> {
         self.of_host(host).find_map(|aggregate| aggregate.zone())
     }
 
-    /// All values of `key` in the metadata of a host's aggregates, for filters and weighers on aggregates.
+    /// All values of `key` in the metadata of a host's aggregates, for the scheduler's filters and weighers.
     pub fn values(&self, host: HostId, key: &str) -> BTreeSet<&str> {
         self.of_host(host).filter_map(|aggregate| aggregate.metadata.get(key)).map(String::as_str).collect()
     }
 
-    /// Whether this is the id of a host aggregate, existing or deleted.
+    /// Whether a host aggregate has or had this id.
     pub fn ever_had(&self, id: Uuid) -> bool {
         self.ids.contains(&HostAggregateId(id))
     }
 
-    /// The existing zones, each once.
+    /// The names of the existing availability zones.
     pub fn zones(&self) -> BTreeSet<&str> {
         self.all().filter_map(|aggregate| aggregate.zone()).collect()
     }

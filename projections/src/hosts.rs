@@ -27,12 +27,12 @@ impl Hosts {
         self.all().find(|host| host.hostname == hostname)
     }
 
-    /// In the order of their ids.
+    /// All hosts in the order of their ids.
     pub fn all(&self) -> impl Iterator<Item = &KnownHost> {
         self.by_id.values().filter_map(|host| host.0.as_deref())
     }
 
-    /// The highest number that a host ever had.
+    /// The highest number that any host has had.
     pub fn highest(&self) -> u64 {
         self.highest
     }

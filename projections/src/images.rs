@@ -44,7 +44,7 @@ impl ImagesView {
         self.by_id.get(&id).cloned()
     }
 
-    /// How many images a project has.
+    /// The number of images that a project owns.
     pub fn count_of(&self, owner: &ProjectId) -> usize {
         self.by_id.values().filter(|image| image.attributes.owner.as_ref() == Some(owner)).count()
     }
@@ -55,7 +55,8 @@ impl ImagesView {
     }
 }
 
-/// Whether an image is visible to somebody of `project` who knows its id: a shared one also while the offer is unanswered.
+/// Whether `project` may see an image by its id. It may see an image that was shared with it before it answers the
+/// offer.
 pub fn is_visible(image: &ImageRecord, project: Option<&ProjectId>, is_admin: bool) -> bool {
     let own = image.attributes.owner.is_none() || (project.is_some() && image.attributes.owner.as_ref() == project);
     is_admin
@@ -67,7 +68,7 @@ pub fn is_visible(image: &ImageRecord, project: Option<&ProjectId>, is_admin: bo
         }
 }
 
-/// The answer of `project` to the offer of `image`, if there is one.
+/// The answer of `project` to the offer to share `image`, if there is one.
 pub fn membership(image: &ImageRecord, project: Option<&ProjectId>) -> Option<MemberStatus> {
     if image.attributes.visibility != Visibility::Shared {
         return None;

@@ -1,9 +1,10 @@
 //! Read models: folds of the log that the API shows.
 //!
 //! A projection is a fold over the whole log. It has no ports: `apply` changes memory and nothing else.
-//! [`views::Views`] holds all of them behind locks that are held only to copy `Arc`s out; rendering happens outside.
-//! [`replay`] and [`runner`] feed them from the log. [`checkpoint`] keeps them across restarts and proves them equal to
-//! a rebuild. [`rebuild`] computes some of them again beside the live ones. [`history`] shows them as of a past moment.
+//! [`views::Views`] holds all of them behind locks. Each lock is held only to copy `Arc`s out; rendering happens
+//! outside. [`replay`] and [`runner`] feed the read models from the log. [`checkpoint`] keeps them across restarts and
+//! proves them equal to a rebuild. [`rebuild`] computes some of them again beside the live ones. [`history`] shows them
+//! as of a past moment.
 
 pub mod checkpoint;
 pub mod history;
@@ -40,26 +41,27 @@ use chronova_events::registry::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A read model. `Clone` must be cheap for its size (rows in `Arc`s): a checkpoint under way makes the next change copy it.
+/// A read model. `Clone` must be cheap (rows in `Arc`s), because the first change after a fork copies the read model.
 pub trait Projection: Default + Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Stable for ever: the checkpoint's name.
+    /// The read model's name in checkpoints. It never changes.
     const NAME: &'static str;
-    /// Raised when shape or meaning changes: what a checkpoint holds of older versions is then rebuilt from the log.
+    /// Raised when shape or meaning changes. The read model is then rebuilt from the log instead of read from an older
+    /// checkpoint.
     const VERSION: u32;
-    /// The nouns of the events that `apply` reads (`instance`, `process`); empty: all of them. A test checks `apply`
-    /// against it.
+    /// The nouns of the events that `apply` reads, for example `instance`. Empty: all nouns. A test compares `apply`
+    /// with this list.
     const NOUNS: &'static [&'static str] = &[];
 
-    /// Folds one event. Total, deterministic, without effects.
+    /// Folds one event. `apply` is total, deterministic and without effects.
     fn apply(&mut self, recorded: &Recorded, event: &Event);
 
-    /// Reads a checkpoint of an older version, to be shown while the rebuild beside it goes on. Without it, requests
-    /// wait for the rebuild when a server of the new version starts.
+    /// Reads the bytes of an older version from a checkpoint. The result is shown while the rebuild goes on. Without
+    /// it, requests wait for the rebuild when a server of the new version starts.
     fn older(_version: u32, _bytes: &[u8]) -> Option<Self> {
         None
     }
 
-    /// Its approximate size in memory. Only large read models need it.
+    /// The approximate size in memory, in bytes. Only large read models need to implement it.
     fn weight(&self) -> u64 {
         0
     }

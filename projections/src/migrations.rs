@@ -1,7 +1,7 @@
 //! Every move of every server, for `os-migrations`.
 //!
-//! The process that moves a server is its migration. Numbers count from 1 in the order of the log; those of a control plane
-//! that was taken over come first, and have gaps.
+//! The id of a migration is the id of the process that moves the server. Migrations are numbered from 1 in the order of
+//! the log. Those of an adopted control plane come first, and their numbers have gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,13 +30,13 @@ pub enum MigrationStatus {
     Reverting,
     Reverted,
     Error,
-    /// Set for a live migration, like all that follow.
+    /// A stage of a live migration.
     Live(LiveStage),
     Completed,
     Cancelled,
-    /// Set for an evacuation, like all that follow: no destination yet.
+    /// An evacuation without a destination yet.
     Accepted,
-    /// The server is at its destination; its old host is not back yet.
+    /// An evacuation: the server is at its destination, and its old host is not back yet.
     Done,
     Failed,
 }
@@ -63,7 +63,7 @@ impl MigrationStatus {
     }
 }
 
-/// One end of a migration.
+/// The source or destination of a migration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigrationEnd {
     pub host: HostId,
@@ -93,17 +93,17 @@ pub struct Migration {
     pub project: Option<ProjectId>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// As it was last recorded.
+    /// The progress that was recorded last.
     pub progress: LiveProgress,
 }
 
 impl Migration {
-    /// Whether it is a live migration under way, by Nova's statuses, queued ones included.
+    /// Whether it is a live migration under way or queued.
     pub fn is_under_way(&self) -> bool {
         matches!(self.status, MigrationStatus::Live(stage) if stage != LiveStage::Accepted)
     }
 
-    /// `resize`, `migration`, `live-migration`, `evacuation`.
+    /// Nova's `migration_type`: `resize`, `migration`, `live-migration` or `evacuation`.
     pub fn kind_word(&self) -> &'static str {
         match self.kind {
             MoveKind::Resize => "resize",
@@ -116,18 +116,18 @@ impl Migration {
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Migrations {
-    /// By number, the lowest first.
+    /// All migrations, sorted by number.
     all: Vec<Arc<Migration>>,
-    /// The last one of each server.
+    /// The last migration of each server, as an index into `all`.
     newest: BTreeMap<InstanceId, usize>,
-    /// Evacuations that are done, by the host that may have leftovers.
+    /// Finished evacuations, by the source host that may have leftovers.
     left: BTreeMap<HostId, Vec<usize>>,
-    /// Hosts that are down, or forced down.
+    /// Hosts that are down or forced down.
     down: BTreeSet<HostId>,
 }
 
 impl Migrations {
-    /// Newest first.
+    /// All migrations, newest first.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Migration>> {
         self.all.iter().rev()
     }
@@ -141,7 +141,7 @@ impl Migrations {
         self.all.iter().rev().find(|row| row.id == process)
     }
 
-    /// The last one of a server, as long as it lives.
+    /// The last migration of a server; `None` once the server is deleted.
     pub fn last_of(&self, instance: InstanceId) -> Option<&Arc<Migration>> {
         self.newest.get(&instance).and_then(|at| self.all.get(*at))
     }
@@ -155,7 +155,8 @@ impl Migrations {
         self.all.last().map_or(0, |row| row.number) + 1
     }
 
-    /// A migration that is over. Two cells may have used one number, so the later one gets another.
+    /// Adds a finished migration of an adopted control plane. Two cells may have used one number, so the later
+    /// migration gets another.
     fn adopt(&mut self, instance: InstanceId, adopted: &MigrationAdopted) {
         let end = |end: &AdoptedEnd| MigrationEnd { host: end.host, hostname: end.hostname.clone() };
         self.newest.insert(instance, self.all.len());
@@ -253,7 +254,7 @@ impl Migrations {
                 (Now::PreMigrating, Some(MigrationEnd::from(&targeted.target)))
             }
             (InstanceEvent::MoveUntargeted(_), now) => (now, None),
-            // The old host may have come back during the evacuation: no other event says so.
+            // The old host may have come back during the evacuation; no later event would complete this migration.
             (InstanceEvent::Evacuated(_), _) if !self.down.contains(&row.source.host) => {
                 (Now::Completed, row.target.clone())
             }
@@ -272,7 +273,7 @@ impl Migrations {
         (row.status, row.target, row.updated_at) = (status, target, recorded.recorded_at);
     }
 
-    /// A host is recorded as up again after the leftovers of its evacuated servers are removed.
+    /// Completes a host's evacuations. The log records the host as up only after its leftovers are removed.
     fn complete(&mut self, recorded: &Recorded) {
         let Ok(host) = recorded.stream.key().parse::<HostId>() else { return };
         self.down.remove(&host);
@@ -355,7 +356,7 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<MigrationChange
             MoveStage::Migrating => Now::Migrating,
             MoveStage::Migrated | MoveStage::Finishing => Now::PostMigrating,
         },
-        // One that could not be reverted can be confirmed, or reverted later.
+        // A failed revert leaves a server that can be confirmed, or reverted later.
         InstanceEvent::Resized(_) | InstanceEvent::RevertFailed(_) => Now::Finished,
         InstanceEvent::MoveFailed(_) => Now::Error,
         InstanceEvent::ConfirmRequested(_) => Now::Confirming,
@@ -410,7 +411,7 @@ mod tests {
         instance::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap()
     }
 
-    /// The status of an evacuation that ends while its old host is up again, and of one whose old host comes later.
+    /// Checks two evacuations: the old host of one is up again before its end, that of the other comes back later.
     #[test]
     fn an_evacuation_is_completed_when_its_old_host_is_back_be_that_before_its_end_or_after() {
         let asked = sample("instance.evacuation_requested");

@@ -20,25 +20,25 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct NetworksView {
     by_id: BTreeMap<NetworkId, Network>,
-    /// The network of a subnet.
+    /// The network of each subnet.
     subnets: BTreeMap<SubnetId, NetworkId>,
-    /// The network of a port.
+    /// The network of each port.
     ports: BTreeMap<PortId, NetworkId>,
     by_device: BTreeMap<String, BTreeSet<PortId>>,
     by_host: BTreeMap<String, BTreeSet<PortId>>,
-    /// Separate networks may use the same addresses.
+    /// The ports of each address. Separate networks may use the same addresses.
     by_address: BTreeMap<IpAddr, BTreeSet<PortId>>,
     by_group: BTreeMap<SecurityGroupId, BTreeSet<PortId>>,
-    /// The network of a floating address.
+    /// The network of each floating address.
     floating_ips: BTreeMap<FloatingIpId, NetworkId>,
-    /// The floating addresses that were given to a port.
+    /// The floating addresses of each port.
     floating_by_port: BTreeMap<PortId, BTreeSet<FloatingIpId>>,
     routers: BTreeMap<RouterId, Router>,
-    /// The ports of a router, even of a deleted one.
+    /// The ports of each router, even of a deleted one.
     by_router: BTreeMap<RouterId, BTreeSet<PortId>>,
     held: BTreeMap<ProjectId, ProjectNetworkResources>,
     limits: BTreeMap<ProjectId, NetworkLimits>,
-    /// Deleted resources with reserved quota.
+    /// Deleted resources that still hold reserved quota.
     freed: BTreeMap<ProjectId, BTreeSet<CountedResource>>,
 }
 
@@ -63,7 +63,7 @@ impl ProjectNetworkResources {
 }
 
 impl NetworksView {
-    /// The network with everything in it.
+    /// The network with its subnets, ports and floating addresses.
     pub fn whole(&self, id: NetworkId) -> Option<&Network> {
         self.by_id.get(&id)
     }
@@ -92,13 +92,13 @@ impl NetworksView {
         self.by_id.values().flat_map(|network| network.ports.values())
     }
 
-    /// All ports that name this device; [`of_server`](Self::of_server) lists those that really belong to the server.
+    /// All ports that name this device. [`of_server`](Self::of_server) lists those that really belong to the server.
     pub fn of_device(&self, device: &str) -> impl Iterator<Item = &Arc<Port>> + use<'_> {
         self.by_device.get(device).into_iter().flatten().filter_map(|id| self.port(*id))
     }
 
-    /// The ports of a server: those of its project that it is the device of. Any project may write any device into its
-    /// own port, so a port of another project is never the server's.
+    /// The ports of a server: the ports of its project with the server as device. Any project may write any device into
+    /// its own port, so a port of another project is never the server's.
     pub fn of_server(&self, project: &ProjectId, server: InstanceId) -> impl Iterator<Item = &Arc<Port>> {
         self.of_device(&server.to_string()).filter(move |port| port.created.project == *project)
     }
@@ -126,8 +126,8 @@ impl NetworksView {
         self.floating_ips.keys().filter_map(|id| self.floating_ip(*id))
     }
 
-    /// The association of a floating address. A port that is gone, or has lost the address, ends it at once. The event
-    /// in the stream of the external network follows.
+    /// The association of a floating address. It ends at once when its port is deleted or loses the address. The event
+    /// in the stream of the external network follows later.
     pub fn association<'a>(&self, floating: &'a FloatingIp) -> Option<&'a Association> {
         let to = floating.association.as_ref()?;
         let has = |port: &Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == to.address);
@@ -167,7 +167,7 @@ impl NetworksView {
         self.of_router(router).filter(|port| port.binding().owner == INTERFACE_OWNER)
     }
 
-    /// Ports of routers that are gone.
+    /// Ports of deleted routers.
     pub fn orphaned(&self) -> impl Iterator<Item = &Arc<Port>> {
         let gone = self.by_router.keys().filter(|router| self.router(**router).is_none());
         gone.flat_map(|router| self.of_router(*router))
@@ -183,12 +183,12 @@ impl NetworksView {
         self.held.get(project)
     }
 
-    /// Deleted resources with quota that is not released yet.
+    /// Deleted resources with reserved quota that is not released yet.
     pub fn freed(&self, project: &ProjectId) -> Option<&BTreeSet<CountedResource>> {
         self.freed.get(project)
     }
 
-    /// Limits that differ from the defaults, and the reserved quota.
+    /// The project's limits that differ from the defaults, and its reserved quota.
     pub fn limits(&self, project: &ProjectId) -> Option<&NetworkLimits> {
         self.limits.get(project)
     }
@@ -315,7 +315,7 @@ impl NetworksView {
         self.held.entry(floating.project().clone()).or_default().floating_ips.insert(id);
     }
 
-    /// Deleted resources leave the indexes while their rows still exist.
+    /// Takes deleted resources out of the indexes while their rows still exist.
     fn before(&mut self, id: NetworkId, event: &NetworkEvent) {
         match event {
             NetworkEvent::NetworkDeleted(_) => {
@@ -353,7 +353,7 @@ impl NetworksView {
             NetworkEvent::NetworkDeleted(_) => {
                 self.by_id.remove(&id);
             }
-            // A port that was made for a server may be made again by the same id.
+            // Chronova may create a server's port again with the same id.
             NetworkEvent::PortCreated(created) => {
                 take_out(&mut self.freed, &created.project, &CountedResource::Port(created.port));
             }
@@ -426,7 +426,7 @@ fn router_of(port: &Port) -> Option<RouterId> {
     matches!(binding.owner.as_str(), GATEWAY_OWNER | INTERFACE_OWNER).then(|| binding.device.parse().ok())?
 }
 
-/// The floating address that an event is about.
+/// The floating address that an event names.
 fn floating_ip_of(event: &NetworkEvent) -> Option<FloatingIpId> {
     match event {
         NetworkEvent::FloatingIpAllocated(allocated) => Some(allocated.floating_ip),
@@ -438,7 +438,7 @@ fn floating_ip_of(event: &NetworkEvent) -> Option<FloatingIpId> {
     }
 }
 
-/// The port that an event is about.
+/// The port that an event names.
 fn port_of(event: &NetworkEvent) -> Option<PortId> {
     match event {
         NetworkEvent::PortCreated(created) => Some(created.port),

@@ -1,4 +1,4 @@
-//! The unfinished processes, which start-up continues.
+//! The unfinished processes. Start-up continues them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct UnfinishedProcess {
     pub task: Task,
     /// The requester.
     pub meta: Arc<Meta>,
-    /// The event that requested it.
+    /// The event that requested the process.
     pub asked_by: EventId,
     pub state: Process,
 }
@@ -32,11 +32,11 @@ pub struct UnfinishedProcess {
 #[serde(from = "StoredProcesses", into = "StoredProcesses")]
 pub struct Processes {
     pending: BTreeMap<ProcessId, UnfinishedProcess>,
-    /// Processes that change interfaces, by server: queried whenever a guest is defined again.
+    /// Processes that change interfaces, by server. A host agent asks for them whenever it defines a guest again.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
     /// Servers that have quota but no stream yet, with the process that creates them.
     unrecorded: BTreeMap<InstanceId, ProcessId>,
-    /// How many servers each process has yet to record. A process without any has no entry.
+    /// The number of servers that each process has yet to record. A process without such servers has no entry.
     missing: BTreeMap<ProcessId, usize>,
 }
 
@@ -74,7 +74,7 @@ fn of_interface(task: &Task) -> Option<InstanceId> {
     }
 }
 
-/// The process that an event requests, if any. The match names every event, so that no new kind is forgotten.
+/// The process that an event requests, if any. The match names every event, so that a new kind cannot be forgotten.
 pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<UnfinishedProcess> {
     match event {
         Event::InstanceEvent(event) => asked_for_instance(recorded, event),
@@ -102,7 +102,7 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<UnfinishedProcess
     }
 }
 
-/// The process that an event of a server asks for.
+/// The process that an event of a server requests.
 fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<UnfinishedProcess> {
     let instance: InstanceId = recorded.stream.key().parse().ok()?;
     let (process, task) = match event {
@@ -238,7 +238,7 @@ fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<Unfi
     Some(UnfinishedProcess { process, task, meta, asked_by, state: Process::Absent })
 }
 
-/// The process that an event of a volume asks for.
+/// The process that an event of a volume requests.
 fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<UnfinishedProcess> {
     let volume: VolumeId = recorded.stream.key().parse().ok()?;
     let (process, work) = match event {
@@ -278,7 +278,7 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Unfinish
     Some(UnfinishedProcess { process, task: Task::Volume { volume, work }, meta, asked_by, state: Process::Absent })
 }
 
-/// The process that an event of a host asks for.
+/// The process that an event of a host requests.
 fn asked_for_host(recorded: &Recorded, event: &HostEvent) -> Option<UnfinishedProcess> {
     let asked = match event {
         HostEvent::DrainRequested(asked) => asked,
@@ -303,7 +303,7 @@ fn asked_for_host(recorded: &Recorded, event: &HostEvent) -> Option<UnfinishedPr
     Some(UnfinishedProcess { process: asked.process, task, meta, asked_by, state: Process::Absent })
 }
 
-/// The process that an event of a quota asks for.
+/// The process that an event of a quota requests.
 fn asked_for_quota(recorded: &Recorded, event: &QuotaEvent) -> Option<UnfinishedProcess> {
     let claimed = match event {
         QuotaEvent::ServersClaimed(claimed) => claimed,
@@ -334,7 +334,7 @@ impl Processes {
         self.interfaces.contains_key(&instance)
     }
 
-    /// Whether the server has quota, but its process has neither recorded the server nor given it up.
+    /// Whether the server has quota, but its process has neither recorded it nor given it up.
     pub fn is_being_created(&self, instance: InstanceId) -> bool {
         self.unrecorded.contains_key(&instance)
     }
@@ -345,7 +345,8 @@ impl Processes {
         }
     }
 
-    /// Notes that a server is recorded. With the last server of a request its process ends, unless it is being undone.
+    /// Notes that a server is recorded. With the last server of a request its process ends, unless the process is
+    /// undoing.
     fn recorded(&mut self, instance: InstanceId) {
         let Some(process) = self.unrecorded.remove(&instance) else { return };
         let Some(missing) = self.missing.get_mut(&process) else { return };
@@ -359,7 +360,7 @@ impl Processes {
         }
     }
 
-    /// Adds a process that records only its failure. It may have counted as finished before.
+    /// Adds a process that records only its failure. The process may have counted as finished before.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());
@@ -400,7 +401,7 @@ impl Processes {
         self.pending.is_empty()
     }
 
-    /// The processes with a step that may not fail, but fails again and again.
+    /// The processes with a step that may not fail but fails again and again.
     pub fn stuck(&self) -> impl Iterator<Item = &UnfinishedProcess> {
         self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.stuck > 0))
     }
@@ -425,7 +426,7 @@ impl Projection for Processes {
             self.begin(pending);
             return;
         }
-        // It was built by another control plane.
+        // Another control plane built the server.
         if let Event::InstanceEvent(InstanceEvent::Adopted(adopted)) = event {
             self.end(adopted.build);
         }
@@ -455,7 +456,7 @@ mod tests {
 
     use super::*;
 
-    /// Also by a view that comes from a checkpoint.
+    /// Also checks a view that comes from a checkpoint.
     #[test]
     fn servers_are_being_created_until_the_last_of_them_is_recorded_or_they_are_given_up() {
         let [one, two, other] = [1, 2, 3].map(|n| InstanceId(Uuid::from_u128(n)));
@@ -496,7 +497,7 @@ mod tests {
         }
     }
 
-    /// Also by a view that comes from a checkpoint.
+    /// Also checks a view that comes from a checkpoint.
     #[test]
     fn whose_interfaces_change_is_known_until_the_last_of_them_has_changed() {
         let [one, other] = [1, 2].map(|n| InstanceId(Uuid::from_u128(n)));

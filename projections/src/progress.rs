@@ -1,14 +1,14 @@
-//! The progress of a long piece of work on the log: its name, percent, events per second, and the time left.
+//! The progress of long work on the log: its name, percent, events per second, and the time left.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One piece of work. Shared between who does it and who asks.
+/// The progress of one piece of work. The worker and its observers share it.
 #[derive(Debug)]
 pub struct WorkProgress {
-    /// `replay`, `rebuild servers`.
+    /// The name of the work, for example `replay` or `rebuild servers`.
     pub what: String,
     begun: Instant,
     done: AtomicU64,
@@ -16,7 +16,7 @@ pub struct WorkProgress {
 }
 
 impl WorkProgress {
-    /// `total` events, as far as is known now.
+    /// `total` is the number of events as far as is known now.
     pub fn new(what: impl Into<String>, total: u64) -> Arc<Self> {
         Arc::new(Self {
             what: what.into(),
@@ -30,7 +30,7 @@ impl WorkProgress {
         self.done.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// The log grows while it is read.
+    /// Sets a new total: the log grows while it is read.
     pub fn expect(&self, total: u64) {
         self.total.store(total, Ordering::Relaxed);
     }
@@ -40,14 +40,14 @@ impl WorkProgress {
     }
 }
 
-/// The state of a piece of work.
+/// The progress at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProgressReading {
     pub done: u64,
     pub total: u64,
     pub percent: f64,
     pub events_per_second: f64,
-    /// Unknown before the first event.
+    /// The time left; unknown before the first event.
     pub eta: Option<Duration>,
 }
 
@@ -81,7 +81,7 @@ pub struct WorkRegistry {
 }
 
 impl WorkRegistry {
-    /// Adds a piece of work; it is under way until what is returned is dropped.
+    /// Registers a piece of work. It is under way until the returned guard is dropped.
     pub fn begin(self: &Arc<Self>, progress: &Arc<WorkProgress>) -> OngoingWork {
         self.lock().push(Arc::clone(progress));
         OngoingWork { works: Arc::clone(self), progress: Arc::clone(progress) }
@@ -96,7 +96,7 @@ impl WorkRegistry {
     }
 }
 
-/// A piece of work while it is under way.
+/// The guard of a piece of work that is under way.
 #[derive(Debug)]
 pub struct OngoingWork {
     works: Arc<WorkRegistry>,

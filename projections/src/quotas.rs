@@ -1,4 +1,4 @@
-//! Every project's use and limits, and the limits of the quota classes.
+//! Every project's usage and limits, and the limits of the quota classes.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Rebuilds read models beside the live ones, which are still folded and read, and then replaces those.
+//! Rebuilds read models beside the live ones, and then replaces the live ones. Meanwhile the live ones are still folded
+//! and read.
 //!
-//! The rebuilt ones are folded from the first event until they are near the live ones. Then, between two live batches,
-//! the rest is folded and they replace the live ones. Readers see either the old or the new one, both at the same
-//! position.
+//! The rebuild folds the new read models from the first event until they are near the live ones. Then, between two live
+//! batches, it folds the remaining events and replaces the live ones. Readers see either the old or the new read model,
+//! both at the same position.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,20 +17,20 @@ use crate::replay::{self, ReplayEnd};
 use crate::runner::ProjectionError;
 use crate::views::Views;
 
-/// The rest that is folded while the live read models stand still.
+/// The largest number of remaining events that is folded while the live read models stand still.
 const NEAR: u64 = 2_048;
-/// Rounds of catching up before the live ones have to wait for whatever the rest is.
+/// Rounds of catching up. After them the live read models wait, however many events remain.
 const ROUNDS: usize = 8;
 
 /// The result of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebuildReport {
     pub position: Position,
-    /// The differences from the replaced read models; only if requested.
+    /// The differences between the old and the new read models, if requested.
     pub differences: Vec<String>,
 }
 
-/// Reads absent read models from the log, up to where `views` are, before anybody looks at them.
+/// Folds absent read models from the log up to the position of `views`. This happens before any reader uses them.
 pub async fn fill(
     store: &dyn EventStore,
     views: &Views,
@@ -43,8 +44,8 @@ pub async fn fill(
     Ok(())
 }
 
-/// Rebuilds the named read models beside the live ones and puts them in their place. `compare`: how many differences to
-/// look for between old and new.
+/// Rebuilds the named read models beside the live ones and replaces those. `compare` is the largest number of
+/// differences to report; 0 skips the comparison.
 pub async fn beside(
     store: &dyn EventStore,
     live: &Arc<Views>,
@@ -62,7 +63,7 @@ pub async fn beside(
         }
         replay::replay(store, &beside, ReplayEnd::Position(target), &progress).await?;
     }
-    // From here on the live ones stand still.
+    // From here on the live read models stand still.
     let turn = live.turn.lock().await;
     let position = live.position();
     replay::replay(store, &beside, ReplayEnd::Position(position), &progress).await?;

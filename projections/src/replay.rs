@@ -1,7 +1,7 @@
-//! Folds a long part of the log as fast as the machine can: one task reads ahead, threads decode, one task folds in
+//! Folds a long part of the log as fast as the machine can: one task reads ahead, threads decode, and one task folds in
 //! order.
 //!
-//! Invariants: events are folded in the order of the log, each once. At most [`AHEAD`] batches are in memory. No event
+//! Invariants: events are folded in the order of the log, each once. At most [`AHEAD`] batches wait in memory. No event
 //! after the requested end is folded.
 
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::progress::WorkProgress;
 use crate::runner::ProjectionError;
 use crate::views::Views;
 
-/// Events folded at once.
+/// The number of events that are folded at once.
 pub const BATCH: usize = 4_096;
-/// Batches read before they are folded.
+/// The number of batches that are read ahead of the fold.
 const AHEAD: usize = 6;
 
 /// The end of a replay.
@@ -26,14 +26,14 @@ const AHEAD: usize = 6;
 pub enum ReplayEnd {
     /// The end of the log when the replay gets there.
     Head,
-    /// With this event.
+    /// The last event to fold.
     Position(Position),
-    /// Before the first event that is later than this.
+    /// The replay ends before the first event that is later than this.
     Time(Timestamp),
 }
 
 impl ReplayEnd {
-    /// Cuts off what lies beyond; says whether anything does.
+    /// Removes the events beyond the end. Returns whether there were any.
     fn cut(self, batch: &mut Vec<Arc<Recorded>>) -> bool {
         let end = match self {
             Self::Head => None,
@@ -54,7 +54,7 @@ impl ReplayEnd {
 /// A batch whose events are being decoded.
 type Decoding = JoinHandle<Result<Vec<Arc<Recorded>>, DecodeError>>;
 
-/// Folds the log into `views`, from where they are. `enough` is asked before each batch is folded.
+/// Folds the log into `views`, from their position on. `enough` is asked before each batch; `true` ends the replay.
 pub async fn replay_while(
     store: &dyn EventStore,
     views: &Arc<Views>,
@@ -67,13 +67,13 @@ pub async fn replay_while(
     let read = read(store, views, until, &sender).await;
     drop(sender);
     let folded = folding.await.map_err(|error| ProjectionError::Failed(error.to_string()))?;
-    // The fold's error comes first: it made the reader end.
+    // The fold's error comes first, because it ended the reader.
     folded?;
     read?;
     Ok(views.position())
 }
 
-/// Folds the log into `views`, from where they are to the end that is asked for.
+/// Folds the log into `views`, from their position to the requested end.
 pub async fn replay(
     store: &dyn EventStore,
     views: &Arc<Views>,
@@ -125,7 +125,7 @@ async fn fold(
         let folding = tokio::task::spawn_blocking(move || {
             let folded = views.apply(&batch);
             progress.add(batch.len() as u64);
-            // Taken apart here, not where others wait.
+            // The batch is dropped here, where nobody waits for it.
             drop(batch);
             folded
         });

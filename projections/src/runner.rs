@@ -18,12 +18,12 @@ pub enum ProjectionError {
     Decode(#[from] DecodeError),
     #[error("the fold failed: {0}")]
     Failed(String),
-    /// The caller of the replay has stopped it.
+    /// The caller of the replay ended it.
     #[error("the replay was ended")]
     Enough,
 }
 
-/// Folds everything that is in the log into `views`, from where they are. For a long stretch see [`crate::replay`].
+/// Folds all events of the log into `views`, from their position on. [`crate::replay`] is faster for a long part.
 pub async fn catch_up(store: &dyn EventStore, views: &Views) -> Result<Position, ProjectionError> {
     loop {
         let batch = store.read_all(views.position(), BATCH).await?;
@@ -34,7 +34,7 @@ pub async fn catch_up(store: &dyn EventStore, views: &Views) -> Result<Position,
     }
 }
 
-/// Follows the log until it is closed or cannot be read; returns why.
+/// Follows the log until it is closed or cannot be read. Returns the reason.
 pub async fn follow(store: Arc<dyn EventStore>, views: Arc<Views>) -> ProjectionError {
     let mut subscription = store.subscribe(views.position());
     drop(store);

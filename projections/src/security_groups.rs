@@ -15,9 +15,9 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SecurityGroupsView {
     by_project: BTreeMap<ProjectId, SecurityGroups>,
-    /// The project of a group.
+    /// The project of each group.
     owners: BTreeMap<SecurityGroupId, ProjectId>,
-    /// Which group a rule is of.
+    /// The group of each rule.
     rules: BTreeMap<SecurityGroupRuleId, SecurityGroupId>,
 }
 

@@ -16,7 +16,7 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ServerGroupsView {
     by_project: BTreeMap<ProjectId, ServerGroups>,
-    /// The project of a group.
+    /// The project of each group.
     owners: BTreeMap<ServerGroupId, ProjectId>,
     members: BTreeMap<InstanceId, Membership>,
 }
@@ -25,9 +25,9 @@ pub struct ServerGroupsView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Membership {
     group: ServerGroupId,
-    /// The host of the server, or the one where it is being built.
+    /// The host of the server, or the host that builds it.
     host: Option<HostId>,
-    /// Whether the server was asked for (it is a member before that) and is not deleted.
+    /// Whether the server was requested and is not deleted. A server becomes a member before it is requested.
     alive: bool,
 }
 
@@ -36,7 +36,7 @@ impl ServerGroupsView {
         self.by_project.get(self.owners.get(&id)?)?.by_id.get(&id)
     }
 
-    /// In the order in which they were made.
+    /// A project's groups in the order of their creation.
     pub fn of_project(&self, project: &ProjectId) -> Vec<&Arc<ServerGroup>> {
         let mut groups: Vec<_> = self.by_project.get(project).into_iter().flat_map(|own| own.by_id.values()).collect();
         groups.sort_by_key(|group| group.number);
@@ -50,18 +50,18 @@ impl ServerGroupsView {
         groups
     }
 
-    /// The group that a server is a member of.
+    /// The group that has the server as a member.
     pub fn of_server(&self, instance: InstanceId) -> Option<&Arc<ServerGroup>> {
         self.get(self.members.get(&instance)?.group)
     }
 
-    /// The members of a group and where they are; `None` for one without a host.
+    /// The members of a group and their hosts; `None` for a member without a host.
     pub fn members(&self, id: ServerGroupId) -> impl Iterator<Item = (InstanceId, Option<HostId>)> {
         let members = self.get(id).into_iter().flat_map(|group| &group.members);
         members.map(|member| (member.instance, self.members.get(&member.instance).and_then(|known| known.host)))
     }
 
-    /// The members of a group that have a server. Left out are members that a request under way has just added, and
+    /// The members of a group that have a server. Left out are members that an unfinished request has just added, and
     /// members that a crash left behind.
     pub fn servers(&self, id: ServerGroupId) -> impl Iterator<Item = InstanceId> {
         let members = self.get(id).into_iter().flat_map(|group| &group.members);

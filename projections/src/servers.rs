@@ -17,19 +17,19 @@ use serde::{Deserialize, Serialize};
 use crate::Projection;
 use crate::sharing::{self, SharedValues};
 
-/// A server and what was done to it.
+/// A server and the actions on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerRow {
     pub id: InstanceId,
     pub instance: Instance,
-    /// Oldest first.
+    /// The actions, oldest first.
     pub actions: Vec<Arc<InstanceAction>>,
 }
 
 /// One line of `os-instance-actions`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceAction {
-    /// `create`, `delete`, `start`, `stop`, `reboot`.
+    /// Nova's action name, for example `create`, `delete`, `start`, `stop` or `reboot`.
     pub name: String,
     pub request_id: Option<RequestId>,
     pub user: Option<UserId>,
@@ -37,15 +37,16 @@ pub struct InstanceAction {
     pub process: Option<ProcessId>,
     pub started_at: Timestamp,
     pub updated_at: Timestamp,
-    /// `Error`, where it failed.
+    /// `Error` if the action failed.
     pub message: Option<String>,
-    /// Whether it succeeded; `None` as long as it is under way.
+    /// Whether the action succeeded; `None` while it is under way.
     pub succeeded: Option<bool>,
     pub steps: Vec<ActionStep>,
 }
 
 impl InstanceAction {
-    /// The whole action as the one event that Nova records of it; `None` where Nova records none, or did so itself.
+    /// The whole action as the one event that Nova would record for it. `None` if Nova records none, or if another
+    /// control plane recorded its own events.
     pub fn as_nova_event(&self) -> Option<ActionStep> {
         self.process?;
         let step = match self.name.as_str() {
@@ -91,7 +92,7 @@ impl InstanceAction {
     }
 }
 
-/// One event of an action: what a process did.
+/// One event of an action: one step of its process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionStep {
     pub step: Arc<str>,
@@ -115,7 +116,7 @@ pub struct Servers {
     by_age: BTreeSet<(Timestamp, InstanceId)>,
     /// Servers that are not deleted, by host.
     by_host: BTreeMap<HostId, BTreeSet<InstanceId>>,
-    /// Which server an unfinished process works on.
+    /// The server that an unfinished process works on.
     by_process: BTreeMap<ProcessId, InstanceId>,
     requested: u64,
 }
@@ -125,18 +126,18 @@ impl Servers {
         self.by_id.get(&id)
     }
 
-    /// Every server ever asked for, deleted ones too.
+    /// Every server ever requested, deleted ones too.
     pub fn all(&self) -> impl Iterator<Item = &Arc<ServerRow>> {
         self.by_id.values()
     }
 
-    /// A project's servers that are not deleted, newest first: Nova's default order.
+    /// A project's servers that are not deleted, newest first, which is Nova's default order.
     pub fn of_project(&self, project: &ProjectId) -> impl Iterator<Item = &Arc<ServerRow>> {
         self.by_project.get(project).into_iter().flatten().rev().filter_map(|(_, id)| self.by_id.get(id))
     }
 
-    /// The servers of a project, or of all, that are not deleted, newest first, starting behind `after`. `None` if
-    /// `after` is not among them. Finding the place costs the same wherever it is.
+    /// The servers of a project, or of all projects, that are not deleted. They are sorted newest first and start after
+    /// `after`. `None` if `after` is not among them. The cost does not depend on the position of `after`.
     pub fn newest(
         &self,
         project: Option<&ProjectId>,
@@ -161,14 +162,14 @@ impl Servers {
         self.by_host.get(&host).into_iter().flatten().filter_map(|id| self.by_id.get(id))
     }
 
-    /// How many servers were ever asked for.
+    /// The number of servers ever requested.
     pub fn requested(&self) -> u64 {
         self.requested
     }
 }
 
 impl ServerRow {
-    /// The server, be it alive or gone.
+    /// The server's state, deleted or not.
     pub fn server(&self) -> Option<&Alive> {
         self.instance.known()
     }
@@ -210,7 +211,7 @@ impl Servers {
             self.shared.share(&mut row.instance);
         }
         let host_after = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
-        // A migration whose time is over asks for its end itself, in the name of the request that began it.
+        // When a migration runs out of time, the control plane requests its end in the name of the original request.
         let request = &recorded.meta.request_id;
         let own = matches!(event, InstanceEvent::LiveAbortRequested(_))
             && row.actions.iter().any(|action| action.request_id == *request);
@@ -280,7 +281,7 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
             };
             (name, Some(asked.process))
         }
-        // Nova calls both deletions so.
+        // Nova calls both kinds of deletion `delete`.
         InstanceEvent::SoftDeleteRequested(asked) => ("delete", Some(asked.process)),
         InstanceEvent::RestoreRequested(asked) => ("restore", Some(asked.process)),
         InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
@@ -366,7 +367,7 @@ impl InstanceAction {
     }
 
     fn take(&mut self, event: &ProcessEvent, at: Timestamp, host: Option<HostId>, shared: &mut SharedValues) {
-        // A step begins when the one before it ended.
+        // A step begins when the previous step ends.
         let begun = self.steps.last().and_then(|step| step.finished_at).unwrap_or(self.started_at);
         self.updated_at = at;
         let mut push = |step: &str, succeeded, details| {
@@ -382,7 +383,7 @@ impl InstanceAction {
         match event {
             ProcessEvent::StepDone(done) => push(&done.step, true, None),
             ProcessEvent::StepFailed(failed) => {
-                // A server that is well shows no fault: what an administrator reads of it stands here.
+                // A server without an error shows no fault, so the action holds the fault for administrators.
                 let fault = &failed.fault;
                 let told = if fault.details.is_empty() { &fault.message } else { &fault.details };
                 push(&failed.step, false, Some(told.clone()));

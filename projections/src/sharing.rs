@@ -1,7 +1,7 @@
 //! Interns the values that many servers share: the flavors and images of their requests, and the names of their
-//! actions' steps. A million servers of ten flavors are then ten flavors.
+//! actions' steps. A million servers of ten flavors then hold ten flavors in memory.
 //!
-//! Rows are interned when they are created, and when they come from a checkpoint. A row that is missed costs only
+//! Rows are interned when they are created, and when they come from a checkpoint. A row that is not interned costs only
 //! memory.
 
 use std::collections::{BTreeMap, HashSet};
@@ -15,13 +15,13 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::servers::ServerRow;
 
-/// Things of a kind that are remembered at the most: flavors and images come and go.
+/// The limit of interned values of a kind. Flavors and images come and go, so the pool must not grow without end.
 const MOST: usize = 4_096;
 
 #[derive(Debug)]
 struct InternPool<T: ?Sized + Eq + Hash>(HashSet<Arc<T>>);
 
-/// These by hand: derived ones would ask the same of what is held.
+/// Written by hand: the derived implementations would require the same traits of `T`.
 impl<T: ?Sized + Eq + Hash> Default for InternPool<T> {
     fn default() -> Self {
         Self(HashSet::new())
@@ -35,7 +35,7 @@ impl<T: ?Sized + Eq + Hash> Clone for InternPool<T> {
 }
 
 impl<T: ?Sized + Eq + Hash> InternPool<T> {
-    /// The first one that was equal to `one`.
+    /// Returns the pooled value that equals `one`; adds `one` if there is none.
     fn same(&mut self, one: &Arc<T>) -> Arc<T> {
         if let Some(known) = self.0.get(one) {
             return Arc::clone(known);
@@ -48,7 +48,7 @@ impl<T: ?Sized + Eq + Hash> InternPool<T> {
     }
 }
 
-/// The shared values. Forgetting it costs memory and nothing else.
+/// The shared values. Losing them costs memory and nothing else.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SharedValues {
     flavors: InternPool<FlavorSnapshot>,
@@ -57,7 +57,7 @@ pub(crate) struct SharedValues {
 }
 
 impl SharedValues {
-    /// Lets the server point to the flavor and image that others have as well.
+    /// Lets the server share its flavor and image with other servers.
     pub(crate) fn share(&mut self, instance: &mut Instance) {
         let (Instance::Alive(server) | Instance::Deleted(server)) = instance else { return };
         server.request.flavor = self.flavors.same(&server.request.flavor);
@@ -81,7 +81,7 @@ impl SharedValues {
     }
 }
 
-/// Reads rows so that they share from the beginning: all of them on their own may be more than there is room for.
+/// Reads rows and interns them one by one. All rows together might not fit into memory before they are interned.
 pub(crate) fn rows<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<InstanceId, Arc<ServerRow>>, D::Error> {
     struct SharedServerRows;
 

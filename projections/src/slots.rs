@@ -1,18 +1,18 @@
 //! Sets of hosts or providers as bits: a row's bit is its number in its table.
 //!
-//! An intersection or union of sets of ten thousand reads about a hundred and sixty machine words. So the indexes of
-//! [`crate::fleet`] and [`crate::placement`] answer with sets and not with lists.
+//! An intersection or union of sets of ten thousand reads about 160 machine words. So the indexes of [`crate::fleet`]
+//! and [`crate::placement`] answer with sets and not with lists.
 
 use serde::{Deserialize, Serialize};
 
-/// The number that a host or provider has as long as it exists.
+/// The number of a host or provider as long as it exists.
 pub type Slot = u32;
 
 /// A set of slots.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Slots {
-    /// The last word is never empty, so that equal sets are equal words.
+    /// The last word is never zero, so that equal sets have equal words.
     words: Vec<u64>,
     len: usize,
 }
@@ -37,7 +37,7 @@ impl Slots {
         self.words.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// Says whether it was not there before.
+    /// Returns whether the slot was added.
     pub fn insert(&mut self, slot: Slot) -> bool {
         let (word, bit) = place(slot);
         if self.words.len() <= word {
@@ -49,7 +49,7 @@ impl Slots {
         new
     }
 
-    /// Says whether it was there.
+    /// Returns whether the slot was removed.
     pub fn remove(&mut self, slot: Slot) -> bool {
         let (word, bit) = place(slot);
         let Some(bits) = self.words.get_mut(word).filter(|bits| **bits & bit != 0) else { return false };

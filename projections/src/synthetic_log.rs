@@ -1,4 +1,4 @@
-//! Generates a synthetic log of a cloud, for measurements. Hosts come up; servers are built, stopped, started and
+//! Generates a synthetic log of a cloud for measurements. Hosts come up. Servers are built, stopped, started and
 //! deleted, each with its real events.
 
 use std::collections::VecDeque;
@@ -22,12 +22,12 @@ use uuid::Uuid;
 const HOSTS: u64 = 100;
 const PROJECTS: u64 = 20;
 
-/// An event for a stream, one after the other, without end.
+/// An endless sequence of events with their streams.
 #[derive(Debug)]
 pub struct SyntheticEvents {
-    /// Servers alive at the same time; the oldest is deleted when there are more.
+    /// The number of servers alive at the same time. Beyond it the oldest server is deleted.
     fleet: usize,
-    /// Times that each server is stopped and started.
+    /// How many times each server is stopped and started.
     cycles: u32,
     alive: VecDeque<InstanceId>,
     made: u64,

@@ -1,8 +1,8 @@
 //! The set of all read models.
 //!
-//! Each is behind an `Arc` that only the fold changes. [`Views::fork`] shares all of them at one position at no cost,
-//! for a checkpoint or a query about the past. The next change copies the rows that are still shared. Readers never
-//! wait for the copy: they read the old row meanwhile.
+//! Each read model is behind an `Arc` that only the fold changes. [`Views::fork`] shares all of them at one position at
+//! no cost, for a checkpoint or a query about the past. The next change copies the rows that are still shared. Readers
+//! never wait for the copy: meanwhile they read the old row.
 //!
 //! Invariants: all read models are at the same position unless a batch is being folded. Only one batch is folded at a
 //! time. An event that cannot be decoded changes nothing.
@@ -42,11 +42,11 @@ impl<P: Projection> View<P> {
         drop(before);
     }
 
-    /// Only the task that holds the mark of the [`Views`] changes it.
+    /// Changes the read model. Only the task that holds the mark of the [`Views`] calls this.
     fn change(&self, change: impl FnOnce(&mut P)) {
         let shared = Some(self.share()).filter(|view| Arc::strong_count(view) > 2);
         if let Some(shared) = shared {
-            // Readers go on during the copy.
+            // Readers read the old value during the copy.
             self.put(Arc::new(P::clone(&shared)));
         }
         let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -58,9 +58,9 @@ impl<P: Projection> View<P> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Mark {
     pub position: Position,
-    /// The event at that position, by which a checkpoint recognises its log.
+    /// The event at that position. A checkpoint recognises its log by this event.
     pub event: Option<EventId>,
-    /// The latest time of any event so far. Unlike a clock it never goes back.
+    /// The latest time of any event so far. Unlike a clock, this time never goes back.
     pub moment: Timestamp,
 }
 
@@ -84,10 +84,10 @@ pub(crate) trait ViewVisitor {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RestoreOutcome {
     Current,
-    /// An older version, which is shown until the rebuild is done.
+    /// The bytes have an older version. The read model is shown until the rebuild is done.
     Provisional,
     Outdated,
-    /// There is no such read model any more.
+    /// No read model has this name any more.
     Unknown,
     Damaged,
 }
@@ -99,7 +99,7 @@ macro_rules! views {
         #[derive(Debug)]
         pub struct Views {
             $( $(#[$doc])* pub $field: View<$projection>, )+
-            /// The read models that are folded; the others stay as they are. Empty: all.
+            /// The read models that are folded; the others do not change. Empty: all are folded.
             only: BTreeSet<&'static str>,
             mark: Mutex<Mark>,
             position: PositionWatch,
@@ -170,7 +170,7 @@ macro_rules! views {
                 $( visitor.visit(&self.$field, &other.$field); )+
             }
 
-            /// Takes the named read models over from `other`.
+            /// Takes the named read models from `other`.
             pub fn adopt(&self, other: &Self, names: &BTreeSet<&'static str>) {
                 let _mark = self.mark();
                 $( if names.contains(<$projection>::NAME) { self.$field.put(other.$field.share()); } )+
@@ -251,8 +251,8 @@ impl Views {
         *self.mark()
     }
 
-    /// The position, unless a batch is being folded: some read models may then be ahead of others. A reader that finds
-    /// the same position before and after has read one consistent state.
+    /// The position, unless a batch is being folded: meanwhile some read models are ahead of others. A reader that gets
+    /// the same position before and after its reads has read one consistent state.
     pub fn steady(&self) -> Option<Position> {
         match self.mark.try_lock() {
             Ok(mark) => Some(mark.position),
@@ -290,15 +290,15 @@ impl Views {
             .collect()
     }
 
-    /// Waits until the read models include `position`, so that a requester reads its own writes. Says whether they do
+    /// Waits until the read models include `position`, so that a client reads its own writes. Returns whether they do
     /// within `patience`.
     pub async fn wait_for(&self, position: Position, patience: Duration) -> bool {
-        // Mostly they include it already, so this avoids a timer.
+        // In most cases they include it already, so this check avoids a timer.
         self.position.get() >= position || tokio::time::timeout(patience, self.position.reaches(position)).await.is_ok()
     }
 }
 
-/// The first words of all kinds, sorted.
+/// The nouns (first words) of all event kinds, sorted.
 static NOUNS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let nouns: BTreeSet<&str> = registry::catalogue().iter().map(|entry| noun_of(entry.kind)).collect();
     nouns.into_iter().collect()

@@ -17,11 +17,11 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct VolumesView {
     by_id: BTreeMap<VolumeId, Volume>,
-    /// Which volume a snapshot is of.
+    /// The volume of each snapshot.
     snapshots: BTreeMap<SnapshotId, VolumeId>,
-    /// Snapshots that are gone: a host that was down may still have them.
+    /// Deleted snapshots. A host that was down may still store them.
     gone: BTreeSet<SnapshotId>,
-    /// Which volume an attachment is of.
+    /// The volume of each attachment.
     attachments: BTreeMap<AttachmentId, VolumeId>,
     by_project: BTreeMap<ProjectId, BTreeSet<VolumeId>>,
     pub types: VolumeTypes,
@@ -43,7 +43,7 @@ impl VolumesView {
         }
     }
 
-    /// The volume that a snapshot is of.
+    /// The volume of a snapshot.
     pub fn of_snapshot(&self, id: SnapshotId) -> Option<Arc<VolumeRecord>> {
         self.get(*self.snapshots.get(&id)?)
     }
@@ -52,13 +52,13 @@ impl VolumesView {
         self.of_snapshot(id)?.snapshots.get(&id).cloned()
     }
 
-    /// Whether what a host has of the snapshot is nobody's: it is gone, or its copy was begun and given up.
+    /// Whether a host's copy of the snapshot is a leftover: the snapshot was deleted, or its creation was given up.
     pub fn is_left(&self, id: SnapshotId) -> bool {
         let given_up = |snapshot: VolumeSnapshot| !snapshot.made && snapshot.process.is_none();
         self.gone.contains(&id) || self.snapshot(id).is_some_and(given_up)
     }
 
-    /// The volume that an attachment is of.
+    /// The volume of an attachment.
     pub fn of_attachment(&self, id: AttachmentId) -> Option<Arc<VolumeRecord>> {
         self.get(*self.attachments.get(&id)?)
     }
@@ -79,7 +79,7 @@ impl VolumesView {
             }
             VolumeEvent::VolumeSnapshotRequested(asked) => {
                 self.snapshots.insert(asked.snapshot, id);
-                // Made again under its id: what hosts have of it is no leftover.
+                // A snapshot that is created again with its id is no leftover on any host.
                 self.gone.remove(&asked.snapshot);
             }
             VolumeEvent::SnapshotDeleted(deleted) => {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::Projection;
 use crate::views::{View, ViewVisitor, Views};
 
-/// The differences between two sets of read models: at most `limit` lines of `name/path: left | right`.
+/// Lists the differences between two sets of read models, at most `limit` lines of `name/path: left | right`.
 pub fn differences(left: &Views, right: &Views, limit: usize) -> Vec<String> {
     let mut comparison = Comparison { limit, found: Vec::new() };
     left.each(right, &mut comparison);
@@ -24,7 +24,7 @@ impl ViewVisitor for Comparison {
             return;
         }
         let (left, right) = (left.share(), right.share());
-        // The bytes of a checkpoint are the same for the same state; the JSON is only for telling what differs.
+        // Equal states have equal checkpoint bytes. The JSON only shows where two states differ.
         let bytes = |view: &P| chronova_events::codec::encode_snapshot(view).ok();
         let (a, b) = (bytes(&left), bytes(&right));
         if a.is_some() && a == b {
@@ -32,7 +32,7 @@ impl ViewVisitor for Comparison {
         }
         match (serde_json::to_value(&*left), serde_json::to_value(&*right)) {
             (Ok(a), Ok(b)) => compare(P::NAME, Some(&a), Some(&b), self.limit, &mut self.found),
-            // Two of them would look equal.
+            // Two read models that cannot be written as JSON would look equal.
             _ => self.found.push(format!("{}: cannot be written as JSON", P::NAME)),
         }
     }
@@ -57,7 +57,7 @@ fn compare(path: &str, left: Option<&Value>, right: Option<&Value>, limit: usize
     }
 }
 
-/// A value in one short line.
+/// Formats a value as one short line.
 fn brief(value: Option<&Value>) -> String {
     const LONGEST: usize = 160;
     let Some(value) = value else { return "(absent)".to_owned() };

@@ -4,14 +4,15 @@
 //! "CHRVIEWS" | format, u32 | seal, 40 bytes | the read models' bytes, one after the other | table | length of the table, u32 | CRC-32, u32 | "SWEIVRHC"
 //! ```
 //!
-//! The read models are sealed, each as a part of its own ([`chronova_events::sealed::whole`]), because they repeat personal
-//! fields and password hashes. The table stands in clear: it names the read models with version, length and CRC-32 each, and the
-//! mark; its CRC-32 is over all that precedes the read models and itself. Checksums are of the sealed bytes: they tell damage from
-//! a missing key. Lengths must add up to the length of the file, so no byte is outside of a checksum. Numbers are
-//! little-endian; read models and table are in the codec of snapshots, which is compact.
+//! The read models are sealed, each as a part of its own ([`chronova_events::sealed::whole`]), because they repeat
+//! personal fields and password hashes. The table is not encrypted. It holds the mark, and the name, version, length
+//! and CRC-32 of each read model. The table's own CRC-32 covers the head of the file and the table. The checksums are
+//! of the sealed bytes, so they tell damage from a missing key. The lengths must add up to the length of the file, so
+//! every byte is covered by a checksum. Numbers are little-endian. Read models and table are in the compact codec of
+//! snapshots.
 //!
-//! Format 1 had no seal and its read models in clear. It is still read, so that the first start of this version need not fold the
-//! whole log; the next checkpoint replaces every such file.
+//! A file of format 1 has no seal: its read models are not encrypted. It is still read, so that the first start of this
+//! version need not fold the whole log. The next checkpoint replaces every such file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -31,19 +32,19 @@ use crate::views::{Mark, View, ViewVisitor, Views};
 const MAGIC: &[u8; 8] = b"CHRVIEWS";
 const END: &[u8; 8] = b"SWEIVRHC";
 const FORMAT: u32 = 2;
-/// Without a seal.
+/// The format without a seal.
 const CLEAR: u32 = 1;
-/// Magic and format.
+/// The length of the magic and the format.
 const HEAD: usize = 12;
 const TAIL: usize = 16;
-/// A table lists a handful of names; more is damage.
+/// A table lists a handful of names; a longer one is damaged.
 const LARGEST_TABLE: usize = 1 << 16;
 
 /// The steps of writing a checkpoint, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointWriteStep {
     Create,
-    /// One read model, by its place.
+    /// Writing one read model; the number is its index in the file.
     Write(usize),
     Table,
     Sync,
@@ -68,7 +69,7 @@ pub(super) struct SectionTable {
 }
 
 impl SectionTable {
-    /// The table of each read model's bytes.
+    /// Each read model with the range of its bytes in the file.
     pub(super) fn ranges(&self, head: usize) -> impl Iterator<Item = (&Section, Range<usize>)> {
         self.sections.iter().scan(head, |at, section| {
             let begin = *at;
@@ -86,21 +87,21 @@ impl SectionTable {
 #[derive(Debug)]
 pub(super) struct Outline {
     pub table: SectionTable,
-    /// Bytes of the whole file.
+    /// The length of the whole file in bytes.
     pub length: u64,
-    /// `None`: the read models are in clear.
+    /// `None`: the read models are not encrypted.
     pub seal: Option<SealMark>,
-    /// All that precedes the read models.
+    /// All bytes before the read models.
     head: Vec<u8>,
 }
 
 impl Outline {
-    /// The table of each read model's bytes.
+    /// Each read model with the range of its bytes in the file.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (&Section, Range<usize>)> {
         self.table.ranges(self.head.len())
     }
 
-    /// Bytes that are authenticated with a read model: it cannot be put into another file, nor under another name or mark.
+    /// The bytes that are authenticated with a read model. They bind it to this file, its name and its mark.
     pub(super) fn bound(&self, name: &str) -> Result<Vec<u8>, CheckpointError> {
         bound(&self.head, &self.table.mark, name)
     }
@@ -111,7 +112,7 @@ fn bound(head: &[u8], mark: &Mark, name: &str) -> Result<Vec<u8>, CheckpointErro
     Ok([head, &mark, name.as_bytes()].concat())
 }
 
-/// Writes the whole file; returns its length.
+/// Writes the whole file and returns its length in bytes.
 pub(super) fn write(
     views: &Views,
     path: &Path,
@@ -158,7 +159,7 @@ pub(super) fn write(
     Ok(bytes)
 }
 
-/// Creates a file that only its owner may read, and replaces any old one of that name.
+/// Creates a file that only its owner may read. An old file of that name is replaced.
 fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -226,7 +227,7 @@ impl ViewVisitor for CheckpointWriter<'_> {
     }
 }
 
-/// Reads the whole file, with head and table checked.
+/// Reads the whole file and checks its head and table.
 pub(super) fn read(path: &Path) -> Result<(Outline, Vec<u8>), CheckpointError> {
     let outline = outline(path)?;
     let bytes = fs::read(path)?;
@@ -271,7 +272,7 @@ pub(super) fn outline(path: &Path) -> Result<Outline, CheckpointError> {
     Ok(Outline { table, length, seal, head })
 }
 
-/// All that precedes the read models.
+/// Reads the magic, the format and the seal: all bytes before the read models.
 fn head(file: &mut File) -> Result<(Vec<u8>, Option<SealMark>), CheckpointError> {
     let mut head = vec![0; HEAD];
     file.read_exact(&mut head)?;
@@ -298,7 +299,7 @@ fn unusable(reason: &str) -> CheckpointError {
     CheckpointError::Unusable(reason.to_owned())
 }
 
-/// Marks a read model in a checkpoint as of another version, like a checkpoint of an older binary. For tests.
+/// Gives a read model in a checkpoint another version, as if an older binary had written it. For tests.
 pub fn relabel(path: &Path, name: &str, version: u32) -> Result<(), CheckpointError> {
     let (Outline { mut table, head, .. }, bytes) = read(path)?;
     let body = table.end(head.len());
@@ -311,7 +312,7 @@ pub fn relabel(path: &Path, name: &str, version: u32) -> Result<(), CheckpointEr
     Ok(fs::write(path, file)?)
 }
 
-/// Writes a file of format 1, as versions before this one left it.
+/// Writes a file of format 1, as earlier versions did.
 #[cfg(test)]
 pub(super) fn write_clear(views: &Views, path: &Path) {
     struct Clear(Vec<u8>, Vec<Section>);
@@ -332,7 +333,7 @@ pub(super) fn write_clear(views: &Views, path: &Path) {
     assert!(fs::write(path, clear.0).is_ok());
 }
 
-/// The table and what follows it.
+/// Encodes the table and the end of the file.
 fn tail(head: &[u8], table: &[u8]) -> io::Result<Vec<u8>> {
     let mut sum = FileChecksum::new();
     sum.update(head);

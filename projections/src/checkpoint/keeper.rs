@@ -1,4 +1,4 @@
-//! Writes checkpoints while the server works: after so many events or so much time, from a fork, on a thread of its own.
+//! Writes checkpoints while the server works: after a number of events or a time, from a fork, on a thread of its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::views::Views;
 /// When a checkpoint is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeeperOptions {
-    /// After so many events.
+    /// A checkpoint is written after this many events.
     pub events: u64,
-    /// After so long, if there was any event.
+    /// A checkpoint is written after this time if there was any event.
     pub interval: Duration,
-    /// The least pause after the last one, so that writing does not occupy the disk.
+    /// The least pause after a checkpoint, so that writing does not occupy the disk.
     pub pause: Duration,
 }
 
@@ -47,7 +47,7 @@ pub struct CheckpointKeeper {
 }
 
 impl CheckpointKeeper {
-    /// `from`: the position of the newest checkpoint that is there.
+    /// `from` is the position of the newest checkpoint on disk.
     pub fn new(views: Arc<Views>, checkpoints: Arc<Checkpoints>, options: KeeperOptions, from: Position) -> Arc<Self> {
         let kept = Mutex::new(CheckpointStatus { position: from, ..CheckpointStatus::default() });
         Arc::new(Self { views, checkpoints, options, kept })
@@ -57,7 +57,7 @@ impl CheckpointKeeper {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes checkpoints at their times, for ever.
+    /// Writes checkpoints when they are due. Never returns.
     pub async fn keep(self: Arc<Self>) {
         let look = self.options.pause.min(self.options.interval).min(Duration::from_secs(1));
         let mut latest = Instant::now();
@@ -73,9 +73,9 @@ impl CheckpointKeeper {
         }
     }
 
-    /// Writes one now. Returns whether it was written.
+    /// Writes a checkpoint now. Returns whether it was written.
     pub async fn write(&self) -> bool {
-        // Before the fork: an erasure in between must not be undone by what the fork still has.
+        // The era is read before the fork: an erasure in between must not be undone by data that the fork still holds.
         let era = self.checkpoints.era();
         let (fork, checkpoints) = (self.views.fork(), Arc::clone(&self.checkpoints));
         let begun = Instant::now();

@@ -2,10 +2,14 @@
 //!
 //! A checkpoint is one file with every read model and the mark up to which it is folded ([`file`] has the format). It
 //! is written from a fork of the live read models, so nobody waits for it. It is written whole or not at all: temporary
-//! file, fsync, rename, fsync of the folder. Its read models are sealed under a key beside the log that an erasure
-//! destroys, so neither the file nor a copy of it tells personal data without that key. Several are kept: the newest
-//! ones, in case one is damaged, and a thinned-out history ([`retention`]), from which queries about the past begin. The log
-//! remains the truth: an unusable checkpoint is skipped for an older one or for the log itself, and the log says so.
+//! file, fsync, rename, fsync of the folder.
+//!
+//! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key. So
+//! neither the file nor a copy of it reveals personal data without the key.
+//!
+//! Two kinds of checkpoints are kept: the newest ones, in case one is damaged, and a thinned-out history
+//! ([`retention`]). Queries about the past begin at the history. The log remains the truth: if a checkpoint is
+//! unusable, an older one or the log itself replaces it, and a log message says so.
 
 mod compare;
 mod file;
@@ -35,7 +39,7 @@ pub use file::{CheckpointWriteStep, relabel};
 pub use keeper::{CheckpointKeeper, CheckpointStatus, KeeperOptions};
 
 const EXTENSION: &str = "checkpoint";
-/// Files that an earlier version left behind.
+/// A file that an earlier version left behind.
 const FORMER: &str = "views.checkpoint.json";
 
 #[derive(Debug, Error)]
@@ -57,13 +61,13 @@ pub enum CheckpointError {
 /// How many checkpoints are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// The newest ones, whatever their distance.
+    /// The number of newest checkpoints, however close together they are.
     pub newest: usize,
-    /// Older ones, evenly spread over the log.
+    /// The number of older checkpoints, evenly spread over the log.
     pub history: usize,
     /// The least number of events between two checkpoints of the history.
     pub spacing: u64,
-    /// The limit of their total bytes; the newest are kept nevertheless.
+    /// The limit of their total bytes. The newest are kept even beyond it.
     pub disk: u64,
 }
 
@@ -79,28 +83,28 @@ pub struct CheckpointFile {
     pub path: PathBuf,
     pub mark: Mark,
     pub bytes: u64,
-    /// A version before this one wrote it, and its read models are in clear.
+    /// An earlier version wrote it, and its read models are not encrypted.
     pub clear: bool,
 }
 
-/// A checkpoint that exists and is not used.
+/// A checkpoint that exists but is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedCheckpoint {
     pub path: PathBuf,
     pub reason: String,
 }
 
-/// Read models as loaded from a checkpoint.
+/// Read models that were loaded from a checkpoint.
 #[derive(Debug)]
 pub struct OpenedViews {
     pub views: Views,
-    /// The checkpoint that they are from; `None`: they are empty.
+    /// The checkpoint that the read models come from; `None`: they are empty.
     pub from: Option<CheckpointFile>,
     /// Checkpoints that could not be used, newest first.
     pub refused: Vec<RejectedCheckpoint>,
     /// Read models of an older version, which are shown until they are rebuilt.
     pub provisional: BTreeSet<&'static str>,
-    /// Read models that the checkpoint lacks, or holds in an unusable form.
+    /// Read models that the checkpoint lacks or holds in an unusable form.
     pub absent: BTreeSet<&'static str>,
 }
 
@@ -115,7 +119,7 @@ impl OpenedViews {
         }
     }
 
-    /// Remarks for operators, one line each.
+    /// Messages for operators, one line each.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks: Vec<String> = self
             .refused
@@ -142,23 +146,24 @@ impl OpenedViews {
     }
 }
 
-/// The folder of the checkpoints. One object per folder and process: writing and thinning out are done one at a time.
+/// The folder of the checkpoints. A process has one object per folder: it writes and thins out one checkpoint at a
+/// time.
 #[derive(Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
     options: CheckpointOptions,
     keys: Arc<KeyRing>,
-    /// Raised under the lock.
+    /// The number of the current era. Raised under the lock.
     era: AtomicU64,
     writing: Mutex<()>,
 }
 
-/// Between two erasures. Read models that were forked in an earlier era may still have what was erased since.
+/// A period between two erasures. Read models forked in an earlier era may still hold data that was erased since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Era(u64);
 
 impl Checkpoints {
-    /// Those in `folder`, sealed with `keys`.
+    /// The checkpoints in `folder`, sealed with `keys`.
     pub fn new(folder: impl Into<PathBuf>, options: CheckpointOptions, keys: Arc<KeyRing>) -> Arc<Self> {
         Arc::new(Self { folder: folder.into(), options, keys, era: AtomicU64::default(), writing: Mutex::default() })
     }
@@ -171,7 +176,7 @@ impl Checkpoints {
         &self.options
     }
 
-    /// The era that has begun last. To be asked before the read models are forked.
+    /// The current era. Callers ask for it before they fork the read models.
     pub fn era(&self) -> Era {
         Era(self.era.load(Ordering::SeqCst))
     }
@@ -180,18 +185,19 @@ impl Checkpoints {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a checkpoint of `views`, which nobody folds meanwhile (a fork), and removes what is not kept any more.
-    /// Blocks.
+    /// Writes a checkpoint of `views` and removes the checkpoints that need not be kept. `views` is a fork, so nobody
+    /// folds it meanwhile. Blocks.
     pub fn save(&self, views: &Views) -> Result<CheckpointFile, CheckpointError> {
         self.write(None, views, &mut |_| Ok(()))
     }
 
-    /// As [`Checkpoints::save`], unless an erasure has begun another era since.
+    /// Like [`Checkpoints::save`], but fails if an erasure has begun another era since.
     pub fn save_in(&self, era: Era, views: &Views) -> Result<CheckpointFile, CheckpointError> {
         self.write(Some(era), views, &mut |_| Ok(()))
     }
 
-    /// As [`Checkpoints::save`], asking `before` each step whether to go on: tests end the process in between.
+    /// Like [`Checkpoints::save`], but calls `before` ahead of each step. Tests return an error there to end the
+    /// writing.
     pub fn save_by_steps(
         &self,
         views: &Views,
@@ -235,9 +241,9 @@ impl Checkpoints {
         }
     }
 
-    /// Begins an era without any checkpoint. Destroys the keys of those there were, so that copies of them cannot be opened
-    /// either, and removes every file of the folder: also one half written, so that it is not renamed into place
-    /// afterwards. Waits for a checkpoint that is being written.
+    /// Begins a new era without any checkpoint. Destroys the keys of the old checkpoints, so that copies of them cannot
+    /// be opened either. Removes every file of the folder, half-written ones too, so that none is renamed into place
+    /// later. Waits for a checkpoint that is being written.
     pub fn discard_all(&self) -> io::Result<()> {
         let _alone = self.alone();
         self.era.fetch_add(1, Ordering::SeqCst);
@@ -264,7 +270,7 @@ impl Checkpoints {
         paths
     }
 
-    /// The checkpoints that are there, oldest first, and those that cannot even be listed. Looks only at their tables.
+    /// The checkpoints in the folder, oldest first, and those with an unreadable table. Reads only their tables.
     pub fn list(&self) -> (Vec<CheckpointFile>, Vec<RejectedCheckpoint>) {
         let (mut found, mut refused) = (Vec::new(), Vec::new());
         for path in self.files(EXTENSION) {
@@ -280,7 +286,7 @@ impl Checkpoints {
         (found, refused)
     }
 
-    /// The newest checkpoint that `fits` and can be used; empty read models where there is none. Blocks.
+    /// Loads the newest usable checkpoint that `fits`; empty read models if there is none. Blocks.
     pub fn load(&self, fits: impl Fn(&Mark) -> bool) -> OpenedViews {
         let (found, refused) = self.list();
         let mut opened = OpenedViews::empty();
@@ -296,7 +302,8 @@ impl Checkpoints {
         opened
     }
 
-    /// As [`Checkpoints::load`], of those that are of this log: one that was cut off or exchanged is another.
+    /// Like [`Checkpoints::load`], for checkpoints of this log only. A log that was cut off or exchanged is another
+    /// log.
     pub async fn open(self: &Arc<Self>, store: &dyn EventStore) -> Result<OpenedViews, CheckpointError> {
         let (found, _) = self.list();
         let mut strange = Vec::new();
@@ -318,7 +325,7 @@ impl Checkpoints {
         Ok(opened)
     }
 
-    /// The newest usable checkpoint at or before a moment, if there is one with all read models in their current version.
+    /// Loads the newest usable checkpoint that `fits`, if it has all read models in their current version.
     pub(crate) fn nearest(&self, fits: impl Fn(&Mark) -> bool) -> Option<Views> {
         let (found, _) = self.list();
         found.iter().rev().filter(|found| fits(&found.mark)).find_map(|candidate| {
@@ -328,7 +335,7 @@ impl Checkpoints {
     }
 }
 
-/// Whether the event at the mark is still the same.
+/// Whether the log still has the mark's event at the mark's position.
 async fn belongs(store: &dyn EventStore, mark: &Mark) -> Result<Result<(), String>, StoreError> {
     let (position, Some(event)) = (mark.position, mark.event) else { return Ok(Ok(())) };
     let head = store.head();
@@ -340,7 +347,7 @@ async fn belongs(store: &dyn EventStore, mark: &Mark) -> Result<Result<(), Strin
     Ok(if same { Ok(()) } else { Err(format!("the log has another event at position {position}")) })
 }
 
-/// Reads every read model on a thread of its own, because decoding takes the time.
+/// Reads every read model on a thread of its own, because decoding takes most of the time.
 fn read(candidate: &CheckpointFile, keys: &KeyRing) -> Result<OpenedViews, CheckpointError> {
     let (outline, bytes) = file::read(&candidate.path)?;
     let seal = outline.seal.map(|mark| WholeSeal::of(keys, mark)).transpose();
@@ -388,12 +395,12 @@ fn read(candidate: &CheckpointFile, keys: &KeyRing) -> Result<OpenedViews, Check
     Ok(opened)
 }
 
-/// How many read models a checkpoint holds.
+/// The number of read models in a checkpoint.
 pub fn count() -> usize {
     Views::NAMES.len()
 }
 
-/// Whether a mark lies at or before a time.
+/// Whether a mark lies at or before `time`.
 pub(crate) fn is_by(mark: &Mark, time: Timestamp) -> bool {
     mark.moment <= time
 }

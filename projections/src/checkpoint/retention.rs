@@ -2,9 +2,9 @@
 
 use super::{CheckpointFile, CheckpointOptions};
 
-/// The part of `found` (oldest first) to delete. The newest stay. An older one goes if it is closer than `spacing`
-/// to the last one that stays. While the rest is too many or too large, the one goes whose removal leaves the smallest
-/// gap, so that the others stay spread evenly over the log.
+/// The checkpoints in `found` (oldest first) to delete. The newest stay. An older one goes if it is closer than
+/// `spacing` to the last one that stays. While the others are too many or too large, the one goes whose removal leaves
+/// the smallest gap. So the others stay spread evenly over the log.
 pub(super) fn superfluous(found: &[CheckpointFile], options: &CheckpointOptions) -> Vec<CheckpointFile> {
     let newest = options.newest.max(1).min(found.len());
     let (older, newest) = found.split_at(found.len() - newest);
@@ -40,7 +40,7 @@ mod tests {
         CheckpointFile { path: format!("{position}").into(), mark, bytes: 10, clear: false }
     }
 
-    /// The positions that are left after checkpoints at these positions were written one after the other.
+    /// Writes checkpoints at these positions, one after the other. Returns the positions that are left.
     fn left(positions: impl IntoIterator<Item = u64>, options: &CheckpointOptions) -> Vec<u64> {
         let mut there: Vec<CheckpointFile> = Vec::new();
         for position in positions {

@@ -10,7 +10,7 @@ use chronova_events::store::memory::MemoryStore;
 use super::*;
 use crate::runner::catch_up;
 
-/// A log with an event of every kind, `rounds` times over.
+/// A log with `rounds` events of every kind.
 pub(crate) async fn filled(rounds: u32) -> Arc<MemoryStore> {
     let store = MemoryStore::new();
     for (event, time) in (0..rounds).flat_map(|_| registry::samples()).zip(1_000..) {
@@ -37,7 +37,7 @@ fn same(left: &Views, right: &Views) {
 
 const ALL: CheckpointOptions = CheckpointOptions { newest: 2, history: 64, spacing: 1, disk: u64::MAX };
 
-/// With keys of its own.
+/// Checkpoints with keys of their own.
 fn checkpoints_in(folder: impl Into<PathBuf>) -> Arc<Checkpoints> {
     Checkpoints::new(folder, ALL, KeyRing::in_memory().unwrap())
 }
@@ -56,7 +56,7 @@ async fn nothing_that_the_read_models_say_stands_in_the_file() {
     let clear = folder.path().join("clear");
     file::write_clear(&views, &clear);
     let clear = fs::read(clear).unwrap();
-    // Names of read models stand in the table; no other word of the read models is in the sealed file.
+    // The table holds the names of read models. The sealed part holds no word of the read models.
     let words = clear.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| word.len() > 5);
     let words = words
         .filter_map(|word| str::from_utf8(word).ok())
@@ -94,13 +94,13 @@ async fn an_erasure_closes_copies_and_what_was_forked_before() {
     checkpoints.discard_all().unwrap();
     assert!(!path.exists());
     assert!(matches!(checkpoints.save_in(era, &old), Err(CheckpointError::Overtaken)));
-    // A backup is put back.
+    // An operator puts a backup back.
     fs::write(&path, copy).unwrap();
     let opened = checkpoints.load(|_| true);
     assert!(opened.from.is_none() && opened.refused[0].reason.contains("destroyed by an erasure"), "{opened:?}");
     checkpoints.save_in(checkpoints.era(), &new).unwrap();
     same(&checkpoints.load(|_| true).views, &new);
-    // Without the file of keys nothing is read.
+    // Without the file of keys no checkpoint is read.
     let strange = checkpoints_in(folder.path()).load(|_| true);
     assert!(strange.from.is_none() && strange.refused[0].reason.contains("not in the file of keys"), "{strange:?}");
 }
@@ -120,7 +120,8 @@ async fn what_is_loaded_is_what_was_saved() {
     assert!(checkpoints_in(folder.path().join("nowhere")).load(|_| true).from.is_none());
 }
 
-/// Ends the writing before each step in turn; the one before stays whole, and nothing that was begun is mistaken for one.
+/// Ends the writing before each step in turn. The previous checkpoint stays whole, and no unfinished file is mistaken
+/// for a checkpoint.
 #[tokio::test]
 async fn a_crash_between_any_two_steps_leaves_the_one_before() {
     let store = filled(2).await;
@@ -143,7 +144,7 @@ async fn a_crash_between_any_two_steps_leaves_the_one_before() {
         let opened = checkpoints.load(|_| true);
         same(&opened.views, if renamed.get() { &new } else { &old });
         assert_eq!(opened.refused, []);
-        // The next one cleans up what the crash left.
+        // The next write cleans up after the crash.
         checkpoints.save(&new).unwrap();
         assert!(checkpoints.files("tmp").is_empty());
         if written.is_ok() {
@@ -151,11 +152,11 @@ async fn a_crash_between_any_two_steps_leaves_the_one_before() {
             break;
         }
     }
-    // Create, each read model, table, sync, rename, sync of the folder, thinning out.
+    // The steps: create, each read model, table, sync, rename, sync of the folder, thin out.
     assert_eq!(last, Views::NAMES.len() + 6);
 }
 
-/// Cuts the newest file at every length that is interesting, as a lost fsync may.
+/// Cuts the newest file at every boundary and inside every part, as a lost fsync may.
 #[tokio::test]
 async fn one_that_was_cut_short_falls_back_to_the_one_before() {
     let store = filled(2).await;
@@ -176,7 +177,7 @@ async fn one_that_was_cut_short_falls_back_to_the_one_before() {
     same(&checkpoints.load(|_| true).views, &old);
 }
 
-/// Flips bits all over the file: none goes unseen.
+/// Flips bits all over the file; each flip is detected.
 #[tokio::test]
 async fn no_flipped_bit_goes_unseen() {
     let store = filled(1).await;
@@ -208,7 +209,7 @@ async fn one_of_another_log_is_not_used() {
     let checkpoints = checkpoints_in(folder.path());
     checkpoints.save(&views_at(&log, 20).await).unwrap();
     assert_eq!(checkpoints.open(&*log).await.unwrap().views.position(), Position(20));
-    // The same events, but not the same events.
+    // The other log has events of the same kinds, but other event ids.
     let opened = checkpoints.open(&*other).await.unwrap();
     assert!(opened.from.is_none() && opened.refused[0].reason.contains("another event at position 20"));
     let opened = checkpoints.open(&*MemoryStore::new()).await.unwrap();
@@ -243,7 +244,7 @@ async fn a_keeper_writes_when_enough_has_happened() {
     }
     keeping.abort();
     same(&checkpoints.load(|_| true).views, &views);
-    // A folder that is a file: it says so and goes on.
+    // The folder is a file: the keeper reports the failure and goes on.
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let bad = CheckpointKeeper::new(views, checkpoints_in(file), options, Position::START);

@@ -16,7 +16,7 @@ pub struct HostInventory {
     pub min_unit: u64,
     pub max_unit: u64,
     pub step_size: u64,
-    /// The total that may be allocated.
+    /// The amount that may be allocated: total minus reserved, times the allocation ratio.
     pub capacity: u64,
     pub used: u64,
 }
@@ -39,7 +39,7 @@ impl HostInventory {
         self.capacity.saturating_sub(self.used)
     }
 
-    /// Whether `amount` fits besides what is allocated and `pending`, by Placement's rules.
+    /// Whether `amount` fits beside the allocated amount and `pending`, by Placement's rules.
     pub fn admits(&self, amount: u64, pending: u64) -> bool {
         amount >= self.min_unit
             && amount <= self.max_unit
@@ -65,17 +65,17 @@ impl HostResourceColumn {
         &self.has
     }
 
-    /// The hosts with at least `amount` free; the emptiest first.
+    /// The hosts with at least `amount` free, the emptiest first.
     pub fn roomiest(&self, amount: u64) -> impl Iterator<Item = Slot> + '_ {
         self.by_free.range((amount, 0)..).rev().map(|(_, slot)| *slot)
     }
 
-    /// The hosts with at least `amount` free; the fullest first.
+    /// The hosts with at least `amount` free, the fullest first.
     pub fn tightest(&self, amount: u64) -> impl Iterator<Item = Slot> + '_ {
         self.by_free.range((amount, 0)..).map(|(_, slot)| *slot)
     }
 
-    /// The hosts with less than `amount` free; those that lack least first.
+    /// The hosts with less than `amount` free, those that lack least first.
     pub fn without_room(&self, amount: u64) -> impl Iterator<Item = Slot> + '_ {
         self.by_free.range(..(amount, 0)).rev().map(|(_, slot)| *slot)
     }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_line_admits_what_placement_admits() {
         let line = HostInventory::of(&Inventory { step_size: 2, min_unit: 2, ..inventory(8) }, 4);
-        // (8 - 1) x 2 = 14, of which 4 are used.
+        // The capacity is (8 - 1) x 2 = 14, and 4 are used.
         assert!(line.admits(8, 0) && line.admits(8, 2));
         assert!(!line.admits(8, 4), "pending counts");
         assert!(!line.admits(3, 0) && !line.admits(0, 0) && !line.admits(10, 0));

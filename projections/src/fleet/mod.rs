@@ -1,10 +1,10 @@
 //! The compute hosts, for the scheduler.
 //!
-//! One row holds everything that filters and weighers read of a host. Indexes (capacity by class, traits, aggregates,
-//! answering hosts, names) narrow the choice. So the cost of a decision depends on its candidates, not on the size of
-//! the cell. Hosts are numbered by [`Slot`] in the order in which the log first names them.
+//! A row holds everything that filters and weighers read about a host. Indexes (capacity by class, traits, aggregates,
+//! hosts that answer, names) narrow the choice. So the cost of a decision depends on the number of candidates, not on
+//! the size of the cell. Hosts are numbered by [`Slot`] in the order in which the log first names them.
 //!
-//! Like any read model it may lag: the ledger's `decide` has the last word.
+//! The fleet may lag behind the log, like any read model; the ledger's `decide` has the last word.
 
 mod columns;
 
@@ -37,17 +37,17 @@ pub struct HostRow {
     pub traits: BTreeSet<String>,
     /// The provider's aggregates in Placement.
     pub placement_aggregates: BTreeSet<Uuid>,
-    /// The host aggregates that it is in.
+    /// The host aggregates that have the host as a member.
     pub aggregates: BTreeSet<HostAggregateId>,
-    /// The servers on it, those being built included.
+    /// The servers on the host, those being built included.
     pub servers: BTreeSet<InstanceId>,
     /// The number of servers that are being built or moved: Nova's `num_io_ops`.
     pub io_ops: u32,
-    /// Builds that failed here since the last one that succeeded.
+    /// Builds that failed on the host since its last successful one.
     pub failed_builds: u32,
 }
 
-/// The host's own report, and its known state.
+/// The host's own report, and the state that the control plane knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReportedHost {
     pub capabilities: Arc<Capabilities>,
@@ -63,7 +63,7 @@ impl ReportedHost {
     }
 }
 
-/// A host aggregate, with the parts that the scheduler needs.
+/// A host aggregate: the parts that the scheduler needs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AggregateRow {
     pub name: String,
@@ -72,7 +72,7 @@ pub struct AggregateRow {
 }
 
 impl AggregateRow {
-    /// The zone that it defines for its hosts.
+    /// The availability zone that the aggregate defines for its hosts.
     pub fn zone(&self) -> Option<&str> {
         self.metadata.get(ZONE_KEY).map(String::as_str)
     }
@@ -85,7 +85,7 @@ struct HostedServer {
     busy: bool,
 }
 
-/// A consumer's allocation of one class of one provider.
+/// A consumer's allocation of one resource class from one provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct ConsumerAmount {
     slot: Slot,
@@ -97,29 +97,29 @@ struct ConsumerAmount {
 pub struct FleetView {
     rows: Vec<HostRow>,
     by_id: BTreeMap<HostId, Slot>,
-    /// In lower case: names of hosts are compared so, as in Nova.
+    /// The names are in lower case, because host names are compared without case, as in Nova.
     by_name: BTreeMap<String, BTreeSet<Slot>>,
     /// Rows that are hosts with an inventory.
     hosts: Slots,
     answering: Slots,
     enabled: Slots,
     columns: BTreeMap<String, HostResourceColumn>,
-    /// Names of the classes that consumers hold something of, in the order of their first use.
+    /// Names of the resource classes with allocations, in the order of their first use.
     classes: Vec<String>,
     held: BTreeMap<ConsumerId, Vec<ConsumerAmount>>,
     traits: BTreeMap<String, Slots>,
     placement_aggregates: BTreeMap<Uuid, Slots>,
     aggregates: BTreeMap<HostAggregateId, AggregateRow>,
     servers: BTreeMap<InstanceId, HostedServer>,
-    /// Providers with a parent, and sharing providers: with them, a host's resources are not on its row alone.
+    /// Providers with a parent, and sharing providers. With any of them, a host's resources are not on its row alone.
     related: BTreeSet<ProviderId>,
 }
 
 impl FleetView {
-    /// The row of `slot`.
+    /// Returns the row of `slot`.
     ///
     /// # Panics
-    /// For a slot of another fleet.
+    /// If the slot belongs to another fleet.
     pub fn row(&self, slot: Slot) -> &HostRow {
         &self.rows[slot as usize]
     }
@@ -128,7 +128,7 @@ impl FleetView {
         self.by_id.get(&host).copied()
     }
 
-    /// The hosts of that name, whatever the case of its letters.
+    /// The hosts of that name, compared without case.
     pub fn named(&self, name: &str) -> Slots {
         self.by_name.get(&name.to_lowercase()).into_iter().flatten().copied().collect()
     }
@@ -173,7 +173,7 @@ impl FleetView {
         self.row(slot).aggregates.iter().filter_map(|id| self.aggregates.get(id))
     }
 
-    /// The hosts that are in a zone of their own, by zone.
+    /// The hosts in an availability zone other than the default one, by zone.
     pub fn zones(&self) -> BTreeMap<&str, Slots> {
         let mut zones: BTreeMap<&str, Slots> = BTreeMap::new();
         for row in self.aggregates.values() {
@@ -184,22 +184,22 @@ impl FleetView {
         zones
     }
 
-    /// The zone that a host is in; `None` for a host in no zone of its own.
+    /// The availability zone of a host; `None` for a host in the default zone.
     pub fn zone_of(&self, slot: Slot) -> Option<&str> {
         self.aggregates_of(slot).find_map(AggregateRow::zone)
     }
 
-    /// The host of a server that is there or is being built.
+    /// The host of a server that exists or is being built.
     pub fn whereabouts(&self, server: InstanceId) -> Option<Slot> {
         self.servers.get(&server).map(|resident| resident.slot)
     }
 
-    /// Whether all that a host has is on its own row: no provider stands below another one or shares with others.
+    /// Whether each host has all its resources on its own row: no provider has a parent or shares with others.
     pub fn is_flat(&self) -> bool {
         self.related.is_empty()
     }
 
-    /// Folds an event of the stream with that key.
+    /// Folds an event from the stream with this key.
     pub fn take(&mut self, key: &str, event: &Event) {
         match event {
             Event::LedgerEvent(event) => self.apply_ledger(event),
@@ -214,7 +214,7 @@ impl FleetView {
                     self.apply_instance(server, event);
                 }
             }
-            // Only a build has selected a host by itself when a step fails.
+            // When a step fails, only a build has itself selected a host.
             Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
                 if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {
                     let row = &mut self.rows[slot as usize];
@@ -300,7 +300,7 @@ impl FleetView {
             HostEvent::Enabled(_) => facts.enabled = true,
             HostEvent::Disabled(_) => facts.enabled = false,
             HostEvent::ForcedDown(forced) => facts.forced_down = forced.forced,
-            // Not needed for placement: a draining host is disabled.
+            // The fleet ignores these: a draining host is disabled already.
             HostEvent::DrainRequested(_)
             | HostEvent::DepartureBegun(_)
             | HostEvent::ServerLeft(_)

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! The fleet that events of hosts fold into.
+//! Tests of folding the events of hosts into the fleet.
 
 use chronova_events::host::{self, Registered};
 use chronova_events::instance::{self, Placed};
@@ -26,7 +26,7 @@ fn inventory(class: &str, total: u64) -> Inventory {
     Inventory { class, total, reserved: 0, min_unit: 1, max_unit: total, step_size: 1, allocation_ratio: 1.0 }
 }
 
-/// Hosts `H1`..: 8 CPUs each, the even ones with a trait.
+/// Hosts `H1`, `H2`...: 8 CPUs each; every second one has a trait.
 fn fleet(hosts: u128) -> FleetView {
     let mut fleet = FleetView::default();
     for n in 1..=hosts {

@@ -112,7 +112,7 @@ async fn memory_is_bounded() {
     let head = store.head().0;
     assert!(matches!(none.at(position(head), LATER).await, Err(HistoryError::TooLarge { .. })));
     assert!(none.at(position(1), LATER).await.is_ok());
-    // Room for one: the other goes.
+    // There is memory for one state; the other one is dropped.
     let one = history(&store, HistoryOptions { memory: weight, ..HistoryOptions::default() }).await;
     one.at(position(head - 1), LATER).await.unwrap();
     one.at(position(head), LATER).await.unwrap();
@@ -129,7 +129,7 @@ async fn those_who_cannot_be_served_are_turned_away() {
     assert!(matches!(history.at(position(3), LATER).await, Err(HistoryError::Busy)));
     drop(place);
     history.at(position(3), LATER).await.unwrap();
-    // A held state needs no place.
+    // A held state needs no slot.
     let _place = history.place().await.unwrap();
     assert!(history.at(position(3), LATER).await.is_ok());
     assert_eq!(history.waiting.load(Ordering::Relaxed), 0);

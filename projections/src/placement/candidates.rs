@@ -1,15 +1,15 @@
 //! Searches for providers that could serve a request: `GET /allocation_candidates`.
 //!
-//! A request has groups. Several providers of one tree may serve the group without a suffix, and so may providers that
-//! share with the tree through an aggregate. One provider serves a group with a suffix. Every answer is anchored in one
-//! tree. The rules are Placement's (API reference, "Allocation candidates" and the documents on provider trees and
-//! granular requests).
+//! A request has groups. The group without a suffix may be served by several providers of one tree, and by providers
+//! that share with the tree through an aggregate. A group with a suffix is served by one provider. Every candidate is
+//! anchored in one tree. The rules are Placement's (API reference, "Allocation candidates", and the documents on
+//! provider trees and granular requests).
 //!
-//! First the search intersects sets of the index ([`plan`]): the trees that may serve every group are left. Then it
-//! searches one tree after the other ([`combine`]) until it has as many candidates as requested. So a request with few
-//! possible providers, or with a small limit, costs little in any cloud.
+//! First the search intersects sets of the index ([`plan`]), which leaves the trees that may serve every group. Then it
+//! searches one tree after the other ([`combine`]) until it has the requested number of candidates. So a request with
+//! few possible providers, or with a small limit, costs little in any cloud.
 //!
-//! The result is a proposal: the ledger's `decide` has the last word when an answer is claimed.
+//! The result is a proposal: the ledger's `decide` has the last word when a candidate is claimed.
 
 mod combine;
 mod plan;
@@ -24,10 +24,10 @@ use super::index::ProviderIndex;
 pub use super::request::{AggregateFilter, CandidatesRequest, RequestGroup, TraitFilter};
 use crate::slots::Slots;
 
-/// More answers than any client can use; a request for combinations in a wide tree can have astronomically many.
+/// The limit on candidates. No client can use more, and a wide tree can have astronomically many combinations.
 const MOST: usize = 100_000;
 
-/// Classes and amounts, sorted by class. Shared, because most answers to one request say the same.
+/// Resource classes and amounts, sorted by class. Shared, because most candidates of a request have the same.
 pub type ResourceAmounts = Arc<[(Arc<str>, u64)]>;
 
 /// One way to serve the request.
@@ -35,26 +35,26 @@ pub type ResourceAmounts = Arc<[(Arc<str>, u64)]>;
 pub struct Candidate {
     /// Sorted by provider.
     pub allocations: Vec<(ProviderId, ResourceAmounts)>,
-    /// The providers of each group: sorted by suffix, and within by id.
+    /// The providers of each group, sorted by suffix and then by id.
     pub mappings: Vec<(Arc<str>, Vec<ProviderId>)>,
 }
 
-/// A provider that an answer describes.
+/// A provider that the answer describes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderSummary {
     pub provider: Arc<Provider>,
     pub root: ProviderId,
 }
 
-/// The answer.
+/// The answer of `GET /allocation_candidates`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AllocationCandidates {
     pub candidates: Vec<Candidate>,
-    /// All of the trees that the candidates use, tree by tree.
+    /// All providers of the trees that the candidates use, tree by tree.
     pub providers: Vec<ProviderSummary>,
 }
 
-/// All ways to serve `request`, at most as many as it wants.
+/// Finds the ways to serve `request`, at most as many as the request asks for.
 pub fn search(index: &ProviderIndex, request: &CandidatesRequest) -> AllocationCandidates {
     let Some(plan) = plan::SearchPlan::of(index, request) else { return AllocationCandidates::default() };
     let candidates = combine::all(&plan, request.limit.unwrap_or(MOST).min(MOST));
@@ -62,7 +62,7 @@ pub fn search(index: &ProviderIndex, request: &CandidatesRequest) -> AllocationC
     AllocationCandidates { candidates, providers }
 }
 
-/// Before 1.29 clients see of a tree only the provider that is used.
+/// Before microversion 1.29 the answer describes only the providers of a tree that are used.
 fn describe(index: &ProviderIndex, request: &CandidatesRequest, candidates: &[Candidate]) -> Vec<ProviderSummary> {
     let used: Slots =
         candidates.iter().flat_map(|one| &one.allocations).filter_map(|(id, _)| index.slot(*id)).collect();
@@ -128,7 +128,7 @@ mod tests {
         ]
     }
 
-    /// Two hosts without disk, of which the first has two network cards, and a disk that both share.
+    /// Two hosts without disk, and a disk provider that both share. The first host has two network cards.
     fn placement() -> Placement {
         let mut placement = Placement::default();
         let all = [

@@ -1,4 +1,4 @@
-//! One resource class over all providers: those that have it, and their free capacity.
+//! One resource class over all providers: the providers that have it, and their free capacity.
 
 use std::collections::BTreeMap;
 
@@ -22,39 +22,39 @@ impl ProviderCapacity {
         Self { free: line.free(), min_unit: has.min_unit, max_unit: has.max_unit, step_size: has.step_size.max(1) }
     }
 
-    /// As [`InventoryLine::admits`].
+    /// Like [`InventoryLine::admits`].
     pub fn admits(&self, amount: u64) -> bool {
         amount <= self.most()
             && amount >= self.min_unit
             && (self.step_size == 1 || amount.is_multiple_of(self.step_size))
     }
 
-    /// The most that one request can get.
+    /// The largest amount that one request can get.
     fn most(&self) -> u64 {
         self.free.min(self.max_unit)
     }
 
-    /// Whether anything up to the most can be had.
+    /// Whether one request can get any amount up to the largest.
     fn is_plain(&self) -> bool {
         self.min_unit <= 1 && self.step_size == 1
     }
 }
 
-/// A class: its providers, sorted by how much they have left.
+/// A resource class: its providers, sorted by free capacity.
 ///
-/// Providers whose most is about the same (to an eighth) share a shelf. Those on higher shelves than the amount's own fit
-/// without being looked at, those on lower ones do not.
+/// Providers with about the same largest amount (to an eighth) share a shelf. A request for an amount has a shelf, too:
+/// all providers on higher shelves fit without a check, and those on lower shelves do not fit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderColumn {
     members: Slots,
-    /// By slot; only those of members mean anything.
+    /// By slot. Only the entries of members have a meaning.
     rooms: Vec<ProviderCapacity>,
     shelves: BTreeMap<u16, Slots>,
-    /// Members with unit rules that a shelf does not tell of.
+    /// Members with unit rules, which the shelf alone cannot decide.
     fussy: Slots,
 }
 
-/// Shelves grow by eighths of a power of two; amounts below 16 have shelves of their own.
+/// The shelf of an amount. Shelves grow by eighths of a power of two; amounts below 16 have shelves of their own.
 fn shelf(amount: u64) -> u16 {
     if amount < 16 {
         return u16::try_from(amount).unwrap_or(u16::MAX);
@@ -65,7 +65,7 @@ fn shelf(amount: u64) -> u16 {
 }
 
 impl ProviderColumn {
-    /// Every provider that has the class at all.
+    /// Every provider with an inventory of the class.
     pub fn members(&self) -> &Slots {
         &self.members
     }
@@ -74,15 +74,15 @@ impl ProviderColumn {
         if self.members.contains(slot) { self.rooms.get(slot as usize) } else { None }
     }
 
-    /// The free capacity of a provider; zero if it lacks the class.
+    /// The free capacity of a provider; zero without an inventory of the class.
     pub fn free(&self, slot: Slot) -> u64 {
         self.room(slot).map_or(0, |room| room.free)
     }
 
-    /// The providers of which one request can get `amount`.
+    /// The providers that can give `amount` to one request.
     pub fn with_room(&self, amount: u64) -> Slots {
         if amount == 0 {
-            // Below every unit that is usual; nobody asks for it, and the shelves do not tell.
+            // Zero is below every usual `min_unit`. Requests never ask for it, and the shelves do not cover it.
             let mut found = self.members.clone();
             found.retain(|slot| self.rooms[slot as usize].admits(amount));
             return found;

@@ -1,9 +1,9 @@
-//! The index of providers by class, free capacity, trait, aggregate and tree. Searches start from it instead of from
-//! all providers.
+//! The index of providers by class, free capacity, trait, aggregate and tree. Searches start from the index instead of
+//! reading all providers.
 //!
-//! The index follows the ledger event by event. A test checks that it equals a fresh index of the same ledger
-//! ([`ProviderIndex::of`]). Its answers are sets ([`Slots`]) that callers intersect, smallest first. The API's search for
-//! candidates and the scheduler's choice of hosts both begin here.
+//! The index follows the ledger event by event. A test checks that it equals a new index of the same ledger
+//! ([`ProviderIndex::of`]). Its answers are sets ([`Slots`]) that callers intersect, smallest first. Both the API's
+//! search for candidates and the scheduler's choice of hosts begin here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::slots::{Slot, Slots};
 #[derive(Debug, Clone)]
 struct ProviderRow {
     id: ProviderId,
-    /// `None` only while the ledger changes the provider, so that it need not copy it.
+    /// `None` only while the ledger changes the provider: without this reference the ledger need not copy it.
     provider: Option<Arc<Provider>>,
     root: Slot,
-    /// The tree of a root with children: all its providers, itself included, by id.
+    /// All providers of the tree by id, the root included. Only a root with children has this list.
     tree: Vec<Slot>,
 }
 
-/// See the module.
+/// The index; the module's documentation describes it.
 #[derive(Debug, Default, Clone)]
 pub struct ProviderIndex {
     slots: HashMap<ProviderId, Slot>,
@@ -73,12 +73,12 @@ impl ProviderIndex {
         self.row(slot).map(|row| row.id)
     }
 
-    /// The top of the provider's tree; itself where it has no parent.
+    /// The root of the provider's tree; the provider itself if it has no parent.
     pub fn root_of(&self, slot: Slot) -> Slot {
         self.row(slot).map_or(slot, |row| row.root)
     }
 
-    /// All of the tree that has this root, in the order of ids.
+    /// All providers of the tree with this root, in the order of ids.
     pub fn tree(&self, root: Slot) -> impl Iterator<Item = Slot> + '_ {
         let tree = self.row(root).map_or(&[][..], |row| &row.tree);
         tree.iter().copied().chain(tree.is_empty().then_some(root))
@@ -94,7 +94,8 @@ impl ProviderIndex {
         self.classes.get(class)
     }
 
-    /// Providers that can give `amount` of `class` to one request, by Placement's rules: unit bounds, step and capacity.
+    /// Providers that can give `amount` of `class` to one request, by Placement's rules: unit bounds, step and
+    /// capacity.
     pub fn with_room(&self, class: &str, amount: u64) -> Slots {
         self.class(class).map(|column| column.with_room(amount)).unwrap_or_default()
     }
@@ -116,7 +117,7 @@ impl ProviderIndex {
         union(aggregates.into_iter().filter_map(|aggregate| self.aggregates.get(aggregate)))
     }
 
-    /// Members of one of each set of aggregates; `None` where no membership is asked for.
+    /// Members of at least one aggregate of each set; `None` if the filter requires no membership.
     pub fn members(&self, filter: &AggregateFilter) -> Option<Slots> {
         let mut sets = filter.member_of.iter().map(|any| self.in_any_aggregate(any));
         let first = sets.next()?;
@@ -128,13 +129,13 @@ impl ProviderIndex {
         self.traits.get(SHARES).filter(|slots| !slots.is_empty())
     }
 
-    /// The trees that may use a sharing provider: those with a member in one of its aggregates. Empty for a provider in
-    /// no aggregate.
+    /// The trees that may use a sharing provider: those with a member in one of its aggregates. Empty for a provider
+    /// without aggregates.
     pub fn anchors(&self, sharing: &Provider) -> Slots {
         self.in_any_aggregate(&sharing.aggregates).iter().map(|member| self.root_of(member)).collect()
     }
 
-    /// Providers that have one trait of each required set and none of the forbidden ones, out of `among`.
+    /// Removes from `among` the providers that lack a trait of any required set or have a forbidden one.
     pub fn cut_by_traits(&self, among: &mut Slots, filter: &TraitFilter) {
         for any in &filter.required {
             among.retain_all(&self.with_any_trait(any));
@@ -144,8 +145,8 @@ impl ProviderIndex {
         }
     }
 
-    /// Providers that have all of this by themselves. It answers a request for a compute host where hosts have no trees
-    /// and nothing is shared.
+    /// Providers that have all of this by themselves. This finds compute hosts if no host has a tree and no provider
+    /// shares.
     pub fn fitting<'a>(
         &self,
         resources: impl IntoIterator<Item = (&'a str, u64)>,
@@ -167,12 +168,13 @@ impl ProviderIndex {
 
     // --------------------------------------------------------------------------------------------------------- changes
 
-    /// Folds `event` into `ledger` and follows.
+    /// Folds `event` into `ledger` and updates the index.
     pub(super) fn follow(&mut self, ledger: &mut Ledger, event: &LedgerEvent, evolve: impl FnOnce(&mut Ledger)) {
         match event {
             LedgerEvent::Claimed(_) | LedgerEvent::AllocationsReplaced(_) | LedgerEvent::Released(_) => {
                 let touched = holders(ledger, event);
-                // A held row makes the ledger copy it, and these rows are about to change.
+                // A row that holds a provider makes the ledger copy it. These providers are about to change, so the
+                // rows let go.
                 for id in &touched {
                     self.let_go(*id);
                 }
@@ -217,7 +219,7 @@ impl ProviderIndex {
                 evolve(ledger);
                 *self = Self::of(ledger);
             }
-            // The row's provider is the ledger's own: let go of it, so that the ledger need not copy it.
+            // The row holds the ledger's own provider and lets go of it, so that the ledger need not copy it.
             LedgerEvent::ProviderAdopted(adopted) => {
                 self.let_go(adopted.provider);
                 evolve(ledger);
@@ -248,7 +250,7 @@ impl ProviderIndex {
         }
     }
 
-    /// After a change of nothing but what is allocated.
+    /// Updates the index after a change of allocations only.
     fn recount(&mut self, ledger: &Ledger, id: ProviderId) {
         let (Some(slot), Some(provider)) = (self.slot(id), ledger.providers.get(&id)) else { return };
         for (class, line) in &provider.inventories {
@@ -261,7 +263,7 @@ impl ProviderIndex {
         }
     }
 
-    /// After any change of one provider, apart from where it stands in a tree.
+    /// Updates the index after any change of one provider except its position in a tree.
     fn renew(&mut self, ledger: &Ledger, id: ProviderId) {
         if let Some(slot) = self.slot(id)
             && let Some(old) = self.row_mut(slot).and_then(|row| row.provider.take())
@@ -346,7 +348,7 @@ impl ProviderIndex {
         slot
     }
 
-    /// All of the tree that a provider is in, as far as the index knows.
+    /// All providers in the same tree, as far as the index knows.
     fn around(&self, id: ProviderId) -> Vec<ProviderId> {
         let Some(slot) = self.slot(id) else { return vec![] };
         self.tree(self.root_of(slot)).filter_map(|member| self.id(member)).collect()
@@ -386,7 +388,7 @@ impl ProviderIndex {
     }
 }
 
-/// The index says the same, whatever the numbers that the providers have.
+/// Two indexes are equal if they say the same about every provider, whatever the providers' slots.
 impl PartialEq for ProviderIndex {
     fn eq(&self, other: &Self) -> bool {
         let same = |mine: &Slots, theirs: &Slots| self.ids(mine) == other.ids(theirs);
@@ -431,7 +433,7 @@ impl ProviderIndex {
     }
 }
 
-/// The providers whose usage an event changes: of what is held from now on, and of what was held before.
+/// The providers with a changed usage: those that the consumer uses from now on, and those that it used before.
 fn holders(ledger: &Ledger, event: &LedgerEvent) -> BTreeSet<ProviderId> {
     let (claims, released): (&[_], &[_]) = match event {
         LedgerEvent::Claimed(claimed) => (std::slice::from_ref(claimed), &[]),

@@ -24,7 +24,7 @@ use index::ProviderIndex;
 #[serde(from = "StoredPlacement")]
 pub struct Placement {
     pub ledger: Ledger,
-    /// Follows the ledger; built from it again when the view is read from a checkpoint.
+    /// Follows the ledger. A view that is read from a checkpoint builds it from the ledger.
     #[serde(skip_serializing)]
     pub index: ProviderIndex,
 }
@@ -82,8 +82,8 @@ impl Projection for Placement {
         }
     }
 
-    /// Version 1 knew nothing of server groups, version 2 nothing of NUMA cells. Both matter only to proposals here: the
-    /// ledger's `decide`, which has the last word, does not read this.
+    /// Version 1 had no server groups, and version 2 no NUMA cells. In this view both matter only to proposals: the
+    /// ledger's `decide` has the last word and does not read the view.
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
         let ledger = match version {
             1 => {
@@ -112,7 +112,7 @@ impl Placement {
         StoredPlacement { ledger }.into()
     }
 
-    /// Takes in one event that was recorded at `at`.
+    /// Folds one event that was recorded at `at`.
     pub fn take_in(&mut self, event: &LedgerEvent, at: chronova_events::envelope::Timestamp) {
         let Self { ledger, index } = self;
         index.follow(ledger, event, |ledger| ledger.evolve(event, at));

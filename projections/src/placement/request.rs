@@ -6,7 +6,7 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Provider;
 use uuid::Uuid;
 
-/// Traits that must be there (one of each set) and traits that must not.
+/// The traits that a provider must have (one of each set) and those that it must not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraitFilter {
     pub required: Vec<BTreeSet<String>>,
@@ -23,7 +23,7 @@ impl TraitFilter {
     }
 }
 
-/// Aggregates of which a provider must be a member (of one of each set), and of which it must not.
+/// The aggregates that must have a provider as a member (one of each set), and those that must not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AggregateFilter {
     pub member_of: Vec<BTreeSet<Uuid>>,
@@ -40,7 +40,7 @@ impl AggregateFilter {
     }
 }
 
-/// One group of what is asked for.
+/// One group of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestGroup {
     /// Empty for the group that several providers may serve together.
@@ -48,7 +48,7 @@ pub struct RequestGroup {
     pub resources: BTreeMap<String, u64>,
     pub traits: TraitFilter,
     pub aggregates: AggregateFilter,
-    /// Only from the tree of this provider.
+    /// If set, only providers in the tree of this provider may serve.
     pub in_tree: Option<ProviderId>,
 }
 
@@ -57,12 +57,12 @@ pub struct RequestGroup {
 pub struct CandidatesRequest {
     pub groups: Vec<RequestGroup>,
     pub limit: Option<usize>,
-    /// Groups with suffixes each get a provider of their own.
+    /// Whether each group with a suffix gets a provider of its own.
     pub isolate: bool,
-    /// About the root of the tree.
+    /// The traits of the tree's root.
     pub root_traits: TraitFilter,
-    /// Suffixes whose providers must stand under one of themselves.
+    /// Sets of suffixes. One of the providers that serve such a set must be an ancestor of all others.
     pub same_subtrees: Vec<BTreeSet<String>>,
-    /// Before 1.29 an answer uses at most one provider of a tree.
+    /// Whether a candidate uses at most one provider of a tree, as before microversion 1.29.
     pub flat: bool,
 }

@@ -22,7 +22,7 @@ async fn live_on(store: &MemoryStore, life: &mut SyntheticEvents, events: usize)
     }
 }
 
-/// Events come in and readers look all the time while everything is rebuilt, again and again.
+/// Events come in and readers read all the time while everything is rebuilt, again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn nobody_sees_a_read_model_being_exchanged() {
     let store = MemoryStore::new();
@@ -76,7 +76,7 @@ async fn nobody_sees_a_read_model_being_exchanged() {
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
 }
 
-/// A read model that is wrong is told of, and put right.
+/// A rebuild reports a wrong read model and corrects it.
 #[tokio::test]
 async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
     let store = MemoryStore::new();
@@ -94,7 +94,7 @@ async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
 }
 
-/// A read model that can show what an older version left does so until it is rebuilt.
+/// A read model that can read the bytes of an older version is shown until it is rebuilt.
 #[tokio::test]
 async fn what_can_be_shown_meanwhile_is_shown_meanwhile() {
     let store = MemoryStore::new();
@@ -115,7 +115,8 @@ async fn what_can_be_shown_meanwhile_is_shown_meanwhile() {
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
 }
 
-/// A checkpoint of another version: the others are taken from it, these are filled from the log.
+/// Two read models in the checkpoint have another version. They are filled from the log, the others from the
+/// checkpoint.
 #[tokio::test]
 async fn what_has_another_version_is_filled_from_the_log() {
     let store = MemoryStore::new();
@@ -135,6 +136,6 @@ async fn what_has_another_version_is_filled_from_the_log() {
     fill(&*store, &opened.views, &opened.absent, &Arc::default()).await.unwrap();
     assert_eq!(differences(&opened.views, &alone, 5), [""; 0]);
     assert_eq!(opened.views.marked(), alone.marked());
-    // Questions about the past do not begin there.
+    // Queries about the past do not begin at such a checkpoint.
     assert!(checkpoints.nearest(|_| true).is_none());
 }

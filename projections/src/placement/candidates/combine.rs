@@ -9,19 +9,20 @@ use super::plan::{SearchPlan, Serves, SplitGroup};
 use super::{Candidate, ResourceAmounts};
 use crate::slots::{Slot, Slots};
 
-/// One way to serve one group in one tree: provider, class, amount; and the providers, those without amounts included.
+/// One way to serve one group in one tree. `amounts` has provider, class and amount. `providers` includes those without
+/// amounts.
 struct GroupOption {
     amounts: Vec<(Slot, usize, u64)>,
     providers: Vec<Slot>,
 }
 
-/// Everything that serves the request, tree by tree, until there are `limit`.
+/// Finds candidates, tree by tree, until there are `limit`.
 pub(super) fn all(plan: &SearchPlan<'_>, limit: usize) -> Vec<Candidate> {
     let mut search = Search {
         plan,
         limit,
         found: Vec::new(),
-        // Only what is shared can be found in two trees.
+        // Two trees can give the same candidate only if it uses sharing providers.
         seen: (!plan.shared.is_empty()).then(HashSet::new),
         usual: Arc::from([]),
     };
@@ -39,13 +40,13 @@ struct Search<'a> {
     limit: usize,
     found: Vec<Candidate>,
     seen: Option<HashSet<Candidate>>,
-    /// The amounts of the provider before, which are mostly those of the next one.
+    /// The amounts of the previous provider, which mostly equal those of the next one.
     usual: ResourceAmounts,
 }
 
 impl Search<'_> {
     fn look_into(&mut self, anchor: Slot) {
-        // The tree's own providers, and those that share with it.
+        // The tree's own providers, and the providers that share with the tree.
         let mut around: Vec<(Slot, bool)> = self.plan.index.tree(anchor).map(|slot| (slot, true)).collect();
         let shared = self.plan.shared.iter().filter(|shared| shared.anchors.contains(anchor));
         around.extend(
@@ -103,7 +104,7 @@ impl Search<'_> {
         others.flat_map(|other| &other.providers).all(|slot| !part.providers.contains(slot))
     }
 
-    /// Groups that fit one by one may together exceed a provider.
+    /// Whether the groups together fit. Groups that fit one by one may together exceed a provider.
     fn fits_beside(&self, part: &GroupOption, chosen: &[&GroupOption]) -> bool {
         part.amounts.iter().all(|(slot, class, amount)| {
             let same =
@@ -143,7 +144,7 @@ impl Search<'_> {
         })
     }
 
-    /// The provider and everything above it.
+    /// The provider and all its ancestors.
     fn with_ancestors(&self, slot: Slot) -> BTreeSet<Slot> {
         let mut found = BTreeSet::new();
         let mut at = Some(slot);
@@ -167,7 +168,7 @@ impl Search<'_> {
             .flat_map(|part| &part.amounts)
             .map(|(slot, class, amount)| (id(*slot), *class, *amount))
             .collect();
-        // Classes are numbered in the order of their names.
+        // Class indexes have the order of the class names.
         amounts.sort_unstable();
         let groups = self.plan.groups.iter().zip(chosen);
         let mappings = groups
@@ -182,7 +183,7 @@ impl Search<'_> {
         Candidate { allocations, mappings }
     }
 
-    /// The allocations of one provider, each class once.
+    /// Adds up the allocations of one provider: each class once.
     fn amounts(&mut self, of_one: &[(ProviderId, usize, u64)]) -> ResourceAmounts {
         let classes = &self.plan.classes;
         let by_class = || {
@@ -199,7 +200,7 @@ impl Search<'_> {
     }
 }
 
-/// One provider for each class, in every way that has the traits.
+/// Chooses one provider for each class, in every way that has the required traits.
 fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Vec<GroupOption> {
     let serving = |fitting: &Slots| -> Vec<Slot> {
         let fits = around.iter().filter(|(slot, own)| fitting.contains(*slot) && group.admits(*slot, anchor, *own));
@@ -222,7 +223,7 @@ fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Ve
     parts
 }
 
-/// All ways to choose one of each, as indexes; the last varies fastest.
+/// All ways to choose one element of each list, as indexes; the last index varies fastest.
 struct CartesianProduct {
     lengths: Vec<usize>,
     next: Option<Vec<usize>>,

@@ -15,9 +15,9 @@ pub(super) struct SearchPlan<'a> {
     pub(super) groups: Vec<GroupPlan>,
     /// All requested classes, sorted.
     pub(super) classes: Vec<Arc<str>>,
-    /// Providers that share, and the trees that may use them.
+    /// The sharing providers, and the trees that may use them.
     pub(super) shared: Vec<SharingProvider>,
-    /// The roots of the trees that are left.
+    /// The roots of the trees that may serve every group.
     pub(super) anchors: Slots,
 }
 
@@ -27,16 +27,16 @@ pub(super) struct SharingProvider {
     pub(super) anchors: Slots,
 }
 
-/// The providers that a group leaves.
+/// One group of the request, and the providers that may serve it.
 pub(super) struct GroupPlan {
     pub(super) suffix: Arc<str>,
     pub(super) serves: Serves,
 }
 
 pub(super) enum Serves {
-    /// One of these alone, with these amounts.
+    /// One of these providers alone serves these amounts.
     One { providers: Slots, amounts: Vec<(usize, u64)> },
-    /// Several together.
+    /// Several providers serve the group together.
     Together(SplitGroup),
 }
 
@@ -50,13 +50,13 @@ pub(super) struct SplitGroup {
     members: Option<Slots>,
     /// The members of forbidden aggregates.
     banned: Slots,
-    /// A requested tree takes nothing from outside.
+    /// Whether the request names a tree: providers outside of it may not serve.
     alone: bool,
 }
 
 impl SplitGroup {
-    /// Whether `slot` may serve in the tree of `anchor`. A provider counts as a member of its root's aggregates. A
-    /// sharing provider of another tree must be a member itself.
+    /// Whether `slot` may serve in the tree of `anchor`; `own`: the provider is in that tree. A provider of the tree
+    /// counts as a member of its root's aggregates. A sharing provider of another tree must be a member itself.
     pub(super) fn admits(&self, slot: Slot, anchor: Slot, own: bool) -> bool {
         let member =
             self.members.as_ref().is_none_or(|members| members.contains(slot) || (own && members.contains(anchor)));
@@ -65,7 +65,7 @@ impl SplitGroup {
 }
 
 impl<'a> SearchPlan<'a> {
-    /// `None` where nothing can be found.
+    /// Narrows the index for a request; `None` if no tree can serve it.
     pub(super) fn of(index: &'a ProviderIndex, request: &'a CandidatesRequest) -> Option<Self> {
         let mut names: Vec<&str> =
             request.groups.iter().flat_map(|group| group.resources.keys().map(String::as_str)).collect();
@@ -129,8 +129,8 @@ impl<'a> SearchPlan<'a> {
     }
 
     fn one(&self, group: &RequestGroup, classes: Vec<(usize, u64, Slots)>) -> Option<Serves> {
-        // Placement begins a group without resources from the traits and aggregates that it requires, in whatever tree;
-        // one that requires none finds nothing.
+        // Placement finds providers for a group without resources by the required traits and aggregates, in any tree. A
+        // group that requires neither finds none.
         if classes.is_empty() && group.traits.required.is_empty() && group.aggregates.member_of.is_empty() {
             return None;
         }
@@ -162,7 +162,7 @@ impl<'a> SearchPlan<'a> {
         }
     }
 
-    /// The trees in which this group may be served; a superset for groups that ask several providers for traits.
+    /// The trees in which this group may be served; a superset if several providers may have the traits together.
     fn anchors_of(&self, group: &GroupPlan) -> Slots {
         match &group.serves {
             Serves::One { providers, .. } => self.anchors_with(providers, |_, _, _| true),
@@ -181,7 +181,7 @@ impl<'a> SearchPlan<'a> {
         }
     }
 
-    /// The trees that `providers` belong to or share with, where `admits`.
+    /// The trees that `providers` belong to or share with, if `admits` allows the pair.
     fn anchors_with(&self, providers: &Slots, admits: impl Fn(Slot, Slot, bool) -> bool) -> Slots {
         let mut anchors = Slots::default();
         for slot in providers.iter() {
