@@ -1,7 +1,7 @@
-//! How fast the log takes events and gives them back, beside what the same disk does for plain SQLite.
+//! Measures how fast the log appends and reads events, beside plain SQLite on the same disk.
 //!
-//! `cargo bench -p chronova-events --bench log`; the log is made in `CHRONOVA_BENCH_DIR` (default: the system's folder for
-//! temporary files, which should be on the disk in question and not in memory).
+//! Run `cargo bench -p chronova-events --bench log`. `CHRONOVA_BENCH_DIR` names the folder of the log. The default is
+//! the system's folder for temporary files; it should be on the measured disk, not in memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -30,7 +30,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
 }
 
-/// An event as a user's request causes it.
+/// An event that a user's request causes.
 fn event() -> NewEvent {
     let meta = Arc::new(Meta {
         request_id: Some(RequestId::new("req-3b8f1ab0-6d2c-4a52-9d5e-3f2a7c3d9a10")),
@@ -45,7 +45,7 @@ fn event() -> NewEvent {
     NewEvent::new(ProcessEvent::from(StepUndone { step: "x".repeat(100) }), Timestamp(1), &meta)
 }
 
-/// How long `rounds` appends take, shared among `writers`.
+/// The time of `rounds` appends, shared among `writers`.
 fn append(runtime: &Runtime, store: &Arc<SqliteStore>, writers: u64, rounds: u64) -> Duration {
     let begun = Instant::now();
     runtime.block_on(async {
@@ -87,11 +87,11 @@ fn durable_appends(c: &mut Criterion) {
     group.finish();
 }
 
-/// The reference with plain SQLite: the same table and index, the same bytes, nothing else.
+/// The reference in plain SQLite: the same table, index and bytes, and nothing else.
 fn raw() -> (TempDir, Connection) {
     let folder = folder();
     let path = folder.path().join("log.db");
-    // The layout comes from the store itself.
+    // The store itself creates the tables.
     drop(SqliteStore::open(&path, &SqliteOptions::default()).unwrap());
     let connection = Connection::open(&path).unwrap();
     let settings = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; \

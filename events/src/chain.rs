@@ -1,16 +1,16 @@
 //! The chain: one hash per event, over the event and the hash of the event before it in the whole log.
 //!
-//! One stored hash (an [`Anchor`]) later proves that no event up to it was changed, left out or inserted. The chain is
-//! the same in every back end that orders all events. It is part of the format of the log: [`EventContent::bytes`] and
-//! [`link`] define the hashed bytes, which never change. Two levels:
+//! One stored hash (an [`Anchor`]) later proves that no event up to it was changed, left out or inserted. Every back
+//! end that orders all events has the same chain. The chain is part of the format of the log: [`EventContent::bytes`]
+//! and [`link`] define the hashed bytes, which never change. There are two levels:
 //!
 //! * the **content** of an event: payload, cause and time, but not its position. It is known before the append, so the
-//!   appending thread computes it, not the single writer;
-//! * the **link**: hash of the event before (32 zero bytes before the first), position, revision, content. A link takes
-//!   the content's hash and not the content. So a part of a log can be proved without the rest: for the other events,
-//!   revision and content hash are enough.
+//!   appending thread hashes it and not the single writer;
+//! * the **link**: hash of the previous event (32 zero bytes for the first), position, revision and content hash. A
+//!   link hashes only the content's hash. So a part of a log can be proved with only the revisions and content hashes
+//!   of the other events.
 //!
-//! The hash is BLAKE3 with 32 bytes. The first hashed byte distinguishes the two levels.
+//! The hash is BLAKE3 with 32 bytes. The first hashed byte tells the two levels apart.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ use crate::ids::EventId;
 const CONTENT: u8 = 0;
 const LINK: u8 = 1;
 
-/// 32 bytes of BLAKE3; as text 64 hexadecimal digits.
+/// A BLAKE3 hash of 32 bytes; its text has 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EventHash(pub [u8; 32]);
 
@@ -48,7 +48,7 @@ impl fmt::Debug for EventHash {
     }
 }
 
-/// The text is not a hash or not an anchor.
+/// Why a text is not a hash or not an anchor.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AnchorError {
     #[error("a hash is 64 hexadecimal digits")]
@@ -73,7 +73,8 @@ impl FromStr for EventHash {
     }
 }
 
-/// A position in the log and the hash there: as text `POSITION:HASH`. Kept outside, it proves everything up to it.
+/// A position in the log and its hash, as text `POSITION:HASH`. Stored outside the log, an anchor proves all events up
+/// to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     pub position: Position,
@@ -128,7 +129,7 @@ impl<'a> EventContent<'a> {
         }
     }
 
-    /// The content of an event that is about to be appended to `stream`, with these payload bytes, encoded by `codec`.
+    /// The content of an event that is about to be appended to `stream`; `codec` encoded the payload as `data`.
     pub fn of_new(stream: &'a StreamId, event: &'a NewEvent, codec: u8, data: &'a [u8]) -> Self {
         Self {
             stream,
@@ -142,12 +143,14 @@ impl<'a> EventContent<'a> {
         }
     }
 
-    /// The canonical bytes, in place of what `to` held. Numbers are little-endian. Each text and list is preceded by
-    /// its length in 8 bytes, each optional value by one byte, 1 if present. So the encoding is unambiguous.
+    /// Writes the canonical bytes into `to`, which is cleared first. Numbers are little-endian. Each text and list is
+    /// preceded by its length in 8 bytes, each optional value by one byte, 1 if present. So the encoding is
+    /// unambiguous.
     ///
-    /// A zero byte; event id (16); version (2); codec (1); recorded at, microseconds since 1970 (8); stream; kind; request
-    /// id?; correlation (16); causation? (16, with length); then the cause: 1, user, project?, roles (their number in 8
-    /// bytes, then each) or 2, process id (16) or 3, name of the part of the system; last the payload.
+    /// The order: a zero byte; event id (16); version (2); codec (1); recorded at, microseconds since 1970 (8); stream;
+    /// kind; request id?; correlation (16); causation? (16, with length); the cause; the payload. The cause is one of:
+    /// 1, user, project?, roles (their number in 8 bytes, then each); 2, process id (16); 3, name of the part of the
+    /// system.
     pub fn bytes(&self, to: &mut Vec<u8>) {
         to.clear();
         to.push(CONTENT);
@@ -210,8 +213,8 @@ pub fn hash(bytes: &[u8]) -> EventHash {
     EventHash(*blake3::hash(bytes).as_bytes())
 }
 
-/// The hash of the event at `position`: over a one byte, the hash of the event before (32), position (8), revision (8) and
-/// the hash of the content (32), numbers little-endian.
+/// The hash of the event at `position`. It is taken over the byte 1, the hash of the previous event (32), position (8),
+/// revision (8) and the content hash (32). Numbers are little-endian.
 pub fn link(before: &EventHash, position: Position, revision: Revision, content: &EventHash) -> EventHash {
     let mut bytes = [0; 81];
     bytes[0] = LINK;
@@ -234,7 +237,7 @@ impl Chain {
         Self { head }
     }
 
-    /// Whether `event` is the next one, unchanged. One without a hash is not.
+    /// Whether `event` is the next one and unchanged. An event without a hash is refused.
     pub fn accepts(&mut self, event: &Recorded) -> bool {
         self.head = link(&self.head, event.position, event.revision, &EventContent::of(event).hash());
         event.hash == Some(self.head)

@@ -2,7 +2,7 @@
 
 use crate::envelope::Timestamp;
 
-/// Where times come from: the machine's clock, or a test's.
+/// The source of times: the machine's clock or a test's clock.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 }

@@ -1,23 +1,23 @@
-//! How payloads become bytes: bincode 2, standard configuration, through serde.
+//! Encodes payloads as bytes: bincode 2 in its standard configuration, through serde.
 //!
-//! bincode is positional. Never reorder, insert, skip or default a field of a payload that was released: make a new
-//! version (see [`crate::registry`]). The golden files under `events/golden` fail when bytes drift.
+//! bincode is positional. Never reorder, insert, skip or default a field of a released payload: define a new version
+//! (see [`crate::registry`]). The tests of the golden files under `events/golden` fail when bytes change.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// The plain codec. Which one was used is stored beside each event.
+/// The plain codec. The codec of each event is stored beside it.
 pub const BINCODE_2: u8 = 1;
 
-/// [`BINCODE_2`] with the personal fields sealed, see [`crate::sealed`].
+/// [`BINCODE_2`] with sealed personal fields, see [`crate::sealed`].
 pub const SEALED: u8 = 2;
 
 /// A payload larger than this is refused at the append: 1 MiB is sixteen times the largest `user_data`.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
-/// Limit for decoding one payload, so that a damaged length cannot exhaust memory. bincode counts decoded sizes (a
-/// number of one byte on disk counts as its eight bytes in memory), so this has to be well above [`MAX_PAYLOAD`].
+/// The limit for decoding one payload, so that a damaged length cannot exhaust memory. bincode counts sizes in memory:
+/// a number of one byte on disk counts as eight. So the limit must be well above [`MAX_PAYLOAD`].
 const DECODE_LIMIT: usize = 16 * MAX_PAYLOAD;
 
 #[derive(Debug, Error, PartialEq, Eq)]

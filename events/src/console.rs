@@ -1,5 +1,5 @@
-//! Consoles that were opened: one stream per server. Only the user gets the token itself. The event keeps its hash, so
-//! that Chronova can answer a console proxy until the token expires.
+//! Consoles that users opened: one stream per server. Only the user gets the token itself. The event stores its hash,
+//! so that Chronova can answer a console proxy until the token expires.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct ConsoleAuthorized {
     pub token_hash: String,
     /// `novnc`, `spice-html5`, `serial`, ...
     pub kind: String,
-    /// Where the proxy finds the console.
+    /// The host that the proxy connects to.
     pub host: String,
     pub port: u16,
     pub tls_port: Option<u16>,
@@ -32,11 +32,11 @@ pub struct ConsoleAuthorized {
     pub expires_at: Timestamp,
 }
 
-/// How many tokens of one server are valid at a time. A further one ends the one that expires first, so that a user who
-/// asks for consoles without end fills neither this state nor the read model.
+/// The largest number of valid tokens of one server. A further token ends the one that expires first. So a user who
+/// requests consoles without end fills neither this state nor the read model.
 pub const MAX_TOKENS: usize = 64;
 
-/// A server's tokens that were not expired when the last one was given out, by their hashes. At most [`MAX_TOKENS`].
+/// A server's tokens by their hashes, at most [`MAX_TOKENS`]. Expired ones are removed when a new one is issued.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct IssuedConsoleTokens {
     pub by_hash: BTreeMap<String, ConsoleAuthorized>,
@@ -58,7 +58,7 @@ impl Fold for IssuedConsoleTokens {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<ConsoleEvent> {
     vec![
         ConsoleAuthorized {

@@ -1,7 +1,7 @@
-//! The only source of randomness: the operating system's, or a seeded generator.
+//! The only source of random values: the operating system or a seeded generator.
 //!
-//! A reproducible test gives its thread a seed. Every id and every random draw on that thread then derives from it. A
-//! control plane never does so; it uses the machine's randomness.
+//! A reproducible test gives its thread a seed. All ids and other random values of that thread then derive from the
+//! seed. A control plane never sets a seed; it uses the machine's randomness.
 
 use std::cell::Cell;
 
@@ -16,7 +16,8 @@ pub fn seed_this_thread(seed: Option<u64>) {
     SEEDED.set(seed.map(SplitMix::new));
 }
 
-/// A pseudo-random generator (SplitMix64): small, fast, the same on every machine. Its numbers are not secret.
+/// A pseudo-random generator (SplitMix64). It is small and fast, and gives the same numbers on every machine. They are
+/// not secret.
 #[derive(Debug, Clone, Copy)]
 pub struct SplitMix(u64);
 
@@ -48,12 +49,12 @@ pub fn uuid() -> Uuid {
     uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
-/// A random number; 0 where the machine has none.
+/// A random number; 0 if the machine has no randomness.
 pub fn number() -> u64 {
     drawn().unwrap_or_else(|| getrandom::u64().unwrap_or(0))
 }
 
-/// Random bytes. Returns whether the machine had any.
+/// Fills `bytes` with random bytes. Returns whether the machine has randomness.
 pub fn fill(bytes: &mut [u8]) -> bool {
     if SEEDED.get().is_none() {
         return getrandom::fill(bytes).is_ok();

@@ -1,6 +1,6 @@
-//! The envelope of every event: its place in the log, the time of recording, and its cause.
+//! The envelope of every event: its position in the log, the time of recording, and its cause.
 //!
-//! Everything here is readable without decoding the payload, so that auditors can filter the log with any SQL tool.
+//! The envelope is readable without decoding the payload, so that auditors can filter the log with any SQL tool.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -56,7 +56,7 @@ impl StreamId {
         Self(Arc::from(format!("{category}-{id}")))
     }
 
-    /// A stream id as it was stored.
+    /// A stream id from the store.
     pub fn from_stored(text: &str) -> Self {
         Self(Arc::from(text))
     }
@@ -87,7 +87,7 @@ impl fmt::Debug for StreamId {
     }
 }
 
-/// Place of an event within its stream; the first event has revision 1.
+/// The position of an event within its stream; the first event has revision 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(pub u64);
@@ -97,7 +97,7 @@ impl Revision {
     pub const NONE: Self = Self(0);
 }
 
-/// Place of an event within the whole log. Opaque: only the order means something.
+/// The position of an event within the whole log. Only the order has a meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Position(pub u64);
@@ -105,7 +105,7 @@ pub struct Position(pub u64);
 impl Position {
     /// Before the first event of the log.
     pub const START: Self = Self(0);
-    /// After every event that there can be.
+    /// After every possible event.
     pub const END: Self = Self(u64::MAX);
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for Position {
 pub enum Cause {
     /// A person or a program with a token.
     User { user: UserId, project: Option<ProjectId>, roles: Vec<String> },
-    /// A process continuing what a user once asked for; the user is found through the correlation.
+    /// A process that continues a user's request; the correlation leads to the user.
     Process { process: ProcessId },
     /// A part of the system: `host-watch`, `bootstrap`, `reconcile-quota`.
     System { part: String },
@@ -130,9 +130,9 @@ pub enum Cause {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     pub request_id: Option<RequestId>,
-    /// The same for everything that follows from one request.
+    /// Shared by all events that follow from one request.
     pub correlation: Uuid,
-    /// The event that this one follows from.
+    /// The event that caused this one.
     pub causation: Option<EventId>,
     pub cause: Cause,
 }
@@ -182,7 +182,7 @@ pub struct Recorded {
     pub stream: StreamId,
     pub revision: Revision,
     pub id: EventId,
-    /// `instance.build_requested`; never changes.
+    /// For example `instance.build_requested`; a kind never changes.
     pub kind: Arc<str>,
     pub version: u16,
     /// How `data` is encoded; see [`crate::codec`].
@@ -194,12 +194,12 @@ pub struct Recorded {
     pub hash: Option<EventHash>,
     /// Opens the personal fields of a sealed payload; `None` for payloads that are not sealed.
     pub keys: Option<Arc<KeyRing>>,
-    /// The payload once decoded: events appended by this very process never need decoding.
+    /// The decoded payload. Events that this process appended need no decoding.
     pub decoded: OnceLock<Arc<Event>>,
 }
 
 impl Recorded {
-    /// The payload, in its newest version.
+    /// The payload, converted to its newest version.
     pub fn event(&self) -> Result<&Arc<Event>, DecodeError> {
         if let Some(event) = self.decoded.get() {
             return Ok(event);
@@ -210,7 +210,7 @@ impl Recorded {
         Ok(self.decoded.get_or_init(|| event))
     }
 
-    /// The same without the decoded payload, which may contain fields that were erased since.
+    /// A copy without the decoded payload, which may contain fields that were erased since.
     pub fn encoded(&self) -> Self {
         Self {
             position: self.position,
@@ -229,13 +229,13 @@ impl Recorded {
         }
     }
 
-    /// The same with its personal fields in their erased form: for those who must not see them.
+    /// A copy with the personal fields in their erased form, for readers who must not see them.
     pub fn without_personal(&self) -> Result<Self, DecodeError> {
         let event = Arc::new(sealed::without_personal(self.event()?));
         Ok(Self { decoded: event.into(), ..self.encoded() })
     }
 
-    /// Whether the personal fields can be read, now.
+    /// Whether the personal fields can be read now.
     pub fn personal(&self) -> Personal {
         sealed::state(self.keys.as_deref(), self.codec, &self.data)
     }

@@ -1,8 +1,8 @@
-//! Erasures of personal data, with initiator, subject, time and reason.
+//! Erasures of personal data: who requested each, of which data, when and why.
 //!
-//! One stream, `erasure-main`. A requested erasure is always carried out, across crashes. First each stream concerned
-//! records it (`instance.personal_erased`, `keypair.erased`, `identity.user_erased`). Then the keys are destroyed
-//! ([`crate::sealed`]), and only then it is complete.
+//! There is one stream, `erasure-main`. A requested erasure is always completed, even after crashes. First each
+//! affected stream records it (`instance.personal_erased`, `keypair.erased`, `identity.user_erased`). Then the keys are
+//! destroyed ([`crate::sealed`]). Only then is the erasure complete.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ noun! {
     }
 }
 
-/// The subject of the erasure.
+/// The data to erase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErasureTarget {
-    /// A user's name, attributes and key pairs, and all their servers'.
+    /// A user's name, attributes and key pairs, and the data of all servers of the user.
     User(UserId),
-    /// One server's.
+    /// The data of one server.
     Server(InstanceId),
-    /// All servers' of a project.
+    /// The data of all servers of a project.
     Project(ProjectId),
 }
 
@@ -37,20 +37,20 @@ pub enum ErasureTarget {
 pub struct ErasureRequested {
     pub erasure: ErasureId,
     pub whose: ErasureTarget,
-    /// As the initiator wrote it.
+    /// The reason as the requester wrote it.
     pub reason: String,
     /// The user, if the user's own data is erased.
     pub user: Option<UserId>,
     /// The servers whose data is erased, sorted.
     pub servers: Vec<InstanceId>,
-    /// Keys in records before this one are destroyed; later events are sealed under new keys.
+    /// The erasure destroys keys in records before this one. Later events are sealed under new keys.
     pub keys_before: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErasureCompleted {
     pub erasure: ErasureId,
-    /// How many keys were destroyed.
+    /// The number of destroyed keys.
     pub keys: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct ErasureCompleted {
 pub struct Erasure {
     pub request: ErasureRequested,
     pub requested_at: Timestamp,
-    /// When it was complete, and how many keys it destroyed.
+    /// The time of completion, and the number of destroyed keys.
     pub completed: Option<(Timestamp, u64)>,
 }
 
@@ -70,7 +70,7 @@ pub struct Erasures {
 }
 
 impl Erasures {
-    /// Those that a crash may have interrupted, oldest first.
+    /// The erasures that are not complete, oldest first. A crash may have interrupted them.
     pub fn unfinished(&self) -> Vec<&Erasure> {
         let mut open: Vec<&Erasure> = self.by_id.values().filter(|erasure| erasure.completed.is_none()).collect();
         open.sort_by_key(|erasure| erasure.requested_at);
@@ -97,7 +97,7 @@ impl Fold for Erasures {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<ErasureEvent> {
     let uuid = uuid::Uuid::from_u128;
     let erasure = ErasureId(uuid(9));

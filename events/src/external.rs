@@ -1,7 +1,7 @@
-//! Events of programs other than Chronova in the same log, in streams of their own.
+//! Events that other programs append to the same log, in streams of their own.
 //!
-//! The content is opaque here. No fold and no read model reads it; the log orders and checks it, and every audit shows
-//! it. Their streams have categories that Chronova does not use (see [`is_ours`]).
+//! Chronova does not interpret their content. No fold and no read model reads it. The log orders and checks them, and
+//! every audit shows them. Their streams have categories that Chronova does not use (see [`is_ours`]).
 
 use std::fmt::Write;
 
@@ -20,16 +20,16 @@ noun! {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExternalRecorded {
-    /// The other program's event type: `OrderPlaced`.
+    /// The other program's event type, for example `OrderPlaced`.
     pub event_type: String,
     /// `application/json`, or `application/octet-stream` for anything else.
     pub content_type: String,
     pub data: ExternalBytes,
-    /// The other program's metadata of the event, in its own format.
+    /// The other program's metadata of the event, in the format of that program.
     pub metadata: ExternalBytes,
 }
 
-/// Bytes of others. People are shown text where it is text.
+/// Bytes of another program. Valid UTF-8 is shown as text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExternalBytes(pub Bytes);
 
@@ -51,22 +51,22 @@ impl<'de> Deserialize<'de> for ExternalBytes {
     }
 }
 
-/// `hex:00ff10`.
+/// Formats bytes as `hex:00ff10`.
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold("hex:".to_owned(), |mut text, byte| {
-        // Writing to a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
 }
 
-/// Whether streams of this category belong to Chronova: every noun keeps its events in the category of its name. Only
-/// events of that noun are allowed there, because the noun's fold applies each of them.
+/// Whether streams of this category belong to Chronova. Each noun has its events in the category of its name. Only its
+/// own events are allowed there, because the noun's fold applies each of them.
 pub fn is_ours(category: &str) -> bool {
     category != ExternalEvent::NOUN && is_noun(category)
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<ExternalEvent> {
     vec![
         ExternalRecorded {

@@ -56,7 +56,7 @@ pub struct FlavorDescribed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExtraSpecsReplaced {
     pub flavor: FlavorId,
-    /// Sorted by key.
+    /// Key and value, sorted by key.
     pub extra_specs: Vec<(String, String)>,
 }
 
@@ -79,12 +79,12 @@ pub struct Flavor {
     pub access: BTreeSet<ProjectId>,
     pub created_at: Timestamp,
     pub updated_at: Option<Timestamp>,
-    /// Order of creation.
+    /// Counts all flavors ever created.
     pub number: u64,
 }
 
 impl Flavor {
-    /// Whether servers of `project` may be made from it.
+    /// Whether `project` may create servers from it.
     pub fn visible_to(&self, project: &ProjectId) -> bool {
         self.definition.public || self.access.contains(project)
     }
@@ -148,7 +148,7 @@ impl Fold for Flavors {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<FlavorEvent> {
     let flavor = FlavorId::new("42");
     let project = ProjectId::new("p");

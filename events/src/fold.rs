@@ -6,10 +6,10 @@ use serde::de::DeserializeOwned;
 use crate::envelope::Timestamp;
 use crate::registry::NounEvent;
 
-/// A state that follows from its events alone. `evolve` is total and never fails: a fact cannot be refused.
+/// A state that follows from its events alone. `evolve` never fails: a fact cannot be refused.
 pub trait Fold: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     type Event: NounEvent + Send + Sync;
-    /// Raise it when the shape or the meaning of the state changes: snapshots of other versions are discarded.
+    /// Raised when the shape or the meaning of the state changes. Snapshots of other versions are then discarded.
     const STATE_VERSION: u32;
     /// `at` is the time at which the event was recorded.
     fn evolve(&mut self, event: &Self::Event, at: Timestamp);

@@ -1,7 +1,7 @@
-//! The host aggregates: groups of hosts that an administrator makes, and the availability zones that some of them are.
+//! The host aggregates: groups of hosts that an administrator creates. Some of them define availability zones.
 //!
-//! One stream for all of them, because names are unique among them, and a host is in one zone only, with any number of
-//! aggregates. A zone is the metadata `availability_zone` of an aggregate, as in Nova.
+//! All aggregates share one stream, because their names are unique, and a host may be in only one zone, but in any
+//! number of aggregates. A zone is the metadata `availability_zone` of an aggregate, as in Nova.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ noun! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostAggregateCreated {
     pub aggregate: HostAggregateId,
-    /// Counts the aggregates ever made; the id in the API's paths.
+    /// Counts all aggregates ever created. It is the id in the API's paths.
     pub number: u64,
     pub name: String,
-    /// Sorted by key; the zone is among it.
+    /// Key and value, sorted by key, the zone included.
     pub metadata: Vec<(String, String)>,
 }
 
@@ -52,7 +52,7 @@ pub struct HostAggregateRenamed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostAggregateMetadataReplaced {
     pub aggregate: HostAggregateId,
-    /// Sorted by key.
+    /// Key and value, sorted by key.
     pub metadata: Vec<(String, String)>,
 }
 
@@ -81,14 +81,14 @@ pub struct HostAggregate {
     pub number: u64,
     pub name: String,
     pub metadata: BTreeMap<String, String>,
-    /// In the order in which they were added, with the names that they had then.
+    /// The hosts in the order in which they were added, with their names at that time.
     pub hosts: Vec<(HostId, String)>,
     pub created_at: Timestamp,
     pub updated_at: Option<Timestamp>,
 }
 
 impl HostAggregate {
-    /// The zone that its hosts are in because of it.
+    /// The availability zone that it defines for its hosts.
     pub fn zone(&self) -> Option<&str> {
         self.metadata.get(ZONE_KEY).map(String::as_str)
     }
@@ -114,12 +114,12 @@ impl HostAggregates {
         self.by_number.values().find(|aggregate| aggregate.name == name)
     }
 
-    /// The aggregates that `host` is in, oldest first.
+    /// The aggregates of `host`, oldest first.
     pub fn of_host(&self, host: HostId) -> impl Iterator<Item = &Arc<HostAggregate>> {
         self.by_number.values().filter(move |aggregate| aggregate.has(host))
     }
 
-    /// The zone that `host` is in; `None` for a host in no zone of its own.
+    /// The availability zone of `host`; `None` for a host in the default zone.
     pub fn zone_of(&self, host: HostId) -> Option<&str> {
         self.of_host(host).find_map(|aggregate| aggregate.zone())
     }
@@ -179,7 +179,7 @@ impl Fold for HostAggregates {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<HostAggregateEvent> {
     let aggregate = HostAggregateId(uuid::Uuid::from_u128(1));
     let (host, hostname) = (HostId(uuid::Uuid::from_u128(2)), "h1".to_owned());

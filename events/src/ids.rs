@@ -1,8 +1,7 @@
-//! Typed identifiers: no bare `Uuid` or `String` names a thing in a signature.
+//! Typed ids: no bare `Uuid` or `String` identifies an object in a signature.
 //!
-//! Two families. UUID ids are 16 bytes and print in the dashed form that the APIs use. Text ids are
-//! names that come from outside (Keystone's projects and users may be any string: 32 hex digits from a
-//! real Keystone, `admin` in the test mode).
+//! There are two families. UUID ids have 16 bytes and print in the dashed form that the APIs use. Text ids come from
+//! outside: Keystone's projects and users may be any string, such as 32 hex digits or `admin`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,8 +24,8 @@ macro_rules! uuid_ids {
                 Self(crate::entropy::uuid())
             }
 
-            /// The id derived from this one and `name`: the same inputs always give the same id. So a repeated step
-            /// finds what it created the first time.
+            /// The id derived from `seed` and `name`: the same inputs always give the same id. So a repeated step finds
+            /// the objects that it created the first time.
             pub fn derive(seed: Uuid, name: &str) -> Self {
                 Self(Uuid::new_v5(&seed, name.as_bytes()))
             }
@@ -119,7 +118,7 @@ uuid_ids! {
     HostId,
     /// An image.
     ImageId,
-    /// A server ("instance" inside, "server" in the API).
+    /// A server. The code calls it "instance", the API "server".
     InstanceId,
     /// A virtual network.
     NetworkId,
@@ -141,7 +140,7 @@ uuid_ids! {
     SnapshotId,
     /// A subnet.
     SubnetId,
-    /// One attempt at sending an image's bytes.
+    /// One upload of an image's data.
     UploadId,
     /// A volume.
     VolumeId,

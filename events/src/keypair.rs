@@ -1,4 +1,4 @@
-//! Key pairs: one stream per user, because names are unique within a user. Private keys are never kept.
+//! Key pairs: one stream per user, because names are unique per user. Private keys are never stored.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct KeypairCreated {
     /// `ssh` or `x509`.
     pub kind: String,
     pub public_key: String,
-    /// MD5 for ssh and SHA-1 for x509, colon-separated hex, as Nova shows it.
+    /// Colon-separated hex as Nova shows it: MD5 for `ssh`, SHA-1 for `x509`.
     pub fingerprint: String,
 }
 
@@ -71,13 +71,13 @@ impl Fold for Keypairs {
             KeypairEvent::KeypairDeleted(deleted) => {
                 self.by_name.remove(&deleted.name);
             }
-            // A key without its name and itself is none.
+            // A key pair without its name and public key has no use.
             KeypairEvent::KeypairsErased(_) => self.by_name.clear(),
         }
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<KeypairEvent> {
     let user = UserId::new("u");
     vec![

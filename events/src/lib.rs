@@ -1,8 +1,8 @@
 //! Events, the folds that give them meaning, and the event store.
 //!
-//! One folder or file per noun (`instance`, `host`, `ledger`, ...) holds its events and the fold that gives them meaning;
-//! [`registry`] lists the nouns; [`store`] keeps the log. Nothing here decides anything, and only [`clock`] reads the
-//! time.
+//! One folder or file per noun (`instance`, `host`, `ledger`, ...) holds its events and the fold over them.
+//! [`registry`] lists the nouns, and [`store`] writes and reads the log. Nothing here decides anything, and only
+//! [`clock`] reads the time.
 
 #[macro_use]
 pub mod registry;

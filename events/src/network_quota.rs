@@ -2,7 +2,7 @@
 //! stream per project.
 //!
 //! Quota is reserved by name before a network, subnet, port or router is created. So concurrent requests cannot exceed
-//! the limit. The next reservation releases those of resources that are deleted or were never created. Resources
+//! the limit. The next reservation releases the quota of resources that are deleted or were never created. Resources
 //! created without a limit, or by older versions, have no reservation: they are counted directly.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ noun! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkLimitsSet {
     pub project: ProjectId,
-    /// Resource and limit (-1: none), sorted by resource.
+    /// Limits by resource (-1: no limit), sorted by resource.
     pub limits: Vec<(String, i64)>,
 }
 
@@ -49,7 +49,7 @@ pub enum CountedResource {
 }
 
 impl CountedResource {
-    /// By the name that Neutron's quotas give it.
+    /// The name of the resource in Neutron's quotas.
     pub fn resource(self) -> &'static str {
         match self {
             Self::Network(_) => "network",
@@ -77,14 +77,14 @@ pub struct NetworkRoomReleased {
 /// One project's limits and reservations.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NetworkLimits {
-    /// Other than the defaults.
+    /// Limits that differ from the defaults.
     pub limits: BTreeMap<String, i64>,
-    /// Since when.
+    /// The reserved quota, with the time of each reservation.
     #[serde(with = "pairs")]
     pub taken: BTreeMap<CountedResource, Timestamp>,
 }
 
-/// A map as a list: JSON has no keys but texts.
+/// Serializes a map as a list, because keys of JSON objects are strings.
 mod pairs {
     use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ impl Fold for NetworkLimits {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<NetworkQuotaEvent> {
     let (project, uuid) = (ProjectId::new("p"), uuid::Uuid::from_u128);
     vec![

@@ -1,6 +1,6 @@
 //! A position in the log that tasks can wait for.
 //!
-//! Waiting tasks are woken in the order in which they began to wait, so that the same seed gives the same run
+//! Waiting tasks are woken in the order in which they began to wait. So the same seed gives the same run
 //! ([`crate::entropy`]). tokio's `watch` wakes them in random order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::futures::Notified;
 
 use crate::envelope::Position;
 
-/// A position, and those who wait for it to become another one.
+/// A position, and the tasks that wait for its next change.
 #[derive(Debug)]
 pub struct PositionWatch {
     at: AtomicU64,
@@ -26,23 +26,24 @@ impl PositionWatch {
         Position(self.at.load(Ordering::SeqCst))
     }
 
-    /// Moves it and wakes everybody who waits.
+    /// Sets the position and wakes all waiting tasks.
     pub fn set(&self, at: Position) {
         self.at.store(at.0, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Wakes everybody who waits, wherever it is: something else happened.
+    /// Wakes all waiting tasks without a change of the position, because something else happened.
     pub fn wake(&self) {
         self.moved.notify_waiters();
     }
 
-    /// The next move after this call, even if it is awaited later: a task that calls this before it looks misses none.
+    /// Waits for the next change after this call, even if the caller awaits it later. A task that calls this before it
+    /// reads the position misses no change.
     pub fn moved(&self) -> Notified<'_> {
         self.moved.notified()
     }
 
-    /// Waits until it is at `position` or beyond.
+    /// Waits until the position is at `position` or beyond.
     pub async fn reaches(&self, position: Position) {
         loop {
             let moved = self.moved();

@@ -1,7 +1,7 @@
-//! Quota of a project: its use and its limits, one stream per project.
+//! Quota of a project: its usage and its limits, one stream per project.
 //!
-//! A reservation names its servers. So if a server was never created (a crash between the two appends), its reservation
-//! is found and released. A claim also asks for the process that creates its servers.
+//! A reservation names its servers. After a crash between the two appends a reserved server may never exist; its
+//! reservation is found by its name and released. A claim also requests the process that creates its servers.
 
 use std::collections::BTreeMap;
 
@@ -33,9 +33,9 @@ noun! {
 pub struct QuotaReserved {
     pub project: ProjectId,
     pub instances: Vec<InstanceId>,
-    /// For each server.
+    /// Cores of each server.
     pub cores: u32,
-    /// For each server.
+    /// Memory of each server, in MiB.
     pub memory_mib: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct QuotaReleased {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitsSet {
     pub project: ProjectId,
-    /// Resource and limit (-1: none), sorted by resource.
+    /// Limits by resource (-1: no limit), sorted by resource.
     pub limits: Vec<(String, i64)>,
 }
 
@@ -57,7 +57,7 @@ pub struct LimitsReset {
     pub project: ProjectId,
 }
 
-/// The new amounts of a server that has quota reserved.
+/// The new amounts of a server with reserved quota.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaAdjusted {
     pub project: ProjectId,
@@ -66,29 +66,29 @@ pub struct QuotaAdjusted {
     pub memory_mib: u64,
 }
 
-/// The claim of one request that creates servers. It asks for the process `create_servers`.
+/// The claim of one request that creates servers. It requests the process `create_servers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServersClaimed {
     pub project: ProjectId,
     pub process: ProcessId,
-    /// In the order of their launch indexes; derived from the process's id.
+    /// The servers in the order of their launch indexes. Their ids derive from the process's id.
     pub instances: Vec<InstanceId>,
-    /// Each server takes as many.
+    /// Cores of each server.
     pub cores: u32,
-    /// Each server takes as much.
+    /// Memory of each server, in MiB.
     pub memory_mib: u64,
-    /// The server group that the servers join, after the project that owns it.
+    /// The server group that the servers join, with the project that owns the group.
     pub group: Option<(ProjectId, ServerGroupId)>,
 }
 
-/// One project's use and limits.
+/// The usage and limits of one project.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Quota {
-    /// Cores and MiB held by each server.
+    /// The cores and MiB that each server holds.
     pub held: BTreeMap<InstanceId, (u32, u64)>,
     pub cores: u64,
     pub memory_mib: u64,
-    /// Limits other than the defaults.
+    /// Limits that differ from the defaults.
     pub limits: BTreeMap<String, i64>,
 }
 
@@ -122,7 +122,7 @@ impl Fold for Quota {
 }
 
 impl Quota {
-    /// Each of `instances` holds this much.
+    /// Gives each of `instances` these amounts.
     fn hold(&mut self, instances: &[InstanceId], cores: u32, memory_mib: u64) {
         for instance in instances {
             if self.held.insert(*instance, (cores, memory_mib)).is_none() {
@@ -133,7 +133,7 @@ impl Quota {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<QuotaEvent> {
     let project = ProjectId::new("p");
     let instance = InstanceId(uuid::Uuid::from_u128(1));

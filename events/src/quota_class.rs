@@ -1,5 +1,5 @@
-//! Quota classes: limits under a name. The class `default` holds the limits of every project that has none of its own; what
-//! it does not name is as configured.
+//! Quota classes: limits with a name. The class `default` holds the limits of every project without limits of its own.
+//! The configuration has the limits that the class does not name.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ noun! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassLimitsSet {
     pub class: String,
-    /// Resource and limit (-1: none), sorted by resource; the others stay as they are.
+    /// Limits by resource (-1: no limit), sorted by resource. Resources not named here keep their limits.
     pub limits: Vec<(String, i64)>,
 }
 
@@ -42,10 +42,10 @@ impl Fold for QuotaClasses {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<QuotaClassEvent> {
     vec![
-        // -1 is no limit.
+        // -1 means no limit.
         ClassLimitsSet { class: DEFAULT.into(), limits: vec![("cores".into(), 40), ("instances".into(), -1)] }.into(),
     ]
 }

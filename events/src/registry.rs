@@ -1,8 +1,8 @@
 //! All kinds of events, in all their versions.
 //!
-//! A noun's file lists its events with [`noun!`]; this file lists the nouns. Adding an event is one payload struct, one
-//! line in the noun's list and one sample; adding a noun is one file and one line here. Changing a payload is a new
-//! struct: the line's version goes up, the old struct stays (as `...V1`) in a `from` clause with `From<...V1>`.
+//! A noun's file lists its events with [`noun!`]; this file lists the nouns. A new event needs one payload struct, one
+//! line in the noun's list and one sample. A new noun needs one file and one line here. A changed payload needs a new
+//! struct: raise the version in the list, and keep the old struct (as `...V1`) in a `from` clause with `From<...V1>`.
 
 use thiserror::Error;
 
@@ -30,9 +30,9 @@ pub enum DecodeError {
 
 /// The events of one noun; implemented by [`noun!`] only.
 pub trait NounEvent: Clone + Sized + Into<Event> {
-    /// First word of the kinds: `instance`.
+    /// The first word of the kinds, for example `instance`.
     const NOUN: &'static str;
-    /// `instance.build_requested`.
+    /// For example `instance.build_requested`.
     fn kind(&self) -> &'static str;
     /// The version in which new events of this kind are written.
     fn version(&self) -> u16;
@@ -42,7 +42,7 @@ pub trait NounEvent: Clone + Sized + Into<Event> {
     fn json(&self) -> serde_json::Value;
     /// This noun's event inside `event`, if it is one.
     fn of(event: &Event) -> Option<&Self>;
-    /// (kind, newest version, description).
+    /// The kind, newest version and description of each event.
     fn catalogue() -> Vec<EventCatalogueEntry>;
 }
 
@@ -158,7 +158,7 @@ macro_rules! nouns {
                 match self { $( Self::$enum(event) => event.encode(), )+ }
             }
 
-            /// The event of any known version, converted to the newest.
+            /// Decodes an event of any known version and converts it to the newest.
             pub fn decode(kind: &str, version: u16, codec: u8, bytes: &[u8]) -> Result<Self, DecodeError> {
                 match kind.split_once('.').map_or(kind, |(noun, _)| noun) {
                     $( <$module::$enum>::NOUN => <$module::$enum>::decode(kind, version, codec, bytes).map(Self::$enum), )+
@@ -179,7 +179,7 @@ macro_rules! nouns {
             all
         }
 
-        /// At least one example of every kind: golden bytes and round trips are made of these.
+        /// At least one example of every kind. The golden bytes and the round-trip tests use these.
         pub fn samples() -> Vec<Event> {
             let mut all: Vec<Event> = Vec::new();
             $( all.extend($module::samples().into_iter().map(Event::from)); )+

@@ -1,7 +1,7 @@
 //! A router between virtual networks: one stream per router.
 //!
-//! Its gateway and its interfaces are ports of the networks that it connects, with the router as their device. So only
-//! the network allocates an address, and its stream has the whole history of a port.
+//! The gateway and the interfaces of a router are ports of the connected networks, with the router as their device. So
+//! only a network allocates an address, and its stream has the whole history of a port.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub struct RouterSettings {
     pub name: String,
     pub description: String,
     pub admin_state_up: bool,
-    /// Whether traffic from inside gets the gateway's address (Neutron's `enable_snat`).
+    /// Whether the router replaces the source address of outgoing traffic by the gateway's address (Neutron's
+    /// `enable_snat`).
     pub snat: bool,
     /// Sorted.
     pub tags: Vec<String>,
@@ -66,11 +67,11 @@ pub struct RouterCreated {
 pub struct RouterSettingsReplaced {
     pub router: RouterId,
     pub settings: RouterSettings,
-    /// How the tags changed; `settings` has none.
+    /// The change of the tags; `settings` has none.
     pub tags: TagsChange,
 }
 
-/// The older version, with all tags: still read, no longer written.
+/// The older version, with all tags. Chronova still reads it and no longer writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterSettingsReplacedV1 {
     pub router: RouterId,
@@ -89,7 +90,7 @@ pub struct RouterDeleted {
     pub router: RouterId,
 }
 
-/// A router, with its settings as they are now.
+/// A router with its present settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RouterRow {
     pub created: RouterCreated,
@@ -112,11 +113,11 @@ impl RouterRow {
     }
 }
 
-/// A router; before it is made and after it is gone there is no row.
+/// A router. `row` is `None` before its creation and after its deletion.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Router {
     pub row: Option<Arc<RouterRow>>,
-    /// It was there once: its id is not taken again.
+    /// Whether the router was deleted. Its id is never used again.
     pub deleted: bool,
 }
 
@@ -142,7 +143,7 @@ impl Fold for Router {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<RouterEvent> {
     let router = RouterId(uuid::Uuid::from_u128(1));
     let settings = RouterSettings { name: "edge".into(), tags: vec!["blue".into()], ..RouterSettings::default() };

@@ -1,7 +1,7 @@
-//! Security groups: one stream per project, because names and the quota are the project's.
+//! Security groups: one stream per project, because group names and the quota belong to the project.
 //!
-//! Every project has the group `default`. Its id derives from the project's, so that concurrent creations make the same
-//! group.
+//! Every project has the group `default`. Its id derives from the project's id, so that concurrent creations give the
+//! same group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::fold::Fold;
 use crate::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use crate::tags::{SettingsWithTags, TagsChange};
 
-/// Ids of default groups are derived below this.
+/// The namespace for the ids of default groups.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7d44_41c5_8d5c_4be0_9a10_6c1d_2f3e_5b77);
 
 /// The reserved group name.
@@ -68,11 +68,11 @@ pub struct GroupCreated {
 pub struct GroupSettingsReplaced {
     pub group: SecurityGroupId,
     pub settings: GroupSettings,
-    /// How the tags changed; `settings` has none.
+    /// The change of the tags; `settings` has none.
     pub tags: TagsChange,
 }
 
-/// The older version, with all tags: still read, no longer written.
+/// The older version, with all tags. Chronova still reads it and no longer writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSettingsReplacedV1 {
     pub group: SecurityGroupId,
@@ -103,20 +103,20 @@ pub enum Ethertype {
     Ipv6,
 }
 
-/// Traffic that a rule lets through.
+/// The traffic that a rule allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleTraffic {
     pub direction: Direction,
     pub ethertype: Ethertype,
-    /// As Neutron shows it: `tcp`, `ipv6-icmp`, `89`; `None` for any.
+    /// The protocol in Neutron's form, for example `tcp`, `ipv6-icmp` or `89`; `None` for any.
     pub protocol: Option<String>,
-    /// First port, or the ICMP type.
+    /// The first port, or the ICMP type.
     pub port_min: Option<u16>,
-    /// Last port, or the ICMP code.
+    /// The last port, or the ICMP code.
     pub port_max: Option<u16>,
-    /// A prefix.
+    /// An address prefix of the other end.
     pub remote_prefix: Option<String>,
-    /// The members of this group.
+    /// A group; the other end must be one of its members.
     pub remote_group: Option<SecurityGroupId>,
 }
 
@@ -141,7 +141,7 @@ pub struct SecurityGroupRule {
     pub created_at: Timestamp,
 }
 
-/// A group, with its settings as they are now.
+/// A group with its present settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SecurityGroup {
     pub created: GroupCreated,
@@ -169,7 +169,7 @@ impl SecurityGroup {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SecurityGroups {
     pub by_id: BTreeMap<SecurityGroupId, Arc<SecurityGroup>>,
-    /// How many rules there are in all of them.
+    /// The number of rules in all groups.
     pub rules: usize,
 }
 
@@ -227,7 +227,7 @@ impl Fold for SecurityGroups {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<SecurityGroupEvent> {
     let project = ProjectId::new("p");
     let group = default_group(&project);

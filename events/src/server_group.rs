@@ -1,7 +1,7 @@
 //! Server groups: one stream per project, because the number of a project's groups has a limit.
 //!
-//! A server becomes a member before it is asked for, and leaves when it is deleted. Members are named in the group's own
-//! stream, so that the limit of members holds under concurrent requests.
+//! A server becomes a member before it is requested, and leaves when it is deleted. The group's own stream names the
+//! members, so that the limit of members holds under concurrent requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,23 +26,23 @@ noun! {
     }
 }
 
-/// How the members of a group are placed to each other.
+/// How the scheduler places the members of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ServerGroupPolicy {
-    /// On one host.
+    /// All members on one host.
     Affinity,
-    /// Each on another host, or at most some on one.
+    /// Each member on another host, or at most `max_server_per_host` on one.
     AntiAffinity,
-    /// On one host if that can be.
+    /// All members on one host if possible.
     SoftAffinity,
-    /// On different hosts if that can be.
+    /// Each member on another host if possible.
     SoftAntiAffinity,
 }
 
 impl ServerGroupPolicy {
     pub const ALL: [Self; 4] = [Self::AntiAffinity, Self::Affinity, Self::SoftAffinity, Self::SoftAntiAffinity];
 
-    /// The API's name.
+    /// The name of the policy in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Affinity => "affinity",
@@ -64,7 +64,7 @@ pub struct ServerGroupCreated {
     pub user: UserId,
     pub name: String,
     pub policy: ServerGroupPolicy,
-    /// The rule of an anti-affinity group that admits more than one member per host (2.64).
+    /// The largest number of members on one host, for anti-affinity (2.64).
     pub max_server_per_host: Option<u32>,
 }
 
@@ -76,7 +76,7 @@ pub struct ServerGroupDeleted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MembersJoined {
     pub group: ServerGroupId,
-    /// The owner of the servers: members are counted per user.
+    /// The owner of the servers, because the limit counts members per user.
     pub user: UserId,
     pub instances: Vec<InstanceId>,
 }
@@ -90,11 +90,11 @@ pub struct MemberLeft {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerGroup {
     pub definition: ServerGroupCreated,
-    /// In the order in which they joined.
+    /// The members in the order in which they joined.
     pub members: Vec<ServerGroupMember>,
     pub created_at: Timestamp,
     pub updated_at: Option<Timestamp>,
-    /// Order of creation within the project.
+    /// Counts the groups of the project, in the order of their creation.
     pub number: u64,
 }
 
@@ -109,7 +109,7 @@ impl ServerGroup {
         self.members.iter().any(|member| member.instance == instance)
     }
 
-    /// How many members an anti-affinity group may have on one host; `None` where the policy sets no such limit.
+    /// The largest number of members that the policy allows on one host; `None` if it sets no limit.
     pub fn most_per_host(&self) -> Option<u32> {
         (self.definition.policy == ServerGroupPolicy::AntiAffinity)
             .then(|| self.definition.max_server_per_host.unwrap_or(1))
@@ -163,7 +163,7 @@ impl Fold for ServerGroups {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<ServerGroupEvent> {
     let group = ServerGroupId(uuid::Uuid::from_u128(1));
     let (user, instance) = (UserId::new("u"), InstanceId(uuid::Uuid::from_u128(2)));

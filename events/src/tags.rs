@@ -1,26 +1,26 @@
-//! Tags in events: an event records the added and removed tags, not all of them. Otherwise a request of a hundred bytes
+//! Tags in events: an event records only the added and removed tags. If it recorded all, a request of a hundred bytes
 //! would write every tag of a resource into the log again.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// Settings that tags are among.
+/// Settings that include tags.
 pub trait SettingsWithTags: Clone {
     fn tags_mut(&mut self) -> &mut Vec<String>;
 }
 
-/// How a change of settings changes the tags; the settings beside it have none.
+/// The change of the tags by a change of settings. The recorded settings themselves have no tags.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TagsChange {
-    /// These are all: how changes were recorded before differences were.
+    /// All tags. Older events recorded changes in this way.
     All(Vec<String>),
-    /// Both sorted; none of `added` was there, all of `removed` were.
+    /// Both are sorted. No tag of `added` was there before, and every tag of `removed` was.
     Difference { added: Vec<String>, removed: Vec<String> },
 }
 
 impl TagsChange {
-    /// Takes the tags out of the new settings; the event records only their difference from the old ones.
+    /// Takes the tags out of the new settings. Returns both the settings and the difference from the old tags.
     pub fn between<S: SettingsWithTags>(old: &[String], mut new: S) -> (S, Self) {
         let tags = std::mem::take(new.tags_mut());
         let (before, after): (BTreeSet<&String>, BTreeSet<&String>) = (old.iter().collect(), tags.iter().collect());
@@ -31,13 +31,13 @@ impl TagsChange {
         (new, Self::Difference { added, removed })
     }
 
-    /// As [`between`](Self::between) for what was recorded with all of its tags.
+    /// Like [`between`](Self::between), for settings that were recorded with all of their tags.
     pub fn all<S: SettingsWithTags>(mut recorded: S) -> (S, Self) {
         let tags = std::mem::take(recorded.tags_mut());
         (recorded, Self::All(tags))
     }
 
-    /// Replaces `now` by what was recorded, with the tags that follow from the ones there were.
+    /// Replaces `now` by the recorded settings, and applies the change to the tags of `now`.
     pub fn replace<S: SettingsWithTags>(&self, now: &mut S, recorded: &S) {
         let old = std::mem::take(now.tags_mut());
         now.clone_from(recorded);

@@ -1,7 +1,7 @@
-//! Volume quota of a project: its use and its limits, one stream per project.
+//! Volume quota of a project: its usage and its limits, one stream per project.
 //!
-//! Quota is reserved by name before a volume or snapshot is created. So the reservation of one that was never created
-//! is found and released.
+//! Quota is reserved by name before a volume or snapshot is created. So the reservation of a volume that was never
+//! created is found and released.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub struct SnapshotRoomReleased {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeLimitsSet {
     pub project: ProjectId,
-    /// Resource and limit (-1: none), sorted by resource.
+    /// Limits by resource (-1: no limit), sorted by resource.
     pub limits: Vec<(String, i64)>,
 }
 
@@ -67,18 +67,18 @@ pub struct VolumeLimitsReset {
     pub project: ProjectId,
 }
 
-/// One project's use and limits.
+/// The usage and limits of one project.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct VolumeQuota {
-    /// GiB of each.
+    /// The size of each volume, in GiB.
     pub volumes: BTreeMap<VolumeId, u32>,
     pub snapshots: BTreeMap<SnapshotId, u32>,
-    /// Limits other than the defaults.
+    /// Limits that differ from the defaults.
     pub limits: BTreeMap<String, i64>,
 }
 
 impl VolumeQuota {
-    /// The use of volumes and snapshots together.
+    /// The GiB of volumes and snapshots together.
     pub fn gigabytes(&self) -> u64 {
         self.volumes.values().chain(self.snapshots.values()).map(|size| u64::from(*size)).sum()
     }
@@ -108,7 +108,7 @@ impl Fold for VolumeQuota {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<VolumeQuotaEvent> {
     let project = ProjectId::new("p");
     let volume = VolumeId(uuid::Uuid::from_u128(1));

@@ -12,7 +12,7 @@ use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ProjectId, VolumeTypeId};
 
-/// The id of the type that is always there.
+/// The id of the default type, which always exists.
 pub const DEFAULT_TYPE: VolumeTypeId = VolumeTypeId(Uuid::from_u128(0x7d0c_8a3e_5f0b_4c55_9e0e_3a1d_64c1_0001));
 
 noun! {
@@ -39,7 +39,7 @@ pub struct TypeCreated {
     pub name: String,
     pub description: Option<String>,
     pub public: bool,
-    /// Sorted by key.
+    /// Key and value, sorted by key.
     pub extra_specs: Vec<(String, String)>,
 }
 
@@ -54,7 +54,7 @@ pub struct TypeDescribed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TypeSpecsReplaced {
     pub volume_type: VolumeTypeId,
-    /// Sorted by key.
+    /// Key and value, sorted by key.
     pub extra_specs: Vec<(String, String)>,
 }
 
@@ -84,12 +84,12 @@ pub struct VolumeType {
     pub public: bool,
     pub extra_specs: Vec<(String, String)>,
     pub access: BTreeSet<ProjectId>,
-    /// Order of creation.
+    /// Counts all types ever created.
     pub number: u64,
 }
 
 impl VolumeType {
-    /// Whether `project` may make volumes of it.
+    /// Whether `project` may create volumes of this type.
     pub fn visible_to(&self, project: &ProjectId) -> bool {
         self.public || self.access.contains(project)
     }
@@ -175,7 +175,7 @@ impl Fold for VolumeTypes {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<VolumeTypeEvent> {
     let volume_type = VolumeTypeId(Uuid::from_u128(1));
     let project = ProjectId::new("p");

@@ -1,4 +1,4 @@
-//! docs/events.md, generated from the events' documentation in the code.
+//! Generates docs/events.md from the documentation of the events, and checks that the page is current.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -51,7 +51,7 @@ up to where.
 
 ";
 
-/// Names of the fields of a payload, as its example has them.
+/// The names of a payload's fields, from its sample.
 fn fields(samples: &[Event], kind: &str) -> String {
     let sample = samples.iter().find(|sample| sample.kind() == kind).expect("every kind has a sample").json();
     let Some(fields) = sample.as_object() else { return String::new() };

@@ -1,4 +1,4 @@
-//! Every back end against the contract.
+//! Runs the contract suite on every back end.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -33,7 +33,7 @@ impl Backend for Sqlite {
     }
 }
 
-/// Bounds so narrow that each of them is met all the time.
+/// Limits so small that the suite reaches each of them all the time.
 fn narrow() -> SqliteOptions {
     SqliteOptions {
         queue: 1,

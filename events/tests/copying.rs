@@ -1,4 +1,4 @@
-//! Copies of a log into a real PostgreSQL: interrupted, damaged, and of another log.
+//! Copies a log into a real PostgreSQL: interrupted copies, damaged copies, and copies over another log.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -18,7 +18,7 @@ use chronova_events::store::{EventStore, Expected};
 use database::Postgres;
 use tempfile::TempDir;
 
-/// More than two batches of the copy.
+/// More than two batches of a copy.
 const EVENTS: u64 = 2_500;
 
 fn options(database: &Postgres) -> PostgresOptions {
@@ -34,7 +34,7 @@ async fn source(first: &str) -> (TempDir, Arc<SqliteStore>) {
     (folder, store)
 }
 
-/// Copies, and ends the copy where `stop` says so. Returns the result with all stages.
+/// Copies, and ends the copy when `stop` says so. Returns the result and all stages.
 async fn copied(
     database: &Postgres,
     source: &dyn EventStore,
@@ -58,7 +58,7 @@ async fn an_interrupted_copy_goes_on_where_it_stopped() {
     let [CopyStage::Begins(Position::START), CopyStage::Copies(stopped)] = stages[..] else { panic!("{stages:?}") };
     assert!(stopped.0 > 0 && stopped.0 < EVENTS, "{stopped}");
 
-    // No member serves a part of a log.
+    // A member must not serve a part of a log.
     let told = PostgresStore::open(&options(&database)).await.unwrap_err().to_string();
     assert!(told.contains("unfinished copy"), "{told}");
 
@@ -66,7 +66,7 @@ async fn an_interrupted_copy_goes_on_where_it_stopped() {
     told.unwrap();
     assert_eq!(stages[0], CopyStage::Begins(stopped));
     assert_eq!(*stages.last().unwrap(), CopyStage::Verifies(Position(EVENTS)));
-    // It is the log that a member opens, with the same hashes.
+    // A member can open the copy as a log, with the same hashes.
     let store = PostgresStore::open(&options(&database)).await.unwrap();
     assert_eq!(store.anchor().await.unwrap(), source.anchor().await.unwrap());
     store.append(&StreamId::new("process", "a"), Expected::Any, vec![event("more")]).await.unwrap();
@@ -98,7 +98,7 @@ async fn another_log_is_refused() {
     assert_eq!(database.sql("SELECT position, hash FROM chronova_head"), head);
 }
 
-/// Each kind of damage is found, at its place.
+/// Each kind of damage is found at its position.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_in_the_database_is_found() {
     let database = Postgres::new();

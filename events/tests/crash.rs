@@ -1,4 +1,4 @@
-//! The SQLite log when its process is killed, its disk is full, or another process has the lock.
+//! Tests of the SQLite log: a killed process, a full disk, and a lock that another process holds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -19,18 +19,18 @@ use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 use crate::child::{kill_after, say, spawn, told};
 
 const WRITERS: usize = 16;
-/// Events in one append.
+/// The number of events in one append.
 const TOGETHER: usize = 3;
-/// Kills of one log.
+/// The number of kills of one log.
 const EVERY: u64 = 30;
 
-/// How many, and how many when there is time.
+/// The usual number of rounds, or the larger one of a soak run.
 fn rounds(usual: u64, soak: u64) -> u64 {
     if std::env::var_os("CHRONOVA_SOAK").is_some() { soak } else { usual }
 }
 
 fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
-    // Frequent checkpoints, so that many kills hit one.
+    // Checkpoints are frequent, so that many kills hit one.
     SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 100, ..SqliteOptions::default() })
 }
 
@@ -38,7 +38,7 @@ fn tagged(tag: &str) -> Vec<NewEvent> {
     (0..TOGETHER).map(|n| event(format!("{tag} {n}"))).collect()
 }
 
-/// Not a test but the process that others kill: appends endlessly and prints each acknowledged tag.
+/// Not a test, but the process that other tests kill. It appends endlessly and prints each acknowledged tag.
 #[test]
 fn child() {
     let Some((path, run)) = told() else { return };
@@ -67,7 +67,7 @@ fn child() {
     });
 }
 
-/// Every append that is in the log, which must be whole.
+/// The number of events of every append in the log. Each append must be whole.
 fn appends(events: &[Arc<Recorded>]) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for together in events.chunks(TOGETHER) {
@@ -89,13 +89,13 @@ async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
     let mut acknowledged = Vec::new();
     for run in 0_u64..kills {
         if run % EVERY == 0 && run > 0 {
-            // Each round verifies the whole log: a new log from time to time bounds this.
+            // Each round verifies the whole log. A new log from time to time bounds the cost.
             acknowledged.clear();
             folder = tempfile::tempdir().unwrap();
             path = folder.path().join("log.db");
         }
         let mut child = spawn(&path, run);
-        // The first ones are killed while the log begins.
+        // The first kills hit the log while it is being created.
         let after = usize::try_from(run * 37 % 211).unwrap();
         acknowledged.extend(kill_after(&mut child, after));
         let store = open(&path).unwrap();
@@ -130,7 +130,7 @@ async fn a_second_process_is_refused_and_told_by_whom() {
     open(&path).unwrap();
 }
 
-/// The first word of a process that opens a log, and the rest of what it says: without a reader it would end.
+/// The first word of a process that opens a log, and its other output. Without a reader the process would end.
 fn first_word(child: &mut Child) -> (String, impl Iterator + use<>) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let word = lines.find(|line| line == "open" || line.starts_with("locked by ")).unwrap();
@@ -143,7 +143,7 @@ fn of_processes_that_open_a_log_at_once_one_has_it_and_the_others_name_it() {
     let path = folder.path().join("log.db");
     let races = rounds(4, 200);
     for race in 0..races {
-        // The file names the one before, who was killed.
+        // The file names the previous process, which was killed.
         let mut children: Vec<Child> = (0..4).map(|_| spawn(&path, race)).collect();
         let told: Vec<_> = children.iter_mut().map(first_word).collect();
         let winners: Vec<u32> =
@@ -153,7 +153,7 @@ fn of_processes_that_open_a_log_at_once_one_has_it_and_the_others_name_it() {
             assert_eq!(*word, format!("locked by {}", winners[0]), "race {race}");
         }
         for mut child in children {
-            // Those that were refused have ended, or are about to.
+            // The refused processes have ended or are about to end.
             let _ = child.kill();
             child.wait().unwrap();
         }
@@ -162,7 +162,7 @@ fn of_processes_that_open_a_log_at_once_one_has_it_and_the_others_name_it() {
     assert_eq!(verify(&path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// Appends by several writers until the log is full; returns how many appends were acknowledged.
+/// Appends with several writers until the log is full. Returns the number of acknowledged appends.
 async fn fill(store: &dyn EventStore, run: &str) -> usize {
     let mut acknowledged = 0;
     for round in 0..20_000 {
@@ -201,7 +201,7 @@ async fn a_log_at_its_limit_refuses_and_goes_on_with_more_room() {
     let first = fill(&*store, "small").await;
     assert!(first > 100);
     holds(&store, first).await;
-    // A stream that exists only in a refused append does not exist.
+    // A stream that only a refused append names does not exist.
     let fresh = StreamId::new("process", "fresh");
     let refused = store.append(&fresh, Expected::Any, vec![event("x".repeat(100_000))]).await;
     assert_eq!(refused, Err(StoreError::Full.into()));
@@ -214,11 +214,11 @@ async fn a_log_at_its_limit_refuses_and_goes_on_with_more_room() {
     holds(&store, first + second).await;
 }
 
-/// A file system of its own, with little room.
+/// A small file system of its own.
 struct SmallDisk(PathBuf, #[allow(dead_code)] tempfile::TempDir);
 
 impl SmallDisk {
-    /// In memory. `None` when this user may not mount.
+    /// Mounts a file system in memory. `None` if this user may not mount.
     fn tmpfs(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
@@ -227,7 +227,7 @@ impl SmallDisk {
         command.status().is_ok_and(|status| status.success()).then_some(Self(path, folder))
     }
 
-    /// ext4 in a file: with a journal, and blocks that are given out late.
+    /// Mounts ext4 in a file. It has a journal, and allocates blocks late.
     fn ext4(size: u64) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let (image, path) = (folder.path().join("image"), folder.path().join("mounted"));
@@ -241,7 +241,7 @@ impl SmallDisk {
         made.then_some(Self(path, folder))
     }
 
-    /// Takes all room but about this much.
+    /// Fills the disk except for about this many bytes.
     fn leave(&self, room: u64) {
         let mut ballast = std::fs::File::create(self.0.join("ballast")).unwrap();
         for step in [512 << 10, 8 << 10] {
@@ -249,7 +249,7 @@ impl SmallDisk {
         }
         let length = ballast.metadata().unwrap().len();
         ballast.set_len(length.saturating_sub(room)).unwrap();
-        // Given back for certain.
+        // The sync returns the freed blocks for certain.
         ballast.sync_all().unwrap();
     }
 
@@ -265,7 +265,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The disk becomes full, stays so for a while, and is given room, several times.
+/// The disk becomes full, stays full for a while, and gets space again, several times.
 async fn on_a_full_disk(disk: &SmallDisk, times: u64, seed: u64) {
     let path = disk.0.join("log.db");
     let store = open(&path).unwrap();
@@ -276,7 +276,7 @@ async fn on_a_full_disk(disk: &SmallDisk, times: u64, seed: u64) {
         acknowledged += fill(&*store, &format!("full-{seed}.{time}")).await;
         for _ in 0..10 {
             let large = vec![event("x".repeat(50_000))];
-            // As long as there is no room for it; a smaller one may still find some.
+            // A large event is refused as long as there is no space for it. A smaller one may still fit.
             match store.append(&StreamId::new("process", 1), Expected::Any, large).await {
                 Err(AppendError::Store(StoreError::Full)) => {}
                 other => panic!("on a full disk: {other:?}"),
@@ -293,7 +293,7 @@ async fn on_a_full_disk(disk: &SmallDisk, times: u64, seed: u64) {
     }
     disk.leave(100_000);
     acknowledged += fill(&*store, &format!("last-{seed}")).await;
-    // As after a crash on the full disk, on a disk with room.
+    // A copy on a disk with space, as after a crash on the full disk.
     let roomy = tempfile::tempdir().unwrap();
     for name in ["log.db", "log.db-wal", "log.db.witness"] {
         std::fs::copy(disk.0.join(name), roomy.path().join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! The SQLite log with changed files: a clear error, and nothing is changed or lost.
+//! Tests of the SQLite log with changed files. It reports a clear error, and changes and loses nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -13,7 +13,7 @@ use chronova_events::store::{EventStore, Expected, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// How many, and how many when there is time.
+/// The usual number of rounds, or the larger one of a soak run.
 fn rounds(usual: u64, soak: u64) -> u64 {
     if std::env::var_os("CHRONOVA_SOAK").is_some() { soak } else { usual }
 }
@@ -30,7 +30,7 @@ fn refusal(path: &Path) -> StoreError {
     open(path).expect_err("a damaged log is refused")
 }
 
-/// The text of the nth event, found in the file by its bytes.
+/// The text of the nth event. Tests find it in the file by its bytes.
 fn mark(n: u64) -> String {
     format!("event number {n:06}.")
 }
@@ -55,7 +55,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}{suffix}", path.display()))
 }
 
-/// The files as a crash at this moment would leave them.
+/// A copy of the files as a crash at this moment would leave them.
 fn crash_image(path: &Path) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("log.db");
@@ -82,7 +82,7 @@ fn truncate(path: &Path, length: u64) {
     std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
 }
 
-/// So many lengths shorter than the whole, the same in every run.
+/// `count` lengths shorter than the whole file, the same in every run.
 fn cuts(whole: usize, count: u64) -> impl Iterator<Item = usize> {
     let mut seed = 5;
     (0..count).map(move |_| usize::try_from(random(&mut seed)).unwrap() % whole)
@@ -120,7 +120,7 @@ async fn a_flipped_bit_in_a_recent_event_keeps_the_log_closed() {
     flip(&path, &mark(1)); // The file was not touched by the refusal: what is where it was still is.
 }
 
-/// A small generator, so that each run flips the same bits.
+/// A small random generator, so that each run flips the same bits.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 17
@@ -141,7 +141,7 @@ async fn a_flipped_bit_anywhere_is_found_or_harmless() {
     let copies = tempfile::tempdir().unwrap();
     let flips = rounds(300, 6_000);
     for round in 0..flips {
-        // Each its own folder, which goes with it: thousands of copies would fill the disk.
+        // Each copy has a folder that is removed with it, because thousands of copies would fill the disk.
         let folder = tempfile::tempdir_in(copies.path()).unwrap();
         let copy = folder.path().join(format!("{round}.db"));
         let mut bytes = good.clone();
@@ -180,7 +180,7 @@ async fn a_changed_envelope_is_found() {
     ];
     for change in changes {
         let (_image_folder, image) = crash_image(&path);
-        // A tamperer's connection: without the rules of the table.
+        // The connection of an attacker, without the constraints of the table.
         let connection = Connection::open(&image).unwrap();
         connection.execute_batch(&format!("PRAGMA foreign_keys = OFF; {change}")).unwrap();
         drop(connection);
@@ -277,7 +277,7 @@ async fn a_data_file_cut_short_keeps_the_log_closed() {
         assert!(matches!(refusal(&path), StoreError::Corrupt { .. }), "{length}");
         std::fs::write(&path, &whole).unwrap();
     }
-    // Without the note, SQLite itself has to notice.
+    // Without the note, SQLite itself must detect the damage.
     std::fs::remove_file(beside(&path, ".witness")).unwrap();
     truncate(&path, whole.len() as u64 - 4_096);
     assert!(matches!(refusal(&path), StoreError::Corrupt { .. }));
@@ -409,7 +409,7 @@ async fn closing_answers_what_waits_and_ends_everything() {
     assert_eq!(again.verify().await.unwrap().events, acknowledged as u64);
 }
 
-/// The index by stream follows in steps; what it does not have yet is read all the same.
+/// The index by stream is updated in steps. Events that it does not have yet can still be read.
 #[tokio::test]
 async fn a_stream_is_whole_on_both_sides_of_the_end_of_its_index() {
     const STREAMS: u64 = 7;
@@ -424,7 +424,7 @@ async fn a_stream_is_whole_on_both_sides_of_the_end_of_its_index() {
             assert_eq!(appended.revision, Revision((round + 1) * 100));
         }
     }
-    // Some of 8,400 events are in the index, some are not.
+    // Some of the 8,400 events are in the index, and some are not.
     let beside = chronova_events::store::sqlite::ReadOnlyLog::open(&path).unwrap();
     for n in 0..STREAMS {
         let all = store.read_stream(&stream(n), Revision::NONE, usize::MAX).await.unwrap();

@@ -1,4 +1,4 @@
-//! TLS to a real PostgreSQL, with certificates that openssl makes for each test.
+//! TLS to a real PostgreSQL, with certificates that openssl creates for each test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -15,14 +15,14 @@ use chronova_events::store::postgres::{PostgresOptions, PostgresStore, ReadOnlyP
 use chronova_events::store::{EventStore as _, Expected};
 use database::Postgres;
 
-/// A database that listens on loopback, and the folder of its certificates.
+/// A database that listens on the loopback address, and the folder of its certificates.
 struct SecureDatabase {
     database: Postgres,
     port: u16,
 }
 
 impl SecureDatabase {
-    /// `served`: the name of the certificate that the database shows; none: it has no TLS.
+    /// `served` is the name of the certificate that the database presents. `None`: it has no TLS.
     fn new(served: Option<&str>) -> Self {
         let database = Postgres::new();
         // The port is free now, and no other test listens on a fixed port.
@@ -45,7 +45,7 @@ impl SecureDatabase {
         self.database.folder.path().join(format!("{name}.{kind}")).display().to_string()
     }
 
-    /// A certificate that signs itself, as the authority of its own.
+    /// Creates a self-signed certificate, which is its own authority.
     fn certify(&self, name: &str) {
         let (key, certificate) = (self.file(name, "key"), self.file(name, "pem"));
         let mut openssl = Command::new("openssl");
@@ -53,7 +53,7 @@ impl SecureDatabase {
         openssl.args(["-days", "2", "-subj", &format!("/CN={name}"), "-addext", &format!("subjectAltName=DNS:{name}")]);
         openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", &key, "-out", &certificate]);
         assert!(openssl.stderr(Stdio::null()).status().unwrap().success());
-        // The database refuses a key that belongs to somebody else.
+        // The database refuses a key that another user owns.
         assert!(Command::new("chown").args(["postgres", &key, &certificate]).status().unwrap().success());
     }
 
@@ -85,7 +85,7 @@ async fn a_log_is_written_and_read_over_tls() {
     for mode in ["sslmode=require", &trusted] {
         let store = PostgresStore::open(&secure.options(mode)).await.unwrap();
         store.append(&StreamId::new("process", "a"), Expected::Any, vec![event("1")]).await.unwrap();
-        // The appender, the reader and the keeper of the lease have connections of their own.
+        // The appender, the reader and the lease keeper have connections of their own.
         store.read_all(Position::START, 10).await.unwrap();
         let open = "SELECT count(*) FILTER (WHERE ssl), count(*) FILTER (WHERE NOT ssl) FROM pg_stat_ssl \
                     JOIN pg_stat_activity USING (pid) WHERE client_addr IS NOT NULL";
@@ -112,7 +112,7 @@ async fn a_certificate_that_is_not_trusted_is_refused() {
     assert!(told.contains("no certificate"), "{told}");
 }
 
-/// Trusted, but it is the certificate of another host.
+/// The certificate is trusted, but it belongs to another host.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_of_another_host_is_refused() {
     let secure = SecureDatabase::new(Some("other.test"));
@@ -132,7 +132,7 @@ async fn a_database_without_tls_is_refused_where_tls_is_asked_for() {
     PostgresStore::open(&plain.options("sslmode=prefer")).await.unwrap();
 }
 
-/// The first host refuses connections: the next one is asked.
+/// The first host refuses connections, so the next one is used.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_hosts_one_that_answers_is_used() {
     let secure = SecureDatabase::new(Some("db.test"));

@@ -1,6 +1,8 @@
-//! The back end on a server of EventStoreDB's protocol: our own log, served by `chronova serve-log` in a process of its own.
+//! Tests the back end against a server of EventStoreDB's protocol: `chronova serve-log` serves our own log in another
+//! process.
 //!
-//! The program is `CHRONOVA_BIN`, or the one built beside this test. Without one the tests say so and do nothing.
+//! The program is `CHRONOVA_BIN`, or the one built beside this test. Without a program the tests print so and do
+//! nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -22,12 +24,12 @@ fn program() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("CHRONOVA_BIN") {
         return Some(named.into());
     }
-    // target/debug/deps/THIS, beside target/debug/chronova
+    // This test is target/debug/deps/THIS; the program is target/debug/chronova.
     let beside = std::env::current_exe().ok()?.parent()?.parent()?.join("chronova");
     beside.is_file().then_some(beside)
 }
 
-/// A served log, empty at first.
+/// A served log, which is empty at first.
 struct Served {
     folder: TempDir,
     address: SocketAddr,
@@ -109,7 +111,7 @@ impl Backend for Served {
 
 event_store_conformance!(eventstoredb, Served::new());
 
-/// The server is killed under a subscriber and a writer; both continue at their position, and nothing is lost or
+/// The server is killed under a subscriber and a writer. Both continue at their positions, and no event is lost or
 /// repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_lost_server_is_found_again() {
@@ -139,7 +141,7 @@ async fn a_lost_server_is_found_again() {
     assert_eq!(follower.await.unwrap(), (0..40).map(|n| n.to_string()).collect::<Vec<_>>());
 }
 
-/// Two processes on one log see each other's events, and only one of two that want the same revision gets it.
+/// Two processes on one log see each other's events. If both want the same revision, only one gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_processes_share_one_log() {
     let served = Served::new();

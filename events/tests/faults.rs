@@ -1,7 +1,7 @@
-//! The log on a failing disk: calls on its files fail on demand, in a child process of this test.
+//! Tests of the log on a failing disk. Calls on its files fail on demand, in a child process of this test.
 //!
-//! The child loads a small library (`preload/fault.c`) before the C library, so that it is SQLite's own system calls that
-//! fail. Skipped, with the reason printed, where there is no C compiler.
+//! The child loads a small library (`preload/fault.c`) before the C library, so that SQLite's own system calls fail.
+//! Without a C compiler the tests are skipped and print the reason.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -15,14 +15,14 @@ use chronova_events::store::sqlite::verify::{VerifyOptions, verify};
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 
-/// Where a child finds its log; set only for children.
+/// The variable with the path of the child's log. It is set only for children.
 const LOG: &str = "CHRONOVA_TEST_LOG";
-/// Which scenario it plays.
+/// The variable with the child's scenario.
 const SCENE: &str = "CHRONOVA_TEST_SCENE";
-/// The file that says what fails, for the library.
+/// The variable with the file that tells the library which calls fail.
 const FAULT: &str = "CHRONOVA_FAULT";
 
-/// How many, and how many when there is time.
+/// The usual number of rounds, or the larger one of a soak run.
 fn rounds(usual: u64, soak: u64) -> u64 {
     if std::env::var_os("CHRONOVA_SOAK").is_some() { soak } else { usual }
 }
@@ -31,7 +31,7 @@ fn stream() -> StreamId {
     StreamId::new("process", "a")
 }
 
-/// Lets calls fail from now on: `fsync 5`; or none: ``.
+/// Lets calls fail from now on, for example `fsync 5`. An empty text ends the failures.
 fn fault(what: &str) {
     std::fs::write(std::env::var_os(FAULT).unwrap(), what).unwrap();
 }
@@ -52,7 +52,7 @@ fn open(path: &Path) -> Arc<SqliteStore> {
     SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 30, ..SqliteOptions::default() }).unwrap()
 }
 
-/// Not a test but the process in which calls fail.
+/// Not a test, but the process in which calls fail.
 #[tokio::test]
 async fn child() {
     let Some(path) = std::env::var_os(LOG).map(PathBuf::from) else { return };
@@ -71,12 +71,12 @@ async fn child() {
     }
 }
 
-/// A log of its own for each round.
+/// The path of the log of this round.
 fn nth(path: &Path, round: u64) -> PathBuf {
     path.with_file_name(round.to_string()).join("log.db")
 }
 
-/// After a failed fsync the content of the disk is unknown: this process acknowledges nothing any more.
+/// After a failed fsync the content of the disk is unknown, so this process acknowledges no more appends.
 async fn failing_fsync(path: &Path) {
     let store = open(path);
     let mut acknowledged = Vec::new();
@@ -103,8 +103,8 @@ async fn failing_fsync(path: &Path) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// The same with many waiting callers, at any moment, for every error of the kernel. After a quota or full-disk error
-/// that appears only when the pages are written, the log must stop, too.
+/// The same with many waiting callers, at any moment, for every error of the kernel. A quota error or a full disk that
+/// appears only when the kernel writes the pages must stop the log, too.
 async fn failing_fsync_under_load(path: &Path, round: u64) {
     const WRITERS: usize = 8;
     let store = open(path);
@@ -155,12 +155,12 @@ async fn failing_fsync_under_load(path: &Path, round: u64) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// Appends are refused, reads continue; appends work again when the disk does.
+/// Appends are refused and reads continue. Appends work again when the disk does.
 async fn failing_write(path: &Path, how: &str, expected: &StoreError) {
     let store = open(path);
     let mut acknowledged = Vec::new();
     for round in 0..rounds(4, 150) {
-        // Beside the checkpoint of the write-ahead log, before it, behind it.
+        // The failures come before, during and after a checkpoint of the write-ahead log.
         for n in 0..20 + round * 7 % 23 {
             append(&*store, &format!("{round}/{n}")).await.unwrap();
             acknowledged.push(format!("{round}/{n}"));
@@ -182,7 +182,7 @@ async fn failing_write(path: &Path, how: &str, expected: &StoreError) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// The library, or why there is none.
+/// Builds the library. An error says why it cannot be built.
 fn library(folder: &Path) -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload/fault.c");
     let library = folder.join("fault.so");
@@ -242,11 +242,11 @@ fn a_disk_that_cannot_write_refuses_and_reads_go_on() {
     play("broken");
 }
 
-/// A file system of its own that is then made read-only.
+/// A file system of its own, which the test later makes read-only.
 struct Mounted(PathBuf, #[allow(dead_code)] tempfile::TempDir);
 
 impl Mounted {
-    /// `None` when this user may not mount.
+    /// `None` if this user may not mount.
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
@@ -257,7 +257,7 @@ impl Mounted {
 
     #[expect(clippy::disallowed_methods, reason = "a test that waits for the system")]
     fn read_only(&self) {
-        // The file system is busy until the last file written to is closed.
+        // The file system is busy until the last writable file is closed.
         let remount = || Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap().success();
         let done = (0..100).any(|_| {
             remount() || {
@@ -287,7 +287,7 @@ async fn a_log_on_a_read_only_file_system_can_be_read_and_verified_and_not_writt
 }
 
 async fn read_only(disk: &Mounted, events: u64) {
-    // As a server leaves it, and as somebody copies it: the log, its seals and its note.
+    // Tests the files of a stopped server, and a copy of them with the log, its seals and its note.
     let (left, copied) = (disk.0.join("left/log.db"), disk.0.join("copied/log.db"));
     let store = open(&left);
     for n in 0..events {
@@ -321,7 +321,8 @@ async fn a_clock_that_goes_backwards_disturbs_no_order() {
     let path = folder.path().join("log.db");
     let mut store = open(&path);
     for n in 0..events {
-        // An hour back after every tenth event; now and then to before the epoch, to the end of time, or not on at all.
+        // The clock steps back an hour after every tenth event. Sometimes it jumps before the epoch or to the end of
+        // time, or stands still.
         let at = match n % 101 {
             97 => Timestamp(-1),
             98 => Timestamp(i64::MAX),

@@ -1,14 +1,14 @@
 //! Golden bytes: every released version stays readable.
 //!
 //! `events/golden/<noun>.txt` has one line per kind, version and sample: `instance.renamed v1 0a6e65772d6e616d65`. The
-//! lines of a kind stand in the order of its samples.
+//! lines of a kind have the order of its samples.
 //!
 //! * **A new event, noun or sample:** run `CHRONOVA_BLESS=1 cargo test -p chronova-events --test golden` and commit the
-//!   lines that it adds. Add samples of a kind only at the end of its samples.
-//! * **A changed payload:** is a new version. Raise the version in the noun's list, keep the old struct as `...V1` in
-//!   the `from` clause, and bless. Lines of the new version are added; those of the old one stay and must still decode.
-//! * **Never** edit or delete a line of a kind or version that any installation may have written. Blessing adds lines and
-//!   rewrites none; a line that is wrong before its first release has to be deleted by hand.
+//!   added lines. Add new samples of a kind only after its other samples.
+//! * **A changed payload** is a new version. Raise the version in the noun's list, keep the old struct as `...V1` in
+//!   the `from` clause, and bless. This adds lines of the new version. The old lines stay and must still decode.
+//! * **Never** edit or delete a line of a kind or version that any installation may have written. Blessing adds lines
+//!   and never rewrites one. Delete a wrong line by hand, and only before its first release.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use chronova_events::codec::BINCODE_2;
 use chronova_events::registry::{Event, EventCatalogueEntry, catalogue, samples};
 
-/// A kind in one of its versions.
+/// A kind and its version.
 type Key = (String, u16);
 
 fn folder() -> PathBuf {
@@ -45,7 +45,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
-/// Reads `kind vN hex`; an event without any field has no hex.
+/// Parses `kind vN hex`. An event without fields has no hex.
 fn parse(line: &str) -> Option<(Key, Vec<u8>)> {
     let mut words = line.split_whitespace();
     let (kind, version) = (words.next()?, words.next()?.strip_prefix('v')?.parse().ok()?);
@@ -73,7 +73,7 @@ fn recorded(lines: &[String]) -> (BTreeMap<Key, Vec<Vec<u8>>>, Vec<String>) {
     (all, problems)
 }
 
-/// Lines that a new kind, version or sample adds.
+/// The lines that a new kind, version or sample adds.
 fn missing(lines: &[String], samples: &[Event]) -> Vec<String> {
     let (golden, _) = recorded(lines);
     let fresh = encoded(samples).into_iter().flat_map(|(key, all)| {
@@ -85,7 +85,7 @@ fn missing(lines: &[String], samples: &[Event]) -> Vec<String> {
     fresh.collect()
 }
 
-/// The differences between the committed bytes and those that this version writes and reads.
+/// The differences between the committed bytes and the bytes that this version writes and reads.
 fn problems(lines: &[String], catalogue: &[EventCatalogueEntry], samples: &[Event]) -> Vec<String> {
     let (golden, mut problems) = recorded(lines);
     let now = encoded(samples);
@@ -134,7 +134,7 @@ fn read_lines() -> Vec<String> {
     lines
 }
 
-/// Appends the lines that are missing, each to its noun's file.
+/// Appends the missing lines, each to the file of its noun.
 fn bless(samples: &[Event]) {
     std::fs::create_dir_all(folder()).unwrap();
     let added = missing(&read_lines(), samples);
@@ -178,7 +178,7 @@ fn every_kind_has_a_sample_and_every_sample_goes_round() {
     assert_eq!(kinds, seen);
 }
 
-/// Tests the comparison: one of two kinds was changed in a forbidden way.
+/// Tests the comparison: one of two kinds has a forbidden change.
 mod drift {
     use super::*;
 
@@ -204,7 +204,7 @@ mod drift {
     #[test]
     fn changed_bytes_are_found_and_not_blessed() {
         let (mut lines, catalogue, samples) = good();
-        // Other bytes of a text field: they decode, but to another value.
+        // These are other bytes of a text field. They decode, but to another value.
         let at = lines.iter().position(|line| line.starts_with("process.step_undone ")).unwrap();
         lines[at] = "process.step_undone v1 0161".to_owned();
         assert!(only(&lines, &catalogue, &samples).contains("make a new version"));

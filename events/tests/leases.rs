@@ -1,4 +1,4 @@
-//! Which of several members leads the log of a real PostgreSQL.
+//! Tests which of several members leads the log of a real PostgreSQL.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -13,7 +13,7 @@ use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 use database::Postgres;
 
-/// Longer than anything here takes; only a member that waits for ever reaches it.
+/// Longer than any test takes. Only a member that waits for ever reaches it.
 const LONG: Duration = Duration::from_hours(1);
 
 fn options(database: &Postgres, lease: Duration) -> PostgresOptions {
@@ -36,7 +36,7 @@ async fn append(store: &PostgresStore, text: &str) -> Result<(), AppendError> {
     store.append(&StreamId::new("process", "a"), Expected::Any, vec![event(text)]).await.map(drop)
 }
 
-/// Waits until the database says yes.
+/// Waits until the condition holds in the database.
 async fn until(database: &Postgres, condition: &str) {
     while database.sql(&format!("SELECT {condition} FROM chronova_head")) != "t" {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -52,12 +52,12 @@ async fn a_member_waits_while_another_leads() {
         tokio::spawn(async move { PostgresStore::open(&options(&database, short)).await.map(|s| (s, database)) });
     append(&first, "1").await.unwrap();
     let watched = short * 3;
-    // Much longer than a lease that nobody renews.
+    // This is much longer than an unrenewed lease.
     tokio::time::sleep(watched).await;
     assert!(!second.is_finished(), "the leader renews its lease");
     append(&first, "2").await.unwrap();
     assert_eq!(first.health(), Ok(()));
-    // Dropped without a word, as by a crash.
+    // The leader is dropped without releasing the lease, as by a crash.
     drop(first);
     let (second, _database) = second.await.unwrap().unwrap();
     assert_eq!(second.head().0, 2);
@@ -73,7 +73,7 @@ async fn a_leader_without_a_database_leads_no_more() {
     let told = first.lost().wait_for(Option::is_some).await.unwrap().clone().unwrap();
     assert!(told.contains("has not confirmed the lease"), "{told}");
     database.start();
-    // Nobody else leads yet, and it must not write nevertheless.
+    // No other member leads yet. The old leader must not write nevertheless.
     let refused = append(&first, "late").await.unwrap_err();
     assert!(refused.to_string().contains("another member leads"), "{refused}");
     assert!(first.health().is_err());
@@ -82,7 +82,7 @@ async fn a_leader_without_a_database_leads_no_more() {
     append(&second, "2").await.unwrap();
 }
 
-/// An operator may give the lease to another member by hand. The leader learns it at its next renewal.
+/// An operator may give the lease to another member by hand. The leader learns of it at its next renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deposed_leader_is_told() {
     let database = Postgres::new();
@@ -104,7 +104,7 @@ async fn a_released_lease_is_taken_at_once() {
     assert_eq!(second.head().0, 1);
 }
 
-/// A member that would lead without the keys of the log is refused before it waits.
+/// A member without the keys of the log is refused before it waits for the lead.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_without_the_keys_is_refused_while_another_leads() {
     let database = Postgres::new();

@@ -1,4 +1,4 @@
-//! Random operations on SQLite and on the model, which must behave alike.
+//! Runs random operations on SQLite and on the model. Both must behave alike.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -38,7 +38,7 @@ fn stream(number: u8) -> StreamId {
     StreamId::new("process", number)
 }
 
-/// The same events (ids included) for both.
+/// The same events, ids included, for both stores.
 fn payloads(sizes: &[u16]) -> Vec<NewEvent> {
     sizes.iter().map(|size| event("ä".repeat(usize::from(*size)))).collect()
 }

@@ -1,7 +1,7 @@
-//! The SQLite log while other programs read its file: auditors with a SQLite client, and backups.
+//! Tests of the SQLite log while other programs read its file: auditors with a SQLite client, and backups.
 //!
-//! The other programs are processes of their own, because the locks that keep them from the write-ahead log are between
-//! processes. SQLite's shell does it where it is installed, otherwise Python's module.
+//! The other programs are processes of their own, because the locks that protect the write-ahead log work between
+//! processes. The tests use SQLite's shell if it is installed, otherwise Python's module.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -22,21 +22,21 @@ use chronova_events::store::{EventStore, Expected, StoreError};
 use crate::child::{kill_after, say, spawn, told};
 
 const WRITERS: usize = 8;
-/// Kills of one log.
+/// The number of kills of one log.
 const EVERY: u64 = 10;
 
-/// How many kills, and how many when there is time.
+/// The usual number of kills, or the larger one of a soak run.
 fn kills() -> u64 {
     let told = std::env::var("CHRONOVA_KILLS").ok().and_then(|kills| kills.parse().ok());
     told.unwrap_or(if std::env::var_os("CHRONOVA_SOAK").is_some() { 600 } else { 12 })
 }
 
 fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
-    // Frequent checkpoints: each looks at the data file, and moves the write-ahead log into it.
+    // Checkpoints are frequent: each reads the data file, and moves the write-ahead log into it.
     SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 60, ..SqliteOptions::default() })
 }
 
-/// Not a test but the process that others kill: appends endlessly and prints each acknowledged text.
+/// Not a test, but the process that other tests kill. It appends endlessly and prints each acknowledged text.
 #[test]
 fn child() {
     let Some((path, run)) = told() else { return };
@@ -71,7 +71,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// The commands of an auditor or a backup, once each.
+/// The commands of an auditor and a backup, one of each kind.
 fn looks(path: &Path, copy: &Path) -> Vec<Command> {
     let mut all = Vec::new();
     if is_there("sqlite3") {
@@ -96,7 +96,7 @@ fn looks(path: &Path, copy: &Path) -> Vec<Command> {
     all
 }
 
-/// Programs that look at a log, each again and again, until this is dropped.
+/// Programs that read a log. Each is started again and again until this is dropped.
 struct Onlookers {
     stop: Arc<AtomicBool>,
     looked: Arc<AtomicUsize>,
@@ -111,7 +111,7 @@ impl Onlookers {
             let (stop, looked) = (Arc::clone(&stop), Arc::clone(&looked));
             std::thread::spawn(move || {
                 while !stop.load(Ordering::SeqCst) {
-                    // One that meets a log in the middle of a kill may fail; the log may not.
+                    // A program that reads a log during a kill may fail. The log may not fail.
                     if command.status().is_ok_and(|status| status.success()) {
                         looked.fetch_add(1, Ordering::SeqCst);
                     }
@@ -121,7 +121,7 @@ impl Onlookers {
         Self { threads: threads.collect(), stop, looked }
     }
 
-    /// How often they looked, with success.
+    /// Stops them. Returns the number of successful reads.
     fn leave(mut self) -> usize {
         self.stop.store(true, Ordering::SeqCst);
         for thread in self.threads.drain(..) {
@@ -149,18 +149,18 @@ async fn killed_beside_programs_that_look_at_the_file_it_keeps_what_it_acknowled
     let mut acknowledged = Vec::new();
     for run in 0..kills {
         if run % EVERY == 0 && run > 0 {
-            // Each round verifies the whole log: a new log from time to time bounds this.
+            // Each round verifies the whole log. A new log from time to time bounds the cost.
             acknowledged.clear();
             folder = tempfile::tempdir().unwrap();
             path = folder.path().join("log.db");
         }
-        // Begun before anybody looks: SQLite's shell would begin a file of its own.
+        // The log is created before any program reads it, because SQLite's shell would create a file of its own.
         drop(open(&path).unwrap());
         let onlookers = Onlookers::at(&path);
         let mut child = spawn(&path, run);
         let after = usize::try_from(200 + run * 97 % 900).unwrap();
         acknowledged.extend(kill_after(&mut child, after));
-        // They go on while the log is opened again, and may be the last that had it open before.
+        // The programs continue while the log is opened again. One of them may have been the last user of the old file.
         let store = open(&path).unwrap_or_else(|error| panic!("it starts after kill {run}: {error}"));
         let found = texts(&store).await;
         let distinct: BTreeSet<&String> = found.iter().collect();
@@ -178,7 +178,7 @@ async fn killed_beside_programs_that_look_at_the_file_it_keeps_what_it_acknowled
     println!("{kills} kills survived beside {looked} looks");
 }
 
-/// After a server was killed, the last SQLite client to close moves its write-ahead log into the data file, without
+/// After a server was killed, the last SQLite client that closes the file moves the write-ahead log into it, without
 /// sealing.
 #[tokio::test]
 async fn a_log_whose_last_user_was_somebody_elses_program_is_not_called_damaged() {
@@ -200,7 +200,7 @@ async fn a_log_whose_last_user_was_somebody_elses_program_is_not_called_damaged(
     assert!(verified.pages > 0, "the pages are sealed again: {:?}", verified.remarks);
 }
 
-/// Takes the named file of a log away under its writer, in one of the ways in which that happens.
+/// Removes or replaces the named file of a log under its writer.
 fn take_away(path: &Path, suffix: &str, replace: bool) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

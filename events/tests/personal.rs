@@ -1,7 +1,7 @@
-//! `personal.txt` lists each text field of what the log keeps: sealed, or not personal and why.
+//! `personal.txt` lists each text field that the log stores: sealed, or not personal with the reason.
 //!
-//! The fields are read from the source, so that one that no example fills is listed, too. A new field fails this test
-//! until it is in the list.
+//! The fields are read from the source, so that fields without a sample value are listed, too. A new field fails this
+//! test until it is in the list.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,10 +10,11 @@ use std::path::Path;
 
 use chronova_events::sealed::fields::PERSONAL;
 
-/// Types that are text or hold some.
+/// Types that are texts or contain some.
 const TEXT: [&str; 5] = ["String", "SortedPairs", "ExtraAttributes", "VolumeMetadata", "PasswordHash"];
 
-/// Every file under `folder` but the store and the sealing, which hold no payloads; without comments and tests.
+/// Reads every file under `folder`, without comments and tests. The store and the sealing hold no payloads and are left
+/// out.
 fn sources(folder: &Path, found: &mut BTreeMap<String, String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -32,7 +33,7 @@ fn sources(folder: &Path, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The text up to the bracket that closes the one before `text`.
+/// The text up to the bracket that closes the bracket before `text`.
 fn inside(text: &str) -> &str {
     let mut depth = 1;
     let end = text.find(|c: char| {
@@ -42,7 +43,7 @@ fn inside(text: &str) -> &str {
     &text[..end.expect("a closing bracket")]
 }
 
-/// The parts between commas that are in no bracket.
+/// The parts between those commas that are in no bracket.
 fn parts(text: &str) -> Vec<&str> {
     let (mut depth, mut from, mut all) = (0, 0, Vec::new());
     for (at, c) in text.char_indices() {
@@ -68,7 +69,7 @@ fn is_text(declared: &str) -> bool {
     declared.split(|c: char| !c.is_alphanumeric()).any(|word| TEXT.contains(&word))
 }
 
-/// The names of the text fields in the body of a struct or a variant.
+/// The names of the text fields in a struct or a variant.
 fn fields(bracket: char, body: &str) -> Vec<String> {
     let all = parts(body).into_iter().enumerate().filter_map(|(number, part)| {
         let (name, declared) = match bracket {
@@ -80,7 +81,7 @@ fn fields(bracket: char, body: &str) -> Vec<String> {
     all.collect()
 }
 
-/// `Type.field`, or `Type.Variant.field`, of each type in `text` that can be written.
+/// `Type.field`, or `Type.Variant.field`, of each serializable type in `text`.
 fn declared(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (keyword, is_enum) in [("\npub struct ", false), ("\npub enum ", true)] {
@@ -137,7 +138,7 @@ fn every_text_field_of_every_payload_is_sealed_or_not_personal_for_a_reason() {
     assert!(undecided.is_empty(), "decide in events/personal.txt about {undecided:#?}");
     let gone: Vec<&String> = known.difference(&there).collect();
     assert!(gone.is_empty(), "no such fields any more: {gone:#?}");
-    // Exactly the fields that the table calls sealed are sealed, by their last word.
+    // The sealed fields must be those that the table calls sealed, compared by their last word.
     let last = |name: &str| name.rsplit('.').next().unwrap().to_owned();
     let sealed: BTreeSet<String> =
         listed.iter().filter(|(_, group)| **group == "sealed").map(|(field, _)| last(field)).collect();

@@ -1,4 +1,4 @@
-//! The contract, and the cases of its own, on a real PostgreSQL that each test starts for itself.
+//! The contract suite and further cases, on a real PostgreSQL that each test starts for itself.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -83,7 +83,7 @@ async fn a_database_without_standby_is_refused() {
     assert!(matches!(&refused, StoreError::Io(why) if why.contains("no synchronous standby")), "{refused}");
 }
 
-/// Writers go on while `fault` happens; at the end each acknowledged event is there exactly once.
+/// Writers append while `fault` happens. Afterwards each acknowledged event is in the log exactly once.
 async fn nothing_is_lost_or_doubled(database: &Postgres, fault: impl AsyncFn(&Postgres)) {
     let store = database.open();
     let writers: Vec<_> = (0..4)
@@ -133,17 +133,17 @@ async fn a_killed_database_loses_nothing() {
     nothing_is_lost_or_doubled(&Postgres::new(), kill).await;
 }
 
-/// The fate of a client's next message.
+/// What the proxy does with a client's next message.
 #[derive(Clone, Copy, PartialEq)]
 enum Cut {
     Nothing,
-    /// It never reaches the database.
+    /// The message never reaches the database.
     Request,
     /// The database performs it, and the answer is lost.
     Answer,
 }
 
-/// Stands between the store and the database, at a socket of its own in `folder`.
+/// A proxy between the store and the database, at a socket of its own in `folder`.
 fn proxy(folder: &Path, server: PathBuf, cut: Arc<Mutex<Cut>>) {
     let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).unwrap();
     tokio::spawn(async move {
@@ -159,7 +159,7 @@ fn proxy(folder: &Path, server: PathBuf, cut: Arc<Mutex<Cut>>) {
                             if now == Cut::Request { return }
                             server.write_all(&asked[..n]).await.unwrap();
                             if now == Cut::Answer {
-                                // Its answer says that the database has committed.
+                                // The answer of the database means that it has committed.
                                 let committed = server.read(&mut answered).await.unwrap();
                                 assert!(committed > 0);
                                 return;
@@ -213,7 +213,7 @@ async fn what_does_not_fit_is_refused() {
     assert_eq!(newer, StoreError::NewerFormat { found: 99, supported: 1 });
 }
 
-/// A database that always refuses is not asked for ever.
+/// The writer stops asking a database that always refuses.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusing_database_ends_the_append() {
     let database = Postgres::new();

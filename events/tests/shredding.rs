@@ -1,4 +1,5 @@
-//! Personal fields in the SQLite log: sealed on disk, clear in memory, gone when their keys are; and nothing else moves.
+//! Personal fields in the SQLite log: sealed on disk, readable in memory, gone after their keys are destroyed. Nothing
+//! else changes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -39,7 +40,7 @@ fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
     SqliteStore::open(path, &SqliteOptions::default())
 }
 
-/// Whether any file of the folder has these bytes.
+/// Whether any file of the folder contains these bytes.
 fn is_on_disk(folder: &Path, needle: &str) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
@@ -64,7 +65,8 @@ async fn erased_fields_are_gone_everywhere_and_the_log_verifies() {
     rename(&*store, 1, "annas-new-laptop").await;
     assert_eq!(names(&*store).await, ["annas-laptop", "build-machine", "annas-new-laptop"]);
     assert!(!is_on_disk(folder.path(), "annas"));
-    // A snapshot repeats what was folded; it is sealed, and goes with the rest, its pages and their log included.
+    // A snapshot repeats the folded fields. It is sealed, and an erasure removes it with its pages and the write-ahead
+    // log.
     let long = "annas-laptop ".repeat(2_000);
     for bytes in [long.into_bytes(), b"annas-laptop".to_vec()] {
         let snapshot = StreamSnapshot { revision: Revision(1), state_version: 1, bytes };
@@ -114,12 +116,12 @@ async fn a_lost_file_of_keys_is_said_and_can_be_accepted() {
     let file = folder.path().join("log.db.keys");
     let kept = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    // Reading is possible: the fields are lost, which is not the same as erased.
+    // Reading is possible: the fields are lost, but they do not count as erased.
     let log = ReadOnlyLog::open(&path).unwrap();
     assert_eq!(log.read_all(Position::START, 9).await.unwrap()[0].personal(), Personal::Lost);
     assert_eq!(names(&*log).await, [ERASED]);
     assert_eq!(log.verify().await.unwrap().events, 1);
-    // Writing is not, until somebody decides.
+    // Writing is refused until an operator decides.
     let refused = open(&path).unwrap_err().to_string();
     assert!(refused.contains("are missing: put the file back"), "{refused}");
     assert!(!file.exists(), "a refusal makes no new file");

@@ -1,4 +1,4 @@
-//! The findings of a verification, their places, and the report on an intact log.
+//! Tests what a verification finds in a damaged log and where, and what it reports about an intact one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -30,7 +30,8 @@ fn stream(n: u64) -> StreamId {
     StreamId::new("process", n % STREAMS)
 }
 
-/// The nth event is in the nth stream; of many, the nth is not at the nth position.
+/// The nth event is in stream n modulo `STREAMS`. Of more than 1,000 events several are appended at once, so the nth
+/// event may be at another position.
 async fn fill(store: &dyn EventStore, from: u64, count: u64) {
     let appends = (from..from + count).map(|n| {
         let (stream, new) = (stream(n), vec![event(mark(n))]);
@@ -86,7 +87,7 @@ fn size(path: &Path) -> u64 {
     path.metadata().unwrap().len()
 }
 
-/// A small generator, so that each run flips the same bits.
+/// A small random generator, so that each run flips the same bits.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 17
@@ -107,7 +108,7 @@ async fn a_whole_log_is_whole_and_told_as_it_is() {
     assert_eq!(found.chained_until, Position::START);
     let store = open(&path);
     assert_eq!(store.anchor().await.unwrap(), found.head);
-    // Beside a writer, which moves pages all the time.
+    // The verification runs beside a writer, which moves pages all the time.
     let more = Arc::clone(&store);
     let writing = tokio::spawn(async move { fill(&*more, 20_001, 15_000).await });
     while !writing.is_finished() {
@@ -130,7 +131,7 @@ async fn a_crash_leaves_no_page_unsealed() {
         fill(&*store, part * 200 + 1, 200).await;
         let copies = tempfile::tempdir().unwrap();
         let copy = copies.path().join("log.db");
-        // The seals first: the worst order in which a crash can leave the files.
+        // The seals are copied first, which is the worst order in which a crash can leave the files.
         for suffix in [".seals", "", "-wal", ".witness"] {
             std::fs::copy(beside(&path, suffix), beside(&copy, suffix)).unwrap();
         }
@@ -142,7 +143,7 @@ async fn a_crash_leaves_no_page_unsealed() {
     }
 }
 
-/// The number of rounds, larger in a long run.
+/// The usual number of rounds, or the larger one of a soak run.
 fn rounds(usual: u64, soak: u64) -> u64 {
     if std::env::var_os("CHRONOVA_SOAK").is_some() { soak } else { usual }
 }
@@ -155,7 +156,7 @@ async fn every_flipped_bit_of_a_large_log_is_found() {
     let (mut seed, bits) = (11, size(&path) * 8);
     let flips = rounds(200, 1_000);
     for round in 0..flips {
-        // Sometimes in one of the small files beside it.
+        // Some rounds flip a bit in one of the small files beside the log.
         let file = match round % 20 {
             18 => beside(&path, ".seals"),
             19 => beside(&path, ".witness"),
@@ -168,7 +169,7 @@ async fn every_flipped_bit_of_a_large_log_is_found() {
         flip(&file, bit);
     }
     println!("{flips} of {flips} flipped bits found, one at a time, in a log of {EVENTS} events, {} bytes", bits / 8);
-    // A verification for each takes long. So one verification finds many of them together, each on a separate page.
+    // One verification per bit takes long. So one verification finds many bits together, each on a separate page.
     let (handfuls, mut together) = (rounds(2, 150), 0);
     for _ in 0..handfuls {
         let mut flipped = BTreeMap::new();
@@ -189,8 +190,7 @@ async fn every_flipped_bit_of_a_large_log_is_found() {
     assert_eq!(found.events, EVENTS);
 }
 
-/// Page damage by disks and their controllers: zeroes, garbage, a page in the place of another one, a page as before
-/// its last write.
+/// Damage of pages by disks and their controllers: zeroes, garbage, another page, or the page before its last write.
 #[tokio::test]
 async fn a_page_that_is_not_the_last_one_written_there_is_named() {
     use std::os::unix::fs::FileExt;
@@ -270,12 +270,12 @@ async fn a_page_without_an_event_is_named() {
         let named = found.damages.iter().any(|damage| damage.page == Some(page(name)) && damage.what.contains(name));
         assert!(named, "{name}: {:?}", found.damages);
     }
-    // The file's own first bytes, without which SQLite does not take it for its own.
+    // The first bytes of the file: without them SQLite does not recognise the file.
     flip(&path, 3);
     assert!(!look(&path).is_whole());
 }
 
-/// An attacker with full access: every checksum is corrected, the seals are rebuilt.
+/// The attacker has full access: every checksum is corrected, and the seals are rebuilt.
 #[tokio::test]
 async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
     let (_folder, path) = log(300).await;
@@ -290,7 +290,7 @@ async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
     assert!(found.is_whole());
     assert_eq!(found.anchors, [middle]);
 
-    // Two events exchanged with their checksums: only the chain detects this.
+    // Two events are exchanged together with their checksums. Only the chain detects this.
     let folder = tempfile::tempdir().unwrap();
     let forged = folder.path().join("log.db");
     let store = open(&forged);
@@ -309,7 +309,7 @@ async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
 
     let from = Connection::open(&forged).unwrap();
     from.execute("ATTACH ?1 AS theirs", [path.display().to_string()]).unwrap();
-    // One event of the other log, whole with its own checksum and hash.
+    // One event comes from the other log, with a correct checksum and hash of its own.
     let columns = "id = t.id, data = t.data, correlation = t.correlation, checksum = t.checksum, hash = t.hash";
     let sql =
         format!("UPDATE events SET {columns} FROM theirs.events t WHERE t.position = 200 AND events.position = 200");
@@ -355,7 +355,7 @@ async fn an_overwritten_page_in_the_middle_is_found_and_the_rest_can_be_read() {
     assert!(first > 1 && last < 3_000 && last - first < 100, "{:?}", found.damages);
     assert!(found.damages.iter().any(|damage| damage.page == Some(page.into())));
     assert!(found.damages.iter().any(|damage| damage.stream.is_some()), "the index still knows the streams");
-    // The log opens, events before and after it are readable, and appends work.
+    // The log opens, the other events are readable, and appends work.
     let store = open(&path);
     let before = usize::try_from(first - 1).unwrap();
     assert_eq!(store.read_all(Position::START, before).await.unwrap().len(), before);

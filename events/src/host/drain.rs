@@ -1,4 +1,5 @@
-//! Emptying a host: which servers leave it, which have left, which stay and why. And maintenance, which begins with that.
+//! Draining a host: the servers that are leaving, those that have left, and those that stay. Maintenance begins with a
+//! drain.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +9,12 @@ use super::HostEvent;
 use crate::envelope::Timestamp;
 use crate::ids::{InstanceId, ProcessId};
 
-/// How a server is moved away.
+/// How a drain moves a server away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Departure {
-    /// Its guest runs meanwhile.
+    /// A live migration: the guest runs meanwhile.
     Live,
-    /// Its guest is off; what was moved is confirmed.
+    /// A cold migration: the guest is off. The drain confirms it.
     Cold,
 }
 
@@ -28,9 +29,9 @@ impl Departure {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DrainRequested {
-    /// The process that carries it out.
+    /// The process that drains the host.
     pub process: ProcessId,
-    /// How many servers leave at the same time.
+    /// The number of servers that leave at the same time.
     pub parallel: u32,
 }
 
@@ -47,7 +48,7 @@ pub struct DepartureBegun {
 pub struct ServerLeft {
     pub process: ProcessId,
     pub server: InstanceId,
-    /// The host that it is on now; on none, it was deleted or shelved.
+    /// The host that has the server now; `None`: it was deleted or shelved.
     pub to: Option<String>,
 }
 
@@ -76,23 +77,23 @@ pub struct MaintenanceBegun {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MaintenanceEnded {}
 
-/// Why and since when a host is out of service.
+/// Why the host is out of service, and since when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Maintenance {
     pub reason: Option<String>,
     pub since: Timestamp,
 }
 
-/// A server on its way.
+/// A server that is being moved away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeavingServer {
     pub how: Departure,
     pub migration: ProcessId,
-    /// Counts the ways that were tried.
+    /// Counts the attempts to move the server.
     pub attempt: u32,
 }
 
-/// One run of emptying a host. A server is in one of the three lists at most.
+/// One drain of a host. A server is in at most one of its three lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
     pub process: ProcessId,
@@ -101,9 +102,9 @@ pub struct Drain {
     pub cancelled: bool,
     pub ended_at: Option<Timestamp>,
     pub leaving: BTreeMap<InstanceId, LeavingServer>,
-    /// With the host that each is on now.
+    /// The servers that have left, with their present hosts.
     pub left: BTreeMap<InstanceId, Option<String>>,
-    /// With the reasons.
+    /// The servers that stay, with the reasons.
     pub stays: BTreeMap<InstanceId, String>,
 }
 
@@ -150,7 +151,7 @@ impl Drain {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<HostEvent> {
     let uuid = uuid::Uuid::from_u128;
     let (process, server) = (ProcessId(uuid(1)), InstanceId(uuid(2)));

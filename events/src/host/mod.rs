@@ -1,6 +1,6 @@
 //! A compute host: its properties, its liveness, and whether it accepts new servers.
 //!
-//! Heartbeats are not recorded; only the changes to up and to down are.
+//! Heartbeats are not recorded. Only the changes from up to down and back are.
 
 mod drain;
 
@@ -79,10 +79,10 @@ pub struct Capabilities {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Registered {
     pub host: HostId,
-    /// Counts the hosts ever seen; the integer id of the API before 2.53.
+    /// Counts all hosts ever registered. It is the host's integer id in the API before 2.53.
     pub number: u64,
     pub hostname: String,
-    /// Where it is reached, without credentials.
+    /// The URI of its hypervisor, without credentials.
     pub uri: String,
     pub capabilities: Capabilities,
 }
@@ -118,7 +118,7 @@ pub struct ForcedDown {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Deregistered {}
 
-/// A host that was seen at least once.
+/// A host that was registered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KnownHost {
     pub id: HostId,
@@ -133,7 +133,7 @@ pub struct KnownHost {
     pub forced_down: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// The newest drain, under way or over.
+    /// The newest drain, under way or ended.
     pub drain: Option<Arc<Drain>>,
     pub maintenance: Option<Maintenance>,
 }
@@ -144,13 +144,13 @@ impl KnownHost {
         self.drain.as_deref().filter(|drain| drain.ended_at.is_none())
     }
 
-    /// Whether operations on its servers are possible.
+    /// Whether the control plane can operate on the host's servers.
     pub fn answers(&self) -> bool {
         self.up && !self.forced_down
     }
 }
 
-/// A host: `None` until it was seen, and once it is removed.
+/// A host: `None` until it is registered, and after it is deregistered.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Host(pub Option<Box<KnownHost>>);
 
@@ -225,7 +225,7 @@ impl Fold for Host {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<HostEvent> {
     let capabilities = Capabilities {
         hypervisor_type: "QEMU".into(),

@@ -1,8 +1,8 @@
 //! Identity: domains, projects, users, roles and role assignments.
 //!
-//! One stream, `identity-main`, because names are unique across it, and a deletion also removes dependent objects.
-//! Invariants: passwords are kept only as argon2id hashes. Tokens are not kept, only the audit ids of revoked
-//! ones, until those would have expired.
+//! There is one stream, `identity-main`, because names are unique across it, and a deletion also removes dependent
+//! objects. Invariants: passwords are stored only as argon2id hashes. Tokens are not stored. The audit ids of revoked
+//! tokens are stored at least until the tokens would have expired.
 
 mod payloads;
 mod state;
@@ -60,7 +60,7 @@ noun! {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 #[allow(clippy::too_many_lines)]
 pub fn samples() -> Vec<IdentityEvent> {
     use crate::envelope::Timestamp;

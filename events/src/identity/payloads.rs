@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::envelope::Timestamp;
 use crate::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
 
-/// Name and JSON text of attributes that this service keeps without understanding them, sorted by name.
+/// Attributes that this service stores without interpreting them: name and JSON text, sorted by name.
 pub type ExtraAttributes = Vec<(String, String)>;
 
-/// An argon2id hash in PHC form; never shown by `Debug`.
+/// An argon2id hash in PHC form. `Debug` never shows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PasswordHash(pub String);
@@ -88,7 +88,7 @@ pub struct ProjectDeleted {
 pub struct UserAttributes {
     pub name: String,
     pub default_project: Option<ProjectId>,
-    /// `email` and `description` are among these, as in Keystone.
+    /// Further attributes. They include `email` and `description`, as in Keystone.
     pub extra: ExtraAttributes,
 }
 
@@ -97,7 +97,7 @@ pub struct UserCreated {
     pub user: UserId,
     pub domain: DomainId,
     pub enabled: bool,
-    /// Without one the user cannot log in with a password.
+    /// `None`: the user cannot log in with a password.
     pub password: Option<PasswordHash>,
     pub attributes: UserAttributes,
 }
@@ -134,7 +134,7 @@ pub struct UserErased {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoleCreated {
     pub role: RoleId,
-    /// A role that only this domain may use; `None` for all others.
+    /// The only domain that may use the role; `None`: every domain.
     pub domain: Option<DomainId>,
     pub name: String,
     pub description: Option<String>,
@@ -177,7 +177,7 @@ pub enum IdentityScope {
 pub struct Grant {
     pub scope: IdentityScope,
     pub role: RoleId,
-    /// Holds on the projects below the scope instead of on the scope itself (OS-INHERIT).
+    /// Whether the grant holds on the projects below the scope instead of on the scope itself (OS-INHERIT).
     pub inherited: bool,
 }
 

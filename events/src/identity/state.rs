@@ -56,7 +56,7 @@ pub struct Identity {
     pub projects: BTreeMap<ProjectId, Project>,
     pub users: BTreeMap<UserId, User>,
     pub roles: BTreeMap<RoleId, Role>,
-    /// The roles that a role implies directly.
+    /// The roles that each role implies directly.
     pub implied: BTreeMap<RoleId, BTreeSet<RoleId>>,
     pub grants: BTreeMap<UserId, Grants>,
     /// Audit ids of revoked tokens, at least until they would have expired.
@@ -82,7 +82,7 @@ impl Identity {
         self.roles.values().find(|role| role.domain.as_ref() == domain && role.name == name)
     }
 
-    /// The project and those above it, nearest first.
+    /// The project and its ancestors, nearest first.
     pub fn lineage<'a>(&'a self, project: &ProjectId) -> impl Iterator<Item = &'a Project> + use<'a> {
         std::iter::successors(self.projects.get(project), |p| self.projects.get(p.parent.as_ref()?))
     }
@@ -92,7 +92,7 @@ impl Identity {
         self.projects.values().filter(move |p| p.parent.as_ref() == Some(project))
     }
 
-    /// The roles that `user` has on `scope`: granted there, inherited from above, and implied by those.
+    /// The roles that `user` has on `scope`: granted there, inherited from above, or implied by these.
     pub fn roles_on(&self, user: &UserId, scope: &IdentityScope) -> BTreeSet<RoleId> {
         let Some(grants) = self.grants.get(user) else { return BTreeSet::new() };
         let mut held: BTreeSet<RoleId> = grants
@@ -235,12 +235,12 @@ impl Fold for Identity {
     }
 }
 
-/// Revoked tokens that each revocation looks at, on each side of its own audit id.
+/// The number of neighbours on each side that a revocation checks.
 const LOOKED_AT: usize = 4;
 
-/// Forgets revoked tokens beside `audit_id` that have expired. A walk over all of them at each revocation would cost the
-/// square of their number. Audit ids are random, so the neighbours are a fair sample: in the long run each revocation finds
-/// one that expired as soon as an eighth of them has.
+/// Forgets expired tokens next to `audit_id`. Checking all tokens at each revocation would cost the square of their
+/// number. Audit ids are random, so the neighbours are a fair sample. As soon as an eighth of the tokens has expired,
+/// each revocation finds one on average.
 fn forget_some(revoked: &mut BTreeMap<String, Timestamp>, audit_id: &str, at: Timestamp) {
     let below = (Bound::Unbounded, Bound::Excluded(audit_id));
     let above = (Bound::Excluded(audit_id), Bound::Unbounded);

@@ -1,7 +1,7 @@
 //! Images: one stream per image. The data is in files; the events name the valid file.
 //!
-//! Invariants: content appears in one event ([`ContentStored`]), after every byte is on disk and inspected; it never
-//! changes afterwards. An upload that ended otherwise leaves the image as it was before.
+//! Invariants: content appears in one event ([`ContentStored`]), after every byte is on disk and inspected. It never
+//! changes afterwards. A failed upload leaves the image unchanged.
 
 mod payloads;
 mod state;
@@ -37,7 +37,7 @@ noun! {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<ImageEvent> {
     use uuid::Uuid;
 

@@ -4,16 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ImageId, ProjectId, UploadId};
 
-/// The visibility of an image.
+/// Who sees an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Visibility {
-    /// Everybody, in every list.
+    /// Everybody sees it in every list.
     Public,
-    /// Every project that knows the id.
+    /// Every project that knows the id sees it.
     Community,
-    /// The owner and the projects it is offered to.
+    /// The owner and the projects to which it is offered see it.
     Shared,
-    /// The owner.
+    /// Only the owner sees it.
     Private,
 }
 
@@ -64,16 +64,16 @@ pub struct ImageAttributes {
     pub name: Option<String>,
     pub owner: Option<ProjectId>,
     pub visibility: Visibility,
-    /// `raw`, `qcow2`, `iso`...; must be known before bytes are sent.
+    /// For example `raw`, `qcow2` or `iso`. It must be set before data is uploaded.
     pub disk_format: Option<String>,
     pub container_format: Option<String>,
     pub min_disk_gib: u32,
     pub min_ram_mib: u32,
     pub protected: bool,
     pub hidden: bool,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub tags: Vec<String>,
-    /// Sorted by name.
+    /// Name and value, sorted by name.
     pub properties: Vec<(String, String)>,
 }
 
@@ -107,11 +107,11 @@ pub struct ContentStored {
     pub image: ImageId,
     pub upload: UploadId,
     pub size: u64,
-    /// Bytes that a guest sees; `None` if the format does not record it.
+    /// The size in bytes that a guest sees; `None` if the format does not record it.
     pub virtual_size: Option<u64>,
-    /// Lower-case hex of the MD5, which old clients compare.
+    /// The MD5 in lower-case hex, which old clients compare.
     pub checksum: String,
-    /// Lower-case hex of the SHA-512.
+    /// The SHA-512 in lower-case hex.
     pub sha512: String,
 }
 

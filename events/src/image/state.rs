@@ -9,7 +9,7 @@ use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ImageId, ProjectId, UploadId};
 
-/// The bytes of an image, as far as there are any.
+/// The state of an image's data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ImageContent {
     Queued,
@@ -19,7 +19,7 @@ pub enum ImageContent {
 }
 
 impl ImageContent {
-    /// Glance's word for it.
+    /// Glance's status.
     pub const fn status(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -37,7 +37,7 @@ impl ImageContent {
     }
 }
 
-/// A project that an image is offered to.
+/// A project to which an image is offered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImageMember {
     pub status: MemberStatus,

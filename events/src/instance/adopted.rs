@@ -1,7 +1,7 @@
-//! A server that another control plane made, as `chronova adopt` found it.
+//! A server of another control plane, as `chronova adopt` found it.
 //!
-//! The same stream tells before it, with that control plane's times, what was asked for ([`BuildRequested`]), the disks,
-//! the host and the ports. This event has the rest: where the server rests, and what its users did with it.
+//! Earlier events of the stream, with that control plane's times, record the request ([`BuildRequested`]), the disks,
+//! the host and the ports. This event records the rest: the server's state, and the actions of its users.
 //!
 //! [`BuildRequested`]: super::BuildRequested
 
@@ -14,7 +14,7 @@ use super::state::{Alive, Phase};
 use crate::envelope::Timestamp;
 use crate::ids::{FlavorId, HostId, ImageId, ProcessId, ProjectId, RequestId, UserId};
 
-/// The state between operations that a server was found in.
+/// The state of an adopted server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdoptedState {
     Active,
@@ -29,10 +29,10 @@ pub enum AdoptedState {
     Resized { since: Timestamp },
 }
 
-/// A move that was done and neither confirmed nor reverted.
+/// A finished move that is neither confirmed nor reverted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AdoptedMove {
-    /// The migration's id.
+    /// The id of the migration.
     pub migration: ProcessId,
     pub kind: MoveKind,
     pub was_active: bool,
@@ -42,79 +42,79 @@ pub struct AdoptedMove {
     pub new_flavor: FlavorSnapshot,
 }
 
-/// One line of `os-instance-actions`.
+/// An action as `os-instance-actions` lists it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AdoptedAction {
-    /// `create`, `reboot`.
+    /// For example `create` or `reboot`.
     pub name: String,
     pub request_id: Option<RequestId>,
     pub user: Option<UserId>,
     pub project: Option<ProjectId>,
     pub started_at: Timestamp,
     pub updated_at: Timestamp,
-    /// `Error`
+    /// `Error` if the action failed.
     pub message: Option<String>,
-    /// Oldest first.
+    /// The events of the action, oldest first.
     pub events: Vec<AdoptedActionEvent>,
 }
 
 /// One event of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AdoptedActionEvent {
-    /// `compute_reboot_instance`
+    /// For example `compute_reboot_instance`.
     pub name: String,
     pub started_at: Timestamp,
     pub finished_at: Option<Timestamp>,
     pub succeeded: Option<bool>,
-    /// For administrators.
+    /// Details for administrators.
     pub details: Option<String>,
     pub host: Option<HostId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Adopted {
-    /// The build that the request asked for, which was over long ago.
+    /// The build that created the server. It ended before the adoption.
     pub build: ProcessId,
     pub state: AdoptedState,
     pub power: Power,
     pub launched_at: Option<Timestamp>,
     pub fault: Option<(FaultInfo, Timestamp)>,
-    /// The image that a shelved server's disk is kept as.
+    /// The image that holds a shelved server's disk.
     pub shelved: Option<ImageId>,
-    /// The rescue disk's image.
+    /// The image of the rescue disk.
     pub rescue: Option<ImageSnapshot>,
     pub moving: Option<AdoptedMove>,
-    /// Oldest first.
+    /// The actions on the server, oldest first.
     pub actions: Vec<AdoptedAction>,
 }
 
-/// How a migration ended, in Nova's words.
+/// The outcome of a migration, in Nova's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdoptedOutcome {
-    /// The server waits to be confirmed or reverted.
+    /// The server waits for a confirmation or a revert.
     Finished,
     Confirmed,
     Reverted,
     Completed,
-    /// An evacuation whose old host is not back.
+    /// An evacuation; its source host is not back yet.
     Done,
     Error,
     Failed,
     Cancelled,
 }
 
-/// One end of a migration.
+/// The source or destination of a migration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdoptedEnd {
     pub host: HostId,
     pub hostname: String,
 }
 
-/// A migration of the server by another control plane, which is over. It changes nothing of the server.
+/// A finished migration of the server by another control plane. It does not change the server's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MigrationAdopted {
     pub migration: ProcessId,
-    /// The number that the API shows.
+    /// The number of the migration in the API.
     pub number: u64,
     pub kind: MoveKind,
     pub outcome: AdoptedOutcome,
@@ -129,7 +129,7 @@ pub struct MigrationAdopted {
     pub progress: LiveProgress,
 }
 
-/// Applies the event to a server of which the request, the disks, the host and the ports are known.
+/// Applies the event to a server with known request, disks, host and ports.
 pub(super) fn evolve(server: &mut Alive, adopted: &Adopted) {
     let power = adopted.power;
     server.phase = match adopted.state {
@@ -169,7 +169,7 @@ fn resting(moved: &AdoptedMove) -> Moving {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = uuid::Uuid::from_u128;
     let at = Timestamp(1_760_000_000_000_000);

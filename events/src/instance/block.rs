@@ -1,7 +1,7 @@
-//! The volumes of a server, and its disks beyond those of the flavor.
+//! The volumes of a server, and its disks in addition to those of the flavor.
 //!
-//! If a request has block device mappings, the same append records them with the server. A server without them has the
-//! disks of its image and flavor, and no such record. Later attachments are recorded the same way.
+//! If a request has block device mappings, one append records them together with the server. A server without mappings
+//! has the disks of its image and flavor, and no such record. Later attachments are recorded in the same form.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,19 +17,19 @@ pub enum BlockSource {
     Volume(VolumeId),
 }
 
-/// Where its content is.
+/// Where a block device's content is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockLocation {
-    /// On the host's disk.
+    /// The disk of the host.
     Local,
-    /// On a volume of the volume service.
+    /// A volume of the volume service.
     Volume,
 }
 
-/// How the server's host reaches a volume.
+/// How the server's host connects to a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockConnection {
-    /// The libvirt pool, and the volume's name in it.
+    /// The libvirt storage pool, and the name of the volume in it.
     pub pool: String,
     pub volume: String,
     /// `raw` or `qcow2`.
@@ -46,25 +46,25 @@ pub struct BlockDevice {
     pub id: BlockDeviceId,
     pub source: BlockSource,
     pub place: BlockLocation,
-    /// 0 is the root disk; `None`: it is not booted from.
+    /// 0: the root disk; `None`: the server does not boot from it.
     pub boot_index: Option<u32>,
-    /// GiB; MiB of a swap disk.
+    /// The size in GiB; for a swap disk in MiB.
     pub size: Option<u32>,
     /// `swap` makes an empty local disk a swap disk.
     pub guest_format: Option<String>,
-    /// `disk`, `cdrom`, `lun`.
+    /// `disk`, `cdrom` or `lun`.
     pub device_type: Option<String>,
     pub disk_bus: Option<String>,
-    /// `/dev/vdb`
+    /// For example `/dev/vdb`.
     pub device_name: Option<String>,
     pub delete_on_termination: bool,
     pub tag: Option<String>,
     pub volume_type: Option<String>,
-    /// The volume, once it is known.
+    /// The volume, once it exists.
     pub volume: Option<VolumeId>,
-    /// Set once the volume is reserved for the server.
+    /// Set after the volume is reserved for the server.
     pub attachment: Option<AttachmentId>,
-    /// Set once the server's host is connected to it.
+    /// Set after the server's host is connected to the volume.
     pub connection: Option<BlockConnection>,
 }
 
@@ -81,7 +81,7 @@ impl BlockDevice {
         self.is_blank_local() && self.guest_format.as_deref() == Some("swap")
     }
 
-    /// An empty disk on the host that is no swap disk.
+    /// Whether it is an empty local disk other than a swap disk.
     pub fn is_ephemeral(&self) -> bool {
         self.is_blank_local() && !self.is_swap()
     }
@@ -91,17 +91,16 @@ impl BlockDevice {
     }
 }
 
-/// The block devices that a server was asked for with.
+/// The block devices in the request for a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockDevicesMapped {
-    /// In the order asked for, root disk and local disks included.
+    /// All devices in the order of the request, root disk and local disks included.
     pub devices: Vec<BlockDevice>,
-    /// The image that a root volume was made from: it determines the virtual hardware, as an image would.
+    /// The source image of a root volume. It determines the virtual hardware, as the image of a local root disk does.
     pub image: Option<ImageSnapshot>,
 }
 
-/// The volumes as a build created, reserved, connected or released them, and as a server has them when it leaves a host
-/// or gets one.
+/// The volumes after a build created, reserved, connected or released them, or after the server left or got a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockDevicesPrepared {
     pub process: ProcessId,
@@ -161,7 +160,7 @@ pub struct VolumeSwapRequested {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeSwapped {
     pub process: ProcessId,
-    /// As it is now.
+    /// The present state of the device.
     pub device: BlockDevice,
 }
 
@@ -179,7 +178,7 @@ pub struct VolumeDeletionChanged {
     pub delete_on_termination: bool,
 }
 
-/// A block device of a server, and the work under way on it.
+/// A block device of a server, and the unfinished work on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceDisk {
     pub device: BlockDevice,
@@ -190,7 +189,7 @@ pub struct InstanceDisk {
 pub enum DiskWork {
     Attaching(ProcessId),
     Detaching(ProcessId),
-    /// Another volume replaces it.
+    /// The process replaces the volume by another one.
     Swapping {
         process: ProcessId,
         to: VolumeId,
@@ -216,7 +215,7 @@ pub(super) fn evolve(disks: &mut Vec<InstanceDisk>, event: &super::InstanceEvent
     match event {
         E::BlockDevicesMapped(mapped) => *disks = mapped.devices.iter().map(settled).collect(),
         E::BlockDevicesPrepared(prepared) => {
-            // Work under way on a disk continues.
+            // Unfinished work on a disk continues.
             let work = |id| disks.iter().find(|disk| disk.device.id == id).and_then(|disk| disk.work);
             *disks = prepared
                 .devices
@@ -253,7 +252,7 @@ pub(super) fn evolve(disks: &mut Vec<InstanceDisk>, event: &super::InstanceEvent
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = uuid::Uuid::from_u128;
     let process = ProcessId(uuid(2));

@@ -1,7 +1,7 @@
-//! Evacuation: a server is rebuilt on another host when its own is down, with its identity, ports and volumes.
+//! Evacuation: if a server's host is down, the server is rebuilt on another host with its identity, ports and volumes.
 //!
-//! The process that carries it out is its migration, as with every move. When the old host is back, its remains of the
-//! server are removed before any other call to the host.
+//! The id of the process is the migration's id, as for every move. When the old host is back, a host agent removes the
+//! server's leftovers before any other call to the host.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,30 +14,30 @@ use crate::ids::ProcessId;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvacuationRequested {
-    /// The process that carries it out; also the migration's id.
+    /// The process that evacuates the server. Its id is also the migration's id.
     pub process: ProcessId,
     pub source: Placed,
     pub flavor: FlavorSnapshot,
     /// The requested host.
     pub host: Option<String>,
-    /// Skips the filters (2.29 to 2.67).
+    /// Whether the scheduler skips the filters (2.29 to 2.67).
     pub forced: bool,
-    /// Whether the disks are on shared storage, according to the request (up to 2.13); `None`: detected.
+    /// Whether the disks are on shared storage, as requested (up to 2.13); `None`: the process detects it.
     pub on_shared_storage: Option<bool>,
-    /// Whether the server is stopped at its destination, whatever its state was (from 2.95 on).
+    /// Whether the server is stopped at its destination, whatever its earlier state (2.95 and later).
     pub stop: bool,
 }
 
-/// The server is at its destination.
+/// The server is at its destination host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evacuated {
     pub process: ProcessId,
     pub placed: Placed,
-    /// Whether its disks were recreated, from the image of the last build or rebuild.
+    /// Whether its disks were recreated from the image of the last build or rebuild.
     pub renewed: bool,
 }
 
-/// The older version, which does not say whether the disks were recreated.
+/// The older version, which lacks `renewed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvacuatedV1 {
     pub process: ProcessId,
@@ -50,7 +50,7 @@ impl From<EvacuatedV1> for Evacuated {
     }
 }
 
-/// The data that an evacuation has in addition to a move.
+/// The state that an evacuation adds to a move.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evacuation {
     pub forced: bool,
@@ -96,7 +96,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = uuid::Uuid::from_u128;
     let process = ProcessId(uuid(2));

@@ -8,7 +8,7 @@ use crate::ids::{ImageId, ProcessId};
 /// The stage of an operation on a server; the API shows it as `task_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkStage {
-    /// Asked for.
+    /// The operation was requested.
     Begun,
     AtWork,
     /// The disk is being copied on the host.
@@ -21,26 +21,26 @@ pub enum WorkStage {
     Spawning,
 }
 
-/// The operation under way reached its next stage.
+/// The operation reached its next stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkAdvanced {
     pub process: ProcessId,
     pub stage: WorkStage,
 }
 
-/// A backup of a type (`daily`, for example); the newest `rotation` of the type are kept.
+/// A backup of a type, for example `daily`. The newest `rotation` backups of the type are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rotation {
     pub kind: String,
     pub keep: u32,
 }
 
-/// The image exists and has no data yet.
+/// A user requested an image of the server's disk. The image record exists and has no data yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotRequested {
     pub process: ProcessId,
     pub image: ImageId,
-    /// `None` for an image that is no backup.
+    /// Set for a backup, `None` for a snapshot.
     pub backup: Option<Rotation>,
 }
 
@@ -57,7 +57,7 @@ pub struct SnapshotFailed {
     pub fault: FaultInfo,
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = uuid::Uuid::from_u128;
     let (process, image) = (ProcessId(uuid(2)), ImageId(uuid(9)));

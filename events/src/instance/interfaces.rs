@@ -1,4 +1,4 @@
-//! Network interfaces that are attached to and detached from a built server, and changes by the network service.
+//! Network interfaces: users attach and detach them, and the network service changes them.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::ids::{PortId, ProcessId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicAttachRequested {
     pub process: ProcessId,
-    /// Neither network nor port: the one network that the project can use.
+    /// The requested network or port. Neither: the only network that the project can use.
     pub wanted: RequestedNic,
 }
 
@@ -37,13 +37,13 @@ pub struct NicDetachFailed {
     pub fault: FaultInfo,
 }
 
-/// The network service reported a change of the server's ports: their present state.
+/// The network service reported a change of the server's ports. This is their present state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicsRefreshed {
     pub nics: Vec<NicInfo>,
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = |n: u128| uuid::Uuid::from_u128(n);
     let process = ProcessId(uuid(2));

@@ -1,7 +1,7 @@
-//! Live migration: a server goes to another host while its guest runs.
+//! Live migration: a server moves to another host while its guest runs.
 //!
-//! The process that carries it is its migration, as with every move. Nothing waits to be confirmed: a guest that runs at
-//! its destination has arrived.
+//! The id of the process is the migration's id, as for every move. A live migration needs no confirmation: it is
+//! complete when the guest runs at its destination.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +15,9 @@ use crate::ids::ProcessId;
 /// The stage of a live migration; the API shows it as the status of the migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LiveStage {
-    /// The scheduler selects a destination.
+    /// The scheduler is selecting a destination.
     Accepted,
-    /// Queued: other migrations from the same host run first.
+    /// Other migrations from the same host run first.
     Queued,
     /// The destination is being prepared.
     Preparing,
@@ -28,7 +28,7 @@ pub enum LiveStage {
 }
 
 impl LiveStage {
-    /// Nova's status of such a migration.
+    /// Nova's status of a migration in this stage.
     pub fn word(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -42,15 +42,15 @@ impl LiveStage {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveMoveRequested {
-    /// The process that carries it out; also the migration's id.
+    /// The process that migrates the server. Its id is also the migration's id.
     pub process: ProcessId,
     pub source: Placed,
     pub flavor: FlavorSnapshot,
     /// The requested host.
     pub host: Option<String>,
-    /// Skips the filters (up to 2.67).
+    /// Whether the scheduler skips the filters (up to 2.67).
     pub forced: bool,
-    /// Whether local disks are copied; `None`: detected.
+    /// Whether local disks are copied; `None`: the process detects it.
     pub block: Option<bool>,
 }
 
@@ -60,7 +60,7 @@ pub struct LiveMoveAdvanced {
     pub stage: LiveStage,
 }
 
-/// Bytes transferred.
+/// The progress of the transfer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LiveProgress {
     pub memory_total: u64,
@@ -87,21 +87,21 @@ pub struct LiveCompletionForced {
     pub migration: ProcessId,
 }
 
-/// The guest runs at its destination, and nothing of the server is left at the source.
+/// The guest runs at its destination, and the source host has no leftovers of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveMoved {
     pub process: ProcessId,
     pub placed: Placed,
 }
 
-/// The server is on its source host: a user aborted the migration, or it timed out.
+/// The server stays on its source host: a user aborted the migration, or the migration timed out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveMoveAborted {
     pub process: ProcessId,
     pub reason: String,
 }
 
-/// The data that a live migration has in addition to a move.
+/// The state that a live migration adds to a move.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveMigrationState {
     pub stage: LiveStage,
@@ -111,7 +111,7 @@ pub struct LiveMigrationState {
     pub running_since: Option<Timestamp>,
     pub abort: bool,
     pub force_complete: bool,
-    /// Why the last destination was abandoned.
+    /// Why the previous destination was abandoned.
     pub refused: Option<String>,
 }
 
@@ -165,7 +165,8 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(moved.process);
             server.placement = Some(moved.placed.clone());
             server.moving = None;
-            // Power states seen during the migration do not count; the driver is asked for the present one.
+            // Power states seen during the migration are dropped. The control plane asks the driver for the present
+            // one.
             if let Phase::Active { power } = &mut server.phase {
                 *power = Power::Running;
             }
@@ -184,7 +185,7 @@ fn with(server: &mut Alive, change: impl FnOnce(&mut LiveMigrationState)) {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = uuid::Uuid::from_u128;
     let (process, migration) = (ProcessId(uuid(2)), ProcessId(uuid(8)));

@@ -23,14 +23,13 @@
 //!                               +---------+
 //! ```
 //!
-//! A move leads from `Active` or `Stopped` to `Resized`, and a confirmation or a revert from there back. A live
-//! migration changes the host and not the state.
-//! From `Active` a pause leads to `Paused` and a suspension to `Suspended`; each has its way back, and a hard reboot leads
-//! out of both. A rescue leads to `Rescued` and back, shelving to `Shelved`, from there offloading to `Offloaded`, and
-//! unshelving from either back to `Active`.
+//! A move leads from `Active` or `Stopped` to `Resized`. A confirmation or a revert leads back. A live migration
+//! changes the host and not the state. From `Active`, a pause leads to `Paused` and a suspension to `Suspended`; an
+//! unpause, a resume or a hard reboot leads back. A rescue leads to `Rescued` and an unrescue back. Shelving leads to
+//! `Shelved`, and offloading from there to `Offloaded`; an unshelve leads from either back to `Active`.
 //!
-//! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
-//! `status`) is derived in [`status`], never stored.
+//! While a process works on the server, `ongoing` names the process and its task. Nova's four fields (`vm_state`,
+//! `task_state`, `power_state`, `status`) are derived in [`status`] and never stored.
 
 mod adopted;
 mod block;

@@ -1,6 +1,6 @@
-//! Moves: a server goes to another host or another flavor, and the user confirms or reverts the move.
+//! Moves: a server gets another host or another flavor, and the user confirms or reverts the move.
 //!
-//! Until the confirmation the source is kept, so that a revert can restore it.
+//! The source keeps its disks and claim until the confirmation, so that a revert can restore the server.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::ids::{HostId, ProcessId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MoveKind {
-    /// To another flavor; to another host, where the same one is not allowed or has no room.
+    /// To another flavor, and possibly to another host.
     Resize,
-    /// To another host, switched off on the way.
+    /// To another host; the guest is off meanwhile.
     Migrate,
-    /// To another host while its guest runs.
+    /// To another host while the guest runs.
     Live,
-    /// To another host, rebuilt there, because its own is down.
+    /// To another host, because the server's host is down. The server is rebuilt there.
     Evacuate,
 }
 
-/// The stage of a move; the API shows it as `task_state` and as the status of the migration.
+/// The stage of a move. The API derives `task_state` and the migration's status from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MoveStage {
     Preparing,
@@ -37,13 +37,13 @@ pub enum MoveStage {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MoveRequested {
-    /// The process that carries it out; also the migration's id.
+    /// The process that moves the server. Its id is also the migration's id.
     pub process: ProcessId,
     pub kind: MoveKind,
     pub source: Placed,
     pub old_flavor: FlavorSnapshot,
     pub new_flavor: FlavorSnapshot,
-    /// The requested host, if it passes the filters (2.56).
+    /// The requested host, if the filters accept it (2.56).
     pub host: Option<String>,
     pub disk_config: Option<DiskConfig>,
 }
@@ -67,7 +67,7 @@ pub struct MoveAdvanced {
     pub stage: MoveStage,
 }
 
-/// The server is at its destination, and waits to be confirmed or reverted.
+/// The server is at its destination and waits for a confirmation or a revert.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resized {
     pub process: ProcessId,
@@ -112,22 +112,22 @@ pub struct RevertFailed {
     pub fault: FaultInfo,
 }
 
-/// A move that is under way, or that is done and neither confirmed nor reverted.
+/// A move that is under way, or finished but neither confirmed nor reverted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moving {
     pub migration: ProcessId,
     pub kind: MoveKind,
     pub stage: MoveStage,
-    /// Whether the server was active: it is started at its destination, and again where it is reverted to.
+    /// Whether the server was active. If so, it is started at its destination, and again after a revert.
     pub was_active: bool,
     pub source: Placed,
     pub target: Option<Placed>,
     pub old_flavor: FlavorSnapshot,
     pub new_flavor: FlavorSnapshot,
     pub host: Option<String>,
-    /// Additional data of a live migration.
+    /// Set for a live migration.
     pub live: Option<LiveMigrationState>,
-    /// Additional data of an evacuation.
+    /// Set for an evacuation.
     pub evacuation: Option<Evacuation>,
 }
 
@@ -148,12 +148,12 @@ impl Moving {
         }
     }
 
-    /// Whether source and destination are one host.
+    /// Whether source and destination are the same host.
     pub fn stays(&self) -> bool {
         self.target.as_ref().is_some_and(|target| target.host == self.source.host)
     }
 
-    /// Whether the host has something of the server because of the move.
+    /// Whether the move concerns the host as its source or destination.
     pub fn concerns(&self, host: HostId) -> bool {
         self.source.host == host || self.target.as_ref().is_some_and(|target| target.host == host)
     }
@@ -184,7 +184,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(failed.process);
             server.fault = Some(Box::new((failed.fault.clone(), at)));
             let moving = server.moving.take();
-            // The remains on the host that is down are unknown.
+            // Nobody knows the state of the guest on a host that is down.
             if turn && moving.as_ref().is_some_and(|moving| moving.kind == MoveKind::Evacuate) {
                 server.phase = Phase::Error { power: server.power() };
             } else if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
@@ -236,7 +236,7 @@ fn finish_move(server: &mut Alive, resized: &Resized, at: Timestamp) {
     }
 }
 
-/// As it was before a move.
+/// Restores the resting state from before the move.
 fn rest(server: &mut Alive, active: bool) {
     server.phase = match active {
         true => Phase::Active { power: Power::Running },
@@ -244,7 +244,7 @@ fn rest(server: &mut Alive, active: bool) {
     };
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = uuid::Uuid::from_u128;
     let (process, migration) = (ProcessId(uuid(2)), ProcessId(uuid(8)));

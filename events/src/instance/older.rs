@@ -1,4 +1,4 @@
-//! Older versions of payloads: still read, no longer written.
+//! Older versions of payloads. Chronova still reads them and no longer writes them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +9,12 @@ use super::rebuild::RebuildRequested;
 use super::shelving::ShelveRequested;
 use crate::ids::{ImageId, InstanceId, ProcessId, ProjectId, UserId};
 
-/// Without the host that has to pass the filters, and without how many servers were asked for together.
+/// The first version. It lacks the requested host that the filters check, and the number of servers in the request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BuildRequestedV1 {
     pub instance: InstanceId,
     pub process: ProcessId,
-    /// Counts all servers ever asked for; `instance_name_template` makes the domain's name of it.
+    /// Counts all servers ever requested. `instance_name_template` forms the domain's name from it.
     pub number: u64,
     pub reservation: String,
     pub launch_index: u32,
@@ -26,7 +26,7 @@ pub struct BuildRequestedV1 {
     pub flavor: FlavorSnapshot,
     pub image: Option<ImageSnapshot>,
     pub key: Option<KeySnapshot>,
-    /// As given: base64.
+    /// Base64, as the user sent it.
     pub user_data: Option<String>,
     pub config_drive: bool,
     pub networks: RequestedNetworks,
@@ -34,7 +34,7 @@ pub struct BuildRequestedV1 {
     pub metadata: SortedPairs,
     pub tags: Vec<String>,
     pub availability_zone: Option<String>,
-    /// A host (and, with `node`, a node) that an administrator insists on.
+    /// The host (and, with `node`, the node) that an administrator forced.
     pub forced_host: Option<String>,
     pub scheduler_hints: Vec<(String, Vec<String>)>,
     pub disk_config: DiskConfig,
@@ -78,7 +78,7 @@ impl From<BuildRequestedV1> for BuildRequested {
     }
 }
 
-/// From when servers on volumes could not be rebuilt.
+/// The version from before servers on volumes could be rebuilt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRequestedV1 {
     pub process: ProcessId,
@@ -119,7 +119,7 @@ impl From<RebuildRequestedV1> for RebuildRequested {
     }
 }
 
-/// From when every shelved server's disk became an image.
+/// The version from when every shelved server's disk became an image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShelveRequestedV1 {
     pub process: ProcessId,

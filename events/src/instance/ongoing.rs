@@ -28,7 +28,7 @@ pub enum OngoingTask {
         backup: bool,
         stage: WorkStage,
     },
-    /// `reimage`: its root disk is a volume, and an image is written to it.
+    /// `reimage`: the root disk is a volume, and the process writes an image to it.
     Rebuild {
         process: ProcessId,
         stage: WorkStage,
@@ -86,7 +86,7 @@ impl OngoingTask {
         }
     }
 
-    /// Its stage, if the operation has stages.
+    /// The stage of the operation, if it has stages.
     pub fn stage(&self) -> Option<WorkStage> {
         match self {
             Self::Snapshot { stage, .. }
@@ -97,7 +97,7 @@ impl OngoingTask {
         }
     }
 
-    /// Whether it is a part of a move, which has something of the server on two hosts.
+    /// Whether the operation is part of a move, so that two hosts may have disks or guests of the server.
     pub fn is_moving(&self) -> bool {
         matches!(self, Self::Move { .. } | Self::Confirm { .. } | Self::Revert { .. })
     }

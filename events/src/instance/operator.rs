@@ -21,7 +21,7 @@ pub struct CrashDumpRequested {
     pub process: ProcessId,
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     vec![
         StateDeclared { state: DeclaredState::Active }.into(),

@@ -9,10 +9,10 @@ use crate::ids::{
     ErasureId, FlavorId, HostId, ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId, RequestId, UserId,
 };
 
-/// A list of key and value, sorted by key.
+/// Keys and values, sorted by key.
 pub type SortedPairs = Vec<(String, String)>;
 
-/// The flavor as it was when the server was asked for: later changes of the flavor do not reach the server.
+/// The flavor at the time of the request. Later changes of the flavor do not change the server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FlavorSnapshot {
     pub id: FlavorId,
@@ -25,14 +25,14 @@ pub struct FlavorSnapshot {
     pub extra_specs: SortedPairs,
 }
 
-/// The image as it was when the server was asked for.
+/// The image at the time of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageSnapshot {
     pub id: ImageId,
     pub name: String,
-    /// Lower-case hex of the content's SHA-512.
+    /// The SHA-512 of the content in lower-case hex.
     pub checksum: String,
-    /// `raw`, `qcow2`, `iso`.
+    /// For example `raw`, `qcow2` or `iso`.
     pub format: String,
     pub size: u64,
     pub virtual_size: u64,
@@ -41,7 +41,7 @@ pub struct ImageSnapshot {
     pub properties: SortedPairs,
 }
 
-/// The public key as it was when the server was asked for.
+/// The public key at the time of the request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeySnapshot {
     pub name: String,
@@ -50,7 +50,7 @@ pub struct KeySnapshot {
     pub public_key: String,
 }
 
-/// One network interface as it was asked for.
+/// One requested network interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestedNic {
     pub network: Option<NetworkId>,
@@ -79,11 +79,11 @@ pub enum RequestedNetworks {
 pub struct BuildRequested {
     pub instance: InstanceId,
     pub process: ProcessId,
-    /// Counts all servers ever asked for; `instance_name_template` makes the domain's name of it.
+    /// Counts all servers ever requested. `instance_name_template` forms the domain's name from it.
     pub number: u64,
     pub reservation: String,
     pub launch_index: u32,
-    /// The number of servers in the request: they are placed together or not at all.
+    /// The number of servers in the request. All of them are placed, or none.
     pub batch: u32,
     pub project: ProjectId,
     pub user: UserId,
@@ -94,7 +94,7 @@ pub struct BuildRequested {
     pub flavor: Arc<FlavorSnapshot>,
     pub image: Option<Arc<ImageSnapshot>>,
     pub key: Option<KeySnapshot>,
-    /// As given: base64.
+    /// Base64, as the user sent it.
     pub user_data: Option<String>,
     pub config_drive: bool,
     pub networks: RequestedNetworks,
@@ -102,9 +102,9 @@ pub struct BuildRequested {
     pub metadata: SortedPairs,
     pub tags: Vec<String>,
     pub availability_zone: Option<String>,
-    /// A host that an administrator forces, without the filters (`zone:host:node`).
+    /// The host that an administrator forced, without the filters (`zone:host:node`).
     pub forced_host: Option<String>,
-    /// The requested host, if it passes the filters (2.74).
+    /// The requested host, if the filters accept it (2.74).
     pub requested_host: Option<String>,
     pub scheduler_hints: Vec<(String, Vec<String>)>,
     pub disk_config: DiskConfig,
@@ -118,7 +118,7 @@ pub struct Placed {
     pub process: ProcessId,
     pub host: HostId,
     pub hostname: String,
-    /// 1 for the first host tried.
+    /// Counts the hosts tried, from 1.
     pub attempt: u32,
     pub availability_zone: String,
 }
@@ -130,7 +130,7 @@ pub struct Unplaced {
     pub reason: String,
 }
 
-/// A network interface of a server: what Nova calls its network info cache.
+/// A network interface of a server. Nova calls the list of them the network info cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicInfo {
     pub port: PortId,
@@ -140,7 +140,7 @@ pub struct NicInfo {
     pub mtu: u32,
     pub fixed_ips: Vec<FixedIp>,
     pub tag: Option<String>,
-    /// Made for this server, and so deleted with it.
+    /// Whether the port was created for this server. If so, it is deleted with the server.
     pub owned: bool,
     pub security_groups: Vec<String>,
 }
@@ -148,7 +148,7 @@ pub struct NicInfo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FixedIp {
     pub address: String,
-    /// Prefix length of the subnet.
+    /// The prefix length of the subnet.
     pub prefix: u8,
     pub gateway: Option<String>,
     pub dns: Vec<String>,
@@ -166,12 +166,12 @@ pub struct BuildSucceeded {
     pub process: ProcessId,
 }
 
-/// The `fault` that the API shows.
+/// The `fault` of a server in the API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultInfo {
     pub code: u16,
     pub message: String,
-    /// For administrators only.
+    /// Details for administrators only.
     pub details: String,
 }
 
@@ -199,10 +199,10 @@ pub enum PowerAction {
     Stop,
     RebootSoft,
     RebootHard,
-    /// The guest's CPUs are paused; its memory stays where it is.
+    /// The guest's CPUs are paused; its memory stays in RAM.
     Pause,
     Unpause,
-    /// The guest's memory goes to the host's disk, and the guest off.
+    /// The guest's memory is saved to the host's disk, and the guest is off.
     Suspend,
     Resume,
 }
@@ -281,7 +281,7 @@ pub struct TagsReplaced {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Locked {
-    /// Only an administrator can remove an administrator's lock.
+    /// Whether an administrator locked the server. Only an administrator can remove such a lock.
     pub by_admin: bool,
     pub reason: Option<String>,
     pub request_id: Option<RequestId>,
@@ -295,7 +295,7 @@ pub struct PersonalErased {
     pub erasure: ErasureId,
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<InstanceEvent> {
     let mut all = of_servers();
     all.extend(super::operator::samples());

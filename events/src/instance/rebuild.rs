@@ -1,4 +1,4 @@
-//! Rebuild: a server gets new disks on its host, with the same id, ports and claim.
+//! Rebuild: a server gets new disks on its host. Its id, ports and resource claim do not change.
 
 use std::sync::Arc;
 
@@ -10,16 +10,17 @@ use super::payloads::{DiskConfig, FaultInfo, ImageSnapshot, KeySnapshot, SortedP
 use super::state::Alive;
 use crate::ids::ProcessId;
 
-/// The server's properties from now on: those of the request, and the former ones where the request is silent.
+/// The properties of the server after the rebuild: those in the request, and the former ones where the request has
+/// none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRequested {
     pub process: ProcessId,
     pub image: ImageSnapshot,
-    /// Whether the server was made from another image before.
+    /// Whether the server had another image before.
     pub other_image: bool,
-    /// Whether the ephemeral disk and the swap disk stay as they are.
+    /// Whether the ephemeral disk and the swap disk are preserved.
     pub preserve_ephemeral: bool,
-    /// Whether the image is written to a root volume (2.93).
+    /// Whether the image is written to a root volume (2.93 and later).
     pub reimage: bool,
     pub name: String,
     pub hostname: String,
@@ -44,7 +45,7 @@ pub struct RebuildFailed {
     pub fault: FaultInfo,
 }
 
-/// See [`Alive::former`].
+/// The image before a rebuild, see [`Alive::former`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FormerImage {
     pub image: Option<Arc<ImageSnapshot>>,
@@ -52,8 +53,8 @@ pub struct FormerImage {
 }
 
 impl Alive {
-    /// A rebuild that was refused before it touched anything leaves the server with the image that it has (Nova rolls
-    /// `image_ref` back, and nothing else).
+    /// Restores the former image if a rebuild failed before it changed a disk. Nova likewise rolls back only
+    /// `image_ref`.
     pub(super) fn forget_rebuild(&mut self) {
         let untouched = matches!(self.ongoing, Some(OngoingTask::Rebuild { stage: WorkStage::Begun, .. }));
         let Some(former) = self.former.take().filter(|_| untouched) else { return };
@@ -65,7 +66,7 @@ impl Alive {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let process = ProcessId(uuid::Uuid::from_u128(2));
     let fault = FaultInfo { code: 500, message: "The hypervisor refused.".into(), details: "no room".into() };

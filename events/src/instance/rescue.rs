@@ -1,4 +1,4 @@
-//! Rescue: a server is started from another disk, so that its own disks can be repaired.
+//! Rescue: a server is started from another disk, so that a user can repair its own disks.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::ids::ProcessId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueRequested {
     pub process: ProcessId,
-    /// The rescue disk from which the server is started.
+    /// The image of the rescue disk.
     pub image: ImageSnapshot,
 }
 
@@ -39,7 +39,7 @@ pub struct UnrescueFailed {
     pub fault: FaultInfo,
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let process = ProcessId(uuid::Uuid::from_u128(2));
     let fault = FaultInfo { code: 500, message: "The hypervisor refused.".into(), details: "no memory".into() };

@@ -1,7 +1,7 @@
-//! Scheduling decisions: why a server is on its host, or on none.
+//! Scheduling decisions: why a server is on its host, or why no host was valid.
 //!
-//! A record for people. It has the request, the number of hosts that pass each check, some rejected hosts with the
-//! numbers, the weights of the best hosts, and the choice. Its size does not depend on the size of the cell.
+//! This record is for people. It has the request, the number of hosts that pass each check, and the choice. It also has
+//! some rejected hosts with the reasons, and the weights of the best hosts. Its size does not grow with the cell.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,19 +10,19 @@ use crate::ids::{HostId, ProcessId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scheduled {
     pub process: ProcessId,
-    /// 1 for the first host tried.
+    /// Counts the hosts tried, from 1.
     pub attempt: u32,
-    /// Class and amount, sorted by class.
+    /// The requested resources: class and amount, sorted by class.
     pub wanted: Vec<(String, u64)>,
     /// Other requirements, as text: `zone north`, `trait HW_CPU_X86_AVX`, `group apart (anti-affinity)`.
     pub required: Vec<String>,
-    /// How many hosts there were to choose from.
+    /// The number of hosts before the checks.
     pub hosts: u32,
-    /// In the order of their use.
+    /// The checks in the order of their use.
     pub checks: Vec<CheckRecord>,
-    /// The best, best first.
+    /// The weights of the best hosts, best first.
     pub weighed: Vec<WeighedHost>,
-    /// `None`: no valid host.
+    /// The chosen host; `None`: no valid host was found.
     pub chosen: Option<HostId>,
     /// The hosts that are tried next if this one fails.
     pub alternates: Vec<String>,
@@ -30,19 +30,19 @@ pub struct Scheduled {
     pub lost: Vec<RefusedHost>,
 }
 
-/// One check: a requirement that Placement knows of, or a filter.
+/// One check: a requirement that Placement evaluates, or a filter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckRecord {
     pub name: String,
     pub left: u32,
-    /// Some of the hosts that it rejected.
+    /// Some of the hosts that the check rejected.
     pub refused: Vec<RefusedHost>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefusedHost {
     pub hostname: String,
-    /// With the numbers: `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
+    /// The reason with its numbers, for example `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
     pub reason: String,
 }
 
@@ -58,9 +58,9 @@ pub struct WeighedHost {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WeightPart {
     pub weigher: String,
-    /// The raw value.
+    /// The raw value of the weigher.
     pub value: f64,
-    /// The value between 0 and 1 among the candidates, times the multiplier.
+    /// The value normalised to 0..1 among the candidates, times the multiplier.
     pub weight: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Shelving: a server is switched off, its disk kept as an image, and later offloaded from its host.
+//! Shelving: a server is stopped, its disk becomes an image, and the server is later offloaded from its host.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +8,8 @@ use crate::ids::{ImageId, ProcessId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShelveRequested {
     pub process: ProcessId,
-    /// The image that its disk becomes; it exists and has no bytes yet. `None` where the root disk is a volume: that stays
-    /// what it is, and the server leaves its host at once.
+    /// The image that receives the disk; it exists and has no data yet. `None` if the root disk is a volume: the volume
+    /// stays, and the server leaves its host at once.
     pub image: Option<ImageId>,
 }
 
@@ -39,16 +39,16 @@ pub struct Offloaded {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnshelveRequested {
     pub process: ProcessId,
-    /// The availability zone requested for the server from now on.
+    /// The availability zone that the user requested for the unshelved server.
     pub availability_zone: Option<String>,
-    /// The requested host, if it passes the filters.
+    /// The requested host, if the filters accept it.
     pub host: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unshelved {
     pub process: ProcessId,
-    /// The image of its root disk; `None` where it never left its host.
+    /// The image of its root disk; `None` if the server never left its host.
     pub root: Option<ImageSnapshot>,
 }
 
@@ -58,7 +58,7 @@ pub struct UnshelveFailed {
     pub fault: FaultInfo,
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let uuid = uuid::Uuid::from_u128;
     let (process, image) = (ProcessId(uuid(2)), ImageId(uuid(9)));

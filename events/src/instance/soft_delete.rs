@@ -31,7 +31,7 @@ pub struct RestoreFailed {
     pub fault: FaultInfo,
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let process = ProcessId(uuid::Uuid::from_u128(2));
     let fault = FaultInfo { code: 500, message: "The hypervisor refused.".into(), details: "no memory".into() };

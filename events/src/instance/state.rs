@@ -30,7 +30,7 @@ pub enum Instance {
     Deleted(Box<Alive>),
 }
 
-/// A server that was asked for. `request` holds the current values of what can be changed (name, metadata, ...).
+/// A requested server. `request` holds the current values of the fields that users can change (name, metadata, ...).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Alive {
     pub request: BuildRequested,
@@ -40,10 +40,10 @@ pub struct Alive {
     pub terminated_at: Option<Timestamp>,
     pub placement: Option<Placed>,
     pub nics: Vec<NicInfo>,
-    /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor define all
-    /// disks.
+    /// The volumes, and the requested disks in addition to those of image and flavor. Empty: image and flavor define
+    /// all disks.
     pub disks: Vec<InstanceDisk>,
-    /// The image that a root volume was made from.
+    /// The source image of a root volume.
     pub boot_image: Option<Arc<ImageSnapshot>>,
     pub phase: Phase,
     /// A build that continues although an administrator reset the server's state.
@@ -52,23 +52,23 @@ pub struct Alive {
     pub ongoing: Option<OngoingTask>,
     pub fault: Option<Box<(FaultInfo, Timestamp)>>,
     pub lock: Option<Locked>,
-    /// The image of the root disk, if it is not the requested one: after a shelving.
+    /// The image of the root disk if it differs from the requested image, as after an unshelve.
     pub root: Option<Box<ImageSnapshot>>,
-    /// The former image of a server in rebuild, until the rebuild has changed something.
+    /// The former image during a rebuild, until the rebuild has changed a disk.
     pub former: Option<Box<FormerImage>>,
-    /// The rescue disk of a server in rescue, or about to be.
+    /// The rescue disk's image while the server is in rescue or is entering it.
     pub rescue: Option<Box<ImageSnapshot>>,
-    /// The image that a shelved server's disk is kept as, or is being copied to.
+    /// The image that holds, or is receiving, a shelved server's disk.
     pub shelved: Option<ImageId>,
-    /// A move under way, or done and neither confirmed nor reverted.
+    /// A move that is under way, or finished but neither confirmed nor reverted.
     pub moving: Option<Box<Moving>>,
-    /// The password that its guest posted for its owner.
+    /// The password that the guest posted for its owner.
     pub guest_password: Option<String>,
-    /// Path and content (base64) of the files that its guest finds.
+    /// The path and content (base64) of the files injected into the guest.
     pub files: SortedPairs,
 }
 
-/// The resting state of a server, between operations.
+/// The state of a server between operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     Building {
@@ -81,19 +81,19 @@ pub enum Phase {
     Stopped {
         power: Power,
     },
-    /// A delete leads out, and a hard reboot of a server that once ran.
+    /// A user can delete the server, or reboot it hard if it once ran.
     Error {
         power: Power,
     },
-    /// The guest is in memory, with paused CPUs.
+    /// The guest is in memory with paused CPUs.
     Paused {
         power: Power,
     },
-    /// The guest is off; its memory is on the host's disk.
+    /// The guest is off, and its memory is saved on the host's disk.
     Suspended {
         power: Power,
     },
-    /// Deleted since then, and not yet for good.
+    /// A user deleted the server at `since`; it can still be restored.
     SoftDeleted {
         power: Power,
         since: Timestamp,
@@ -102,16 +102,16 @@ pub enum Phase {
     Rescued {
         power: Power,
     },
-    /// The guest is off, and its disk is kept as an image.
+    /// The guest is off, and an image holds its disk.
     Shelved {
         power: Power,
         since: Timestamp,
     },
-    /// There is no guest; its disk is kept as an image.
+    /// There is no guest, and an image holds its disk.
     Offloaded {
         power: Power,
     },
-    /// Moved since then, and neither confirmed nor reverted.
+    /// The server was moved at `since`, and the move is neither confirmed nor reverted.
     Resized {
         power: Power,
         since: Timestamp,
@@ -157,7 +157,7 @@ impl Fold for Instance {
                 gone.updated_at = at;
                 *self = Self::Deleted(gone);
             }
-            // Applies to live and deleted servers. An erasure does not change the server, so it does not set
+            // An erasure applies to live and deleted servers. It does not change the server, so it does not set
             // `updated_at`.
             (Self::Alive(known) | Self::Deleted(known), InstanceEvent::PersonalErased(_)) => known.forget(),
             (Self::Absent | Self::Deleted(_), _) | (_, InstanceEvent::MigrationAdopted(_)) => {}
@@ -206,7 +206,7 @@ impl Alive {
             }
             InstanceEvent::Unplaced(_) => {
                 self.placement = None;
-                // A shelved server without a valid host keeps its ports.
+                // A shelved server keeps its ports even if no valid host was found.
                 if self.building().is_some() {
                     self.nics.clear();
                 }
@@ -355,7 +355,7 @@ impl Alive {
             InstanceEvent::UnshelveRequested(asked) => {
                 self.ongoing = Some(OngoingTask::Unshelve { process: asked.process, stage: WorkStage::Begun });
                 self.request.availability_zone.clone_from(&asked.availability_zone);
-                // The host is forced once, when the server is created, and never again.
+                // A forced host counts only when the server is created.
                 self.request.forced_host = None;
                 self.request.requested_host.clone_from(&asked.host);
             }
@@ -372,7 +372,7 @@ impl Alive {
             }
             InstanceEvent::UnshelveFailed(failed) => {
                 self.fail(failed.process, &failed.fault, at);
-                // Even if an administrator reset the state meanwhile.
+                // An administrator may have reset the state meanwhile; the server still has no host.
                 if self.placement.is_none() {
                     self.phase = Phase::Offloaded { power: Power::Shutdown };
                 }
@@ -445,7 +445,7 @@ impl Alive {
         }
     }
 
-    /// The build at work on the server.
+    /// The build that works on the server.
     pub fn building(&self) -> Option<ProcessId> {
         match self.phase {
             Phase::Building { process, .. } => Some(process),
@@ -453,7 +453,7 @@ impl Alive {
         }
     }
 
-    /// The disk that is this volume.
+    /// The disk that is backed by this volume.
     pub fn disk_of(&self, volume: VolumeId) -> Option<&InstanceDisk> {
         self.disks.iter().find(|disk| disk.device.volume == Some(volume))
     }
@@ -468,18 +468,18 @@ impl Alive {
         self.request.image.as_deref().or(self.boot_image.as_deref())
     }
 
-    /// The same, to be kept.
+    /// [`hardware_image`](Self::hardware_image) as an `Arc`, for callers that store it.
     pub fn shared_hardware_image(&self) -> Option<Arc<ImageSnapshot>> {
         self.request.image.clone().or_else(|| self.boot_image.clone())
     }
 
-    /// Whether the server counts for nothing any more and can be brought back.
+    /// Whether the server is soft-deleted: it no longer counts against limits, and it can be restored.
     pub fn is_soft_deleted(&self) -> bool {
         matches!(self.phase, Phase::SoftDeleted { .. })
     }
 
-    /// Forgets the operation under way, with exceptions. A build and a delete continue to their end. So does an
-    /// operation that takes the server off its host, to one, or to another.
+    /// Ends the operation under way, with exceptions. A build and a delete continue to their end. So does an operation
+    /// that moves the server off, onto or between hosts.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();
@@ -495,32 +495,33 @@ impl Alive {
         });
     }
 
-    /// The image that the root disk is made of.
+    /// The source image of the root disk.
     pub fn root_image(&self) -> Option<&ImageSnapshot> {
         self.root.as_deref().or(self.request.image.as_deref())
     }
 
-    /// Whether it is shelved and on no host.
+    /// Whether the server is shelved and on no host.
     pub fn is_offloaded(&self) -> bool {
         matches!(self.phase, Phase::Offloaded { .. })
     }
 
-    /// The process that may choose a host for the server now.
+    /// The process that may claim a host for the server now.
     pub fn placing(&self) -> Option<ProcessId> {
         self.building().or(match self.ongoing {
             Some(OngoingTask::Unshelve { process, .. }) => Some(process),
-            // When cancelled, it releases what it claimed.
+            // The cancelled process still has to release its claim.
             Some(OngoingTask::Delete { cancels, .. }) => cancels,
             _ => None,
         })
     }
 
-    /// The process to cancel before the server can be deleted: one that may choose a host for it, or its move.
+    /// The process to cancel before the server can be deleted: it may claim a host for the server, or it moves the
+    /// server.
     pub fn interruptible(&self) -> Option<ProcessId> {
         self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
     }
 
-    /// Whether something of the server may be on the host.
+    /// Whether the host may have a guest or disks of the server.
     pub fn concerns(&self, host: HostId) -> bool {
         self.placement.as_ref().is_some_and(|placed| placed.host == host)
             || self.moving.as_ref().is_some_and(|moving| moving.concerns(host))
@@ -531,12 +532,12 @@ impl Alive {
         self.ongoing = Some(OngoingTask::Rebuild { process, stage, reimage });
         let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
         self.former = Some(Box::new(FormerImage { image: image.clone(), root: self.root.take() }));
-        // A server on a volume has no image of its own, even if an image is written to its volume.
+        // A server on a volume has no image of its own, even after an image was written to its volume.
         match self.is_volume_backed() {
             true => self.boot_image = Some(Arc::new(asked.image.clone())),
             false => self.request.image = Some(Arc::new(asked.image.clone())),
         }
-        // These are the files of the former guest; new ones, if any, follow.
+        // These files belong to the former guest; files in the rebuild request follow in an event of their own.
         self.files.clear();
         let request = &mut self.request;
         request.name.clone_from(&asked.name);
@@ -551,7 +552,7 @@ impl Alive {
         request.access_ip_v6.clone_from(&asked.access_ip_v6);
     }
 
-    /// The process is done and the server is what it was; what was seen meanwhile counts now.
+    /// Ends the process: the server has its state from before. A power state seen meanwhile now applies.
     fn settle(&mut self, process: ProcessId) {
         self.finish(process);
         self.observe(self.power());
@@ -574,9 +575,10 @@ impl Alive {
         }
     }
 
-    /// As Nova's power-state synchronisation does: if a guest stopped by itself, the server is stopped; if it was
-    /// started outside Chronova, the server is active. A paused or suspended server stays so until a user resumes it,
-    /// but a paused guest that is off has lost its memory. While a process works on the server, the process decides.
+    /// Applies a power state that the host reports, as Nova's synchronisation of power states does. A guest that
+    /// stopped by itself makes the server stopped; a guest started outside Chronova makes it active. A paused or
+    /// suspended server stays so until a user resumes it, but a paused guest that is off has lost its memory. While a
+    /// process works on the server, the report changes only the power state.
     fn observe(&mut self, seen: Power) {
         let settled = self.ongoing.is_none();
         self.phase = match (self.phase, seen) {

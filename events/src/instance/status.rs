@@ -1,4 +1,4 @@
-//! Nova's view of a server: `vm_state`, `task_state`, `power_state` and `status`, derived in this one place.
+//! Nova's view of a server: derives `vm_state`, `task_state`, `power_state` and `status`.
 //!
 //! Source: nova `api/openstack/common.py` (`_STATE_MAP`), `compute/vm_states.py`, `compute/task_states.py`.
 
@@ -11,7 +11,7 @@ use super::state::{Alive, Instance, Phase, Stage};
 /// The status values that the API shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// `ACTIVE`, `BUILD`, ...
+    /// For example `ACTIVE` or `BUILD`.
     pub status: &'static str,
     pub vm_state: &'static str,
     pub task_state: Option<&'static str>,
@@ -89,7 +89,7 @@ pub fn power_number(power: Power) -> u8 {
     }
 }
 
-/// The quadruple of a server; `None` for one that was never asked for.
+/// The four fields of a server; `None` for a server that was never requested.
 pub fn of(instance: &Instance) -> Option<Status> {
     match instance {
         Instance::Absent => None,

@@ -1,5 +1,5 @@
-//! Data exchanged between a guest and its owner: injected files, the administrator password that the guest generated,
-//! and a new one that its owner chose. The chosen password is in no event: only the guest's agent gets it.
+//! Data that a guest and its owner exchange: injected files, and passwords. The guest may generate the administrator
+//! password, or the owner chooses one. No event stores a chosen password: only the guest's agent gets it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,15 +10,15 @@ use crate::ids::ProcessId;
 /// The injected files of a create or rebuild request (Nova's personality, until 2.56).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilesGiven {
-    /// Path and content, base64 without blanks; in the order given.
+    /// Path and content (base64 without blanks), in the order of the request.
     pub files: SortedPairs,
 }
 
-/// A guest made a password for its administrator and posted it to the metadata service, encrypted with the public key of its
-/// owner.
+/// A guest generated a password for its administrator. It posted the password to the metadata service, encrypted with
+/// the owner's public key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestPasswordPosted {
-    /// As the guest wrote it.
+    /// The encrypted password as the guest sent it.
     pub password: String,
 }
 
@@ -43,7 +43,7 @@ pub struct PasswordChangeFailed {
 }
 
 impl Alive {
-    /// Equals the result of reading the erased events again.
+    /// Erases the personal fields. The result equals a fold of the erased events.
     pub(super) fn forget(&mut self) {
         crate::sealed::erase_request(&mut self.request);
         if let Some(lock) = &mut self.lock {
@@ -56,7 +56,7 @@ impl Alive {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let process = ProcessId(uuid::Uuid::from_u128(2));
     let fault = FaultInfo { code: 409, message: "QEMU guest agent is not enabled".into(), details: String::new() };

@@ -1,22 +1,22 @@
-//! The NUMA cells of hosts, and the parts of them that guests have.
+//! The NUMA cells of hosts, and the shares that guests have in them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ConsumerId, ProviderId};
 
-/// One NUMA cell of a host: the processors and the memory that are near each other.
+/// One NUMA cell of a host: processors and memory that are near each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostNumaCell {
-    /// As the host numbers it.
+    /// The host's number of the cell.
     pub id: u32,
-    /// Its processors for floating CPUs (shared), sorted.
+    /// The processors for floating CPUs (shared), sorted.
     pub shared: Vec<u32>,
-    /// Its processors for dedicated CPUs, sorted.
+    /// The processors for dedicated CPUs, sorted.
     pub dedicated: Vec<u32>,
-    /// Which of these processors are threads of one core; those of cores with one thread are left out.
+    /// Groups of these processors that are threads of one core. Cores with one thread are left out.
     pub siblings: Vec<Vec<u32>>,
     pub memory_mib: u64,
-    /// By size, the smallest first.
+    /// The pools of memory pages, smallest page size first.
     pub pages: Vec<HostPages>,
 }
 
@@ -27,11 +27,11 @@ pub struct HostPages {
     pub total: u64,
 }
 
-/// A host has these cells. Also where the operator changed which of its processors are for whom.
+/// The NUMA cells of a host are now these. Also recorded when an operator changes the shared or dedicated processors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCellsReplaced {
     pub provider: ProviderId,
-    /// Whether floating CPUs are kept to the shared processors, because an operator named them.
+    /// Whether floating CPUs may use only the shared processors, because an operator named these.
     pub confines: bool,
     /// Sorted by id.
     pub cells: Vec<HostNumaCell>,
@@ -44,12 +44,12 @@ pub struct FittedNumaCell {
     pub cell: u32,
     /// The guest's CPUs that float over the cell's shared processors, sorted.
     pub floating: Vec<u32>,
-    /// The guest's CPUs that have a processor each: CPU and processor, sorted.
+    /// The guest's CPUs with a processor each: pairs of CPU and processor, sorted.
     pub pinned: Vec<(u32, u32)>,
-    /// Processors that the guest's emulator has for itself, sorted.
+    /// The processors that only the guest's emulator uses, sorted.
     pub emulator: Vec<u32>,
     pub memory_mib: u64,
-    /// The size of the memory's pages, where one was asked for.
+    /// The size of the memory pages, if one was requested.
     pub page_kib: Option<u64>,
 }
 
@@ -61,20 +61,20 @@ impl FittedNumaCell {
         all
     }
 
-    /// Processors that nobody else may have.
+    /// The processors that no other guest may use.
     pub fn taken(&self) -> impl Iterator<Item = u32> + '_ {
         self.pinned.iter().map(|(_, processor)| *processor).chain(self.emulator.iter().copied())
     }
 }
 
-/// A consumer's share of a host's cells. It replaces the former share, and ends with the consumer's allocation on the
+/// A consumer's share of a host's cells. It replaces the former share and ends with the consumer's allocation on the
 /// host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestFitted {
     pub consumer: ConsumerId,
     /// The host's provider.
     pub provider: ProviderId,
-    /// In the order of the guest's NUMA nodes.
+    /// The shares in the order of the guest's NUMA nodes.
     pub cells: Vec<FittedNumaCell>,
 }
 

@@ -25,10 +25,10 @@ pub struct ProviderDeleted {
     pub provider: ProviderId,
 }
 
-/// One class of resource that a provider has. Units are those of the class (VCPU: one, MEMORY_MB: MiB, DISK_GB: GiB).
+/// The inventory of one resource class. Units are those of the class (VCPU: one, MEMORY_MB: MiB, DISK_GB: GiB).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
-    /// `VCPU`, `CUSTOM_GOLD`.
+    /// For example `VCPU` or `CUSTOM_GOLD`.
     pub class: String,
     pub total: u64,
     pub reserved: u64,
@@ -39,7 +39,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// How much may be allocated in all: `(total - reserved) * allocation_ratio`, rounded down.
+    /// The amount that may be allocated: `(total - reserved) * allocation_ratio`, rounded down.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // ratios are small, totals below 2^53
     pub fn capacity(&self) -> u64 {
         (self.total.saturating_sub(self.reserved) as f64 * self.allocation_ratio) as u64
@@ -56,16 +56,16 @@ pub struct InventoryReplaced {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TraitsReplaced {
     pub provider: ProviderId,
-    /// Sorted.
+    /// The names of the traits, sorted.
     pub traits: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AggregatesReplaced {
     pub provider: ProviderId,
-    /// Sorted.
+    /// The UUIDs of the aggregates, sorted.
     pub aggregates: Vec<uuid::Uuid>,
-    /// From Placement 1.19 on a change of aggregates counts as a change of the provider.
+    /// Set since Placement 1.19, where a change of aggregates counts as a change of the provider.
     pub bumps_generation: bool,
 }
 
@@ -82,9 +82,9 @@ pub struct Claimed {
     pub consumer: ConsumerId,
     pub project: ProjectId,
     pub user: UserId,
-    /// `INSTANCE`, `MIGRATION`; `None` below Placement 1.38 (shown as `unknown`).
+    /// `INSTANCE` or `MIGRATION`; `None` below Placement 1.38 (shown as `unknown`).
     pub consumer_type: Option<String>,
-    /// Everything that the consumer holds from now on, sorted by provider.
+    /// All allocations of the consumer from now on, sorted by provider.
     pub allocations: Vec<Allocation>,
 }
 
@@ -93,7 +93,7 @@ pub struct Released {
     pub consumer: ConsumerId,
 }
 
-/// One change, whatever the number of consumers: each provider counts it once.
+/// One change of several consumers. Each provider's generation grows once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AllocationsReplaced {
     pub claims: Vec<Claimed>,
@@ -126,7 +126,7 @@ pub struct TraitDeleted {
     pub name: String,
 }
 
-/// Counts for the group until the consumer releases its allocations.
+/// The consumer counts for the server group until it releases its allocations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupMemberPlaced {
     pub group: ServerGroupId,
@@ -153,7 +153,7 @@ pub struct ConsumerAdopted {
     pub updated_at: Timestamp,
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<LedgerEvent> {
     let uuid = uuid::Uuid::from_u128;
     let provider = ProviderId(uuid(1));

@@ -2,7 +2,7 @@
 
 pub use super::standard_traits::TRAITS;
 
-/// The resource classes of the `os-resource-classes` library, in its order: Placement lists them so.
+/// The resource classes of the `os-resource-classes` library, in its order, in which Placement lists them.
 pub const CLASSES: &[&str] = &[
     "VCPU",
     "MEMORY_MB",
@@ -27,7 +27,7 @@ pub const CLASSES: &[&str] = &[
     "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
 ];
 
-/// The trait of a sharing provider: its inventory is for all providers in its aggregates.
+/// The trait of a sharing provider: all providers in its aggregates may use its inventory.
 pub const SHARES: &str = "MISC_SHARES_VIA_AGGREGATE";
 
 pub fn is_standard_class(name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! The standard traits: the names of the `os-traits` library, which the Placement API lists beside custom ones.
 
-/// Sorted.
+/// The names of the traits, sorted.
 #[rustfmt::skip]
 pub const TRAITS: &[&str] = &[
     "COMPUTE_ACCELERATORS",

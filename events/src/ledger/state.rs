@@ -20,17 +20,17 @@ pub struct Ledger {
     pub consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
     pub classes: BTreeSet<String>,
     pub traits: BTreeSet<String>,
-    /// The members of server groups that have allocations, and their hosts; for policies that a claim must not break.
+    /// The members of server groups that have allocations, with their hosts. A claim must not break a group's policy.
     pub groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
-    /// The group that a consumer counts for.
+    /// The server group of each consumer.
     pub member_of: BTreeMap<ConsumerId, ServerGroupId>,
     /// The NUMA cells of the hosts that report them.
     pub cells: BTreeMap<ProviderId, Arc<HostCellsReplaced>>,
-    /// The consumers' shares of them, by host.
+    /// The consumers' shares of the cells, by host.
     pub fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedNumaCell>>>>,
-    /// The host on which a consumer has something of a cell.
+    /// The host of each consumer that has a share of a cell.
     pub fitted_on: BTreeMap<ConsumerId, ProviderId>,
-    /// The provider of each name; rebuilt from the providers whenever a ledger is decoded.
+    /// The provider of each name. It is computed from the providers whenever a ledger is decoded.
     #[serde(skip_serializing)]
     names: BTreeMap<String, ProviderId>,
 }
@@ -62,7 +62,7 @@ pub struct Provider {
     pub id: ProviderId,
     pub name: String,
     pub parent: Option<ProviderId>,
-    /// Grows with every change of the provider or of what is allocated from it; Placement's optimistic lock.
+    /// Grows with every change of the provider or of its allocations. It is Placement's optimistic lock.
     pub generation: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -71,7 +71,7 @@ pub struct Provider {
     pub aggregates: BTreeSet<uuid::Uuid>,
 }
 
-/// One class of a provider, and how much of it is allocated.
+/// The inventory of one resource class, and its allocated amount.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InventoryLine {
     pub inventory: Inventory,
@@ -95,7 +95,7 @@ impl InventoryLine {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Consumer {
-    /// Grows with every change; Placement's optimistic lock (from 1.28 on).
+    /// Grows with every change. It is Placement's optimistic lock (since 1.28).
     pub generation: u64,
     pub claim: Claimed,
     pub created_at: Timestamp,
@@ -131,7 +131,8 @@ impl Fold for Ledger {
                 self.providers.insert(created.provider, Arc::new(provider));
             }
             LedgerEvent::ProviderChanged(changed) => {
-                // A new name or parent is no new generation: Placement's PUT /resource_providers/{uuid}.
+                // A new name or parent does not change the generation, as with Placement's PUT
+                // /resource_providers/{uuid}.
                 if let Some(known) = self.providers.get(&changed.provider).filter(|known| known.name != changed.name) {
                     self.names.remove(&known.name);
                     self.names.insert(changed.name.clone(), changed.provider);
@@ -217,7 +218,7 @@ impl Fold for Ledger {
 }
 
 impl Ledger {
-    /// The older form, before server groups.
+    /// Builds a ledger from its first form, which had no server groups.
     pub fn of_first(
         providers: BTreeMap<ProviderId, Arc<Provider>>,
         consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
@@ -227,7 +228,7 @@ impl Ledger {
         Self::of_second(providers, consumers, classes, traits, BTreeMap::new(), BTreeMap::new())
     }
 
-    /// The older form, before hosts reported their NUMA cells.
+    /// Builds a ledger from its second form, which had no NUMA cells.
     pub fn of_second(
         providers: BTreeMap<ProviderId, Arc<Provider>>,
         consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
@@ -240,7 +241,7 @@ impl Ledger {
         StoredLedger { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on }.into()
     }
 
-    /// A consumer's share of the cells of a host, and the host.
+    /// A consumer's host, and its share of the host's cells.
     pub fn fitting(&self, consumer: &ConsumerId) -> Option<NumaFitting> {
         let host = *self.fitted_on.get(consumer)?;
         let cells = self.fitted.get(&host)?.get(consumer)?;
@@ -264,7 +265,7 @@ impl Ledger {
         }
     }
 
-    /// A consumer keeps its share of a host's cells as long as it has an allocation on the host.
+    /// Removes the consumer's share of a host's cells if the claim has no allocation on the host.
     fn keep_fit(&mut self, claimed: &Claimed) {
         let host = self.fitted_on.get(&claimed.consumer);
         if host.is_some_and(|host| !claimed.allocations.iter().any(|held| held.provider == *host)) {
@@ -272,7 +273,7 @@ impl Ledger {
         }
     }
 
-    /// The provider of a name.
+    /// The provider with this name.
     pub fn named(&self, name: &str) -> Option<ProviderId> {
         self.names.get(name).copied()
     }
@@ -285,10 +286,10 @@ impl Ledger {
         standard::is_standard_trait(name) || self.traits.contains(name)
     }
 
-    /// The provider at the top of `id`'s tree; a provider without parent is its own root.
+    /// The provider at the root of `id`'s tree. A provider without parent is its own root.
     pub fn root_of(&self, id: ProviderId) -> ProviderId {
         let mut root = id;
-        // The ledger admits no loops; the bound makes a damaged state harmless.
+        // The ledger admits no loops. The bound makes a damaged state harmless.
         for _ in 0..self.providers.len() {
             match self.providers.get(&root).and_then(|provider| provider.parent) {
                 Some(parent) => root = parent,
@@ -311,7 +312,7 @@ impl Ledger {
         false
     }
 
-    /// How many members of a group hold something on a host, and how many in all.
+    /// The number of members of a group with allocations on a host, and their number on all hosts.
     pub fn members_on(&self, group: ServerGroupId, host: ProviderId) -> (usize, usize) {
         let Some(members) = self.groups.get(&group) else { return (0, 0) };
         (members.values().filter(|provider| **provider == host).count(), members.len())
@@ -358,7 +359,7 @@ impl Ledger {
         }
     }
 
-    /// Releases come first, so that amounts can move between consumers.
+    /// Releases come first, so that consumers can hand over amounts to each other.
     fn replace_allocations(&mut self, replaced: &AllocationsReplaced, at: Timestamp) {
         let mut touched: BTreeSet<ProviderId> = BTreeSet::new();
         for consumer in &replaced.released {
@@ -376,7 +377,7 @@ impl Ledger {
         self.count(touched);
     }
 
-    /// A change of allocations is a change of the provider.
+    /// Raises the generation of providers: a change of allocations is a change of the provider.
     fn count(&mut self, providers: impl IntoIterator<Item = ProviderId>) {
         for id in providers {
             if let Some(provider) = self.providers.get_mut(&id) {

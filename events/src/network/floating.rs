@@ -29,10 +29,10 @@ impl SettingsWithTags for FloatingIpSettings {
     }
 }
 
-/// The fixed address that a floating one is associated with, and the router between them.
+/// The fixed address that a floating address is associated with, and the router between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Association {
-    /// The port's network, which is another than that of the floating address.
+    /// The port's network. It is not the network of the floating address.
     pub network: NetworkId,
     pub port: PortId,
     pub subnet: SubnetId,
@@ -45,7 +45,7 @@ pub struct FloatingIpAllocated {
     pub network: NetworkId,
     pub floating_ip: FloatingIpId,
     pub project: ProjectId,
-    /// The port of the external network that holds the address; it belongs to no project.
+    /// The port of the external network that holds the address. It belongs to no project.
     pub port: PortId,
     pub address: FixedAddress,
     pub settings: FloatingIpSettings,
@@ -56,7 +56,7 @@ pub struct FloatingIpSettingsReplaced {
     pub network: NetworkId,
     pub floating_ip: FloatingIpId,
     pub settings: FloatingIpSettings,
-    /// How the tags changed; `settings` has none.
+    /// The change of the tags; `settings` has none.
     pub tags: TagsChange,
 }
 
@@ -79,7 +79,7 @@ pub struct FloatingIpReleased {
     pub floating_ip: FloatingIpId,
 }
 
-/// The older version, with all tags: still read, no longer written.
+/// The older version, with all tags. Chronova still reads it and no longer writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FloatingIpSettingsReplacedV1 {
     pub network: NetworkId,
@@ -126,7 +126,7 @@ impl FloatingIp {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub(super) fn samples() -> Vec<NetworkEvent> {
     let uuid = uuid::Uuid::from_u128;
     let (network, floating_ip, port) = (NetworkId(uuid(1)), FloatingIpId(uuid(6)), PortId(uuid(7)));

@@ -1,9 +1,9 @@
-//! Which addresses of a subnet are free.
+//! Finds the free addresses of a subnet.
 //!
-//! The free addresses of the pools are kept as disjoint intervals. So finding, allocating and releasing an address cost
-//! the logarithm of the number of gaps, whatever the size of the subnet. The next address is the first free one after
-//! the last allocated one. So a released address is reused as late as possible, since other guests may still remember
-//! its former owner.
+//! The free addresses of the pools are stored as disjoint intervals. So the cost of finding, allocating and releasing
+//! an address is logarithmic in the number of gaps, whatever the size of the subnet. The next address is the first free
+//! one after the last allocated one. So a released address is reused as late as possible, because other guests may
+//! still remember its former owner.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,12 +16,12 @@ use crate::ids::PortId;
 /// The addresses of one subnet.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Ipam {
-    /// Free addresses of the pools: first to last of each interval; intervals neither touch nor overlap.
+    /// The free addresses of the pools, as intervals from first to last address. Intervals neither touch nor overlap.
     free: BTreeMap<IpAddr, IpAddr>,
     /// The port that holds each address, in a pool or not.
     held: BTreeMap<IpAddr, PortId>,
     pools: Vec<AllocationPool>,
-    /// Where the search begins.
+    /// The address after the last allocated one. The search begins there.
     cursor: Option<IpAddr>,
 }
 
@@ -32,7 +32,7 @@ impl Ipam {
         ipam
     }
 
-    /// Other pools; what is held stays held.
+    /// Replaces the pools. Held addresses stay held.
     pub fn set_pools(&mut self, pools: Vec<AllocationPool>) {
         self.free.clear();
         for pool in &pools {
@@ -77,7 +77,8 @@ impl Ipam {
         if self.held.remove(&address).is_none() || !self.in_pools(address) {
             return;
         }
-        // Two pools may touch, but the intervals of one pool never leave it: joining across is harmless.
+        // Two pools may touch, so a joined interval may span two pools. This is harmless: all its addresses are in a
+        // pool.
         let mut interval = (address, address);
         if let Some(before) = predecessor(address)
             && let Some((start, _)) = self.interval_of(before)
@@ -176,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the model: a set of free addresses.
+        /// The model is a set of free addresses.
         #[test]
         fn never_gives_out_twice(steps in prop::collection::vec((0_u8..4, 0_u8..=40), 1..200)) {
             let pools = vec![AllocationPool { start: v4(2), end: v4(9) }, AllocationPool { start: v4(10), end: v4(12) }, AllocationPool { start: v4(20), end: v4(31) }];

@@ -1,11 +1,11 @@
 //! A virtual network with its subnets and ports: one stream, because addresses are allocated atomically.
 //!
-//! A port's addresses are unique in its network, so one aggregate decides about all ports of a network. Invariants that
-//! the decisions keep: no address and no MAC is held twice; every fixed address lies in one of the subnets; subnets
+//! A port's addresses are unique in its network, so one aggregate decides about all ports of a network. The decisions
+//! keep these invariants: no address and no MAC is held twice; every fixed address lies in one of the subnets; subnets
 //! do not overlap.
 //!
-//! The floating addresses of an external network are in its stream, too. Each holds its address by a port of that
-//! network; no fixed address has two of them.
+//! The stream of an external network also has its floating addresses. Each holds its address through a port of that
+//! network. A fixed address has at most one floating address.
 
 mod floating;
 pub mod ipam;

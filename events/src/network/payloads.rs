@@ -15,15 +15,15 @@ pub struct NetworkSettings {
     pub name: String,
     pub description: String,
     pub admin_state_up: bool,
-    /// Usable by every project.
+    /// Whether every project may use the network.
     pub shared: bool,
     /// Neutron's `router:external`.
     pub external: bool,
-    /// The default of the network's ports.
+    /// Whether port security is on by default for ports of the network.
     pub port_security: bool,
     pub mtu: u32,
     pub dns_domain: String,
-    /// Neutron's `is_default`, of external networks.
+    /// Neutron's `is_default`; only an external network can have it.
     pub is_default: bool,
     /// Sorted.
     pub tags: Vec<String>,
@@ -35,10 +35,10 @@ impl SettingsWithTags for NetworkSettings {
     }
 }
 
-/// The provider attributes of the network: only shown, not used.
+/// The provider attributes of the network. Chronova only shows them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderAttributes {
-    /// `local`, `flat`, `vlan`, `vxlan`, `geneve`.
+    /// `local`, `flat`, `vlan`, `vxlan` or `geneve`.
     pub network_type: String,
     pub physical_network: Option<String>,
     pub segmentation_id: Option<u32>,
@@ -57,7 +57,7 @@ pub struct NetworkCreated {
 pub struct NetworkSettingsReplaced {
     pub network: NetworkId,
     pub settings: NetworkSettings,
-    /// How the tags changed; `settings` has none.
+    /// The change of the tags; `settings` has none.
     pub tags: TagsChange,
 }
 
@@ -66,7 +66,7 @@ pub struct NetworkDeleted {
     pub network: NetworkId,
 }
 
-/// A range of addresses that ports get theirs from; both ends belong to it.
+/// A range of addresses for ports. Both ends are part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AllocationPool {
     pub start: IpAddr,
@@ -74,7 +74,7 @@ pub struct AllocationPool {
 }
 
 impl AllocationPool {
-    /// How many addresses it has; exact below 2^53.
+    /// The number of addresses; exact below 2^53.
     #[allow(clippy::cast_precision_loss)]
     pub fn size(&self) -> f64 {
         match (self.start, self.end) {
@@ -94,11 +94,11 @@ pub struct HostRoute {
 /// Neutron's `ipv6_address_mode` and `ipv6_ra_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ipv6Mode {
-    /// `slaac`: the address follows from the MAC.
+    /// `slaac`: the address is derived from the MAC.
     Slaac,
     /// `dhcpv6-stateful`: addresses come from the pools.
     Stateful,
-    /// `dhcpv6-stateless`: the address follows from the MAC, the rest comes by DHCP.
+    /// `dhcpv6-stateless`: the address is derived from the MAC, and DHCP supplies the other options.
     Stateless,
 }
 
@@ -139,7 +139,7 @@ pub struct SubnetSettingsReplaced {
     pub network: NetworkId,
     pub subnet: SubnetId,
     pub settings: SubnetSettings,
-    /// How the tags changed; `settings` has none.
+    /// The change of the tags; `settings` has none.
     pub tags: TagsChange,
 }
 
@@ -149,19 +149,19 @@ pub struct SubnetRemoved {
     pub subnet: SubnetId,
 }
 
-/// An address of a port.
+/// One fixed address of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FixedAddress {
     pub subnet: SubnetId,
     pub address: IpAddr,
 }
 
-/// Another address that a port may send from.
+/// Another address that a port may use as its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressPair {
     /// An address or a prefix.
     pub address: String,
-    /// `None`: the port's own.
+    /// `None`: the MAC of the port.
     pub mac: Option<String>,
 }
 
@@ -184,7 +184,7 @@ pub struct PortSettings {
     pub dhcp_options: Vec<DhcpOption>,
     pub dns_name: String,
     pub dns_domain: String,
-    /// `normal`, `direct`...
+    /// For example `normal` or `direct`.
     pub vnic_type: String,
     /// Neutron's `binding:profile`, as JSON.
     pub profile: String,
@@ -199,14 +199,14 @@ impl SettingsWithTags for PortSettings {
     }
 }
 
-/// Which device a port belongs to; all empty for none.
+/// The device of a port. All fields are empty if the port has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PortBinding {
-    /// The server's id, or any text from a user.
+    /// The id of a server, or any text from a user.
     pub device: String,
-    /// `compute:nova`, `network:dhcp`...
+    /// For example `compute:nova` or `network:dhcp`.
     pub owner: String,
-    /// The compute host.
+    /// The name of the compute host.
     pub host: String,
 }
 
@@ -220,7 +220,7 @@ pub struct PortCreated {
     pub addresses: Vec<FixedAddress>,
     pub settings: PortSettings,
     pub binding: PortBinding,
-    /// The server that it was made for, and with which it goes away.
+    /// The server that the port was created for. The port is deleted with the server.
     pub made_for: Option<InstanceId>,
 }
 
@@ -229,9 +229,9 @@ pub struct PortSettingsReplaced {
     pub network: NetworkId,
     pub port: PortId,
     pub settings: PortSettings,
-    /// As in the creation of the port: the server that has `dns_name` as its host name.
+    /// The server that the port was created for, as in the creation event. Its host name is in `dns_name`.
     pub made_for: Option<InstanceId>,
-    /// How the tags changed; `settings` has none.
+    /// The change of the tags; `settings` has none.
     pub tags: TagsChange,
 }
 
@@ -262,7 +262,7 @@ pub struct PortDeleted {
     pub port: PortId,
 }
 
-/// The older version, with all tags: still read, no longer written.
+/// The older version, with all tags. Chronova still reads it and no longer writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkSettingsReplacedV1 {
     pub network: NetworkId,
@@ -276,7 +276,7 @@ impl From<NetworkSettingsReplacedV1> for NetworkSettingsReplaced {
     }
 }
 
-/// The older version, with all tags: still read, no longer written.
+/// The older version, with all tags. Chronova still reads it and no longer writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubnetSettingsReplacedV1 {
     pub network: NetworkId,
@@ -291,7 +291,7 @@ impl From<SubnetSettingsReplacedV1> for SubnetSettingsReplaced {
     }
 }
 
-/// The older version, without the server and with all tags: still read, no longer written.
+/// The first version, without the server and with all tags. Chronova still reads it and no longer writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortSettingsReplacedV1 {
     pub network: NetworkId,
@@ -306,7 +306,7 @@ impl From<PortSettingsReplacedV1> for PortSettingsReplaced {
     }
 }
 
-/// The older version, with all tags: still read, no longer written.
+/// The second version, with all tags. Chronova still reads it and no longer writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortSettingsReplacedV2 {
     pub network: NetworkId,
@@ -361,7 +361,7 @@ impl Default for PortSettings {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<NetworkEvent> {
     let mut all = of_networks();
     all.extend(super::floating::samples());

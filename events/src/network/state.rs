@@ -14,7 +14,7 @@ use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{FloatingIpId, PortId, ProjectId, SubnetId};
 
-/// The network itself, with its settings as they are now.
+/// The network itself, with its present settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkRow {
     pub created: NetworkCreated,
@@ -30,7 +30,7 @@ impl NetworkRow {
     }
 }
 
-/// A subnet, with its settings as they are now.
+/// A subnet with its present settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Subnet {
     pub added: SubnetAdded,
@@ -40,13 +40,13 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// Whether addresses follow from the MAC.
+    /// Whether addresses are derived from the MAC.
     pub fn derives_addresses(&self) -> bool {
         matches!(self.added.ipv6_address_mode, Some(Ipv6Mode::Slaac | Ipv6Mode::Stateless))
     }
 }
 
-/// A port, with its settings, addresses and binding as they are now.
+/// A port with its present settings, addresses and binding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Port {
     pub created: PortCreated,
@@ -69,18 +69,18 @@ impl Port {
     }
 }
 
-/// A network; before its creation and after its deletion there is no row.
+/// A network. `row` is `None` before its creation and after its deletion.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Network {
     pub row: Option<Arc<NetworkRow>>,
-    /// It existed once: its id is not used again.
+    /// Whether the network was deleted. Its id is never used again.
     pub deleted: bool,
     pub subnets: BTreeMap<SubnetId, Arc<Subnet>>,
     pub ports: BTreeMap<PortId, Arc<Port>>,
     pub floating_ips: BTreeMap<FloatingIpId, Arc<FloatingIp>>,
     ipam: BTreeMap<SubnetId, Ipam>,
     macs: BTreeSet<String>,
-    /// Ports by the device they belong to.
+    /// The ports of each device.
     by_device: BTreeMap<String, BTreeSet<PortId>>,
 }
 
@@ -102,7 +102,7 @@ impl Network {
         self.by_device.get(device).into_iter().flatten().filter_map(|id| self.ports.get(id))
     }
 
-    /// How many floating addresses of this network the project has.
+    /// The number of floating addresses that the project has in this network.
     pub fn floating_ips_of(&self, project: &ProjectId) -> usize {
         self.floating_ips.values().filter(|floating| floating.project() == project).count()
     }

@@ -1,7 +1,7 @@
-//! A process: one run of a multi-step operation, as it happened.
+//! A process: one run of a multi-step operation.
 //!
-//! The stream of a process is its record. `plan` needs only the done, failed and undone steps to choose the next one.
-//! So after a crash a process continues where its stream ends.
+//! The stream of a process records its steps. `plan` needs only the done, failed and undone steps to choose the next
+//! one. So after a crash a process continues at the end of its stream.
 
 mod state;
 
@@ -66,7 +66,7 @@ pub enum Task {
     },
     AttachVolume(DiskTask),
     DetachVolume(DiskTask),
-    /// `new` takes the place of `disk`.
+    /// `new` replaces `disk`.
     SwapVolume {
         disk: DiskTask,
         new: VolumeId,
@@ -133,7 +133,7 @@ pub enum Task {
     CreateServers {
         project: ProjectId,
         instances: Vec<InstanceId>,
-        /// The server group that they join, after the project that owns it.
+        /// The server group that the servers join, with the project that owns the group.
         group: Option<(ProjectId, ServerGroupId)>,
     },
 }
@@ -163,11 +163,11 @@ pub enum VolumeWork {
     DeleteSnapshot {
         snapshot: SnapshotId,
     },
-    /// Its content becomes an image's.
+    /// The content of the volume becomes the data of an image.
     Upload {
         image: ImageId,
     },
-    /// An image's content becomes its own.
+    /// The data of an image replaces the content of the volume.
     Reimage {
         image: ImageId,
     },
@@ -187,7 +187,7 @@ impl VolumeWork {
     }
 }
 
-/// The subject of a process.
+/// The object that a process works on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProcessSubject {
     Server(InstanceId),
@@ -274,7 +274,7 @@ impl Task {
         }
     }
 
-    /// The server that the process works on, if it is a server's.
+    /// The server that the process works on, if its subject is a server.
     pub fn instance(&self) -> Option<InstanceId> {
         match self.subject() {
             ProcessSubject::Server(instance) => Some(instance),
@@ -282,7 +282,7 @@ impl Task {
         }
     }
 
-    /// The host that the process empties.
+    /// The host that the process drains, if it is a drain.
     pub fn host(&self) -> Option<HostId> {
         match self.subject() {
             ProcessSubject::Host(host) => Some(host),
@@ -290,14 +290,14 @@ impl Task {
         }
     }
 
-    /// Whether it begins without waiting for its turn: a drain only asks other processes and waits for them, and a
+    /// Whether it begins without waiting for its turn. A drain only requests other processes and waits for them. A
     /// client waits for the creation of its servers.
     pub fn begins_at_once(&self) -> bool {
         matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. })
     }
 
-    /// Whether the process writes a record only when a step fails. The events that it causes elsewhere say that it
-    /// succeeded, and a repeated step costs little, so that its own record would only cost the log.
+    /// Whether the process records only the failure of a step. Events of other streams show its success. Repeating a
+    /// step costs little, so records of steps would only enlarge the log.
     pub fn records_only_failure(&self) -> bool {
         matches!(self, Self::CreateServers { .. })
     }
@@ -309,7 +309,7 @@ pub struct Started {
     pub task: Task,
 }
 
-/// The result of a step that later steps need.
+/// The result of a step, for later steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum StepOutput {
     Nothing,
@@ -318,7 +318,7 @@ pub enum StepOutput {
         hostname: String,
     },
     Nics(Vec<NicInfo>),
-    /// How a host reaches a volume.
+    /// How a host connects to a volume.
     Connected(BlockConnection),
     Image(Box<ImageSnapshot>),
 }
@@ -332,9 +332,9 @@ pub struct StepDone {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepFailed {
     pub step: String,
-    /// Whether another attempt elsewhere may succeed.
+    /// Whether an attempt on another host may succeed.
     pub elsewhere: bool,
-    /// The host on which it failed; it is not tried again.
+    /// The host on which the step failed. It is excluded from further attempts.
     pub host: Option<HostId>,
     pub fault: FaultInfo,
 }
@@ -364,9 +364,9 @@ pub struct CalledOff {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProcessOutcome {
     Succeeded,
-    /// A step failed, and everything was undone.
+    /// A step failed, and all earlier steps were undone.
     Failed,
-    /// Cancelled, and everything was undone.
+    /// The process was cancelled, and all its steps were undone.
     CalledOff,
 }
 
@@ -375,7 +375,7 @@ pub struct Finished {
     pub outcome: ProcessOutcome,
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<ProcessEvent> {
     let mut all = of_all();
     all.extend(of_images(ProcessId(uuid::Uuid::from_u128(1))));

@@ -28,18 +28,18 @@ pub struct RunningProcess {
     pub process: ProcessId,
     pub task: Task,
     pub started_at: Timestamp,
-    /// The steps that are done and not undone, in the order in which they were done.
+    /// The steps that are done and not undone, in the order of their completion.
     pub done: Vec<StepRecord>,
-    /// The failure that makes the process undo what it did.
+    /// The failure that makes the process undo its steps.
     pub failure: Option<StepFailure>,
     pub called_off: bool,
-    /// At a cancellation, the next step may have begun without a record. This says that it was undone.
+    /// Whether the next step was undone. At a cancellation that step may have begun without a record.
     pub due_undone: bool,
-    /// 1 for the first run through the steps.
+    /// Counts the runs through the steps, from 1.
     pub attempt: u32,
     /// Hosts to exclude from further attempts.
     pub excluded: BTreeSet<HostId>,
-    /// How often the next step was found stuck.
+    /// How often the next step was recorded as stuck.
     pub stuck: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct StepFailure {
     pub elsewhere: bool,
     pub host: Option<HostId>,
     pub fault: FaultInfo,
-    /// The failed step may have done part of its work. It is undone first.
+    /// Whether the failed step was undone. It may have done part of its work, so it is undone first.
     pub undone: bool,
 }
 
@@ -64,7 +64,7 @@ impl RunningProcess {
         self.done.iter().any(|record| record.step == step)
     }
 
-    /// The host that a step of this attempt chose.
+    /// The host that a step of this attempt selected.
     pub fn host(&self) -> Option<(HostId, &str)> {
         self.done.iter().rev().find_map(|record| match &record.output {
             StepOutput::Host { host, hostname } => Some((*host, hostname.as_str())),

@@ -1,8 +1,8 @@
-//! The personal fields: one function per payload that has some, and nothing elsewhere.
+//! The personal fields: one function for each payload that has some. No other file lists them.
 //!
-//! A field's name here is stored with its sealed value: renaming one makes older values unreadable, so names never
-//! change, not even between versions of the payload. Free text that a user writes about own resources is personal. Ids
-//! are not, and neither are names that operators choose (hosts, flavors, networks, projects).
+//! The name of a field is stored with its sealed value. A renamed field would make older values unreadable. So names
+//! never change, not even between versions of a payload. Free text that a user writes about own resources is personal.
+//! Ids are not, and neither are names that operators choose (hosts, flavors, networks, projects).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::keypair::{KeypairCreated, KeypairEvent};
 use crate::network::{NetworkEvent, PortSettings};
 use crate::registry::Event;
 
-/// Every personal field there is, as `kind: field, ...`; for the documentation and its test.
+/// All personal fields, as `kind: field, ...`, for the documentation and its test.
 pub const PERSONAL: &[(&str, &[&str])] = &[
     (
         "instance.build_requested",
@@ -37,12 +37,12 @@ pub const PERSONAL: &[(&str, &[&str])] = &[
     ("keypair.deleted", &["name"]),
     ("identity.user_created", &["attributes.name", "attributes.extra"]),
     ("identity.user_described", &["attributes.name", "attributes.extra"]),
-    // The `dns_name` of a port that was made for a server is the server's host name.
+    // If a port was created for a server, its `dns_name` is the server's host name.
     ("network.port_created", &["settings.dns_name"]),
     ("network.port_settings_replaced", &["settings.dns_name"]),
 ];
 
-/// Visits the personal fields one after the other.
+/// Visits the personal fields of an event.
 pub(crate) trait FieldVisitor {
     /// `erased` is the field's value after an erasure.
     fn text(&mut self, name: &'static str, field: &mut String, erased: &str);
@@ -82,13 +82,13 @@ pub fn subject(stream: &StreamId, event: &Event) -> Option<DataSubject> {
     }
 }
 
-/// A port's name in the DNS is the host name of the server that the port was made for. Any other name belongs to a
-/// resource of a project.
+/// The subject of a port's DNS name: the server that the port was created for. `None` for other ports, because their
+/// names belong to a resource of a project.
 fn host_of(made_for: Option<InstanceId>, settings: &PortSettings) -> Option<DataSubject> {
     made_for.filter(|_| !settings.dns_name.is_empty()).map(DataSubject::Server)
 }
 
-/// Shows `visitor` the personal fields of `event`, always in the same order.
+/// Calls `visitor` with each personal field of `event`, always in the same order.
 pub(crate) fn visit(event: &mut Event, visitor: &mut dyn FieldVisitor) {
     match event {
         Event::InstanceEvent(event) => instance(event, visitor),
@@ -175,7 +175,7 @@ fn user_attributes(attributes: &mut UserAttributes, erased: &str, visitor: &mut 
     visitor.pairs("attributes.extra", &mut attributes.extra);
 }
 
-/// The value of one field. Positional, like every payload: only ever add variants at the end.
+/// The value of one field. The encoding is positional, as for payloads: add variants only at the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum FieldValue {
     Text(String),
@@ -184,10 +184,10 @@ pub(super) enum FieldValue {
     Pairs(Vec<(String, String)>),
 }
 
-/// Values by the names of their fields.
+/// Field names and values.
 pub(super) type ExtractedFields = Vec<(String, FieldValue)>;
 
-/// Takes the values out and leaves the erased forms.
+/// Takes the values of the personal fields out of an event and leaves the erased forms.
 #[derive(Default)]
 pub(super) struct TakeFields {
     pub(super) taken: ExtractedFields,
@@ -229,8 +229,8 @@ impl FieldVisitor for TakeFields {
     }
 }
 
-/// Puts values back where their fields are. A field that the newest version no longer has is dropped; one whose value was
-/// not sealed stays as it is.
+/// Puts values back into their fields. A value without a field in the newest version is dropped. A field without a
+/// sealed value does not change.
 pub(super) struct PutFields(pub(super) ExtractedFields);
 
 impl PutFields {
@@ -266,7 +266,7 @@ impl FieldVisitor for PutFields {
     }
 }
 
-/// Leaves the erased forms.
+/// Replaces the personal fields by their erased forms.
 pub(super) struct EraseFields;
 
 impl FieldVisitor for EraseFields {
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::registry::samples;
 
-    /// Records the visited names.
+    /// Records the names of the visited fields.
     struct FieldNames(Vec<&'static str>);
 
     impl FieldVisitor for FieldNames {
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// The list for the documentation equals the fields that the code seals.
+    /// The list for the documentation must equal the fields that the code seals.
     #[test]
     fn the_list_is_what_is_sealed() {
         for mut event in samples() {

@@ -1,13 +1,14 @@
-//! The keys of personal fields: one small file beside the log, and never in it.
+//! The keys of personal fields: one small file beside the log. The log itself has no keys.
 //!
-//! Fixed records in the order in which keys were made; the stored event names the record ([`KeySlot`]), so finding a key takes
-//! one read and no memory. A subject may have several keys (a new one after a restart, say); erasing destroys them all, by
-//! overwriting the records in place. The file is readable by its owner only. Whoever makes a copy of the log without this
-//! file has a log without personal data; whoever loses this file has lost the personal fields, and nothing else.
+//! The file has fixed records in the order of their creation. A stored event names its record ([`KeySlot`]), so finding
+//! a key takes one read and no memory. A subject may have several keys, for example a new one after a restart. An
+//! erasure destroys all of them: it overwrites the records in place. Only the owner can read the file. A copy of the
+//! log without this file has no readable personal data. If the file is lost, the personal fields are lost, and nothing
+//! else.
 //!
-//! Invariants: a key is durable before [`KeyRing::current`] gives it out; one flush serves all waiting tasks; a record
-//! is written once and then only ever destroyed. Overwriting in place depends on the storage below: a copy-on-write
-//! file system, or a backup of this file, may keep old keys.
+//! Invariants: a key is durable before [`KeyRing::current`] returns it. One flush serves all waiting tasks. A record is
+//! written once and later only destroyed. Overwriting in place depends on the storage: a copy-on-write file system, or
+//! a backup of this file, may keep old keys.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -20,26 +21,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{DataSubject, SealError};
 
 const MAGIC: &[u8; 8] = b"CHRKEYS1";
-/// Bytes of a record, and of the head of the file.
+/// The size of a record, and of the head of the file, in bytes.
 const RECORD: u64 = SIZE as u64;
 const SIZE: usize = 64;
-/// Records looked through at once when a subject is erased.
+/// The number of records that an erasure reads at once.
 const PAGE: usize = 4_096;
-/// Subjects whose key is remembered.
+/// The number of subjects with a key in memory.
 const REMEMBERED: usize = 8_192;
 
 const ALIVE: u8 = 1;
 const DESTROYED: u8 = 2;
 
-/// Which file of keys.
+/// The id of a file of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingId(pub [u8; 16]);
 
-/// Which record of the file; the first is 1.
+/// The number of a record in the file; the first is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeySlot(pub u64);
 
-/// A key; overwritten when dropped.
+/// A key. Its bytes are overwritten when it is dropped.
 #[derive(Clone)]
 pub struct SealingKey(pub(super) [u8; 32]);
 
@@ -62,11 +63,11 @@ impl Drop for SealingKey {
 pub enum KeyLookup {
     Key(SealingKey),
     Destroyed,
-    /// It is not in this file.
+    /// The key is not in this file.
     Lost,
 }
 
-/// Where the records are.
+/// Where the records are stored.
 #[derive(Debug)]
 enum KeyFileStorage {
     File(File),
@@ -135,10 +136,10 @@ impl KeyFileStorage {
 
 #[derive(Debug, Default)]
 struct KeyFileState {
-    /// The record that the next key gets.
+    /// The number of the next record.
     next: u64,
     current: HashMap<DataSubject, (KeySlot, SealingKey)>,
-    /// After a failed flush the content of the disk is unknown.
+    /// The reason of a failed flush. After it the content of the disk is unknown.
     failed: Option<String>,
 }
 
@@ -149,13 +150,13 @@ pub struct KeyRing {
     ring: RingId,
     backing: KeyFileStorage,
     state: Mutex<KeyFileState>,
-    /// Records up to and with this one are durable.
+    /// All records up to this one are durable.
     durable: AtomicU64,
     flushing: Mutex<()>,
 }
 
 impl KeyRing {
-    /// Opens the file for sealing, or begins one, durably.
+    /// Opens the file for sealing. Creates it, durably, if there is none.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
         let path = path.as_ref();
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -168,7 +169,7 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// Opens the file for reading. Where there is none, every key is lost.
+    /// Opens the file for reading. Without a file, every key counts as lost.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
         let path = path.as_ref();
         let backing = match File::open(path) {
@@ -182,7 +183,7 @@ impl KeyRing {
         Self::over(backing, path)
     }
 
-    /// No file, for tests and models.
+    /// Keys in memory only, for tests and models.
     pub fn in_memory() -> Result<Arc<Self>, SealError> {
         Self::over(KeyFileStorage::Memory(Mutex::default()), Path::new("memory"))
     }
@@ -201,7 +202,7 @@ impl KeyRing {
     fn over(backing: KeyFileStorage, path: &Path) -> Result<Arc<Self>, SealError> {
         let fail = |error: io::Error| failure(path, &error);
         let length = backing.length().map_err(fail)?;
-        // A power failure can leave a file without a head; nothing was sealed with it.
+        // A power failure can leave a file without a head. No event was sealed with it.
         if length < RECORD {
             let ring = RingId(random::<16>().map_err(|reason| refusal(path, reason))?);
             backing.write(&head(ring), 0).and_then(|()| backing.sync()).map_err(fail)?;
@@ -213,12 +214,12 @@ impl KeyRing {
         if bytes != head(ring) {
             return Err(refusal(path, "this is no file of keys, or its head is damaged".to_owned()));
         }
-        // A record half written at a power failure is skipped; nothing was sealed with it.
+        // A record that is half written after a power failure is skipped. No event was sealed with it.
         let records = (length - RECORD).div_ceil(RECORD);
         Ok(Arc::new(Self::new(backing, path, ring, records)))
     }
 
-    /// Which file this is; stored with everything that is sealed.
+    /// The id of this file. Everything that is sealed stores it.
     pub fn ring(&self) -> RingId {
         self.ring
     }
@@ -227,12 +228,12 @@ impl KeyRing {
         &self.path
     }
 
-    /// Whether there is a file at all.
+    /// Whether the file exists.
     pub fn is_there(&self) -> bool {
         !matches!(self.backing, KeyFileStorage::Absent)
     }
 
-    /// The record that the next key will get: keys in earlier ones were made before now.
+    /// The record of the next key. All keys in earlier records already exist.
     pub fn next(&self) -> KeySlot {
         KeySlot(self.state().next)
     }
@@ -245,13 +246,13 @@ impl KeyRing {
         SealError::Keys { path: self.path.display().to_string(), reason, full }
     }
 
-    /// Whether `subject` has a key that can be used without waiting for the disk.
+    /// Whether `subject` has a key that is usable without waiting for the disk.
     pub fn knows(&self, subject: &DataSubject) -> bool {
         let durable = self.durable.load(Ordering::SeqCst);
         self.state().current.get(subject).is_some_and(|(slot, _)| slot.0 <= durable)
     }
 
-    /// The key under which the fields of `subject` are sealed now; made, and flushed to disk, if there is none.
+    /// The current key of `subject`. If there is none, this creates one and flushes it to disk.
     pub fn current(&self, subject: &DataSubject) -> Result<(KeySlot, SealingKey), SealError> {
         let (slot, key) = self.find_or_write(subject)?;
         self.flush(slot)?;
@@ -278,7 +279,7 @@ impl KeyRing {
         Ok((slot, key))
     }
 
-    /// Returns when the record is durable; one flush serves all waiting tasks.
+    /// Returns when the record is durable. One flush serves all waiting tasks.
     fn flush(&self, slot: KeySlot) -> Result<(), SealError> {
         if self.durable.load(Ordering::SeqCst) >= slot.0 {
             return Ok(());
@@ -306,17 +307,17 @@ impl KeyRing {
         }
     }
 
-    /// From now on fields of `subject` are sealed under a new key: what is sealed later is not erased with the rest.
+    /// Gives `subject` a new key from now on. An erasure does not destroy fields that are sealed later.
     pub fn retire(&self, subject: &DataSubject) {
         self.state().current.remove(subject);
     }
 
-    /// Destroys every key of `subject` in the records before `before`. Returns how many there were.
+    /// Destroys every key of `subject` in the records before `before`. Returns the number of destroyed keys.
     pub fn destroy(&self, subject: &DataSubject, before: KeySlot) -> Result<u64, SealError> {
         self.destroy_all(std::slice::from_ref(subject), before)
     }
 
-    /// Destroys every key of all these subjects in the records before `before`: one walk through the file.
+    /// Destroys every key of all these subjects in the records before `before`, in one pass over the file.
     pub fn destroy_all(&self, subjects: &[DataSubject], before: KeySlot) -> Result<u64, SealError> {
         let fail = |error: io::Error| failure(&self.path, &error);
         let digests: std::collections::HashSet<[u8; 16]> = subjects.iter().map(digest).collect();
@@ -348,7 +349,7 @@ impl KeyRing {
                 break;
             }
         }
-        // Without a flush a power cut would bring them back.
+        // Without a flush, a power failure would restore the keys.
         self.backing.sync().map_err(fail)?;
         Ok(destroyed)
     }
@@ -369,7 +370,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
     Ok(bytes)
 }
 
-/// The index of a subject's keys: its id, hashed only to have a fixed length.
+/// Identifies a subject in the file: a hash of its id, which has a fixed length.
 fn digest(subject: &DataSubject) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     match subject {
@@ -401,7 +402,7 @@ fn record(state: u8, whose: [u8; 16], key: &[u8; 32]) -> [u8; SIZE] {
     bytes
 }
 
-/// The key and its subject; `None` for a record that was never finished.
+/// The subject and its key; `None` for a record that is not complete.
 fn parse(bytes: &[u8]) -> Option<([u8; 16], KeyLookup)> {
     let sum = crc32fast::hash(&bytes[..60]).to_le_bytes();
     if bytes[60..] != sum {
@@ -479,7 +480,7 @@ mod tests {
         assert!(!absent.is_there() && matches!(absent.look_up(absent.ring(), KeySlot(1)), KeyLookup::Lost));
         assert!(absent.current(&user("a")).is_err());
         let slot = KeyRing::open(&path).unwrap().current(&user("a")).unwrap().0;
-        // Half a record, as a power cut leaves it.
+        // Half a record, as after a power failure.
         let mut bytes = std::fs::read(&path).unwrap();
         bytes.extend_from_slice(&[1; 20]);
         std::fs::write(&path, &bytes).unwrap();

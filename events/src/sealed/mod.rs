@@ -1,21 +1,20 @@
-//! Personal data in an append-only log: sealed field by field, so that destroying a key erases it.
+//! Personal data in an append-only log. It is sealed field by field, so that destroying a key erases it.
 //!
 //! The personal fields of an event ([`fields`] lists them) are encrypted before the event is stored. The key belongs to
-//! the user or the server that the fields are about (the [`DataSubject`]). The keys are kept outside the log, in a small
+//! the user or server that the fields are about (the [`DataSubject`]). The keys are stored outside the log, in a small
 //! file of their own ([`keys`]). An erasure destroys the subject's keys. The stored bytes do not change, so checksums,
-//! hashes and copies of the log stay valid. In all copies, including backups and archives, the fields can no longer be
+//! hashes and copies of the log stay valid. In all copies, backups and archives included, the fields can no longer be
 //! read.
 //!
 //! Invariants:
-//! * In memory an event is clear; the payload types know nothing of sealing. The codec of stored bytes
-//!   ([`codec::SEALED`]) marks them as sealed. So older, unsealed events are still read, and cannot be
-//!   erased.
-//! * An event is never durable before its key is ([`Sealer::seal`] returns after the key was written and flushed).
+//! * In memory an event is not encrypted; the payload types do not know of sealing. The codec of stored bytes
+//!   ([`codec::SEALED`]) marks them as sealed. So older, unsealed events are still read, and cannot be erased.
+//! * A key is durable before its event is ([`encode`] returns after the key was written and flushed).
 //! * An erased field reads as its erased form (`[erased]`, nothing, an empty list), so every fold stays total.
 //!
-//! The cipher is XChaCha20-Poly1305: its nonces are long enough to draw any number of them at random. The stream, the
-//! kind, the version and the clear rest of the payload are authenticated with the sealed part: it cannot be moved
-//! elsewhere.
+//! The cipher is XChaCha20-Poly1305: its nonces are long enough to choose any number of them at random. The stream, the
+//! kind, the version and the unsealed part of the payload are authenticated with the sealed part. So nobody can move
+//! the sealed part elsewhere.
 
 pub mod fields;
 pub mod keys;
@@ -40,17 +39,19 @@ pub const ERASED: &str = "[erased]";
 /// The first byte of sealed payloads.
 const FORMAT: u8 = 1;
 const NONCE: usize = 24;
-/// Format, ring, slot, nonce, length of the sealed part.
+/// The length of format, ring, slot, nonce and the length of the sealed part.
 const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 
-/// The subject of personal fields; all fields of one subject are erased together.
+/// The subject of personal fields. All fields of one subject are erased together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataSubject {
     /// A user: their name, attributes and key pairs.
     User(UserId),
-    /// A server: its names, description, metadata, user data, files, its copy of a public key and what its guest posted.
+    /// A server: its names, description, metadata, user data and files, its copy of a public key, and its posted
+    /// password.
     Server(InstanceId),
-    /// Everybody: what caches of the log, such as checkpoints of the read models, say of all of them. See [`whole`].
+    /// All persons: caches of the log, such as checkpoints of the read models, repeat the data of all of them. See
+    /// [`whole`].
     Caches,
 }
 
@@ -70,7 +71,7 @@ pub enum SealError {
     Keys {
         path: String,
         reason: String,
-        /// Whether room on the disk would help.
+        /// Whether more free disk space would help.
         full: bool,
     },
     #[error("personal fields cannot be sealed: {0}")]
@@ -80,26 +81,26 @@ pub enum SealError {
 /// Whether the personal fields of a stored event can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Personal {
-    /// It has none, or they were stored in the clear (before sealing existed, or in a back end without keys).
+    /// The event has no personal fields, or they are not encrypted (older events, or a back end without keys).
     Clear,
-    /// They are sealed, and the key is there.
+    /// The fields are sealed, and their key exists.
     Sealed,
-    /// Their key was destroyed on purpose.
+    /// The key was destroyed on purpose.
     Erased,
-    /// Their key is not in the file of keys: the file was lost or another one was put in its place.
+    /// The key is not in the file of keys: the file was lost or replaced by another one.
     Lost,
 }
 
-/// Payload bytes as they are stored, with the codec that says how to read them.
+/// Payload bytes as they are stored, and the codec that decodes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPayload {
     pub codec: u8,
     pub data: Vec<u8>,
 }
 
-/// Encodes `event` for `stream`; its personal fields are sealed when there are `keys`.
+/// Encodes `event` for `stream`. Seals its personal fields if there are `keys`.
 ///
-/// May block for as long as a flush to disk takes, when the subject has no key yet ([`needs_key`] tells).
+/// May block for a flush to disk if the subject has no key yet ([`needs_key`] tells).
 pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Result<StoredPayload, SealError> {
     let subject = keys.and_then(|keys| Some((keys, fields::subject(stream, event)?)));
     let Some((keys, subject)) = subject else {
@@ -164,7 +165,7 @@ impl<'a> SealedParts<'a> {
     }
 }
 
-/// The clear part of a stored payload: what can be read without any key.
+/// The unsealed part of a stored payload, which can be read without any key.
 pub fn clear_part(codec: u8, data: &[u8]) -> &[u8] {
     match codec {
         codec::SEALED => SealedParts::of(data).map_or(&[], |parts| parts.clear),
@@ -184,7 +185,7 @@ pub fn state(keys: Option<&KeyRing>, codec: u8, data: &[u8]) -> Personal {
     }
 }
 
-/// Decodes a stored payload of any codec. Fields whose key is gone are in their erased form.
+/// Decodes a stored payload of any codec. Fields with a destroyed or lost key are in their erased form.
 pub fn decode(
     keys: Option<&Arc<KeyRing>>,
     stream: &StreamId,
@@ -204,7 +205,7 @@ pub fn decode(
         let bound = bound(stream, kind, version, parts.clear);
         let opened = XChaCha20Poly1305::new((&key.0).into())
             .decrypt(XNonce::from_slice(parts.nonce), Payload { msg: parts.sealed, aad: &bound });
-        // The log has checked the bytes, so the key must be a different one, and the fields are lost.
+        // The log has verified the bytes, so the key must be a different one, and the fields are lost.
         if let Ok(secret) = opened {
             let taken: ExtractedFields = codec::decode(codec::BINCODE_2, &secret).map_err(damaged)?;
             fields::visit(&mut event, &mut PutFields(taken));
@@ -225,12 +226,12 @@ fn bound(stream: &StreamId, kind: &str, version: u16, clear: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Replaces the personal fields of a server's request by their erased form: what its fold does when they are erased.
+/// Replaces the personal fields of a server's request by their erased form, as the server's fold does at an erasure.
 pub fn erase_request(request: &mut crate::instance::BuildRequested) {
     fields::build_requested(request, &mut EraseFields);
 }
 
-/// The event with its personal fields in their erased form: what may be shown to those who must not see them.
+/// A copy of the event with its personal fields in their erased form, for readers who must not see them.
 pub fn without_personal(event: &Event) -> Event {
     let mut event = event.clone();
     fields::visit(&mut event, &mut EraseFields);
@@ -244,7 +245,7 @@ mod tests {
     use crate::instance::{InstanceEvent, Renamed};
     use crate::registry::samples;
 
-    /// The stream in which the log would keep the sample.
+    /// The stream of the sample.
     fn stream_of(event: &Event) -> StreamId {
         let key = match event {
             Event::InstanceEvent(_) => uuid::Uuid::from_u128(1).to_string(),
@@ -288,7 +289,7 @@ mod tests {
         let stored = encode(Some(&keys), &stream_of(&event), &event).unwrap();
         assert!(!stored.data.windows(5).any(|window| window == b"annas"));
         assert!(event.encode().unwrap().windows(5).any(|window| window == b"annas"));
-        // Twice the same is not seen to be the same.
+        // Two encodings of the same event differ, so nobody can see that they are equal.
         assert_ne!(encode(Some(&keys), &stream_of(&event), &event).unwrap(), stored);
     }
 

@@ -1,9 +1,8 @@
 //! Encrypts whole files: caches that repeat personal data of the log.
 //!
 //! A cache cannot be sealed field by field as events are, because it is one structure about all persons. So all its
-//! bytes are encrypted under a key of the log's key file, that of [`DataSubject::Caches`]. Every erasure destroys that
-//! key, so that nobody can read an older copy of the cache from then on, whichever person was erased. Later files have
-//! a new key.
+//! bytes are encrypted under the key of [`DataSubject::Caches`] in the log's key file. Every erasure destroys that key.
+//! So nobody can read an older copy of the cache any more, whichever person was erased. Later files have a new key.
 //!
 //! A file has several parts. A part is a sequence of pieces of at most [`PIECE`] bytes, each followed by the tag of its
 //! cipher. The nonce of a piece consists of the file's own random bytes, its part and its number, so no two pieces of
@@ -19,12 +18,12 @@ use thiserror::Error;
 use super::keys::{KeyLookup, KeyRing, KeySlot, RingId, random};
 use super::{DataSubject, SealError};
 
-/// How many bytes of plaintext a piece has at most.
+/// The largest number of plaintext bytes in a piece.
 const PIECE: usize = 1 << 16;
-/// How many bytes the cipher adds to a piece.
+/// The number of bytes that the cipher adds to a piece.
 const TAG: usize = 16;
 
-/// Names the key of a file, and holds the file's part of the nonces. It is not encrypted, and begins the file.
+/// The id of a file's key, and the file's part of the nonces. It is not encrypted and stands at the start of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealMark {
     ring: RingId,
@@ -33,7 +32,7 @@ pub struct SealMark {
 }
 
 impl SealMark {
-    /// How many bytes a mark has in a file.
+    /// The length of a mark in a file, in bytes.
     pub const BYTES: usize = 40;
 
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -44,7 +43,7 @@ impl SealMark {
         bytes
     }
 
-    /// The mark at the beginning of `bytes`.
+    /// Reads the mark at the beginning of `bytes`.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..Self::BYTES)?;
         Some(Self {
@@ -77,7 +76,7 @@ impl std::fmt::Debug for WholeSeal {
 }
 
 impl WholeSeal {
-    /// The key for a new file. If there is none yet, this makes one, and waits for the disk.
+    /// The key for a new file. If there is none yet, this creates one and waits for the disk.
     pub fn begin(keys: &KeyRing) -> Result<Self, SealError> {
         let (slot, key) = keys.current(&DataSubject::Caches)?;
         let nonce = random::<16>().map_err(|reason| keys.failure(reason, false))?;
@@ -106,12 +105,12 @@ impl WholeSeal {
         nonce.into()
     }
 
-    /// Returns a writer that encrypts part number `part` into `out`, and authenticates `bound` with it.
+    /// Returns a writer that encrypts part number `part` into `out` and authenticates `bound` with it.
     pub fn writer<'a, W: Write>(&'a self, part: u32, bound: &'a [u8], out: W) -> SealingWriter<'a, W> {
         SealingWriter { seal: self, part, bound, piece: 0, clear: Vec::with_capacity(PIECE), out }
     }
 
-    /// The plaintext of a part; `None` if the sealed bytes or `bound` were changed.
+    /// Decrypts a part; `None` if the sealed bytes or `bound` were changed.
     pub fn open(&self, part: u32, bound: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let pieces = sealed.len().div_ceil(PIECE + TAG);
         let mut clear = Vec::with_capacity(sealed.len().checked_sub(pieces.checked_mul(TAG)?)?);

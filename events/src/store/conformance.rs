@@ -1,10 +1,10 @@
 //! The contract of [`EventStore`] as one test suite that every back end must pass.
 //!
-//! A back end joins by implementing [`Backend`] in a test and writing `event_store_conformance!(name, factory)`, where
-//! `factory` makes a [`Backend`] with an empty log. Each case is a function of its own; [`equals_model`] is driven with
-//! random operations by `tests/model.rs`.
+//! To add a back end, implement [`Backend`] in a test and write `event_store_conformance!(name, factory)`. `factory`
+//! returns a [`Backend`] with an empty log. Each case is a function of its own. `tests/model.rs` calls [`equals_model`]
+//! with random operations.
 
-// A test suite, although others compile it: a failed expectation is the way in which it reports.
+// Other crates compile this test suite. A failed expectation is how a case reports.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::process::{ProcessEvent, StepUndone};
 use crate::registry::{Event, NounEvent};
 
-/// A place for one log, empty at first.
+/// Storage for one log, which is empty at first.
 pub trait Backend: Send + Sync {
     fn open(&self) -> Arc<dyn EventStore>;
 
@@ -27,7 +27,7 @@ pub trait Backend: Send + Sync {
     fn reopen(&self, store: Arc<dyn EventStore>) -> Arc<dyn EventStore>;
 }
 
-/// The model. It cannot be closed: reopening returns the same log.
+/// The model in memory. It cannot be closed: reopening returns the same log.
 #[derive(Debug)]
 pub struct MemoryFixture(pub Arc<MemoryStore>);
 
@@ -90,7 +90,7 @@ fn stream(name: &str) -> StreamId {
     StreamId::new("process", name)
 }
 
-/// An event that `text` identifies.
+/// An event that is identified by `text`.
 pub fn event(text: impl Into<String>) -> NewEvent {
     let payload = ProcessEvent::from(StepUndone { step: text.into() });
     NewEvent::new(payload, Timestamp(1_700_000_000_000_001), &Meta::system("conformance"))
@@ -272,7 +272,7 @@ pub async fn what_is_read_is_what_was_written(backend: &dyn Backend) {
     }
 }
 
-/// A back end without hashes has none at all.
+/// A back end without hashes must have no hash at all.
 pub async fn hashes_form_one_chain(backend: &dyn Backend) {
     let store = backend.open();
     let empty = store.anchor().await.unwrap();
@@ -413,7 +413,7 @@ pub async fn many_writers_of_any_all_win(backend: &dyn Backend) {
     }
 }
 
-/// Appends `count` events from several tasks at once.
+/// Appends `count` events from several concurrent tasks.
 fn write_in_background(store: &Arc<dyn EventStore>, writers: usize, count: usize) -> Vec<tokio::task::JoinHandle<()>> {
     let write = |writer: usize| {
         let store = Arc::clone(store);
@@ -477,7 +477,7 @@ pub async fn a_subscriber_goes_on_where_it_was(backend: &dyn Backend) {
     let writers = write_in_background(&store, 4, total);
     let (mut after, mut seen) = (Position::START, Vec::new());
     while seen.len() < total {
-        // A new subscription for each batch, from the last position of the one before.
+        // Each batch has a new subscription, which begins at the last position of the previous one.
         let mut subscription = store.subscribe(after);
         seen.extend(texts(&subscription.next().await.unwrap()));
         after = subscription.position();
@@ -499,7 +499,7 @@ pub async fn a_subscriber_does_not_wait_when_asked_not_to(backend: &dyn Backend)
     assert!(subscription.poll().await.unwrap().is_empty());
 }
 
-/// Fails unless both logs hold the same.
+/// Fails unless both logs have the same events.
 pub async fn equals_model(store: &dyn EventStore, model: &dyn EventStore) {
     let rows = |events: Vec<Arc<Recorded>>| {
         let row = |event: &Arc<Recorded>| {

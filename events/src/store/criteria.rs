@@ -1,7 +1,7 @@
 //! The criteria of an audit query.
 //!
-//! A criterion given twice matches either value; different criteria must all match. [`Criteria::admits`] is the
-//! definition; a back end uses it for criteria that its storage cannot evaluate.
+//! If a criterion has several values, one of them must match. Different criteria must all match. [`Criteria::admits`]
+//! is the definition. A back end calls it for the criteria that its storage cannot evaluate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::envelope::{Cause, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::{HostId, InstanceId, ProjectId, RequestId};
 use crate::sealed;
 
-/// Events per scan in back ends that cannot search.
+/// The number of events per scan in back ends that cannot search.
 pub(super) const PAGE: usize = 4_096;
 
 /// The criteria of a query; the default matches everything.
@@ -23,19 +23,19 @@ pub struct Criteria {
     pub streams: Vec<String>,
     /// Patterns of kinds.
     pub kinds: Vec<String>,
-    /// Users who made the request.
+    /// Ids of users who made the request.
     pub users: Vec<String>,
-    /// Projects of the request's token.
+    /// Ids of the projects of the request's token.
     pub projects: Vec<String>,
-    /// Requests that caused it, with or without `req-`.
+    /// Ids of the requests that caused the event, with or without `req-`.
     pub request_ids: Vec<String>,
-    /// Recorded then or later.
+    /// The earliest time of recording.
     pub since: Option<Timestamp>,
-    /// Recorded before then.
+    /// The time of recording must be before this.
     pub until: Option<Timestamp>,
-    /// Servers and hosts that it concerns, in any stream.
+    /// Ids of servers and hosts that the event concerns, in any stream.
     pub things: Vec<Uuid>,
-    /// The requests that caused the events of these servers; [`Criteria::learn`] fills it in.
+    /// The requests that caused events of these servers. [`Criteria::learn`] fills this in.
     pub correlations: BTreeSet<Uuid>,
 }
 
@@ -43,8 +43,7 @@ pub struct Criteria {
 #[derive(Debug, Clone)]
 pub struct EventSearchResult {
     pub events: Vec<Arc<Recorded>>,
-    /// Everything up to and with this position that is asked for has been found; where the search began, if the log ends
-    /// there.
+    /// All matching events up to this position were found. If the log ends where the search began, it is that position.
     pub until: Position,
 }
 
@@ -59,13 +58,13 @@ impl Criteria {
         self
     }
 
-    /// Whether everything matches.
+    /// Whether the criteria match every event.
     pub fn is_everything(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Looks up the requests that concern the given servers. So events elsewhere (quota, claims, ports, processes) are
-    /// found, even if they do not name the server.
+    /// Looks up the requests that concern the given servers. So events of other streams (quota, claims, ports,
+    /// processes) are found, even if they do not name the server.
     pub async fn learn(&mut self, store: &dyn EventStore) -> Result<(), StoreError> {
         const PAGE: usize = 1_024;
         for thing in self.things.clone() {
@@ -83,7 +82,7 @@ impl Criteria {
         Ok(())
     }
 
-    /// Learns from an event that is seen live, see [`Criteria::learn`].
+    /// Does the same as [`Criteria::learn`] for one event of a live subscription.
     pub fn learn_from(&mut self, recorded: &Recorded) {
         if !self.things.is_empty() && recorded.stream.category() == "instance" && self.is_a_stream_of(recorded) {
             self.correlations.insert(recorded.meta.correlation);
@@ -109,7 +108,7 @@ impl Criteria {
             && (self.things.is_empty() || self.concerns(recorded))
     }
 
-    /// The matching events of `page`, which is everything that follows `after`.
+    /// The matching events of `page`. `page` has all events that follow `after`.
     pub fn select(&self, after: Position, limit: usize, page: Vec<Arc<Recorded>>) -> EventSearchResult {
         let mut until = page.last().map_or(after, |last| last.position);
         let mut events: Vec<_> = page.into_iter().filter(|recorded| self.admits(recorded)).collect();
@@ -136,20 +135,21 @@ fn any(wanted: &[String], test: impl Fn(&str) -> bool) -> bool {
     wanted.is_empty() || wanted.iter().any(|one| test(one))
 }
 
-/// Whether the payload contains `id`, in any form of an id. Needs no decoding; sealed fields do not count.
+/// Whether the payload contains `id` in any form. The payload is not decoded, and sealed fields are not searched.
 pub fn mentions(recorded: &Recorded, id: Uuid) -> bool {
     let data = sealed::clear_part(recorded.codec, &recorded.data);
     let contains = |needle: &[u8]| data.windows(needle.len()).any(|window| window == needle);
     contains(id.as_bytes()) || contains(id.to_string().as_bytes()) || contains(id.simple().to_string().as_bytes())
 }
 
-/// `*` stands for anything, `?` for one character; a pattern with neither is the beginning of what it matches.
+/// Matches a pattern: `*` stands for any text, `?` for one character. A pattern with neither matches the beginning of
+/// `text`.
 pub fn matches(pattern: &str, text: &str) -> bool {
     if !pattern.contains(['*', '?']) {
         return text.starts_with(pattern);
     }
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Where the last `*` is, and how much of the text it has consumed.
+    // The position of the last `*`, and the length of the text that it has consumed.
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
         match pattern.get(p) {

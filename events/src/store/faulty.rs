@@ -1,10 +1,10 @@
 //! A log that fails at a chosen append: it simulates crashes for the crash tests.
 //!
-//! The hardest crash to recover from: a process is killed right after its event became durable and before it gets the
-//! reply. [`FuseStore`] wraps the log of a test world and simulates exactly this at the nth append. Later writes of
-//! that world do not reach the log; a new world is then built on the same inner log.
+//! The hardest crash to recover from: a process is killed after its event became durable and before it gets the reply.
+//! [`FuseStore`] wraps the log of a test world and simulates this crash at the nth append. Later writes of that world
+//! do not reach the log. The test then builds a new world on the same inner log.
 //!
-//! Appends are passed on one at a time, so that "the nth" means the same in every run.
+//! Appends are performed one at a time, so that "the nth append" is the same one in every run.
 
 use std::sync::Arc;
 use std::sync::Weak;
@@ -18,14 +18,15 @@ use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnaps
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 
-/// A log with a fuse. Until it blows, everything passes; from then on, everything fails with [`StoreError::Closed`].
+/// A log with a fuse. Before the fuse blows, every call passes. Afterwards, every call fails with
+/// [`StoreError::Closed`].
 pub struct FuseStore {
     inner: Arc<dyn EventStore>,
-    /// The number of the append that becomes durable but loses its reply, counted from 1; 0: none.
+    /// The number of the append that becomes durable but loses its reply, counted from 1. 0: no such append.
     fuse: AtomicU64,
     appends: AtomicU64,
     dead: Arc<AtomicBool>,
-    /// Its own tail: subscribers of a dead world must not see the fatal event.
+    /// A tail of its own, because subscribers of a dead world must not see the fatal event.
     tail: Arc<Tail>,
     one_at_a_time: Mutex<()>,
     this: Weak<Self>,
@@ -42,7 +43,7 @@ impl std::fmt::Debug for FuseStore {
 }
 
 impl FuseStore {
-    /// With `fuse: None` nothing ever fails and the appends are only counted.
+    /// With `fuse: None` nothing ever fails, and the appends are only counted.
     pub fn new(inner: Arc<dyn EventStore>, fuse: Option<u64>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             fuse: AtomicU64::new(fuse.unwrap_or(0)),
@@ -60,17 +61,17 @@ impl FuseStore {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// How many appends were made durable, the fatal one included. Refused appends do not count.
+    /// The number of durable appends, the fatal one included. Refused appends do not count.
     pub fn appends(&self) -> u64 {
         self.appends.load(Ordering::SeqCst)
     }
 
-    /// True once the fuse has blown; for drivers and ports that have to fail with their world.
+    /// Becomes true when the fuse blows, for drivers and ports that have to fail with their world.
     pub fn dead(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.dead)
     }
 
-    /// The fuse is to blow at the nth append from now; `None`: never.
+    /// Lets the fuse blow at the nth append from now; `None`: never.
     pub fn arm(&self, from_now: Option<u64>) {
         let fuse = from_now.map_or(0, |from_now| self.appends() + from_now.max(1));
         self.fuse.store(fuse, Ordering::SeqCst);
@@ -82,7 +83,7 @@ impl FuseStore {
         self.tail.cut();
     }
 
-    /// The log that outlives this world.
+    /// The log that survives this world.
     pub fn inner(&self) -> &Arc<dyn EventStore> {
         &self.inner
     }
@@ -112,7 +113,7 @@ impl EventStore for FuseStore {
     ) -> Result<Appended, AppendError> {
         let _turn = self.one_at_a_time.lock().await;
         self.alive()?;
-        // An empty append writes nothing, so it is no crash point.
+        // An empty append writes nothing, so no crash is simulated there.
         let counts = !events.is_empty();
         let appended = self.inner.append(stream, expected, events).await?;
         if counts {

@@ -1,4 +1,4 @@
-//! The log in memory: the model that the other back ends are compared with, and the log of most tests.
+//! The log in memory: the model for comparisons with the other back ends, and the log of most tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -18,7 +18,7 @@ struct MemoryContents {
     snapshots: BTreeMap<StreamId, StreamSnapshot>,
 }
 
-/// Keeps everything in memory; lives as long as its last handle.
+/// Keeps all events in memory, as long as its last handle lives.
 #[derive(Debug)]
 pub struct MemoryStore {
     contents: Mutex<MemoryContents>,
@@ -28,12 +28,12 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Without keys: personal fields are in the clear.
+    /// A log without keys: personal fields are not encrypted.
     pub fn new() -> Arc<Self> {
         Self::with_keys(None)
     }
 
-    /// Personal fields are sealed with these keys.
+    /// A log that seals personal fields with these keys.
     pub fn with_keys(keys: Option<Arc<KeyRing>>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             contents: Mutex::default(),
@@ -102,7 +102,7 @@ impl EventStore for MemoryStore {
             contents.streams.entry(stream.clone()).or_default().push(index);
             batch.push(recorded);
         }
-        // Published under the lock: the order of positions is the order of publication.
+        // Publishing under the lock makes the order of publication the order of positions.
         self.tail.publish(batch);
         Ok(Appended { revision, position })
     }

@@ -1,8 +1,8 @@
-//! The event store: the contract, and its back ends.
+//! The event store: the trait and its back ends.
 //!
-//! Invariants of every back end (see [`conformance`]): an acknowledged append is durable. Revisions of a stream are 1,
-//! 2, 3, ... without gaps; positions grow. If events carry hashes, these form one chain ([`crate::chain`]). A
-//! subscriber sees every event once, in the order of positions.
+//! Invariants of every back end (see [`conformance`]): an acknowledged append is durable. The revisions of a stream are
+//! 1, 2, 3, ... without gaps, and positions grow. If events have hashes, the hashes form one chain ([`crate::chain`]).
+//! A subscriber sees every event once, in the order of positions.
 
 pub mod conformance;
 pub mod criteria;
@@ -35,21 +35,21 @@ pub enum Expected {
     Any,
 }
 
-/// Where an append ended.
+/// The end of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Revision of the last event appended.
+    /// The revision of the last appended event.
     pub revision: Revision,
-    /// Position of the last event appended.
+    /// The position of the last appended event.
     pub position: Position,
 }
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum StoreError {
-    /// Free some room; nothing of the refused append was written.
+    /// Nothing of the refused append was written. An operator must free disk space.
     #[error("the log's disk is full")]
     Full,
-    /// Ask for less; nothing of the refused append was written.
+    /// Nothing of the refused append was written. The caller must send less.
     #[error("an event of {size} bytes exceeds the limit of {limit}")]
     TooLarge { size: usize, limit: usize },
     /// The bytes on disk differ from the written ones.
@@ -69,7 +69,7 @@ pub enum StoreError {
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AppendError {
-    /// Another writer appended first: reload and decide again.
+    /// Another writer appended first. The caller must reload and decide again.
     #[error("stream {stream} is at revision {}, not {}", actual.0, expected.0)]
     Conflict { stream: StreamId, expected: Revision, actual: Revision },
     #[error("an event of {size} bytes exceeds the limit of {limit}")]
@@ -80,7 +80,7 @@ pub enum AppendError {
     Store(#[from] StoreError),
 }
 
-/// A cached state of one stream; never authoritative.
+/// A cached state of one stream. The events are the truth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSnapshot {
     pub revision: Revision,
@@ -99,7 +99,7 @@ pub trait EventStore: Send + Sync + 'static {
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError>;
 
-    /// Up to `limit` events of `stream` after revision `after`.
+    /// Reads up to `limit` events of `stream` after revision `after`.
     async fn read_stream(
         &self,
         stream: &StreamId,
@@ -107,10 +107,10 @@ pub trait EventStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Arc<Recorded>>, StoreError>;
 
-    /// Up to `limit` events of the whole log after `after`, in order.
+    /// Reads up to `limit` events of the whole log after `after`, in order.
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError>;
 
-    /// The matching events after `after`: at most `limit`, from as much of the log as one call examines.
+    /// Finds at most `limit` matching events after `after`. One call examines only a part of the log.
     async fn search(
         &self,
         after: Position,
@@ -120,14 +120,14 @@ pub trait EventStore: Send + Sync + 'static {
         Ok(criteria.select(after, limit, self.read_all(after, criteria::PAGE).await?))
     }
 
-    /// Everything after `after`, then new events as they are appended.
+    /// Delivers all events after `after`, then new events as they are appended.
     fn subscribe(&self, after: Position) -> Subscription;
 
-    /// Position of the newest event.
+    /// The position of the newest event.
     fn head(&self) -> Position;
 
-    /// The newest event and its hash: kept elsewhere, it proves everything up to it. `None` in back ends without a
-    /// chain of their own.
+    /// The position and hash of the newest event. Stored elsewhere, they prove all events up to it. `None` in back ends
+    /// without a hash chain.
     async fn anchor(&self) -> Result<Option<Anchor>, StoreError> {
         let head = self.head();
         if head == Position::START {
@@ -137,24 +137,24 @@ pub trait EventStore: Send + Sync + 'static {
         Ok(last.first().and_then(|last| Some(Anchor { position: last.position, hash: last.hash? })))
     }
 
-    /// The keys of personal fields; `None` in back ends that keep everything in the clear.
+    /// The keys of personal fields; `None` in back ends that encrypt nothing.
     fn keys(&self) -> Option<&Arc<KeyRing>> {
         None
     }
 
     /// Drops all copies of the personal fields in these streams, in memory and on disk: snapshots and decoded events.
-    /// Their keys are destroyed already.
+    /// The caller has already destroyed the keys.
     async fn forget(&self, _streams: &[StreamId]) -> Result<(), StoreError> {
         Ok(())
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError>;
 
-    /// Keeps a snapshot; it may be lost (it is a cache), never wrong.
+    /// Stores a snapshot. The store may lose it, because it is a cache, but never returns a wrong one.
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError>;
 }
 
-/// The payload's bytes, sealed if there are `keys`, or why they cannot be stored.
+/// Encodes the payload and seals it if there are `keys`. An error says why it cannot be stored.
 pub(crate) fn encode_payload(
     keys: Option<&Arc<KeyRing>>,
     stream: &StreamId,
@@ -167,7 +167,7 @@ pub(crate) fn encode_payload(
     Ok(stored)
 }
 
-/// Makes the keys that [`encode_payload`] will need, on a thread that may wait for the disk.
+/// Creates the keys that [`encode_payload`] will need, on a thread that may wait for the disk.
 pub(crate) async fn make_keys(
     keys: Option<&Arc<KeyRing>>,
     stream: &StreamId,

@@ -1,20 +1,20 @@
-//! Snapshots of streams, encrypted. A snapshot repeats personal fields of its stream, so its bytes are encrypted as a whole.
+//! Encrypts snapshots of streams. A snapshot repeats personal fields of its stream, so all its bytes are encrypted.
 //!
-//! The key is that of [`crate::sealed::DataSubject::Caches`]: an erasure destroys it, so an older copy of the log tells
-//! nothing about an erased person. A snapshot that cannot be opened is no snapshot.
+//! The key is that of [`crate::sealed::DataSubject::Caches`]. An erasure destroys it, so an older copy of the log
+//! reveals nothing about an erased person. A snapshot that cannot be opened counts as no snapshot.
 
 use super::{StoreError, StreamSnapshot};
 use crate::envelope::{Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::sealed::whole::{SealMark, WholeSeal};
 
-/// Binds sealed bytes to their place: nobody can put them beside another stream or revision.
+/// Binds sealed bytes to their stream and revision: nobody can use them for another one.
 fn bound(stream: &StreamId, revision: Revision, state_version: u32) -> Vec<u8> {
     let numbers = [revision.0.to_le_bytes().as_slice(), &state_version.to_le_bytes()].concat();
     [numbers.as_slice(), stream.as_str().as_bytes()].concat()
 }
 
-/// Encrypts a snapshot. May wait for the disk, if the log has no key for caches yet.
+/// Encrypts a snapshot. May wait for the disk if the log has no key for caches yet.
 pub(super) fn seal(keys: &KeyRing, stream: &StreamId, clear: &StreamSnapshot) -> Result<StreamSnapshot, StoreError> {
     use std::io::Write;
     let seal = WholeSeal::begin(keys)?;
@@ -26,7 +26,7 @@ pub(super) fn seal(keys: &KeyRing, stream: &StreamId, clear: &StreamSnapshot) ->
     Ok(StreamSnapshot { revision: clear.revision, state_version: clear.state_version, bytes })
 }
 
-/// The snapshot in clear. `None`: its key is gone, or these are not the bytes that were sealed for this place.
+/// Decrypts a snapshot. `None`: its key is gone, or the bytes were not sealed for this stream and revision.
 pub(super) fn open(keys: &KeyRing, stream: &StreamId, sealed: &StreamSnapshot) -> Option<StreamSnapshot> {
     let mark = SealMark::of(&sealed.bytes)?;
     let seal = WholeSeal::of(keys, mark).ok()?;

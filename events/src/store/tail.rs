@@ -1,4 +1,4 @@
-//! The newest events, kept in memory so that live subscribers need not read back what was just written.
+//! The newest events in memory, so that live subscribers need not read them back from the store.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,19 +9,19 @@ use super::{EventStore, StoreError};
 use crate::envelope::{Position, Recorded};
 use crate::pointer::PositionWatch;
 
-/// How many recent events are kept: a subscriber further behind reads from the store.
+/// The number of recent events in memory. A subscriber that is further behind reads from the store.
 const KEPT: usize = 16_384;
-/// How many events a subscriber gets at once.
+/// The largest number of events that a subscriber gets at once.
 const BATCH: usize = 4_096;
 
-/// The newest events: all of those after `floor`.
+/// The newest events: all events after `floor`.
 #[derive(Debug)]
 struct RecentEvents {
     floor: Position,
     events: VecDeque<Arc<Recorded>>,
 }
 
-/// The live end of a log. The back end publishes each durable batch, in the order of positions.
+/// The live end of a log. The back end publishes each durable batch in the order of positions.
 #[derive(Debug)]
 pub struct Tail {
     recent: Mutex<RecentEvents>,
@@ -46,7 +46,7 @@ impl Tail {
         self.head.get()
     }
 
-    /// Makes a durable batch known. Batches come in the order of positions.
+    /// Publishes a durable batch. Batches come in the order of positions.
     pub fn publish(&self, batch: impl IntoIterator<Item = Arc<Recorded>>) {
         let mut recent = self.recent();
         recent.events.extend(batch);
@@ -60,15 +60,16 @@ impl Tail {
         }
     }
 
-    /// Drops the events kept so far: a subscriber that has not had them reads them from the store, without the erased
-    /// fields.
+    /// Drops the events in memory. A subscriber that has not received them reads them from the store, without the
+    /// erased fields.
     pub fn forget(&self) {
         let mut recent = self.recent();
         recent.floor = self.head.get();
         recent.events.clear();
     }
 
-    /// Waits until the event at `position` is here, at most so long: it is durable, only the news of it is late.
+    /// Waits up to `patience` until the event at `position` is published. The event is durable, but its publication may
+    /// be late.
     pub async fn reached(&self, position: Position, patience: Duration) -> Result<(), StoreError> {
         let here = async {
             loop {
@@ -85,13 +86,13 @@ impl Tail {
         if self.head() < position { Err(StoreError::Closed) } else { Ok(()) }
     }
 
-    /// Nothing will follow: subscribers get what is still here, then [`StoreError::Closed`].
+    /// Closes the tail: subscribers get the events in memory, then [`StoreError::Closed`].
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.head.wake();
     }
 
-    /// Like [`Tail::close`], and drops the events that no subscriber has received yet.
+    /// Like [`Tail::close`], but also drops the events that subscribers have not received yet.
     pub fn cut(&self) {
         *self.recent() = RecentEvents { floor: Position(u64::MAX), events: VecDeque::new() };
         self.close();
@@ -101,7 +102,7 @@ impl Tail {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// The events after `after`, when all of them are still in memory.
+    /// The events after `after`; `None` if some of them are no longer in memory.
     fn after(&self, after: Position) -> Option<Vec<Arc<Recorded>>> {
         let recent = self.recent();
         if after < recent.floor {
@@ -112,7 +113,7 @@ impl Tail {
     }
 }
 
-/// A catch-up-then-live reader: gap-free, no duplicates, in order.
+/// Reads the log from a position on, and then live: in order, without gaps or duplicates.
 pub struct Subscription {
     store: Weak<dyn EventStore>,
     tail: Arc<Tail>,
@@ -126,17 +127,17 @@ impl std::fmt::Debug for Subscription {
 }
 
 impl Subscription {
-    /// `store` is held weakly: a forgotten subscription does not keep a closed log open.
+    /// `store` is held weakly, so that a forgotten subscription does not keep a closed log open.
     pub fn new(store: Weak<dyn EventStore>, tail: &Arc<Tail>, after: Position) -> Self {
         Self { store, tail: Arc::clone(tail), after }
     }
 
-    /// Position of the last event given out.
+    /// The position of the last delivered event.
     pub fn position(&self) -> Position {
         self.after
     }
 
-    /// The next events, at least one; waits for them.
+    /// The next events, at least one. Waits for them.
     pub async fn next(&mut self) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let tail = Arc::clone(&self.tail);
         loop {
@@ -150,7 +151,7 @@ impl Subscription {
         }
     }
 
-    /// The events available now, possibly none; does not wait.
+    /// The events that are available now, possibly none. Does not wait.
     pub async fn poll(&mut self) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let batch = self.available().await?;
         if let Some(last) = batch.last() {

@@ -1,8 +1,7 @@
-//! Volumes: one stream per volume, with its attachments and its snapshots, because what may be done with the volume depends
-//! on all of them.
+//! Volumes: one stream per volume, with its attachments and snapshots, because they determine the allowed operations.
 //!
-//! Invariants: a volume with snapshots or attachments is not deleted. A long operation names its process, and only that
-//! process records its end.
+//! Invariants: a volume with snapshots or attachments cannot be deleted. A long operation names its process, and only
+//! that process records its end.
 
 mod payloads;
 mod state;
@@ -70,7 +69,7 @@ noun! {
     }
 }
 
-/// One example of each.
+/// One example of each event.
 pub fn samples() -> Vec<VolumeEvent> {
     use uuid::Uuid;
 

@@ -35,7 +35,7 @@ pub enum VolumeStatus {
     Error,
     ErrorDeleting,
     ErrorExtending,
-    /// An image takes the place of its content.
+    /// The data of an image replaces the content of the volume.
     Downloading,
 }
 
@@ -116,11 +116,11 @@ pub enum AttachMode {
     ReadOnly,
 }
 
-/// The image that a volume's content came from, as volumes keep it.
+/// The source image of a volume's content, as the volume records it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeImage {
     pub snapshot: ImageSnapshot,
-    /// Further image metadata from Glance (`container_format`, `checksum` and the like), with later changes.
+    /// Further image metadata from Glance (for example `container_format` and `checksum`), with later changes.
     pub extra: VolumeMetadata,
 }
 
@@ -140,7 +140,7 @@ pub struct VolumeCreated {
     pub metadata: VolumeMetadata,
     pub bootable: bool,
     pub image: Option<VolumeImage>,
-    /// The host that must reach it; `None`: any.
+    /// The host that must have access to the volume; `None`: any host.
     pub host: Option<HostId>,
 }
 
@@ -148,10 +148,10 @@ pub struct VolumeCreated {
 pub struct VolumeReady {
     pub volume: VolumeId,
     pub process: ProcessId,
-    /// Where its bytes are.
+    /// The host that stores the content.
     pub host: HostId,
     pub hostname: String,
-    /// How they are encoded: `raw` or `qcow2`.
+    /// The format of the content: `raw` or `qcow2`.
     pub format: String,
 }
 
@@ -262,7 +262,7 @@ pub struct StatusChanged {
 pub struct StatusReset {
     pub volume: VolumeId,
     pub status: Option<VolumeStatus>,
-    /// All attachments are forgotten.
+    /// Whether all attachments were dropped.
     pub detached: bool,
 }
 
@@ -270,7 +270,7 @@ pub struct StatusReset {
 pub struct VolumeDeleteRequested {
     pub volume: VolumeId,
     pub process: ProcessId,
-    /// The operation under way that is cancelled.
+    /// The unfinished operation that the deletion cancels.
     pub cancels: Option<ProcessId>,
 }
 

@@ -26,7 +26,7 @@ pub enum Volume {
 /// A volume that exists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeRecord {
-    /// As it was asked for; name, size and the like are below, as they are now.
+    /// The creation as requested. Name, size and the like are below, with their present values.
     pub created: VolumeCreated,
     pub status: VolumeStatus,
     pub name: String,
@@ -36,18 +36,18 @@ pub struct VolumeRecord {
     pub bootable: bool,
     pub readonly: bool,
     pub image: Option<VolumeImage>,
-    /// Where its bytes are, with the host's name; none before they are.
+    /// The host that stores the content, and its name; `None` before the content exists.
     pub place: Option<(HostId, String)>,
     /// `raw` or `qcow2`.
     pub format: String,
     pub attachments: BTreeMap<AttachmentId, Attachment>,
     pub snapshots: BTreeMap<SnapshotId, VolumeSnapshot>,
-    /// The process at work on the volume itself.
+    /// The process that works on the volume itself.
     pub ongoing: Option<ProcessId>,
-    /// The last process that was to write an image over its content: under way, done or failed. With it a repeated
-    /// request is recognised and does not start the work again.
+    /// The last process that wrote, or tried to write, an image over the content: under way, done or failed. It
+    /// identifies a repeated request, which must not start the work again.
     pub reimaged_by: Option<ProcessId>,
-    /// The state to go back to when what is under way has ended.
+    /// The state before the operation under way. The volume returns to it afterwards.
     pub before: VolumeStatus,
     pub fault: Option<FaultInfo>,
     pub created_at: Timestamp,
@@ -61,14 +61,14 @@ pub struct Attachment {
     pub host: Option<String>,
     pub device: Option<String>,
     pub mode: AttachMode,
-    /// The server has it.
+    /// Whether the attachment to the server is complete.
     pub complete: bool,
     pub reserved_at: Timestamp,
     pub attached_at: Option<Timestamp>,
 }
 
 impl Attachment {
-    /// Cinder's word for how far it is.
+    /// Cinder's status of the attachment.
     pub const fn status(&self) -> &'static str {
         match (self.complete, self.host.is_some()) {
             (true, _) => "attached",
@@ -78,7 +78,7 @@ impl Attachment {
     }
 }
 
-/// A volume's content as it was at a moment.
+/// A snapshot of a volume's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeSnapshot {
     pub requested: VolumeSnapshotRequested,
@@ -87,7 +87,7 @@ pub struct VolumeSnapshot {
     pub description: Option<String>,
     pub metadata: VolumeMetadata,
     pub size_gb: u32,
-    /// The copy was completed once: whatever its present status is, it has data that a user may want back.
+    /// Whether the copy was completed once. If so, the snapshot has data for a user, whatever its present status.
     pub made: bool,
     pub process: Option<ProcessId>,
     pub created_at: Timestamp,
@@ -128,7 +128,7 @@ impl VolumeRecord {
         }
     }
 
-    /// The state that follows from the attachments. Cinder looks for the furthest of them.
+    /// The status that follows from the attachments. As in Cinder, the most advanced attachment decides.
     pub fn status_of_attachments(&self) -> VolumeStatus {
         let any = |word: &str| self.attachments.values().any(|attachment| attachment.status() == word);
         match () {
@@ -139,7 +139,7 @@ impl VolumeRecord {
         }
     }
 
-    /// A volume in error stays so wherever its server goes, and when that has let go of it.
+    /// Sets the status, unless the volume is in error. A volume in error stays so, even after its server releases it.
     fn advance(&mut self, status: VolumeStatus) {
         if self.status != VolumeStatus::Error {
             self.status = status;

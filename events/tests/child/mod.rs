@@ -1,4 +1,4 @@
-//! Starts a child process that appends until it is killed: the test program again, with only its test `child`.
+//! Starts a child process that appends until it is killed. The child is this test program with only the test `child`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::process::{Child, Command, Stdio};
 
 /// The variable with the path of the child's log. It is set only for children.
 const LOG: &str = "CHRONOVA_TEST_LOG";
-/// The variable with the name of the run, so that the texts of different runs on one log differ.
+/// The variable with the name of the run. Different runs on one log write different texts.
 const RUN: &str = "CHRONOVA_TEST_RUN";
 
-/// The log and the name of the run, in a child.
+/// The path of the log and the name of the run, if this process is a child.
 pub(crate) fn told() -> Option<(PathBuf, String)> {
     Some((std::env::var_os(LOG)?.into(), std::env::var(RUN).ok()?))
 }
 
-/// Prints one whole line at once, past the test harness's capture.
+/// Prints one whole line at once and bypasses the test harness's capture.
 pub(crate) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
@@ -31,7 +31,7 @@ pub(crate) fn spawn(path: &Path, run: u64) -> Child {
         .unwrap()
 }
 
-/// Kills the child once it has acknowledged `after` appends. Returns all appends that it acknowledged.
+/// Kills the child after it has acknowledged `after` appends. Returns all acknowledged appends.
 pub(crate) fn kill_after(child: &mut Child, after: usize) -> Vec<String> {
     let (mut acknowledged, mut killed) = (Vec::new(), false);
     for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {

@@ -1,4 +1,4 @@
-//! A real PostgreSQL that a test starts for itself: a Unix socket in a folder of its own, no network.
+//! A real PostgreSQL that a test starts for itself. It has a Unix socket in a folder of its own and no network.
 
 #![allow(dead_code, reason = "each test uses another part of this module")]
 
@@ -39,7 +39,7 @@ impl Postgres {
         self.start_with("");
     }
 
-    /// With more options of the server; later ones win.
+    /// Starts the server with further options; later ones win.
     pub(crate) fn start_with(&self, more: &str) {
         let options = format!("-k {} -c listen_addresses= -c max_connections=20{more}", self.folder.path().display());
         let log = self.folder.path().join("log");
@@ -48,7 +48,7 @@ impl Postgres {
         assert!(start.status().unwrap().success());
     }
 
-    /// As a crash does.
+    /// Stops the server like a crash.
     pub(crate) fn stop(&self) {
         let _ = postgres("pg_ctl").args(["-w", "-m", "immediate", "-D"]).arg(self.data()).arg("stop").status();
     }
@@ -57,12 +57,12 @@ impl Postgres {
         format!("host={} user=postgres dbname=postgres", self.folder.path().display())
     }
 
-    /// Runs statements; returns the rows, one a line.
+    /// Runs statements. Returns the rows, one per line.
     pub(crate) fn sql(&self, sql: &str) -> String {
         self.sql_at(5432, sql)
     }
 
-    /// As [`Postgres::sql`], where the server has another port.
+    /// Like [`Postgres::sql`], for a server on another port.
     pub(crate) fn sql_at(&self, port: u16, sql: &str) -> String {
         let mut client = postgres("psql");
         client

@@ -1,9 +1,9 @@
-//! One event in EventStoreDB's terms.
+//! Maps one event to and from EventStoreDB's terms.
 //!
-//! Chronova's events: the type is the kind (`instance.build_requested`), the data is the payload in our codec
+//! For Chronova's events the type is the kind (`instance.build_requested`), and the data is the payload in our codec
 //! (`application/octet-stream`). The custom metadata is a JSON object with the rest of the envelope, with
-//! EventStoreDB's names for correlation and causation. [`EventStoreDbEvent::readable`] has the payload as JSON instead, for people.
-//! Events of other programs are unchanged, byte for byte.
+//! EventStoreDB's names for correlation and causation. [`EventStoreDbEvent::readable`] has the payload as JSON instead,
+//! for people. Events of other programs are unchanged, byte for byte.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,7 @@ use crate::store::AppendError;
 pub const JSON: &str = "application/json";
 pub const BINARY: &str = "application/octet-stream";
 
-/// The longest name of a stream and of an event type that is taken from outside.
+/// The largest length of a stream name or event type from outside.
 pub const MAX_NAME: usize = 255;
 
 /// Why an event is not valid in its stream.
@@ -53,7 +53,7 @@ pub struct EventStoreDbEvent {
     pub data: Bytes,
 }
 
-/// The envelope of our own events, as JSON.
+/// The envelope of Chronova's own events, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct JsonEnvelope {
     #[serde(rename = "$correlationId")]
@@ -63,7 +63,7 @@ struct JsonEnvelope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request_id: Option<RequestId>,
     cause: MetadataCause,
-    /// Microseconds since 1970.
+    /// Microseconds since 1970-01-01T00:00:00Z.
     recorded_at: i64,
     version: u16,
     codec: u8,
@@ -72,7 +72,7 @@ struct JsonEnvelope {
     hash: Option<String>,
 }
 
-/// [`Cause`] in the words of the metadata.
+/// [`Cause`] as the metadata spell it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum MetadataCause {
@@ -116,7 +116,7 @@ impl JsonEnvelope {
     }
 
     fn to_json(&self) -> Bytes {
-        // Texts and numbers always are JSON.
+        // Texts and numbers can always be encoded as JSON.
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 
@@ -140,7 +140,7 @@ impl EventStoreDbEvent {
         Ok(Self::ours(new.event.kind(), &envelope, data))
     }
 
-    /// An event of the log, exactly as stored, but with unsealed personal fields, because the reader has no keys (see
+    /// An event of the log, exactly as stored. Its personal fields are unsealed, because the reader has no keys (see
     /// `docs/eventstoredb.md`).
     pub fn of_recorded(recorded: &Recorded) -> Result<Self, DecodeError> {
         if let Some(outside) = external(recorded)? {
@@ -160,7 +160,7 @@ impl EventStoreDbEvent {
         Ok(Self::ours(&recorded.kind, &envelope, recorded.data.clone()))
     }
 
-    /// An event of the log for people: our payload as JSON.
+    /// An event of the log for people, with the payload as JSON.
     pub fn readable(recorded: &Recorded) -> Result<Self, DecodeError> {
         let form = Self::of_recorded(recorded)?;
         if &*recorded.kind == OUTSIDE {
@@ -184,8 +184,8 @@ impl EventStoreDbEvent {
         }
     }
 
-    /// A peer's event for one of our streams. It must be of a known kind, complete, in the right stream, and in the
-    /// newest version.
+    /// Converts a peer's event for one of our streams. It must be complete, of a known kind in its newest version, and
+    /// in the right stream.
     pub fn into_ours(self, id: EventId, stream: &StreamId) -> Result<NewEvent, EventStoreDbEventError> {
         let noun = self.event_type.split_once('.').map_or("", |(noun, _)| noun);
         if noun != stream.category() || !is_ours(noun) {
@@ -202,7 +202,7 @@ impl EventStoreDbEvent {
         Ok(NewEvent { id, event: Arc::new(event), recorded_at, meta: Arc::new(envelope.into_meta()) })
     }
 
-    /// An event of another program, recorded now by `who`.
+    /// Converts an event of another program. It is recorded now with the cause `who`.
     pub fn into_external(
         self,
         id: EventId,
@@ -215,7 +215,7 @@ impl EventStoreDbEvent {
         if ![JSON, BINARY].contains(&self.content_type.as_str()) {
             return Err(EventStoreDbEventError::ContentType(self.content_type));
         }
-        // Room for the names and the lengths that are encoded with the content.
+        // The names and lengths that are encoded with the content need space, too.
         check_size(self.data.len() + self.metadata.len() + 2 * MAX_NAME)?;
         let event = Event::from(ExternalEvent::from(self.outside()));
         Ok(NewEvent { id, event: Arc::new(event), recorded_at: now, meta: Arc::clone(meta) })
@@ -230,7 +230,7 @@ impl EventStoreDbEvent {
         serde_json::from_slice(&self.metadata).map_err(|error| EventStoreDbEventError::Metadata(error.to_string()))
     }
 
-    /// The event at `place` of a log on another server. Events outside our streams are opaque.
+    /// Converts the event at `place` of a log on another server. Events outside our streams are not interpreted.
     pub fn into_recorded(self, place: EventLocation) -> Result<Recorded, EventStoreDbEventError> {
         let EventLocation { position, stream, revision, id, created } = place;
         if is_ours(stream.category()) {
@@ -281,7 +281,7 @@ fn clear(event: &Event) -> Result<Bytes, AppendError> {
     event.encode().map(Bytes::from).map_err(|error| AppendError::Encode(error.to_string()))
 }
 
-/// Where an event stands, in our terms.
+/// The position of an event in our terms.
 #[derive(Debug, Clone)]
 pub struct EventLocation {
     pub position: Position,
@@ -306,7 +306,7 @@ fn check_size(size: usize) -> Result<(), EventStoreDbEventError> {
     if size > MAX_PAYLOAD { Err(EventStoreDbEventError::TooLarge { size, limit: MAX_PAYLOAD }) } else { Ok(()) }
 }
 
-/// The type that clients' filters match: for events of other programs, their own type.
+/// The type that clients' filters match. For events of other programs it is their own type.
 pub fn event_type(recorded: &Recorded) -> String {
     match external(recorded) {
         Ok(Some(outside)) => outside.event_type,
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn events_of_others_are_kept_byte_for_byte() {
         let theirs = EventStoreDbEvent {
-            // An event of another program stays one, even with the name of one of our kinds.
+            // An event of another program keeps its type, even if the type equals one of our kinds.
             event_type: "process.step_undone".to_owned(),
             content_type: JSON.to_owned(),
             metadata: Bytes::from_static(&[0, 255]),

@@ -12,14 +12,14 @@ use crate::store::StoreError;
 pub(super) struct RemoteConnection {
     settings: ClientSettings,
     runtime: Handle,
-    /// How long a call is retried.
+    /// How long a call is retried before it fails.
     pub(super) patience: Duration,
-    /// The client, and how many there were before it.
+    /// The present client and its number.
     current: Mutex<(Client, u64)>,
 }
 
 impl RemoteConnection {
-    /// Between two attempts.
+    /// The pause between two attempts.
     pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
     pub(super) fn new(url: &str, patience: Duration) -> Result<Self, StoreError> {
@@ -32,12 +32,12 @@ impl RemoteConnection {
         Ok(Self { settings, runtime, patience, current: Mutex::new((client, 0)) })
     }
 
-    /// The present client, and its number.
+    /// The present client and its number.
     pub(super) fn client(&self) -> (Client, u64) {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the client with this number, unless another task has done so.
+    /// Replaces the client with this number, unless another task has already done so.
     pub(super) fn renew(&self, number: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.1 != number {
@@ -49,7 +49,7 @@ impl RemoteConnection {
         }
     }
 
-    /// Performs a call, and retries while the server is unreachable, up to the time limit.
+    /// Performs a call. Retries it while the server is unreachable, up to the time limit.
     pub(super) async fn retry<T, Attempt>(&self, call: impl Fn(Client) -> Attempt) -> Result<T, Error>
     where
         Attempt: Future<Output = Result<T, Error>>,

@@ -1,7 +1,7 @@
-//! Snapshots in a folder of this machine, one file a stream.
+//! Snapshots in a folder of this machine: one file per stream.
 //!
-//! A snapshot names the last event that it includes, because nothing else ties the folder to the log. Another log
-//! behind the same address has another event there. A file that is damaged or unknown is no snapshot.
+//! A snapshot names the last event that it includes, because nothing else ties the folder to the log. Another log at
+//! the same address has another event there. A damaged or unknown file counts as no snapshot.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ impl SnapshotFolder {
         Some(self.0.as_ref()?.join(name.simple().to_string()))
     }
 
-    /// The snapshot, and the event after which it was made.
+    /// The snapshot, and the id of the last event that it includes.
     pub(super) async fn load(&self, stream: &StreamId) -> Option<(StreamSnapshot, Option<EventId>)> {
         let bytes = tokio::fs::read(self.path(stream)?).await.ok()?;
         let (content, sum) = bytes.split_last_chunk::<4>()?;

@@ -1,12 +1,12 @@
 //! An [`EventStore`] on a server that speaks EventStoreDB's protocol.
 //!
-//! * A [`RemoteConnection`] holds the connection. It retries, within bounds, when the connection is lost. The client library
-//!   gives up after a few attempts, so the client is replaced. An append is retried with the same event ids: the server
-//!   recognises the events that it already has.
-//! * A **follower** task subscribes to the whole log and feeds the live end ([`Tail`]); when its subscription breaks it
-//!   subscribes again where it was. An append returns when its events have arrived that way, so that this process reads
-//!   its own writes.
-//! * [`SnapshotFolder`] are a cache and stay on this machine: in the log they would be events.
+//! * A [`RemoteConnection`] holds the connection. It retries, within bounds, when the connection is lost. The client
+//!   library gives up after a few attempts, so the connection replaces the client. An append is retried with the same
+//!   event ids: the server recognises the events that it already has.
+//! * A **follower** task subscribes to the whole log and feeds the live end ([`Tail`]). If its subscription breaks, the
+//!   task subscribes again at the same position. An append returns when its events have arrived this way, so that this
+//!   process reads its own writes.
+//! * A [`SnapshotFolder`] is a cache and stays on this machine. In the log, snapshots would be events.
 //!
 //! Streams and types that begin with `$` belong to the server and are skipped.
 
@@ -29,10 +29,10 @@ use crate::ids::EventId;
 use crate::store::tail::{Subscription, Tail};
 use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot, check_expected};
 
-/// Larger positions are beyond the end of every log, and the server stores them as signed numbers.
+/// No log has larger positions, and the server stores positions as signed numbers.
 const FAR: u64 = i64::MAX as u64;
 
-/// The log on a server elsewhere.
+/// A log on another server.
 pub struct EventStoreDb {
     remote: Arc<RemoteConnection>,
     tail: Arc<Tail>,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for EventStoreDb {
 pub struct EventStoreDbOptions {
     /// `esdb://NAME:PASSWORD@HOST:2113?tls=true`, as EventStoreDB's clients write it.
     pub url: String,
-    /// Folder for snapshots; without one, none are kept.
+    /// The folder for snapshots; `None`: no snapshots are stored.
     pub snapshots: Option<std::path::PathBuf>,
     /// How long a call is retried when the server is unreachable.
     pub patience: Duration,
@@ -69,7 +69,7 @@ impl EventStoreDb {
         Ok(Arc::new_cyclic(|this| Self { remote, tail, snapshots, follower, this: this.clone() }))
     }
 
-    /// Stops following; subscribers still get the events in memory.
+    /// Stops following. Subscribers still get the events in memory.
     pub fn close(&self) {
         self.follower.abort();
         self.tail.close();
@@ -90,7 +90,7 @@ impl EventStoreDb {
         }
     }
 
-    /// The event at one revision, which ties a snapshot to its log.
+    /// The id of the event at a revision. It ties a snapshot to its log.
     async fn id_at(&self, stream: &StreamId, revision: Revision) -> Result<Option<EventId>, StoreError> {
         let Some(before) = revision.0.checked_sub(1) else { return Ok(None) };
         Ok(self.read_stream(stream, Revision(before), 1).await?.first().map(|event| event.id))
@@ -120,7 +120,7 @@ impl EventStore for EventStoreDb {
         for new in &events {
             let form = EventStoreDbEvent::of_new(new)?;
             if form.content_type != BINARY {
-                // The client re-encodes JSON, but other programs' data must stay byte for byte.
+                // The client re-encodes JSON, but data of other programs must not change by a byte.
                 return Err(AppendError::Encode("other programs append their events themselves".to_owned()));
             }
             data.push((new.id, form));
@@ -188,7 +188,7 @@ impl EventStore for EventStoreDb {
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let (mut at, mut events) = (after, Vec::new());
         while events.len() < limit && at.0 <= FAR {
-            // A read begins with the event at its position, which has been seen.
+            // A read begins with the event at its position, which was already read.
             let wanted = bounded(limit - events.len()).saturating_add(1).min(bounded(usize::MAX));
             let options = ReadAllOptions::default().position(place(at)).forwards().max_count(wanted);
             let page = self.remote.retry(|client| async {
@@ -261,7 +261,7 @@ fn proposal(id: EventId, form: &EventStoreDbEvent) -> EventData {
     EventData::binary(&form.event_type, form.data.clone()).id(id.0).metadata(form.metadata.clone())
 }
 
-/// An event in our terms; `None` for the server's own events.
+/// Converts an event to our terms; `None` for the server's own events.
 fn seen(resolved: ResolvedEvent) -> Option<Result<Recorded, StoreError>> {
     let event = resolved.event?;
     if event.event_type.starts_with('$') || event.stream_id.starts_with('$') {
@@ -285,7 +285,7 @@ fn seen(resolved: ResolvedEvent) -> Option<Result<Recorded, StoreError>> {
     Some(form.into_recorded(place).map_err(|error| StoreError::Corrupt { position, reason: error.to_string() }))
 }
 
-/// Position of the newest event that is not the server's own.
+/// The position of the newest event that is not the server's own.
 async fn head(remote: &RemoteConnection) -> Result<Position, StoreError> {
     let options = ReadAllOptions::default().position(StreamPosition::End).backwards().max_count(bounded(usize::MAX));
     let newest = remote.retry(|client| async {
@@ -302,7 +302,7 @@ async fn head(remote: &RemoteConnection) -> Result<Position, StoreError> {
     newest.await.map_err(|error| explain(&error))
 }
 
-/// Feeds the live end for as long as the store lives.
+/// Feeds the live end as long as the store lives.
 async fn follow(remote: Arc<RemoteConnection>, tail: Arc<Tail>) {
     loop {
         let filter = SubscriptionFilter::on_event_type().exclude_system_events();

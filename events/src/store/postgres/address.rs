@@ -1,4 +1,4 @@
-//! The address of a database: what libpq takes, with TLS by rustls.
+//! The address of a database in libpq's form, with TLS by rustls.
 //!
 //! | `sslmode` | encrypted | the server's certificate |
 //! |---|---|---|
@@ -16,16 +16,16 @@ use tokio_rustls::rustls::ClientConfig;
 use super::tls;
 use crate::store::StoreError;
 
-/// How long one of several hosts may take to accept a connection.
+/// How long each of several hosts may take to accept a connection.
 const ONE_HOST: Duration = Duration::from_secs(2);
-/// A host that confirms nothing for so long is gone.
+/// A host that confirms nothing for this time counts as lost.
 const SILENT: Duration = Duration::from_secs(10);
 
 /// Whether the store can use an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostgresAddress {
     Usable,
-    /// Why not. Repeats nothing of the address, which may hold a password.
+    /// The reason. It repeats nothing of the address, which may contain a password.
     Unusable(&'static str),
 }
 
@@ -39,7 +39,7 @@ impl PostgresAddress {
     }
 }
 
-/// An address with everything that a connection needs.
+/// A parsed address: all that a connection needs.
 #[derive(Debug, Clone)]
 pub(super) struct DatabaseAddress {
     pub(super) config: Config,
@@ -69,7 +69,7 @@ enum TlsMode {
     Encrypts,
 }
 
-/// The parts of an address that `tokio-postgres` takes, and those that it does not know.
+/// Splits an address into the part that `tokio-postgres` understands and the options that it does not know.
 fn split(text: &str) -> Result<(Config, TlsMode, Option<String>), &'static str> {
     let (mut known, mut verifies, mut roots) = (Vec::new(), false, None);
     let mut sort = |pair: &str| match pair.split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
@@ -86,7 +86,7 @@ fn split(text: &str) -> Result<(Config, TlsMode, Option<String>), &'static str> 
             query.split('&').for_each(&mut sort);
             format!("{place}?{}", known.join("&"))
         }
-        // Without such a word nothing is taken apart: a quoted password may hold anything.
+        // Without such an option the address is not split, because a quoted password may contain any text.
         _ if !is_url && (text.contains("sslrootcert") || text.contains("sslmode=verify-")) => {
             text.split(' ').for_each(&mut sort);
             known.join(" ")

@@ -1,7 +1,7 @@
-//! Copies a whole log into an empty database: positions, hashes and times stay.
+//! Copies a whole log into an empty database. Positions, hashes and times do not change.
 //!
-//! Until it is complete and verified the copy has another name, so that no member serves a part of a log. A copy that was
-//! interrupted goes on where it stopped: what is there already is a part of the same chain, which its last hash proves.
+//! Until the copy is complete and verified it has another name, so that no member serves a part of a log. An
+//! interrupted copy continues at its end. The last hash proves that the existing part belongs to the same chain.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::chain::{Anchor, Chain};
 use crate::envelope::{Position, Recorded};
 use crate::store::tail::Tail;
 
-/// Events of one transaction, and as many bytes at most.
+/// The largest number of events in one transaction.
 const BATCH: usize = 1_024;
 const BATCH_BYTES: usize = 8 << 20;
-/// Longer than one batch takes. Another copy can begin when it has ended.
+/// Longer than one batch takes. When it ends, another copy can begin.
 const LEASE: Duration = Duration::from_secs(30);
 const RENEWS: Duration = Duration::from_secs(5);
 
-/// Where a copy is.
+/// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyStage {
-    /// Up to this position it was there already.
+    /// The copy begins after this position; the earlier events were already there.
     Begins(Position),
     Copies(Position),
     Verifies(Position),
 }
 
-/// Hears of each step, and may end the copy, which can go on later.
+/// Called at each stage. It can end the copy, and a later call of [`copy`] continues it.
 pub type CopyListener<'a> = &'a mut dyn FnMut(CopyStage) -> ControlFlow<()>;
 
-/// Copies `source` to the database. Returns where the log ends.
+/// Copies `source` to the database. Returns the end of the log.
 pub async fn copy(
     options: &PostgresOptions,
     source: &dyn EventStore,
@@ -45,12 +45,12 @@ pub async fn copy(
     let end = source.anchor().await?.ok_or_else(hashless)?;
     let (mut target, found) = CopyTarget::open(options).await?;
     let copied = target.take_over(options, source, (found, end), tell).await;
-    // If it fails the lease ends by itself.
+    // If the release fails, the lease ends by itself.
     let _ = schema::release(&target.link.client, &target.cell, &target.holder).await;
     copied.map(|()| end)
 }
 
-/// The log in the database, which this process has taken.
+/// The log in the database that this process has taken.
 struct CopyTarget {
     link: Arc<DatabaseLink>,
     /// The present name of the log.
@@ -61,7 +61,7 @@ struct CopyTarget {
 }
 
 impl CopyTarget {
-    /// Returns where the log in the database ends, too.
+    /// Takes the log in the database. Also returns its end.
     async fn open(options: &PostgresOptions) -> Result<(Self, Anchor), StoreError> {
         let link = DatabaseLink::open(&address::parse(&options.url)?).await?;
         schema::check_durability(&link.client, options.allow_asynchronous).await?;
@@ -97,7 +97,7 @@ impl CopyTarget {
         self.rename(options.cell.clone()).await
     }
 
-    /// Confirms that nobody else has taken the log.
+    /// Renews the lease, and fails if another process has taken the log.
     async fn hold(&mut self) -> Result<(), StoreError> {
         if self.renewed.elapsed() < RENEWS {
             return Ok(());
@@ -149,7 +149,7 @@ impl CopyTarget {
         Ok(())
     }
 
-    /// Compares every event with its copy, and the chain of the copies.
+    /// Compares every event with its copy, and verifies the chain of the copies.
     async fn verify(
         &mut self,
         source: &dyn EventStore,
@@ -187,7 +187,7 @@ fn taken_away() -> StoreError {
     refused("somebody else took the log in this database")
 }
 
-/// The event at `position` of the source, or what is not one of its events.
+/// The anchor of the source at `position`; the start if the source has no event there.
 async fn anchor_at(source: &dyn EventStore, position: Position) -> Result<Anchor, StoreError> {
     if position == Position::START {
         return Ok(Anchor::START);

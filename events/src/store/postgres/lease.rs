@@ -1,12 +1,12 @@
-//! The lease: which member leads, until when, and how a member learns that it leads no more.
+//! The lease: which member leads, until when, and how a member learns that it has lost the lead.
 //!
-//! The head row says until when its holder leads, by the database's clock; nobody else takes the epoch before that. The
-//! holder renews the lease and measures it by its own clock, from before each request, and gives up well before its
-//! end. That clock ([`elapsed`]) runs while the machine or the process is suspended. The keeper has a thread of its own,
-//! because a busy process must not lose the lease.
+//! The head row says until when its holder leads, by the database's clock. No other member takes the epoch before that
+//! time. The holder renews the lease and measures it by its own clock, from before each request. It gives up well
+//! before the end of the lease. Its clock ([`elapsed`]) also runs while the machine or the process is suspended. The
+//! keeper has a thread of its own, because a busy process must not lose the lease.
 //!
-//! The fence of the log is the epoch, which each append checks. The lease is for everything else that a leader does, such
-//! as calls to hosts: a [`LeaseTimer`] kills the leader's process before another member may begin with that.
+//! Each append checks the epoch, which fences the log. The lease fences the leader's other work, such as calls to
+//! hosts: a [`LeaseTimer`] kills the leader's process before another member may begin such work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,31 +21,31 @@ use super::schema::{self, HeldHead};
 use super::timer::{LeaseTimer, elapsed};
 use crate::store::StoreError;
 
-/// How often a member that stands by asks whether it may lead.
+/// How often a standby member asks whether it may lead.
 const ASKS: Duration = Duration::from_millis(250);
 
-/// The log and the holder of a lease, and its duration without a renewal.
+/// The log and the holder of a lease, and its duration.
 #[derive(Clone)]
 pub(super) struct LeaseTerms {
     pub(super) config: DatabaseAddress,
     pub(super) cell: String,
-    /// Made for one life of a process, and never used again.
+    /// Drawn at random for each start of a process, and never used again.
     pub(super) holder: Vec<u8>,
-    /// Zero is none: any other member may take the epoch at once.
+    /// The duration of the lease without a renewal. Zero means no lease: any other member may take the epoch at once.
     pub(super) lasts: Duration,
     /// Whether this process ends with its lease.
     pub(super) end_process: bool,
 }
 
 impl LeaseTerms {
-    /// Leads now, unless another member does. Returns what it found, and since when the lease counts.
+    /// Takes the lead, unless another member leads. Returns the head row, and the time from which the lease counts.
     pub(super) async fn ask(&self, link: &DatabaseLink) -> Result<Option<(HeldHead, Duration)>, StoreError> {
         let asked = elapsed();
         let held = schema::take_epoch(&link.client, &self.cell, &self.holder, false, self.lasts).await?;
         Ok(held.map(|held| (held, asked)))
     }
 
-    /// Waits until no other member leads, then leads, as [`LeaseTerms::ask`] does.
+    /// Waits until no other member leads, then takes the lead like [`LeaseTerms::ask`].
     pub(super) async fn take(&self, link: &mut Arc<DatabaseLink>) -> Result<(HeldHead, Duration), StoreError> {
         let mut stands_by = false;
         loop {
@@ -73,13 +73,13 @@ impl LeaseTerms {
         }
     }
 
-    /// How long the holder leads without a renewal.
+    /// How long the holder trusts the lease without a renewal.
     fn trusted(&self) -> Duration {
         self.lasts * 11 / 20
     }
 
-    /// When the process must have ended, if the lease counts since `since`. The rest of the lease is for clocks that run
-    /// unequally, and for calls that hosts have begun.
+    /// When the process must have ended, if the lease counts from `since`. The rest of the lease allows for clocks of
+    /// unequal speed, and for calls that hosts have begun.
     fn end(&self, since: Duration) -> Duration {
         since + self.lasts * 3 / 5
     }
@@ -88,14 +88,14 @@ impl LeaseTerms {
 /// Renews the lease on a thread of its own.
 pub(super) struct LeaseKeeper {
     trusted: Duration,
-    /// Dropped: the lease lapses by itself. Sent: it is released.
+    /// Sending releases the lease. Dropping lets the lease end by itself.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     renewed: Arc<AtomicU64>,
 }
 
 impl LeaseKeeper {
-    /// Keeps the lease that counts since `since`, and tells `lost` when it cannot.
+    /// Renews the lease, which counts from `since`. Sends to `lost` when the lease is lost.
     pub(super) async fn start(
         terms: LeaseTerms,
         since: Duration,
@@ -108,10 +108,10 @@ impl LeaseKeeper {
         let (trusted, renewed) = (terms.trusted(), Arc::new(AtomicU64::new(millis(since))));
         let shown = Arc::clone(&renewed);
         let keep = move || {
-            // A timer stays on its thread.
+            // The timer must stay on its thread.
             let timer = terms.end_process.then(|| LeaseTimer::start(terms.end(since))).transpose();
             let (timer, failure) = timer.map_or_else(|failure| (None, Some(failure)), |timer| (timer, None));
-            // Fails only if the opening was cancelled.
+            // The send fails only if the opening was cancelled.
             let _ = begun.send(failure);
             let mut kept = KeptLease { terms, link: None, since, told, shown, timer };
             if let Some(reason) = runtime.block_on(kept.keep()) {
@@ -128,7 +128,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// How long ago the database confirmed the lease, if that is longer than usual.
+    /// The age of the database's last confirmation, if it is longer than usual.
     pub(super) fn overdue(&self) -> Option<Duration> {
         let age = Duration::from_millis(millis(elapsed()).saturating_sub(self.renewed.load(Ordering::Relaxed)));
         (age > self.trusted * 3 / 4).then_some(age)
@@ -137,7 +137,7 @@ impl LeaseKeeper {
     /// Releases the lease.
     pub(super) async fn end(mut self) {
         if let Some(end) = self.end.take() {
-            // Fails only if the lease is lost already.
+            // The send fails only if the lease is already lost.
             let _ = end.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -162,7 +162,7 @@ struct KeptLease {
 }
 
 impl KeptLease {
-    /// Returns why the lease is lost, or `None` when it is not needed any more.
+    /// Renews the lease. Returns why the lease is lost, or `None` when it is no longer needed.
     async fn keep(&mut self) -> Option<String> {
         let (trusted, every) = (self.terms.trusted(), self.terms.lasts / 4);
         let mut pause = every;
@@ -194,29 +194,29 @@ impl KeptLease {
                 }
                 Err(_) => every / 4,
             };
-            // The answer may be old: the process may have been stopped since it came.
+            // The answer may be old: the process may have been stopped after the answer came.
             let Some(left) = self.left() else { return Some(unconfirmed(trusted)) };
             pause = pause.min(left);
         }
     }
 
-    /// The lease counts since `asked`.
+    /// Lets the lease count from `asked`.
     fn prolong(&mut self, asked: Duration) -> Result<(), StoreError> {
         self.since = asked;
         self.timer.as_mut().map_or(Ok(()), |timer| timer.set(self.terms.end(asked)))
     }
 
-    /// Ends the process at once, where it ends with its lease.
+    /// Ends the process at once, if it ends with its lease.
     async fn end_process(&mut self) {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {
-            // Its earlier setting still holds.
+            // The earlier setting of the timer still holds.
             tracing::error!(%failure, "this process ends later");
         }
         std::future::pending::<()>().await;
     }
 
-    /// For how long it is certain that nobody else leads.
+    /// The time for which no other member can lead.
     fn left(&self) -> Option<Duration> {
         let age = elapsed().saturating_sub(self.since);
         self.terms.trusted().checked_sub(age).filter(|left| !left.is_zero())

@@ -1,4 +1,4 @@
-//! One connection to the database: opened, watched and replaced within bounds.
+//! One connection to the database. It is opened, watched and replaced within time limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::address::DatabaseAddress;
 use super::tls::DatabaseTls;
 use crate::store::StoreError;
 
-/// How long one attempt to connect, or one statement, may take before the connection is given up.
+/// How long one attempt to connect, or one statement, may take before the connection is dropped.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A connection; its task ends with it.
+/// A connection. Its task ends when it is dropped.
 pub(super) struct DatabaseLink {
     pub(super) client: Client,
-    /// Prepared once, so that an append is one round trip.
+    /// The statement is prepared once, so that an append is one round trip.
     append: OnceCell<Statement>,
     task: AbortHandle,
 }
@@ -64,7 +64,7 @@ impl DatabaseLink {
     }
 }
 
-/// Works for a connection until it ends.
+/// Drives a connection until it ends.
 async fn attend<S, T>(mut connection: Connection<S, T>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -72,8 +72,8 @@ where
 {
     loop {
         match std::future::poll_fn(|context| connection.poll_message(context)).await {
-            // "canceling wait for synchronous replication": the commit that follows is not replicated. The connection ends
-            // here, so that the writer asks what became of it.
+            // "canceling wait for synchronous replication": the next commit is not replicated. The connection ends
+            // here, so that the writer asks for the outcome of the commit.
             Some(Ok(AsyncMessage::Notice(notice))) if notice.code().code() == "01000" => {
                 tracing::warn!(%notice, "the database doubts a commit of the log");
                 return;
@@ -94,7 +94,7 @@ pub(super) async fn within<T>(
     }
 }
 
-/// The database's own words, or those of the connection.
+/// The error in the words of the database or of the connection.
 fn explain(error: &tokio_postgres::Error) -> StoreError {
     match error.as_db_error() {
         Some(refused) if refused.code().code() == "53100" => StoreError::Full,

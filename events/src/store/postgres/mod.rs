@@ -1,9 +1,10 @@
-//! The log in PostgreSQL, where one machine is not enough: the database replicates what is acknowledged.
+//! The log in PostgreSQL, for clouds where one machine is not enough: the database replicates acknowledged events.
 //!
-//! * One [`writer`] appends, a batch in one round trip; its epoch is part of every append, so a deposed one is refused.
-//! * Readers of this process see only what the database has confirmed, as the live end ([`Tail`]) knows it.
-//! * One member leads, as long as its [`lease`] lasts: opening waits until no other one does.
-//! * Keys of personal fields stay in a file on this machine; the head row notes which.
+//! * One [`writer`] appends, each batch in one round trip. Every append has the writer's epoch, so a deposed writer is
+//!   refused.
+//! * Readers of this process see only events that the database has confirmed and the live end ([`Tail`]) knows.
+//! * One member leads while its [`lease`] lasts. Opening the log waits until no other member leads.
+//! * The keys of personal fields stay in a file on this machine. The head row has the id of that file.
 
 mod address;
 pub mod copying;
@@ -41,27 +42,27 @@ use row::signed;
 use schema::HeldHead;
 use writer::{PostgresAppend, PostgresWriter};
 
-/// Where the log is, and what is asked of its database.
+/// The address of the log, and the requirements on its database.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     /// `postgresql://USER:PASSWORD@HOST/NAME`, or `host=/run/postgresql user=... dbname=...`. With TLS: see `address.rs`.
     pub url: String,
-    /// The cell whose log it is.
+    /// The cell of the log.
     pub cell: String,
-    /// The file of the keys of personal fields; without one they are in the clear.
+    /// The file with the keys of personal fields; `None`: they are not encrypted.
     pub keys: Option<PathBuf>,
-    /// A database without synchronous standby is accepted.
+    /// Whether a database without synchronous standby is accepted.
     pub allow_asynchronous: bool,
-    /// How long the database may be away before appends are refused for good.
+    /// How long the database may be unreachable before appends are refused for good.
     pub patience: Duration,
-    /// How long this member leads without a word to the database; zero: until another one opens the log.
+    /// How long this member leads without an answer of the database. Zero: until another member opens the log.
     pub lease: Duration,
     /// Whether the kernel kills this process when its lease ends without a renewal. A process that drives hosts needs it.
     pub end_process: bool,
 }
 
 impl PostgresOptions {
-    /// The log of `cell` at that address, for one process that does not drive hosts.
+    /// The options for the log of `cell` at that address, for a process that does not drive hosts.
     pub fn at(url: String, cell: String) -> Self {
         Self {
             url,
@@ -77,7 +78,7 @@ impl PostgresOptions {
 
 /// The log in a PostgreSQL database.
 pub struct PostgresStore {
-    /// `None` once it is closed.
+    /// `None` after the log was closed.
     jobs: Mutex<Option<mpsc::Sender<PostgresAppend>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     keeper: Mutex<Option<LeaseKeeper>>,
@@ -94,14 +95,14 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, makes the tables if there are none, waits while another member leads, and takes the next epoch.
+    /// Connects, creates missing tables, waits while another member leads, and takes the next epoch.
     pub async fn open(options: &PostgresOptions) -> Result<Arc<Self>, StoreError> {
         let (terms, mut link) = Self::connect(options).await?;
         let (held, since) = terms.take(&mut link).await?;
         Self::lead(options, terms, link, held, since).await
     }
 
-    /// As [`PostgresStore::open`], but waits for nobody: `None` when another member leads.
+    /// Like [`PostgresStore::open`], but without waiting: `None` if another member leads.
     pub async fn open_now(options: &PostgresOptions) -> Result<Option<Arc<Self>>, StoreError> {
         let (terms, link) = Self::connect(options).await?;
         let Some((held, since)) = terms.ask(&link).await? else { return Ok(None) };
@@ -113,7 +114,7 @@ impl PostgresStore {
         let link = DatabaseLink::open(&config).await?;
         schema::check_durability(&link.client, options.allow_asynchronous).await?;
         schema::create(&link.client, &options.cell).await?;
-        // A member with other keys is refused now, not when it is needed.
+        // A member with other keys is refused now, and not later when it is needed.
         check_keys(schema::ring(&link.client, &options.cell).await?, options)?;
         let terms = LeaseTerms {
             config,
@@ -133,7 +134,7 @@ impl PostgresStore {
         since: Duration,
     ) -> Result<Arc<Self>, StoreError> {
         let config = terms.config.clone();
-        // Only now: the member before may have made more of them.
+        // Checked again, because the previous leader may have created keys meanwhile.
         check_keys(held.keys, options)?;
         let keys = options.keys.as_ref().map(KeyRing::open).transpose()?;
         let (tell_lost, lost) = watch::channel(None);
@@ -169,7 +170,8 @@ impl PostgresStore {
         }))
     }
 
-    /// Says why this member leads no more, once that is so. Its process must end then: another one drives the hosts.
+    /// Contains the reason after this member has lost the lead. The process must then end, because another member
+    /// drives the hosts.
     pub fn lost(&self) -> watch::Receiver<Option<String>> {
         self.lost.clone()
     }
@@ -206,7 +208,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Refuses a file of keys that is not the one which the log needs. Makes none.
+/// Refuses a file of keys that does not belong to the log. Creates none.
 fn check_keys(needed: Option<Vec<u8>>, options: &PostgresOptions) -> Result<(), StoreError> {
     let Some(needed) = needed else { return Ok(()) };
     let ring = match options.keys.as_ref().filter(|path| path.exists()) {

@@ -14,7 +14,7 @@ use crate::sealed::keys::KeyRing;
 use crate::store::tail::{Subscription, Tail};
 use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 
-/// The log in a PostgreSQL database as it was when it was opened. Takes no epoch and no lease, and writes nothing.
+/// The log in a PostgreSQL database as it was at the opening. It takes no epoch and no lease, and writes nothing.
 pub struct ReadOnlyPostgres {
     reader: PostgresReader,
     head: Anchor,
@@ -28,20 +28,21 @@ impl std::fmt::Debug for ReadOnlyPostgres {
 }
 
 impl ReadOnlyPostgres {
-    /// Opens the log of `cell`, which must exist. `keys` are those of personal fields; without them the fields stay sealed.
+    /// Opens the log of `cell`, which must exist. `keys` is the file with the keys of personal fields; without the file
+    /// the fields stay sealed.
     pub async fn open(url: &str, cell: &str, keys: &Path) -> Result<Arc<Self>, StoreError> {
         let config = address::parse(url)?;
         let link = DatabaseLink::open(&config).await?;
         let head = schema::head(&link.client, cell).await?;
         let tail = Tail::new(head.position);
-        // Closed from the start: a subscription returns the existing events and ends.
+        // The tail is closed from the start: a subscription returns the existing events and ends.
         tail.close();
         let keys = if keys.exists() { Some(KeyRing::open_read_only(keys)?) } else { None };
         let reader = PostgresReader::new(config, keys, tail);
         Ok(Arc::new_cyclic(|this| Self { reader, head, this: this.clone() }))
     }
 
-    /// The head row, as it was when the log was opened.
+    /// The position and hash in the head row at the opening.
     pub(super) fn head_row(&self) -> Anchor {
         self.head
     }
@@ -75,7 +76,7 @@ impl EventStore for ReadOnlyPostgres {
         Subscription::new(store, &self.reader.tail, after)
     }
 
-    /// As it was when the log was opened.
+    /// The head at the opening.
     fn head(&self) -> Position {
         self.reader.tail.head()
     }

@@ -1,4 +1,4 @@
-//! Reads events and snapshots from the database, for the leader and for those who only read.
+//! Reads events and snapshots from the database, for the leader and for read-only users.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::sealed::keys::KeyRing;
 use crate::store::tail::Tail;
 use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 
-/// One connection for reading. It sees the log as far as the tail knows it.
+/// One connection for reading. It returns only events that the tail knows.
 pub(super) struct PostgresReader {
     config: DatabaseAddress,
     link: Mutex<Option<Arc<DatabaseLink>>>,
@@ -27,7 +27,7 @@ impl PostgresReader {
         Self { config, link: Mutex::new(None), keys, tail }
     }
 
-    /// Rows of one statement that may be repeated; a lost connection is replaced twice.
+    /// Runs a statement that may be repeated. Replaces a lost connection up to two times.
     pub(super) async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
         let mut attempts = 0;
         loop {
@@ -105,7 +105,7 @@ impl PostgresReader {
         })
     }
 
-    /// The snapshot as it may be sent to the database: encrypted, if the log has keys of personal fields.
+    /// Encrypts the snapshot if the log has keys of personal fields.
     pub(super) async fn sealed(
         &self,
         stream: &StreamId,

@@ -14,7 +14,7 @@ use crate::store::StoreError;
 
 pub(super) const COLUMNS: &str = "position, stream, revision, id, kind, version, codec, recorded_at, meta, data, hash";
 
-/// PostgreSQL's integers are signed; what is beyond them is beyond the end of every log.
+/// PostgreSQL's integers are signed. No log reaches larger numbers.
 pub(super) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

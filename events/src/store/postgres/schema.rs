@@ -1,4 +1,4 @@
-//! The tables, and the row that says who appends.
+//! The tables, and the row that names the appending member.
 
 use std::time::Duration;
 
@@ -24,17 +24,17 @@ const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
     CREATE TABLE IF NOT EXISTS chronova_snapshots (stream bytea PRIMARY KEY, revision bigint NOT NULL, \
         state_version bigint NOT NULL, data bytea NOT NULL); COMMIT";
 
-/// The head row as its new holder found it.
+/// The head row as the new holder found it.
 pub(super) struct HeldHead {
     pub(super) epoch: i64,
     pub(super) head: Anchor,
-    /// The batch appended last.
+    /// The id of the last appended batch.
     pub(super) batch: Vec<u8>,
-    /// The ring of keys that the log needs.
+    /// The id of the key file that the log needs.
     pub(super) keys: Option<Vec<u8>>,
 }
 
-/// Refuses a database that may lose what it acknowledged.
+/// Refuses a database that may lose acknowledged events.
 pub(super) async fn check_durability(client: &Client, allow_asynchronous: bool) -> Result<(), StoreError> {
     let sql = "SELECT current_setting('fsync'), current_setting('synchronous_standby_names')";
     let row = within(client.query_one(sql, &[])).await?;
@@ -50,7 +50,7 @@ pub(super) async fn check_durability(client: &Client, allow_asynchronous: bool) 
 }
 
 pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError> {
-    // Where the tables are, a member that joins takes no lock that the leader's appends would wait for.
+    // If the tables exist, a joining member takes no lock that would delay the leader's appends.
     if !exists(client).await? {
         within(client.batch_execute(CREATE)).await?;
     }
@@ -59,7 +59,7 @@ pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError
     check_head(client, cell).await.map(drop)
 }
 
-/// Where the log of `cell` ends. Creates nothing.
+/// The end of the log of `cell`. Creates nothing.
 pub(super) async fn head(client: &Client, cell: &str) -> Result<Anchor, StoreError> {
     let missing = || StoreError::Io(format!("the database holds no log of cell {cell:?}"));
     if !exists(client).await? {
@@ -73,7 +73,7 @@ async fn exists(client: &Client) -> Result<bool, StoreError> {
     Ok(row.get(0))
 }
 
-/// Refuses the log of another cell or of a newer version. Returns where it ends, if there is one.
+/// Refuses the log of another cell or of a newer version. Returns the end of the log, if there is one.
 async fn check_head(client: &Client, cell: &str) -> Result<Option<Anchor>, StoreError> {
     let found = within(client.query("SELECT cell, format, position, hash FROM chronova_head", &[])).await?;
     let Some(row) = found.first() else { return Ok(None) };
@@ -87,7 +87,7 @@ async fn check_head(client: &Client, cell: &str) -> Result<Option<Anchor>, Store
     anchor(row, 2).map(Some)
 }
 
-/// A position, and its hash in the column after it.
+/// Reads a position, and its hash from the next column.
 fn anchor(row: &Row, column: usize) -> Result<Anchor, StoreError> {
     let position = Position(row.get::<_, i64>(column).unsigned_abs());
     let damaged =
@@ -95,10 +95,10 @@ fn anchor(row: &Row, column: usize) -> Result<Anchor, StoreError> {
     Ok(Anchor { position, hash: EventHash::from_slice(row.get(column + 1)).ok_or_else(damaged)? })
 }
 
-/// Takes the next epoch, and the lease with it: whoever held an older one appends no more. `None` when another holder
-/// has the epoch and either its lease lasts or `held_only`. A holder without a lease (zero) is deposed at once.
+/// Takes the next epoch and the lease. Holders of older epochs can append no more. `None` if another holder has the
+/// epoch, and either its lease lasts or `held_only` is set. A holder without a lease (zero) is deposed at once.
 ///
-/// This is a write, and it waits for the standby: what it returns is replicated, which a plain read cannot promise.
+/// This is a write and waits for the standby. So the returned row is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(
     client: &Client,
     cell: &str,
@@ -116,14 +116,14 @@ pub(super) async fn take_epoch(
     Ok(Some(HeldHead { epoch: row.get(0), head: anchor(&row, 1)?, batch: row.get(3), keys: row.get(4) }))
 }
 
-/// Makes the lease last from now on. `false` when another holder has it.
+/// Renews the lease from now on. `false` if another holder has it.
 pub(super) async fn renew(client: &Client, cell: &str, holder: &[u8], lease: Duration) -> Result<bool, StoreError> {
     let sql = "UPDATE chronova_head SET lease_until = clock_timestamp() + make_interval(secs => $3) \
                WHERE cell = $1 AND holder = $2";
     Ok(within(client.execute(sql, &[&cell, &holder, &lease.as_secs_f64()])).await? == 1)
 }
 
-/// Gives the holder's log another name. `false` when another holder has it.
+/// Renames the holder's log. `false` if another holder has it.
 pub(super) async fn rename(client: &Client, cell: &str, holder: &[u8], to: &str) -> Result<bool, StoreError> {
     let sql = "UPDATE chronova_head SET cell = $3 WHERE cell = $1 AND holder = $2";
     Ok(within(client.execute(sql, &[&cell, &holder, &to])).await? == 1)
@@ -135,7 +135,7 @@ pub(super) async fn release(client: &Client, cell: &str, holder: &[u8]) -> Resul
     within(client.execute(sql, &[&cell, &holder])).await.map(drop)
 }
 
-/// The ring of keys that the log needs, as far as it is known now.
+/// The id of the key file that the log needs, as far as it is known now.
 pub(super) async fn ring(client: &Client, cell: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let rows = within(client.query("SELECT keys FROM chronova_head WHERE cell = $1", &[&cell])).await?;
     Ok(rows.first().and_then(|row| row.get(0)))

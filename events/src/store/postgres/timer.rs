@@ -1,8 +1,8 @@
-//! Ends the process of a leader whose lease ended, even a stopped one.
+//! Kills the process of a leader when its lease ends, even a stopped process.
 //!
-//! A process that was stopped (SIGSTOP, a debugger) cannot look at a clock, and its threads go on in any order when it
-//! continues. So the kernel ends it: a timer that it runs for this process sends SIGKILL, which a stopped process
-//! obeys. The timer counts while the machine is suspended, too.
+//! A stopped process (SIGSTOP, a debugger) cannot read a clock, and its threads continue in any order. So the kernel
+//! ends the process: its timer sends SIGKILL, which also ends a stopped process. The timer also runs while the machine
+//! is suspended.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::store::StoreError;
 
-/// Time since the machine started, also while it or this process was suspended.
+/// The time since the machine started. It includes the time in which the machine or this process was suspended.
 #[expect(clippy::expect_used, reason = "Linux has this clock since 2.6.39, and reading it cannot fail")]
 pub(super) fn elapsed() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).expect("the clock CLOCK_BOOTTIME").into()
 }
 
-/// Kills this process at a set time of [`elapsed`]. Dropped: never.
+/// Kills this process at a given time of [`elapsed`]. Dropping the timer cancels it.
 pub(super) struct LeaseTimer(Timer);
 
 impl LeaseTimer {
@@ -31,7 +31,7 @@ impl LeaseTimer {
         Ok(timer)
     }
 
-    /// Moves the end.
+    /// Sets another time.
     pub(super) fn set(&mut self, at: Duration) -> Result<(), StoreError> {
         let at = Expiration::OneShot(TimeSpec::from_duration(at));
         self.0.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME).map_err(failed)

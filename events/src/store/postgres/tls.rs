@@ -15,8 +15,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// How to connect. `roots`: the file of the certificates to trust; without one every certificate is, as libpq does it with
-/// `sslmode=require`.
+/// The TLS configuration. `roots` is the file of trusted certificates. Without it every certificate is accepted, as
+/// libpq does with `sslmode=require`.
 pub(super) fn client_config(roots: Option<&str>) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -39,7 +39,7 @@ pub(super) fn client_config(roots: Option<&str>) -> Result<Arc<ClientConfig>, St
     Ok(Arc::new(builder.with_root_certificates(trusted).with_no_client_auth()))
 }
 
-/// Takes any certificate: this keeps the connection from those who only listen.
+/// Accepts any certificate. This protects the connection only from passive listeners.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -78,11 +78,11 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Makes the connections of one address.
+/// Opens the connections of one address.
 #[derive(Clone)]
 pub(super) struct DatabaseTls(pub(super) Arc<ClientConfig>);
 
-/// Makes one connection, to a host of that name.
+/// Opens one connection to the host of that name.
 pub(super) struct DatabaseTlsTo(Arc<ClientConfig>, ServerName<'static>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for DatabaseTls {

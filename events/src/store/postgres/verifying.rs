@@ -1,5 +1,4 @@
-//! Verifies every event of a log in PostgreSQL: checksums and pages are the database's own, everything else is held against
-//! the chain.
+//! Verifies every event of a log in PostgreSQL against the chain. Checksums and pages are the database's own task.
 
 use std::collections::HashMap;
 
@@ -11,21 +10,21 @@ use crate::envelope::{Position, Recorded, StreamId};
 use crate::sealed::{self, Personal};
 use crate::store::sqlite::verify::{LogDamage, Verification, VerifyOptions};
 
-/// Events read at once.
+/// The number of events that are read at once.
 const PAGE: usize = 4_096;
 
-/// Verifies the log of `store` up to the head row's position, as it was when the log was opened.
+/// Verifies the log of `store` up to the position of the head row at the opening.
 pub async fn verify(store: &ReadOnlyPostgres, options: &VerifyOptions) -> Result<Verification, StoreError> {
     let head = store.head_row();
     let (mut walk, mut page) = (VerifyingWalk::new(options), PAGE);
     while walk.at < head.position {
         match store.read_all(walk.at, page).await {
             Ok(events) => events.iter().for_each(|event| walk.take(event)),
-            // Somewhere on this page.
+            // The damaged event is on this page: read its events one by one.
             Err(StoreError::Corrupt { .. }) if page > 1 => page = 1,
             Err(StoreError::Corrupt { reason, .. }) => {
                 walk.damage(Some(Position(walk.at.0 + 1)), None, reason);
-                // Without this event nothing can be said about those after it.
+                // Without this event the later ones cannot be checked.
                 break;
             }
             Err(failure) => return Err(failure),
@@ -42,7 +41,7 @@ struct VerifyingWalk {
     at: Position,
     hash: EventHash,
     revisions: HashMap<StreamId, u64>,
-    /// The anchors that are looked for.
+    /// The anchors to find.
     wanted: Vec<Anchor>,
     erased: u64,
     lost: u64,
@@ -104,7 +103,7 @@ impl VerifyingWalk {
             self.damage(Some(position), Some(stream.clone()), what);
         }
         self.at = position;
-        // The stored one: the next event is judged by itself.
+        // Continue with the stored hash, so that the next event is judged on its own.
         self.hash = event.hash.unwrap_or(hash);
         self.found.events += 1;
         let held: Vec<Anchor> = self.wanted.iter().filter(|anchor| anchor.position == position).copied().collect();

@@ -1,9 +1,10 @@
-//! The single appender: all waiting requests become one statement, which is one transaction and one round trip.
+//! The single appender: it combines all waiting requests into one statement, which is one transaction and one round
+//! trip.
 //!
-//! The statement moves the head row, if its epoch and position are still ours, and inserts the events. The lock on that
-//! row until the commit makes the order of commits the order of positions. When the answer is lost, the outcome is
-//! unknown: the writer takes a new epoch, so that the lost statement cannot come later, and the row it gets back says
-//! whether the batch is in the log. Nobody is answered before that.
+//! The statement updates the head row if the row has our epoch and position, and inserts the events. The lock on that
+//! row until the commit makes the order of commits the order of positions. If the answer is lost, the outcome is
+//! unknown. The writer then takes a new epoch, so that the lost statement cannot commit later. The returned row shows
+//! whether the batch is in the log. Callers get their answers only after that.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -24,10 +25,10 @@ use crate::sealed::keys::KeyRing;
 use crate::store::tail::Tail;
 use crate::store::{AppendError, Appended, Expected, StoreError, check_expected};
 
-/// Requests and bytes of payload in one transaction.
+/// The largest number of requests in one transaction.
 const BATCH_REQUESTS: usize = 1_024;
 const BATCH_BYTES: usize = 8 << 20;
-/// Streams whose revision is remembered.
+/// The number of streams with a cached revision.
 const REMEMBERED: usize = 100_000;
 
 const APPEND: &str = "WITH moved AS (UPDATE chronova_head SET position = $4, hash = $5, batch = $6, \
@@ -57,9 +58,9 @@ pub(super) struct PostgresWriter {
     pub(super) cell: String,
     pub(super) holder: Vec<u8>,
     pub(super) lease: Duration,
-    /// Why this process leads no more.
+    /// Why this process no longer leads.
     pub(super) lost: watch::Receiver<Option<String>>,
-    /// Why the log takes no more events.
+    /// Why the log accepts no more events.
     pub(super) failed: watch::Sender<Option<StoreError>>,
     pub(super) link: Option<Arc<DatabaseLink>>,
     pub(super) epoch: i64,
@@ -92,10 +93,10 @@ impl PostgresWriter {
         self.tail.close();
     }
 
-    /// One batch. An error is final: the writer no longer knows the end of the log, or is not its holder.
+    /// Appends one batch. An error is final: the writer no longer knows the end of the log, or has lost the lead.
     async fn perform(&mut self, jobs: Vec<PostgresAppend>) -> Result<(), StoreError> {
         if let Err(failure) = self.learn_revisions(&jobs).await {
-            // Nothing was written: these are refused, later ones may pass.
+            // Nothing was written. These requests are refused; later ones may pass.
             refuse(jobs, &failure);
             return Ok(());
         }
@@ -159,7 +160,7 @@ impl PostgresWriter {
         Ok(())
     }
 
-    /// Gives every accepted event its place; decides every answer.
+    /// Gives every accepted event its position, and determines every answer.
     fn place(&mut self, jobs: Vec<PostgresAppend>) -> (Vec<Answer>, Vec<Arc<Recorded>>) {
         let (mut answers, mut written, mut end) = (Vec::with_capacity(jobs.len()), Vec::new(), self.head);
         for PostgresAppend { stream, expected, events, reply } in jobs {
@@ -195,7 +196,7 @@ impl PostgresWriter {
         (answers, written)
     }
 
-    /// Returns when the batch is durable, exactly once, or with an error that ends the writer.
+    /// Returns when the batch is durable exactly once. An error ends the writer.
     async fn write(&mut self, written: &[Arc<Recorded>]) -> Result<(), StoreError> {
         let batch = Uuid::new_v4();
         let until = Instant::now() + self.patience;
@@ -214,19 +215,20 @@ impl PostgresWriter {
             if self.is_there(batch, until).await? {
                 return Ok(());
             }
-            // It is not in the log and never will be; a database that goes on refusing is not asked for ever.
+            // The batch is not in the log and never will be. The writer stops asking a database that refuses for too
+            // long.
             if Instant::now() >= until {
                 return Err(failure);
             }
         }
     }
 
-    /// Refuses when the lease is lost: what is appended now could be another member's to decide.
+    /// Fails if the lease is lost, because another member may then decide about the log.
     fn leads(&self) -> Result<(), StoreError> {
         if self.lost.borrow().is_some() { Err(fenced()) } else { Ok(()) }
     }
 
-    /// Whether the batch is in the log, now and for ever: the lost statement has an epoch that is no more.
+    /// Whether the batch is in the log. This cannot change later, because the lost statement has an outdated epoch.
     async fn is_there(&mut self, batch: Uuid, until: Instant) -> Result<bool, StoreError> {
         loop {
             self.pause().await;
@@ -260,15 +262,15 @@ impl PostgresWriter {
         Ok(link)
     }
 
-    /// Gives the connection up and waits a little.
+    /// Drops the connection and waits a little.
     async fn pause(&mut self) {
         self.link = None;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-/// Appends events after `after`, whose positions and hashes are theirs. Returns how many were: none if the epoch or the
-/// position is not the head row's any more.
+/// Appends events after `after`; the events already have their positions and hashes. Returns the number of appended
+/// events. It is zero if the head row has another epoch or position.
 pub(super) async fn append(
     link: &DatabaseLink,
     cell: &str,

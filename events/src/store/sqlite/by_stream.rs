@@ -1,12 +1,12 @@
-//! The index of events by stream, and the events that are not in it yet.
+//! The index of events by stream, and the events that it does not have yet.
 //!
-//! An index that is updated in each transaction costs a page for nearly every event, because concurrent streams lie far
-//! apart in it: twenty times the bytes of the event itself. So the index is a separate table that is updated later. The
+//! An index that each transaction updates costs a page for nearly every event, because concurrent streams lie far apart
+//! in it: twenty times the bytes of the event itself. So the index is a separate table that is updated later. The
 //! writer adds some thousand events at once, in index order, and writes each page once for all of its new entries.
-//! Readers of this process find the remaining events here, in memory; other processes scan those few events.
+//! Readers of this process find the remaining events here, in memory. Other processes scan those few events.
 //!
-//! The index is complete up to a position that is written with it. It holds nothing that is not in the events: after a crash
-//! the rest is added when the log is opened.
+//! The index is complete up to a position that is stored with it. It holds only data of the events: after a crash, the
+//! missing entries are added when the log is opened.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use super::row::{signed, unsigned};
 use super::schema::bound;
 use crate::envelope::{Position, Recorded, Revision, StreamId};
 
-/// Events that are added at once.
+/// The number of events that the writer adds at once.
 pub(super) const STEP: usize = 8_192;
 
 pub(super) const LAYOUT: &str = "
@@ -31,7 +31,7 @@ CREATE TABLE indexed (one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER 
 INSERT INTO indexed VALUES (1, 0);
 ";
 
-/// Up to where the index is complete.
+/// The position up to which the index is complete.
 pub(super) fn until(connection: &Connection) -> rusqlite::Result<Position> {
     connection
         .prepare_cached("SELECT position FROM indexed")?
@@ -70,7 +70,7 @@ pub(super) fn reached(connection: &Connection, stream: i64) -> rusqlite::Result<
     Ok(last(connection, stream)? + later)
 }
 
-/// Positions of the stream's events after a revision that the index does not have, by looking at them.
+/// Positions of the stream's events after a revision, for events that the index does not have. Scans those events.
 pub(super) fn look(
     connection: &Connection,
     stream: i64,
@@ -95,7 +95,7 @@ pub(super) fn place_of(connection: &Connection, position: Position) -> Option<(S
     connection.query_row(sql, [signed(position.0)], read).optional().ok().flatten()
 }
 
-/// Where the index differs from the events: at most so many wrong entries, or that entries are missing.
+/// The differences between the index and the events: at most `limit` wrong entries, or a note that entries are missing.
 pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<String>> {
     let transaction = connection.unchecked_transaction()?;
     let until = until(&transaction)?;
@@ -129,7 +129,7 @@ struct UnindexedRest {
 }
 
 impl UnindexedEvents {
-    /// Those after the end of the index, as they are in the file.
+    /// Reads the events after the end of the index from the file.
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let mut rest = UnindexedRest::default();
         let mut statement = connection.prepare(
@@ -150,7 +150,7 @@ impl UnindexedEvents {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Committed; tells how many are pending now.
+    /// Adds committed events. Returns the number of events that are not in the index.
     pub(super) fn add<'a>(&self, events: impl IntoIterator<Item = &'a Recorded>) -> usize {
         let mut rest = self.rest();
         for event in events {
@@ -159,7 +159,7 @@ impl UnindexedEvents {
         rest.events
     }
 
-    /// All of them are in the index now.
+    /// Forgets all events, because all of them are in the index now.
     pub(super) fn clear(&self) {
         *self.rest() = UnindexedRest::default();
     }
@@ -168,7 +168,7 @@ impl UnindexedEvents {
         self.rest().streams.get(stream).and_then(|events| events.last()).map(|(revision, _)| *revision)
     }
 
-    /// Where the stream's events after a revision are, in the order of revisions.
+    /// The positions of the stream's events after a revision, in the order of revisions.
     pub(super) fn after(&self, stream: &StreamId, after: Revision) -> Vec<Position> {
         let rest = self.rest();
         let events = rest.streams.get(stream).map_or(&[][..], Vec::as_slice);

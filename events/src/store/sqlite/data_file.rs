@@ -1,13 +1,13 @@
-//! The data file beside SQLite: one descriptor for each file in this process, closed after SQLite's own.
+//! The data file beside SQLite: one descriptor for each file in this process, closed after SQLite's own descriptors.
 //!
-//! POSIX drops all locks that a process has on a file as soon as the process closes **any** descriptor of that file
-//! (fcntl(2)). SQLite's connections hold such a lock as long as they are open. It tells other processes that they are
-//! not the last, and must not remove the write-ahead log. A process that opens and closes the file beside SQLite
-//! silently drops that lock. Then the next client that closes removes the write-ahead log under the writer, and
-//! everything acknowledged later is lost when the writer ends.
+//! POSIX drops all locks of a process on a file when the process closes **any** descriptor of that file (fcntl(2)).
+//! SQLite's connections hold such a lock while they are open. The lock tells other processes that they are not the last
+//! user and must not remove the write-ahead log. A process that opens and closes the file beside SQLite silently drops
+//! that lock. Then the next client that closes the file removes the write-ahead log under the writer. All events
+//! acknowledged later are lost when the writer ends.
 //!
-//! So only [`DataFile`] opens the data file. Its users share one descriptor, and each keeps it until its connections
-//! are closed: it is the last of their fields.
+//! So only [`DataFile`] opens the data file. Its users share one descriptor. Each user keeps it until its connections
+//! are closed, so it is the last of the user's fields.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,14 +17,14 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, Per
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Which file, whatever it is called: device and inode.
+/// The identity of a file, independent of its name: device and inode.
 pub(super) type FileIdentity = (u64, u64);
 
 pub(super) fn identity(metadata: &std::fs::Metadata) -> FileIdentity {
     (metadata.dev(), metadata.ino())
 }
 
-/// The descriptors of this process, and how many use each.
+/// The descriptors of this process, with the number of users of each.
 type OpenDataFiles = HashMap<FileIdentity, (Arc<File>, usize)>;
 
 fn shared() -> MutexGuard<'static, OpenDataFiles> {
@@ -32,16 +32,16 @@ fn shared() -> MutexGuard<'static, OpenDataFiles> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For reading pages past SQLite.
+/// The data file, for reading pages without SQLite.
 #[derive(Debug)]
 pub(super) struct DataFile {
-    /// Only empty while it is dropped.
+    /// `None` only while it is dropped.
     file: Option<Arc<File>>,
     identity: FileIdentity,
 }
 
 impl DataFile {
-    /// The file at `path`, which must be there.
+    /// Opens the file at `path`, which must exist.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut shared = shared();
         let known = identity(&path.metadata()?);
@@ -51,7 +51,8 @@ impl DataFile {
         let file = File::open(path)?;
         let found = identity(&file.metadata()?);
         match shared.entry(found) {
-            // The name was given to an open file between the two looks: closing this one would drop the locks on it.
+            // Meanwhile the name was given to a file that is already open. Closing this descriptor would drop its
+            // locks.
             Entry::Occupied(_) => std::mem::forget(file),
             Entry::Vacant(place) => {
                 place.insert((Arc::new(file), 0));
@@ -66,15 +67,15 @@ impl DataFile {
         Ok(Self { file: Some(Arc::clone(file)), identity })
     }
 
-    /// For one more user.
+    /// Adds one more user of the same descriptor.
     pub(super) fn share(&self) -> io::Result<Self> {
         Self::of(&mut shared(), self.identity)
     }
 
-    /// The file at `path`, begun empty where there is none, readable by its owner only.
+    /// Opens the file at `path`. Creates an empty one if there is none. Only the owner can read it.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         if !path.try_exists()? {
-            // No connection can have a file open that was just created.
+            // The file was just created, so no connection can have it open.
             drop(OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?);
         }
         std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
@@ -106,7 +107,7 @@ impl DataFile {
 }
 
 impl Drop for DataFile {
-    /// Closes the descriptor with the last user, before anybody can open the file again.
+    /// The last user closes the descriptor before any other caller can open the file again.
     fn drop(&mut self) {
         let mut shared = shared();
         self.file = None;

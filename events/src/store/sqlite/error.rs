@@ -1,4 +1,4 @@
-//! Translates SQLite's errors into those of the event store.
+//! Translates SQLite's errors into errors of the event store.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -9,19 +9,20 @@ use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::store::StoreError;
 
-/// `position` is the event that was being read or written, as far as known.
+/// Translates an error. `position` is the event that was being read or written, as far as known.
 pub(super) fn explain(error: &Error, position: u64) -> StoreError {
     let corrupt = |reason: String| StoreError::Corrupt { position, reason };
     match error {
         Error::SqliteFailure(failure, _) => match failure.code {
             ErrorCode::DiskFull => StoreError::Full,
-            // Growing the index of the write-ahead log reports a full disk in this way.
+            // A full disk has this error if SQLite had to grow the index of the write-ahead log.
             ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::Full,
-            // A constraint: two events have the same place, so the file differs from the writer's state.
+            // A violated constraint means that two events have the same position, so the file differs from the writer's
+            // state.
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
                 corrupt(error.to_string())
             }
-            // A page that the file is too short for.
+            // SQLite read a page beyond the end of the file.
             ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ => {
                 corrupt("the file is shorter than it was".to_owned())
             }
@@ -35,8 +36,8 @@ pub(super) fn explain(error: &Error, position: u64) -> StoreError {
     }
 }
 
-/// Whether a write to the file at `path` failed because a quota is used up. SQLite reports only a full disk in this
-/// way, and hides the system's reason for other failures. So this asks the system again, with another file beside it.
+/// Whether a write to the file at `path` failed because a quota is used up. SQLite reports only a full disk as such and
+/// hides the system's reason for other failures. So this asks the system again with another file beside it.
 pub(super) fn is_quota(error: &Error, path: &Path) -> bool {
     let Error::SqliteFailure(failure, _) = error else { return false };
     if failure.extended_code != ffi::SQLITE_IOERR_WRITE {
@@ -49,8 +50,8 @@ pub(super) fn is_quota(error: &Error, path: &Path) -> bool {
     written.is_err_and(|error| matches!(error.kind(), ErrorKind::QuotaExceeded | ErrorKind::StorageFull))
 }
 
-/// Whether the state of the file is unknown after this failure, so that nothing may be written until it is reopened.
-/// After a failed fsync the kernel may have dropped the very pages that it could not write.
+/// Whether the state of the file is unknown after this failure. Nothing may then be written until the log is reopened.
+/// After a failed fsync the kernel may have dropped the pages that it could not write.
 pub(super) fn is_fatal(error: &Error) -> bool {
     match error {
         Error::SqliteFailure(failure, _) => match failure.code {

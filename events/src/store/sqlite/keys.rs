@@ -1,7 +1,7 @@
-//! The file of keys beside the log, and the note in the log that there is one.
+//! The file of keys beside the log, and the note in the log that keys exist.
 //!
-//! A log that once had keys is not opened for writing without them. Otherwise every personal field would look erased,
-//! and checkpoints and snapshots would stay wrong after the file is restored.
+//! A log that once had keys is not opened for writing without them. Otherwise every personal field would look erased.
+//! Then checkpoints and snapshots would stay wrong after the file is restored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use super::{error, schema};
 use crate::sealed::keys::KeyRing;
 use crate::store::StoreError;
 
-/// `log.db.keys`.
+/// The file is named `log.db.keys`.
 pub(super) const SUFFIX: &str = "keys";
 /// The file that marks the keys as permanently lost.
 const ACCEPTED: &str = "keys.lost";
 
-/// Notes in the log which keys it needs: in the transaction that stores the first event sealed with them.
+/// Notes in the log the id of its key file. This is part of the transaction that stores the first sealed event.
 pub(super) fn note(connection: &Connection, keys: &KeyRing) -> rusqlite::Result<()> {
     let sql = "INSERT INTO meta VALUES ('keys', ?1) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     connection.execute(sql, [&keys.ring().0[..]]).map(drop)
 }
 
-/// Opens the keys of the log at `path`, or begins them.
+/// Opens the keys of the log at `path`. Creates the file if the log has no keys yet.
 pub(super) fn open(connection: &Connection, path: &Path) -> Result<Arc<KeyRing>, StoreError> {
     let file = schema::beside(path, SUFFIX);
     let noted: Option<Vec<u8>> = connection
@@ -49,7 +49,7 @@ pub(super) fn open(connection: &Connection, path: &Path) -> Result<Arc<KeyRing>,
     if noted.is_some_and(|noted| noted[..] != keys.ring().0[..]) {
         note(connection, &keys).map_err(|e| error::explain(&e, 0))?;
     }
-    // It accepts this loss, not the next one.
+    // The operator accepted this loss only, not the next one.
     match std::fs::remove_file(&accepted) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(StoreError::Io(format!("{}: {error}", accepted.display())))

@@ -1,9 +1,9 @@
-//! One process per log.
+//! The lock that allows only one writing process per log.
 //!
-//! The lock is on a file of its own: closing any handle of the data file would drop SQLite's own locks on it. The
-//! kernel releases the lock when the process ends, however it ends. The file stays, and names the last holder if that
-//! one did not close the log properly. The kernel is asked for the present holder first, because a new holder may not
-//! have written its name yet.
+//! The lock is on a file of its own, because closing any handle of the data file would drop SQLite's own locks on it.
+//! The kernel releases the lock when the process ends, even by a kill. The lock file stays. It names the last holder,
+//! unless that process closed the log properly. The present holder is looked up in the kernel first, because a new
+//! holder may not have written its name yet.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -12,14 +12,13 @@ use std::path::Path;
 
 use crate::store::StoreError;
 
-/// Held as long as the log is open.
+/// The lock, held as long as the log is open.
 #[derive(Debug)]
 pub(super) struct LogLock {
     file: File,
 }
 
-/// Whether the last process that had the log to write has ended without closing it, or left pages in the write-ahead log
-/// when it did.
+/// Whether the last writing process ended without closing the log, or left pages in the write-ahead log.
 pub(super) fn was_left(data: &Path) -> bool {
     let file = File::open(super::schema::beside(data, "lock"));
     file.is_ok_and(|file| file.metadata().is_ok_and(|metadata| metadata.len() > 0) && holder(&file).is_none())
@@ -41,37 +40,37 @@ impl LogLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // Only for the message.
+                // The text is only for the message.
                 let _ = file.read_to_string(&mut text);
                 let pid = holder(&file).or_else(|| text.trim().parse().ok());
                 return Err(StoreError::Locked { path: data.display().to_string(), pid });
             }
             Err(TryLockError::Error(e)) => return Err(failed(e)),
         }
-        // Only for the message that the next one gets; a full disk must not keep the log closed.
+        // The process id is only for the message of the next refusal. A full disk must not keep the log closed.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { file })
     }
 
-    /// Marks a clean close: everything is in the data file and sealed.
+    /// Marks a clean close: all pages are in the data file and sealed.
     pub(super) fn leave(&self) {
-        // Where that fails, the seals are made again from the file, at the price of reading it once.
+        // If this fails, the next opening computes the seals again, which costs one read of the file.
         let _ = self.file.set_len(0);
     }
 }
 
-/// The holder, according to the kernel (proc_locks(5)). `None` if it does not say: a process of another container.
+/// The process id of the holder, according to the kernel (proc_locks(5)). `None` if the holder is in another container.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let device = metadata.dev();
-    // As makedev(3) puts them together.
+    // The device number is split as makedev(3) combines it.
     let (major, minor) =
         ((device >> 8 & 0xfff) | (device >> 32 & !0xfff), (device & 0xff) | (device >> 12 & 0xffff_ff00));
     named(&locks, &format!("{major:02x}:{minor:02x}:{}", metadata.ino()))
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 4242 fe:01:131090 0 EOF`
+/// Parses lines such as `1: FLOCK  ADVISORY  WRITE 4242 fe:01:131090 0 EOF`.
 fn named(locks: &str, inode: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,9 +1,9 @@
-//! Migrates a file of an older format in one transaction: all of it, or nothing.
+//! Migrates a file of an older format in one transaction, completely or not at all.
 //!
-//! Format 2 had its index by stream in each transaction. The table that replaces it is filled when the log is opened.
+//! Format 2 updated its index by stream in each transaction. The opening of the log fills the table that replaces it.
 //!
-//! Format 1 had no chain. Its events get one here, in their order, after each was checked against its own checksum.
-//! Such a chain proves the content of the log at the migration, not before. So the table `meta` keeps the
+//! Format 1 had no chain. The migration gives its events a chain in their order, after it checked each event against
+//! its checksum. Such a chain proves the content of the log at the migration, not before. So the table `meta` keeps the
 //! position of the last of these events, and a verification reports it.
 
 use rusqlite::{Connection, params};
@@ -15,12 +15,12 @@ use crate::chain::{EventContent, EventHash, link};
 use crate::envelope::{Position, Recorded};
 use crate::store::StoreError;
 
-/// Events read before they are written back.
+/// The number of events that are read before they are written back.
 const PAGE: u64 = 1_024;
-/// How often progress is logged.
+/// The number of events between two progress messages.
 const TOLD_EVERY: u64 = 1_000_000;
 
-/// From format 1.
+/// Migrates from format 1.
 pub(super) fn from_1(connection: &Connection) -> Result<(), StoreError> {
     let explain = |e: rusqlite::Error| error::explain(&e, 0);
     let transaction = connection.unchecked_transaction().map_err(explain)?;
@@ -38,7 +38,7 @@ pub(super) fn from_1(connection: &Connection) -> Result<(), StoreError> {
     transaction.commit().map_err(explain)
 }
 
-/// From format 2, which kept the index by stream in each transaction.
+/// Migrates from format 2, which updated the index by stream in each transaction.
 pub(super) fn from_2(connection: &Connection) -> Result<(), StoreError> {
     let explain = |e: rusqlite::Error| error::explain(&e, 0);
     let transaction = connection.unchecked_transaction().map_err(explain)?;
@@ -53,7 +53,7 @@ pub(super) fn from_2(connection: &Connection) -> Result<(), StoreError> {
     transaction.commit().map_err(explain)
 }
 
-/// Gives every event its hash and the checksum of the new format.
+/// Gives every event its hash, and the checksum of the new format.
 fn chain(connection: &Connection, head: Position) -> Result<(), StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream \
@@ -93,7 +93,7 @@ fn chain(connection: &Connection, head: Position) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The row at `position`, checked against the checksum of format 1: position, revision, then the content.
+/// Reads the row at `position` and checks it against the checksum of format 1: position, revision, then the content.
 fn whole(
     reader: &mut RowReader<'_>,
     row: &rusqlite::Row<'_>,
@@ -110,7 +110,7 @@ fn whole(
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&event.position.0.to_le_bytes());
     hasher.update(&event.revision.0.to_le_bytes());
-    // The byte that begins a content came with the chain.
+    // The first byte of a content belongs to the chain, so format 1 did not hash it.
     hasher.update(&scratch[1..]);
     if hasher.finalize() == sum { Ok(event) } else { Err(corrupt("the checksum does not match")) }
 }

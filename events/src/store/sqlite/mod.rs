@@ -1,19 +1,19 @@
-//! The log in one SQLite file: the back end that needs nothing else to run.
+//! The log in one SQLite file. This back end needs no other service.
 //!
-//! Why SQLite: thirty years of crash testing, and a file that every auditor can open. This module adds:
+//! SQLite has decades of crash testing, and every auditor can open its file. This module adds:
 //!
 //! * **One writer** ([`writer`]): a thread that owns the only writing connection and commits all waiting requests as
-//!   one transaction (WAL). A second thread ([`sync`]) makes it durable with one fdatasync while the next one is
-//!   written. No append is acknowledged, or visible to readers of this process, before that.
-//! * **Readers** ([`reader`]): a few read-only connections on blocking threads; they never wait for the writer.
-//! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]) and its place in the
-//!   chain ([`crate::chain`]). Every read checks positions and revisions for gaps. A [`witness`] beside the file
-//!   records how far the log once reached, because SQLite cannot detect a truncated write-ahead log. [`seals`] protect
-//!   all other bits; [`verify`] checks everything.
-//! * **No clear copies**: personal fields are sealed, and [`snapshots`], which repeat them, are encrypted.
-//! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else. Other programs may read the file with
-//!   a SQLite client while it is written. This process opens it beside SQLite only through [`data_file`]. If the file
-//!   is removed or replaced nevertheless, acknowledgements stop ([`watch`]).
+//!   one transaction (WAL). A second thread ([`sync`]) makes it durable with one fdatasync while the writer fills the
+//!   next one. Before the sync no append is acknowledged or visible to readers of this process.
+//! * **Readers** ([`reader`]): a few read-only connections on blocking threads. They never wait for the writer.
+//! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]) and a link in the chain
+//!   ([`crate::chain`]). Every read checks positions and revisions for gaps. A [`witness`] beside the file records how
+//!   far the log once reached, because SQLite cannot detect a truncated write-ahead log. [`seals`] protect all other
+//!   bits, and [`verify`] checks everything.
+//! * **No unencrypted copies**: personal fields are sealed, and [`snapshots`], which repeat them, are encrypted.
+//! * **One writing process** ([`lock`]); other processes use [`read_only`]. Other programs may read the file with a
+//!   SQLite client while it is written. This process opens it beside SQLite only through [`data_file`]. If another
+//!   program removes or replaces the file, acknowledgements stop ([`watch`]).
 //!
 //! The file's layout and its version are in [`schema`].
 
@@ -59,20 +59,20 @@ use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
 
-/// How a log is kept. The defaults are right for nearly everybody.
+/// The options of a log. The defaults suit nearly every deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// Requests that may wait for the writer; later ones wait for a place in the queue.
+    /// The number of requests that may wait for the writer. Further callers wait until the queue has space.
     pub queue: usize,
-    /// Requests in one transaction.
+    /// The largest number of requests in one transaction.
     pub batch_requests: usize,
-    /// Bytes of payload in one transaction.
+    /// The largest number of payload bytes in one transaction.
     pub batch_bytes: usize,
-    /// Connections that read at the same time.
+    /// The number of connections that read at the same time.
     pub readers: usize,
-    /// About how many pages are written between two checkpoints of SQLite's write-ahead log.
+    /// The approximate number of pages between two checkpoints of SQLite's write-ahead log.
     pub checkpoint_pages: usize,
-    /// Limit of the file's size, in pages of 4 KiB.
+    /// The limit of the file's size, in pages of 4 KiB.
     pub max_pages: Option<u32>,
 }
 
@@ -140,12 +140,12 @@ impl SqliteStore {
         }))
     }
 
-    /// Where the log is.
+    /// The path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether appends can be acknowledged: no earlier failure, the files are still the opened ones, and the disk has
+    /// Whether appends can be acknowledged: there was no failure, the files are still the opened ones, and the disk has
     /// space. Sometimes writes a few pages, without waiting for the disk.
     pub fn health(&self) -> Result<(), StoreError> {
         self.watch.check()?;
@@ -157,7 +157,7 @@ impl SqliteStore {
     pub async fn close(&self) {
         self.readers.close().await;
         if let Some(jobs) = &self.jobs {
-            // Fails only if the writer has gone already.
+            // The send fails only if the writer has already ended.
             let _ = jobs.send(WriteJob::Close).await;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -167,8 +167,8 @@ impl SqliteStore {
         }
     }
 
-    /// Verifies every page and every event: SQLite's own structures, checksums, positions, revisions. Takes time
-    /// proportional to the log; readers and the writer continue meanwhile.
+    /// Verifies every page and every event: SQLite's own structures, checksums, positions, revisions. The time is
+    /// proportional to the size of the log. Readers and the writer continue meanwhile.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
         self.readers.run(reader::verify).await
     }
@@ -198,7 +198,7 @@ impl EventStore for SqliteStore {
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
         super::make_keys(Some(&self.keys), stream, &events).await?;
-        // Encode, seal and hash on the caller's thread, because the writer is the bottleneck.
+        // The caller's thread encodes, seals and hashes, because the writer is the bottleneck.
         let (mut encoded, mut scratch) = (Vec::with_capacity(events.len()), Vec::with_capacity(512));
         for new in events {
             encoded.push(EncodedEvent::new(&self.keys, stream, new, &mut scratch)?);
@@ -214,7 +214,7 @@ impl EventStore for SqliteStore {
         after: Revision,
         limit: usize,
     ) -> Result<Vec<Arc<Recorded>>, StoreError> {
-        // In this order: each durable event is known here or in the index.
+        // In this order, each durable event is either in this list or in the index.
         let durable = self.tail.head();
         let pending = self.pending.after(stream, after);
         let stream = stream.clone();

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use crate::envelope::StreamId;
 
-/// Number of cached streams; at most twice as many.
+/// The number of cached streams; the cache may grow to twice this number.
 const REMEMBERED: usize = 65_536;
 
 /// A stream's number in the file and its revision.
 pub(super) type StreamPlace = (i64, u64);
 
-/// Revisions of the streams written to lately; the older half is forgotten when there are too many.
+/// Revisions of the streams with the latest appends. If there are too many, the older half is forgotten.
 #[derive(Default)]
 pub(super) struct StreamPlaces {
     young: HashMap<StreamId, StreamPlace>,

@@ -1,5 +1,5 @@
-//! Measures SQLite itself on this disk: the same table, bytes and batches, an ordinary index by stream, and none of our
-//! code. Benchmarks compare the log with it.
+//! Measures SQLite itself on this disk, for benchmarks of the log: the same table, bytes and batches, and an ordinary
+//! index by stream. It uses none of the log's own code.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use super::{SqliteOptions, error, schema};
 use crate::envelope::NewEvent;
 use crate::store::StoreError;
 
-/// A file with the layout of a log that is written without the log.
+/// A file with the layout of a log. SQLite alone writes it.
 #[derive(Debug)]
 pub struct Probe {
     connection: Connection,
-    /// Revision of all streams that it writes to.
+    /// The revision of all streams in the file.
     revision: i64,
-    // Last: closed after the connection.
+    // The last field, so that it is closed after the connection.
     _data: DataFile,
 }
 
-/// Reads the first `limit` events of a log, every column of each, and makes nothing of them. How many there were.
+/// Reads every column of the first `limit` events of a log and discards them. Returns their number.
 pub fn read(path: &Path, limit: u64) -> Result<u64, StoreError> {
     let connection = schema::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let read = || {
@@ -40,11 +40,11 @@ pub fn read(path: &Path, limit: u64) -> Result<u64, StoreError> {
 }
 
 impl Probe {
-    /// Begins a file at `path`.
+    /// Creates a file at `path`.
     pub fn begin(path: &Path) -> Result<Self, StoreError> {
         let options = SqliteOptions::default();
         let schema::OpenedLog { connection, data, .. } = schema::open(path, &options)?;
-        // Checkpoints as often as the log makes them; here SQLite decides when.
+        // Checkpoints are as frequent as in the log, but SQLite decides when.
         let sql = format!("PRAGMA wal_autocheckpoint = {}", options.checkpoint_pages);
         connection.query_row(&sql, [], |_| Ok(())).map_err(|e| error::explain(&e, 0))?;
         let sql = "CREATE UNIQUE INDEX plain ON events (stream, revision)";
@@ -52,7 +52,7 @@ impl Probe {
         Ok(Self { connection, revision: 0, _data: data })
     }
 
-    /// One transaction with `event` in each of `batch` streams, durable when it returns.
+    /// Inserts `event` into `batch` streams in one transaction. It is durable when this returns.
     pub fn insert(&mut self, event: &NewEvent, data: &[u8], batch: i64) -> Result<(), StoreError> {
         self.revision += 1;
         self.transaction(event, data, batch).map_err(|e| error::explain(&e, 0))

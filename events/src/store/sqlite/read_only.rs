@@ -1,9 +1,8 @@
 //! The read-only log for auditors and operators, with or without a running writer.
 //!
-//! Takes no lock, writes nothing, and sees every commit of the writer at once, up to one disk sync before its
-//! acknowledgement. Everything up to the end of the log at the time of opening is made durable first. Like the
-//! writer, it does not trust the file: it refuses a log that is shorter than its own head, or than the note beside it
-//! says.
+//! It takes no lock and writes nothing. It sees every commit of the writer at once, up to one disk sync before its
+//! acknowledgement. The opening makes all existing events durable first. Like the writer, it does not trust the file:
+//! it refuses a log that is shorter than its head row or the note beside it says.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,15 +18,15 @@ use crate::store::criteria::{Criteria, EventSearchResult};
 use crate::store::tail::{Subscription, Tail};
 use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 
-/// Connections that read at the same time.
+/// The number of connections that read at the same time.
 const READERS: usize = 2;
 
-/// The log in one SQLite file, for reading only.
+/// The log in one SQLite file, opened for reading only.
 pub struct ReadOnlyLog {
     readers: Arc<Readers>,
     keys: Arc<KeyRing>,
-    /// Closed from the start: a subscription returns the existing events and ends. To follow another process's log,
-    /// call [`EventStore::read_all`] again.
+    /// The tail is closed from the start: a subscription returns the existing events and ends. To follow another
+    /// process's log, call [`EventStore::read_all`] again.
     tail: Arc<Tail>,
     path: PathBuf,
     this: std::sync::Weak<Self>,
@@ -55,7 +54,7 @@ impl ReadOnlyLog {
         Ok(Arc::new_cyclic(|this| Self { readers, keys, tail, path: path.clone(), this: this.clone() }))
     }
 
-    /// Where the log is.
+    /// The path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -111,7 +110,7 @@ impl EventStore for ReadOnlyLog {
         Subscription::new(store, &self.tail, after)
     }
 
-    /// As it was when the log was opened.
+    /// The head at the opening.
     fn head(&self) -> Position {
         self.tail.head()
     }

@@ -1,7 +1,7 @@
 //! Reading: a few read-only connections on blocking threads, and the queries.
 //!
-//! A read never returns fewer events than there are. A missing row shows as a gap in positions or revisions, or as
-//! fewer rows than the head says; each of these is an error.
+//! A read never silently returns too few events. A missing row shows as a gap in positions or revisions, or as fewer
+//! rows than the head says. Each of these is an error.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::envelope::{Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::store::StoreError;
 
-/// One connection and its cache of the kinds.
+/// One connection and its cache of kind names.
 struct LogReader {
     connection: Connection,
     kinds: Kinds,
@@ -33,7 +33,7 @@ pub(super) struct Readers {
     count: u32,
     closed: AtomicBool,
     keys: Arc<KeyRing>,
-    // Last: closed after the connections.
+    // The last field, so that it is closed after the connections.
     _data: DataFile,
 }
 
@@ -51,7 +51,7 @@ impl Readers {
         })
     }
 
-    /// Runs `query` on a blocking thread, with a connection of its own.
+    /// Runs `query` with a connection on a blocking thread.
     pub(super) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         query: impl FnOnce(&Connection, &Kinds) -> Result<T, StoreError> + Send + 'static,
@@ -91,9 +91,9 @@ impl Readers {
         }
     }
 
-    /// Waits for reads under way and refuses later ones.
+    /// Waits for unfinished reads and refuses later ones.
     pub(super) async fn close(&self) {
-        // An error means that another caller has closed it already.
+        // An error means that another caller has already closed it.
         let _ = self.places.acquire_many(self.count).await;
         self.closed.store(true, Ordering::SeqCst);
         self.places.close();
@@ -102,7 +102,7 @@ impl Readers {
 }
 
 impl LogReader {
-    /// Kinds are only ever added, and before the first event that needs them.
+    /// Reads the kinds. A kind is only ever added, before the first event that needs it.
     fn learn_kinds(&mut self) -> Result<(), StoreError> {
         let known = i64::try_from(self.kinds.len()).unwrap_or(i64::MAX);
         let newest: i64 = self
@@ -135,7 +135,7 @@ pub(super) fn head(connection: &Connection) -> Result<Position, StoreError> {
         .map_err(|e| error::explain(&e, 0))
 }
 
-/// At most `limit` events after `after`, and none after `until`.
+/// Reads at most `limit` events after `after` and up to `until`.
 pub(super) fn read_all(
     connection: &Connection,
     kinds: &Kinds,
@@ -151,7 +151,7 @@ pub(super) fn read_all(
     Ok(events)
 }
 
-/// Every event after `after`, one at a time; none may be missing.
+/// Reads every event after `after`, one at a time. A missing event is an error.
 fn read_each(
     connection: &Connection,
     kinds: &Kinds,
@@ -160,7 +160,7 @@ fn read_each(
     until: Position,
     mut each: impl FnMut(Recorded) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    // Read first: later appends are beyond it.
+    // The head is read first, so that later appends are beyond it.
     let head = head(connection)?.min(until);
     let last = head.0.min(after.0.saturating_add(limit as u64));
     let mut expected = after.0;
@@ -171,7 +171,7 @@ fn read_each(
     let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, after.0 + 1))?;
     let mut rows = statement.query([bound(after.0), bound(last)]).map_err(|e| error::explain(&e, after.0 + 1))?;
     let mut reader = RowReader::new(kinds);
-    // Do not read beyond the last row: the next one may be damaged.
+    // This does not read beyond the last row, because the next row may be damaged.
     while expected < last {
         let Some(event) = next(&mut rows, &mut reader, expected.saturating_add(1))? else { break };
         expected += 1;
@@ -198,8 +198,8 @@ pub(super) fn missing(position: u64) -> StoreError {
     StoreError::Corrupt { position, reason: "the event is missing".to_owned() }
 }
 
-/// At most `limit` events of a stream. `rest`: the positions of events that the index may not have yet, and the newest
-/// event; without it they are searched.
+/// Reads at most `limit` events of a stream. `rest` has the positions of events that the index may lack, and the newest
+/// revision. Without `rest` those events are searched.
 pub(super) fn read_stream(
     connection: &Connection,
     kinds: &Kinds,
@@ -209,7 +209,7 @@ pub(super) fn read_stream(
     rest: Option<(Vec<Position>, Position)>,
 ) -> Result<Vec<Arc<Recorded>>, StoreError> {
     let explain = |e: rusqlite::Error| error::explain(&e, 0);
-    // The index and what it does not have yet belong together.
+    // One transaction, so that the index and the events that it lacks belong together.
     let transaction = connection.unchecked_transaction().map_err(explain)?;
     let number: Option<i64> = transaction
         .prepare_cached("SELECT id FROM streams WHERE name = ?1")
@@ -244,7 +244,7 @@ pub(super) fn read_stream(
     Ok(events.found)
 }
 
-/// The events of one stream, which may have no gap.
+/// The events of one stream, without gaps.
 struct StreamEvents<'a> {
     stream: &'a StreamId,
     reader: RowReader<'a>,
@@ -273,7 +273,7 @@ impl StreamEvents<'_> {
     }
 }
 
-/// The error for an event that is intact, but not the original one.
+/// The error for an intact event that is not the original one.
 pub(super) const BROKEN: &str = "the chain is broken: the event is not the one that was appended here";
 
 /// The counts of [`super::SqliteStore::verify`].

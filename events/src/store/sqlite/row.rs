@@ -1,7 +1,7 @@
 //! One event as one row, and the checksum over it.
 //!
-//! Every read verifies the checksum of each row by itself. The chain ([`crate::chain`]) also needs the row before, and
-//! is for proofs. The checksum covers the chain's hash.
+//! Every read verifies the checksum of each row alone. The chain ([`crate::chain`]) also needs the previous row and
+//! serves proofs. The checksum also covers the chain's hash.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::sealed::keys::KeyRing;
 use crate::store::StoreError;
 
-/// The columns that [`RowReader::read`] takes, in its order.
+/// The columns for [`RowReader::read`], in its order.
 pub(super) const COLUMNS: &str = "e.position, s.name, e.revision, e.id, e.kind, e.version, e.codec, e.recorded_at, \
     e.request_id, e.correlation, e.causation, e.user, e.project, e.roles, e.process, e.system, e.data, e.hash, e.checksum";
 
@@ -25,7 +25,7 @@ pub(super) const INSERT: &str = "INSERT INTO events (position, stream, revision,
     request_id, correlation, causation, user, project, roles, process, system, data, hash, checksum) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
-/// SQLite's integers are signed; ours stay far below the difference.
+/// SQLite's integers are signed. The numbers of a log stay far below the difference.
 #[allow(clippy::cast_possible_wrap)]
 pub(super) fn signed(value: u64) -> i64 {
     value as i64
@@ -52,7 +52,7 @@ impl<'a> CauseColumns<'a> {
             Cause::User { user, project, roles } => Self {
                 user: Some(user.as_str()),
                 project: project.as_ref().map(ProjectId::as_str),
-                // A list of texts always is JSON.
+                // A list of texts can always be encoded as JSON.
                 roles: serde_json::to_string(roles).ok(),
                 ..Self::default()
             },
@@ -96,8 +96,8 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// CRC-32 over all data of an event: the canonical bytes of its content ([`EventContent::bytes`]), then
-/// position, revision and hash. Part of the file format.
+/// The CRC-32 over all data of an event: the canonical bytes of its content ([`EventContent::bytes`]), then position,
+/// revision and hash. It is part of the file format.
 pub(super) fn checksum(event: &Recorded, scratch: &mut Vec<u8>) -> u32 {
     EventContent::of(event).bytes(scratch);
     finish_checksum(crc32fast::hash(scratch), event)
@@ -112,7 +112,7 @@ pub(super) fn finish_checksum(content: u32, event: &Recorded) -> u32 {
     hasher.finalize()
 }
 
-/// Names of kinds by their number in the file.
+/// The names of kinds by their numbers in the file.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     pub(super) names: HashMap<i64, Arc<str>>,
@@ -136,10 +136,10 @@ impl FromIterator<(i64, Arc<str>)> for Kinds {
     }
 }
 
-/// Turns rows into events, one read long.
+/// Converts the rows of one read into events.
 pub(super) struct RowReader<'a> {
     kinds: &'a Kinds,
-    /// Events of one append share their meta; so do they after having been read.
+    /// Events of one append share their meta, also when they are read back.
     last: Option<Arc<Meta>>,
     scratch: Vec<u8>,
 }
@@ -149,7 +149,7 @@ impl<'a> RowReader<'a> {
         Self { kinds, last: None, scratch: Vec::new() }
     }
 
-    /// `position` is where this row should be, for the report if it cannot be read.
+    /// Converts a row. `position` is the expected position, for the error if the row cannot be read.
     pub(super) fn read(&mut self, row: &Row<'_>, position: u64) -> Result<Recorded, StoreError> {
         let corrupt = |reason: &str| StoreError::Corrupt { position, reason: reason.to_owned() };
         let event = self.parse(row).map_err(|e| super::error::explain(&e, position))?;
@@ -168,7 +168,7 @@ impl<'a> RowReader<'a> {
         Ok(event)
     }
 
-    /// The event, which has no hash in a file that is about to be migrated, and its checksum.
+    /// The event and its checksum. In a file that is about to be migrated the event has no hash.
     pub(super) fn parse(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<(Recorded, u32)>> {
         let (Some(name), Some(kind)) = (text(row, 1)?, self.kinds.names.get(&row.get(4)?)) else {
             return Ok(None);
@@ -233,7 +233,7 @@ fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>
     Ok(row.get_ref(column)?.as_str_or_null()?)
 }
 
-/// `None` for NULL and for what is no UUID.
+/// `None` for NULL and for bytes that are not a UUID.
 fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Uuid>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Blob(bytes) => Uuid::from_slice(bytes).ok(),

@@ -1,10 +1,10 @@
 //! The file: its layout, its version, and the checks before it is used.
 //!
 //! `user_version` is the version of the layout. A change of any table, or of the checksum, is a new version with a
-//! migration in [`super::migrate`]; a file of a newer version is refused unread.
+//! migration in [`super::migrate`]. A file of a newer version is refused unread.
 //!
-//! Stream names and kinds are kept once, in side tables: otherwise each row and the index would repeat a name of 45
-//! bytes. Auditors read the view `audit_events`, which puts everything back together as text.
+//! Side tables store each stream name and kind once. Otherwise each row and the index would repeat a name of 45 bytes.
+//! Auditors read the view `audit_events`, which combines everything as text.
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -26,11 +26,11 @@ use crate::chain::{Anchor, Chain, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
 
-/// "Chro": a magic number for `file(1)`.
+/// "Chro", the magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_726f;
-/// Version of the layout.
+/// The version of the layout.
 pub(super) const FORMAT: u32 = 3;
-/// How many of the newest events are read before the log is trusted.
+/// The number of the newest events that the opening reads before it trusts the log.
 const TRUST: u64 = 256;
 
 const LAYOUT: &str = "
@@ -70,7 +70,7 @@ CREATE TABLE snapshots (
 ) STRICT;
 ";
 
-/// The log as text, for auditors with a client of SQLite.
+/// The log as text, for auditors with a SQLite client.
 const AUDIT: &str = "
 CREATE VIEW audit_events AS SELECT
     e.position,
@@ -106,7 +106,7 @@ pub(super) fn audit_view() -> String {
         .fold(AUDIT.to_owned(), |sql, column| sql.replace(&format!("${column} "), &format!("{} ", dashed(column))))
 }
 
-/// A log that may be written.
+/// A log that is open for writing.
 pub(super) struct OpenedLog {
     pub(super) connection: Connection,
     pub(super) head: Anchor,
@@ -116,11 +116,11 @@ pub(super) struct OpenedLog {
     pub(super) pending: UnindexedEvents,
     pub(super) path: PathBuf,
     pub(super) lock: LogLock,
-    /// Closed after the connection.
+    /// The last field, so that it is closed after the connection.
     pub(super) data: DataFile,
 }
 
-/// `log.db` -> `log.db.lock`.
+/// `log.db` becomes `log.db.lock`.
 pub(super) fn beside(data: &Path, suffix: &str) -> PathBuf {
     let mut name = data.as_os_str().to_owned();
     name.push(".");
@@ -138,10 +138,10 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
     let mut witness = Witness::beside(path);
     let note = witness.read();
     check_size(path, note)?;
-    // Opened before SQLite, and dropped after it.
+    // The data file is opened before SQLite opens it, and closed afterwards.
     let data = DataFile::create(path).map_err(|e| io(path, &e))?;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // From here on no other process can be the last to close the file.
+    // From here on this process has the file open, so no other process can be its last user.
     let overtaken = remains.are_overtaken(path);
     let format = check_format(path, &connection)?;
     prepare(&connection, options).map_err(|e| error::explain(&e, 0))?;
@@ -162,7 +162,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
     check_note(&witness, note, log, head.position)?;
     sync_recovered(path)?;
     if let Err(error) = snapshots::drop_clear(&connection) {
-        // A full disk, most likely. Nobody uses a snapshot in clear, and the next start tries again.
+        // The disk is probably full. No code uses an unencrypted snapshot, and the next start tries again.
         tracing::warn!(%error, "the log's snapshots have to wait");
     }
     let known = note.filter(|note| note.log == log).map_or(0, |note| note.file);
@@ -170,7 +170,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
         if error::is_fatal(&error) {
             return Err(error::explain(&error, head.position.0));
         }
-        // A full disk, most likely: what is there can still be read.
+        // The disk is probably full. The existing events can still be read.
         tracing::warn!(%error, "the log's index has to wait");
     }
     let pending = UnindexedEvents::read(&connection).map_err(|e| error::explain(&e, head.position.0))?;
@@ -181,7 +181,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
     let file = match checkpoint(&connection, path, &mut seals, true) {
         Ok(size) => size.unwrap_or(known),
         Err(error) => {
-            // A full disk, most likely: what is there can still be read.
+            // The disk is probably full. The existing events can still be read.
             tracing::warn!(%error, "the log's checkpoint has to wait");
             known
         }
@@ -191,19 +191,19 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
     Ok(OpenedLog { connection, head, note, witness, seals, pending, path: path.clone(), lock, data })
 }
 
-/// Checks a log as [`open`] does, and changes nothing. Returns its head.
+/// Checks a log like [`open`] and changes nothing. Returns its head.
 pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
     let witness = Witness::beside(path);
     let note = witness.read();
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     check_current(path, &connection)?;
     let log = log_id(&connection)?;
-    // One transaction: the writer may be at work. The note was read before, and the log only grows.
+    // One transaction, because the writer may be running. The note was read before, and the log only grows.
     let transaction = connection.unchecked_transaction().map_err(|e| error::explain(&e, 0))?;
     let head = check_head(&transaction)?;
     check_note(&witness, note, log, head.position)?;
     if let Err(error) = sync_recovered(path) {
-        // A read-only file system cannot lose anything.
+        // A read-only file system cannot lose these pages.
         tracing::debug!(%error, "the write-ahead log cannot be synced");
     }
     Ok(head)
@@ -218,8 +218,8 @@ pub(super) fn check_current(path: &Path, connection: &Connection) -> Result<(), 
     }
 }
 
-/// The write-ahead log of a killed process may be in the kernel's memory only. Readers are about to see it, so it has
-/// to be on disk.
+/// Syncs the write-ahead log of a killed process, which may be only in the kernel's memory. It must be on disk before
+/// readers see it.
 fn sync_recovered(path: &Path) -> Result<(), StoreError> {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
@@ -230,8 +230,8 @@ fn sync_recovered(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Moves the write-ahead log into the data file, seals the pages, and empties the write-ahead log on request. Returns
-/// the size that the data file certainly has.
+/// Moves the write-ahead log into the data file and seals the pages. Empties the write-ahead log on request. Returns
+/// the certain size of the data file.
 pub(super) fn checkpoint(
     connection: &Connection,
     path: &Path,
@@ -248,7 +248,7 @@ pub(super) fn checkpoint(
     }
     let (busy, frames, done) = run("PASSIVE")?;
     seals.renew(unsigned(done.max(0)));
-    // A reader in an old part of it delays the rest until the next checkpoint.
+    // A reader of an old part of the write-ahead log delays the rest until the next checkpoint.
     if busy != 0 || frames != done {
         return Ok(None);
     }
@@ -262,7 +262,7 @@ fn io(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Io(format!("{}: {error}", path.display()))
 }
 
-/// Before SQLite opens the file, because SQLite treats an empty file as a new one.
+/// Checks the size before SQLite opens the file, because SQLite treats an empty file as a new one.
 fn check_size(path: &Path, note: Option<WitnessNote>) -> Result<(), StoreError> {
     let Some(note) = note else {
         return Ok(());
@@ -299,15 +299,15 @@ fn connect_to(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // An auditor's client may hold a lock for a moment.
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(32);
-    // A refused log stays as it is, with all evidence.
+    // A refused log stays unchanged, with all evidence.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // SQLite opens the files when it first reads.
+    // SQLite opens the files only at its first read.
     connection.query_row("PRAGMA user_version", [], |_| Ok(()))?;
     Ok(connection)
 }
 
-/// Readers share an index of the write-ahead log in a file. If it cannot be created (read-only media) and there is no
-/// write-ahead log, the file can be read without it: there is no writer.
+/// Whether nobody writes the file, so that it can be read as immutable. Readers share an index of the write-ahead log
+/// in a file. On read-only media it cannot be created; without a write-ahead log there is no writer.
 fn is_at_rest(path: &Path, error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     let cannot = matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly));
@@ -323,7 +323,7 @@ fn immutable(path: &Path) -> String {
         match byte {
             b'/' | b'-' | b'_' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => uri.push(char::from(*byte)),
             other => {
-                // Writing to a string cannot fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(uri, "%{other:02x}");
             }
         }
@@ -332,7 +332,7 @@ fn immutable(path: &Path) -> String {
     uri
 }
 
-/// The format of the log in this file, if it has one. Writes nothing.
+/// The format of the log in this file; `None` if there is no log. Writes nothing.
 fn check_format(path: &Path, connection: &Connection) -> Result<Option<u32>, StoreError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|e| error::explain(&e, 0));
     let (application, format) = (ask("PRAGMA application_id")?, ask("PRAGMA user_version")?);
@@ -356,12 +356,12 @@ fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result
         return Err(rusqlite::Error::InvalidQuery);
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // The writer decides when: between batches, not inside somebody's commit.
+    // The writer decides when to checkpoint: between batches, not inside a commit.
     connection.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", -65_536)?;
-    // Events are never removed. The content of a deleted snapshot must be gone from the page.
+    // Events are never removed, but the content of a deleted snapshot must disappear from its page.
     connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
-    // The writer knows that its references are valid; checking them for each event would cost a third of the time.
+    // The writer knows that its references are valid. Checking them would cost a third of the time of each event.
     connection.pragma_update(None, "foreign_keys", false)?;
     if let Some(pages) = options.max_pages {
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
@@ -388,7 +388,7 @@ pub(super) fn log_id(connection: &Connection) -> Result<Uuid, StoreError> {
         .map_err(|_| StoreError::Corrupt { position: 0, reason: "the id of the log is damaged".to_owned() })
 }
 
-/// The head's row is written in each transaction, so it reveals events that are missing at the end.
+/// Each transaction writes the head's row, so the row reveals events that are missing at the end.
 fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
     let head = reader::head(connection)?;
     let last: Option<i64> = connection
@@ -405,7 +405,7 @@ fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
     let newest = reader::read_all(connection, &kinds, Position(head.0.saturating_sub(TRUST)), usize::MAX, head)?;
     let mut chain: Option<Chain> = (head.0 <= TRUST).then_some(Chain::after(EventHash::START));
     for event in &newest {
-        // Earlier events are not checked.
+        // Earlier events are not checked here.
         let Some(chain) = &mut chain else {
             chain = event.hash.map(Chain::after);
             continue;
@@ -436,12 +436,12 @@ fn check_note(witness: &Witness, note: Option<WitnessNote>, log: Uuid, head: Pos
     }
 }
 
-/// A limit as SQL takes it.
+/// Converts a limit for SQL.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// A position as SQL takes it.
+/// Converts a position for SQL.
 pub(super) fn bound(position: u64) -> i64 {
     signed(position.min(unsigned(i64::MAX)))
 }

@@ -1,15 +1,13 @@
-//! One checksum for every page of the data file, beside it: `log.db.seals`.
+//! One checksum for every page of the data file, in a file beside it: `log.db.seals`.
 //!
-//! The checksums and hashes of events detect every change of an event. A file holds more: index pages, free space
-//! within pages, SQLite's own counters. A flipped bit there changes no event, but it may be the first sign of a failing
-//! disk. So each page has its seal: CRC-32 over the page's number and its bytes, which finds every
-//! single flipped bit.
+//! The checksums and hashes of events detect every change of an event. The file also has index pages, free space in
+//! pages, and SQLite's own counters. A flipped bit there changes no event, but may be the first sign of a failing disk.
+//! So each page has a seal: a CRC-32 over the page's number and its bytes, which detects every single flipped bit.
 //!
 //! Pages change only when a checkpoint moves them from the write-ahead log into the data file. So seals are computed
-//! from the write-ahead log after each checkpoint, before it is reused. After a crash in between, the
-//! frames are still there, and are sealed when the log is opened. A failure to seal is not a failure of the log:
-//! the seals are marked stale, and rebuilt from the file at the next opening. Only a verification reads the
-//! seals.
+//! from the write-ahead log after each checkpoint, before it is reused. After a crash in between, the frames still
+//! exist, and the next opening seals them. If sealing fails, the log continues: the seals are marked stale, and the
+//! next opening computes them from the file. Only a verification reads the seals.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -25,7 +23,7 @@ use super::{lock, wal};
 const MAGIC: &[u8; 8] = b"CHSEAL1\0";
 const HEADER: usize = 8 + 16 + 8 + 4 + 4 + 4;
 const ENTRY: u64 = 4;
-/// Pages that are read from the data file together.
+/// The number of pages that are read from the data file together.
 const PAGES_AT_ONCE: usize = 256;
 
 /// The header of the file.
@@ -51,7 +49,7 @@ impl SealsHeader {
         bytes
     }
 
-    /// `None` for bytes that no version has written.
+    /// Parses a header; `None` for bytes that no version has written.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| bytes.get(at..at + 4)?.try_into().map(u32::from_le_bytes).ok();
         let header = Self {
@@ -64,7 +62,7 @@ impl SealsHeader {
     }
 }
 
-/// `log.db` -> `log.db.seals`.
+/// `log.db` becomes `log.db.seals`.
 pub(super) fn path_of(data: &Path) -> PathBuf {
     super::schema::beside(data, "seals")
 }
@@ -99,7 +97,7 @@ pub(super) fn pages(
     }
 }
 
-/// All seals of a file, as a verification reads them. `None` when there is no such file, or none that any version wrote.
+/// Reads all seals of a file, for a verification. `None` if no such file exists, or if no version wrote it.
 pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
     let bytes = match std::fs::read(path_of(data)) {
         Ok(bytes) => bytes,
@@ -115,11 +113,11 @@ pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
 }
 
 /// The write-ahead log of a killed writer. It shows whether another program has moved it into the data file without
-/// sealing. SQLite's last client to close the file does that, and removes the write-ahead log.
+/// sealing. SQLite's last client that closes the file does so and removes the write-ahead log.
 #[derive(Debug)]
 pub(super) struct WalRemains {
     killed: bool,
-    /// Open, so that no other file gets its identity. `None` where there is nothing in it.
+    /// Open, so that no other file gets its identity. `None` if it is empty.
     wal: Option<File>,
 }
 
@@ -131,7 +129,7 @@ impl WalRemains {
         Self { killed: lock::was_left(data), wal }
     }
 
-    /// Whether the seals are older than the data file. Without any frames this is unknown, and counts as yes.
+    /// Whether the seals are older than the data file. Without any frames the answer is unknown and counts as yes.
     pub(super) fn are_overtaken(&self, data: &Path) -> bool {
         let known = self.wal.as_ref().and_then(|wal| wal.metadata().ok());
         let now = wal::path_of(data).metadata().ok();
@@ -139,20 +137,21 @@ impl WalRemains {
     }
 }
 
-/// The writer's side.
+/// The seals, as the writer maintains them.
 #[derive(Debug)]
 pub(super) struct Seals {
     path: PathBuf,
     /// `None` after a failure: nothing is sealed until the log is reopened.
     file: Option<File>,
-    /// The file after a failure, until it is marked stale.
+    /// The file after a failure, until the seals in it are marked stale.
     untold: Option<File>,
     header: SealsHeader,
     data: DataFile,
 }
 
 impl Seals {
-    /// The existing seals, if they can be continued. `overtaken`: pages may have been changed past them.
+    /// Opens the existing seals, or begins new ones. `overtaken`: another program may have changed pages without
+    /// sealing them.
     pub(super) fn open(path: &Path, data: DataFile, log: Uuid, page_size: u32, overtaken: bool) -> Self {
         let fresh = SealsHeader { log, pages: 0, page_size, current: false };
         let mut this = Self { path: path.to_owned(), file: None, untold: None, header: fresh, data };
@@ -180,7 +179,7 @@ impl Seals {
         Ok(found)
     }
 
-    /// A checkpoint has moved the first `frames` frames of the write-ahead log into the data file.
+    /// Seals the pages of the first `frames` frames, after a checkpoint moved these into the data file.
     pub(super) fn renew(&mut self, frames: u64) {
         let renewed = match self.header.current {
             true => self.absorb(frames),
@@ -203,7 +202,7 @@ impl Seals {
         })?;
         let size = self.path.metadata()?.len() / u64::from(self.header.page_size);
         if size > self.header.pages {
-            // The file has grown, by frames and by what SQLite leaves out on purpose (the page of its locks).
+            // The file has grown by frames, and by the page of SQLite's locks, which SQLite leaves out on purpose.
             pages(&self.data, self.header.page_size, self.header.pages, |page, bytes| {
                 fresh.entry(page).or_insert_with(|| seal(page, bytes));
                 Ok(())
@@ -214,7 +213,7 @@ impl Seals {
         self.finish()
     }
 
-    /// From the data file itself.
+    /// Computes all seals from the data file.
     fn rebuild(&mut self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         file.set_len(0)?;
@@ -233,7 +232,7 @@ impl Seals {
     fn finish(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         file.write_all_at(&self.header.to_bytes(), 0)?;
-        // The write-ahead log may be overwritten next, and the seals could not be computed from it again.
+        // The write-ahead log may be overwritten next. After that it could not give the seals again.
         file.sync_data()
     }
 
@@ -259,7 +258,7 @@ impl Seals {
     }
 }
 
-/// Writes adjacent entries with one call.
+/// Writes adjacent seals with one call.
 fn write(file: &File, seals: BTreeMap<u64, u32>) -> io::Result<()> {
     let (mut first, mut bytes): (u64, Vec<u8>) = (0, Vec::new());
     let put = |first: u64, bytes: &[u8]| match first {

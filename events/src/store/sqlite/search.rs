@@ -1,4 +1,4 @@
-//! Searches by SQL on the columns, so that only matching events are read and decoded.
+//! Searches by SQL on the columns. So only matching events are read and decoded.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::envelope::Position;
 use crate::store::StoreError;
 use crate::store::criteria::{Criteria, EventSearchResult, matches};
 
-/// Positions per query: a long search releases the connection between queries.
+/// The number of positions per query. A long search releases the connection between queries.
 const WINDOW: u64 = 65_536;
 
 /// The conditions of a search: terms that must all hold, and their parameters.
@@ -24,13 +24,13 @@ struct SqlTerms {
 }
 
 impl SqlTerms {
-    /// A placeholder for `value`.
+    /// Adds `value` as a parameter and returns its placeholder.
     fn bind(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
     }
 
-    /// One of these must hold, if there are any.
+    /// Requires one of these terms, if there are any.
     fn any(&mut self, terms: &[String]) {
         if !terms.is_empty() {
             self.all.push(format!("({})", terms.join(" OR ")));
@@ -74,7 +74,7 @@ impl SqlTerms {
 
     fn things(&mut self, criteria: &Criteria) {
         let correlations = criteria.correlations.iter().map(|id| Value::Blob(id.as_bytes().to_vec()));
-        // Thousands of requests for one server are left to the definition: SQL has a limit on parameters.
+        // SQL has a limit on parameters. So [`Criteria::admits`] checks thousands of requests for one server.
         if criteria.things.is_empty() || criteria.correlations.len() > 1_000 {
             return;
         }
@@ -92,7 +92,7 @@ impl SqlTerms {
     }
 }
 
-/// Our patterns as SQLite's.
+/// Converts a pattern of ours to one of SQLite.
 fn glob(pattern: &str) -> String {
     let escaped = pattern.replace('[', "[[]");
     if pattern.contains(['*', '?']) { escaped } else { escaped + "*" }
@@ -126,8 +126,8 @@ pub(super) fn search(
     while let Some(event) = next(&mut rows, &mut reader, at.0 + 1)? {
         seen += 1;
         at = event.position;
-        // SQL may match too much (patterns that GLOB reads otherwise, an id inside sealed bytes); the definition is
-        // exact.
+        // SQL may match too much (patterns that GLOB interprets otherwise, an id inside sealed bytes). The definition
+        // is exact.
         if criteria.admits(&event) {
             events.push(Arc::new(event));
         }

@@ -1,4 +1,4 @@
-//! The table of snapshots, whose bytes [`crate::store::sealed_snapshots`] encrypts.
+//! The table of snapshots. [`crate::store::sealed_snapshots`] encrypts their bytes.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -8,10 +8,10 @@ use crate::envelope::{Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 
-/// The row of `meta` which says that no snapshot of this file is in clear.
+/// The row of `meta` that says that every snapshot of this file is encrypted.
 const SEALED: &str = "snapshots_sealed";
 
-/// Writes a sealed snapshot in the place of an older one.
+/// Writes a sealed snapshot over an older one.
 pub(super) fn save(connection: &Connection, stream: &StreamId, sealed: &StreamSnapshot) -> rusqlite::Result<()> {
     let sql = "INSERT INTO snapshots (stream, revision, state_version, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5) \
                ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision, \
@@ -26,7 +26,7 @@ pub(super) fn save(connection: &Connection, stream: &StreamId, sealed: &StreamSn
     Ok(())
 }
 
-/// A damaged snapshot, or one whose key was destroyed, is no snapshot.
+/// Loads a snapshot. A damaged one, or one with a destroyed key, counts as no snapshot.
 pub(super) fn load(
     connection: &Connection,
     keys: &KeyRing,
@@ -56,13 +56,13 @@ pub(super) fn load(
     }))
 }
 
-/// Removes a snapshot; its page is overwritten.
+/// Removes a snapshot. SQLite overwrites its page.
 pub(super) fn forget(connection: &Connection, stream: &StreamId) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM snapshots WHERE stream = ?1")?.execute([stream.as_str()])?;
     Ok(())
 }
 
-/// Removes what a program of an earlier version wrote in clear, once in the life of a file.
+/// Removes unencrypted snapshots of an earlier version. This happens once in the life of a file.
 pub(super) fn drop_clear(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "SELECT 1 FROM meta WHERE key = ?1";
     if connection.query_row(sql, [SEALED], |_| Ok(())).optional()?.is_some() {

@@ -1,12 +1,13 @@
-//! Makes committed transactions durable, then answers: the second half of the writer, on a thread of its own.
+//! Makes committed transactions durable and then answers. This is the second half of the writer, on a thread of its
+//! own.
 //!
 //! A commit only hands pages to the kernel. One `fdatasync` of the write-ahead log then makes all earlier commits
 //! durable, while the writer already works on the next transaction. Nothing is published or acknowledged before the
 //! sync, and readers in this process see only published events.
 //!
-//! After a failed sync the content of the disk is unknown, and the kernel reports this only once. So all appends in
-//! doubt, and all later ones, are refused until the log is reopened. The same holds after the files were removed or
-//! replaced ([`super::watch`]).
+//! After a failed sync the content of the disk is unknown, and the kernel reports this only once. So all unconfirmed
+//! appends and all later ones are refused until the log is reopened. The same holds after a program removed or replaced
+//! the files ([`super::watch`]).
 
 use std::fs::File;
 use std::path::Path;
@@ -23,7 +24,7 @@ use crate::envelope::Recorded;
 use crate::store::tail::Tail;
 use crate::store::{AppendError, Appended, StoreError};
 
-/// A single stall of the disk must not lengthen the collection time.
+/// The limit of one sync in the average, so that a single stall of the disk does not lengthen the collection time.
 const LONGEST: Duration = Duration::from_millis(2);
 
 /// An answer that waits for the sync.
@@ -43,8 +44,8 @@ impl PendingReply {
 
     pub(super) fn fail(self, failure: &StoreError) {
         match self {
-            // Encoding errors and oversized events were refused earlier; a conflict may be with an event that was not
-            // written after all.
+            // Encoding errors and oversized events were refused earlier. A conflict may be with an event that was not
+            // written after all, so its caller gets the failure, too.
             Self::Append(reply, _) => drop(reply.send(Err(failure.clone().into()))),
             Self::Done(reply) => drop(reply.send(Err(failure.clone()))),
         }
@@ -61,19 +62,19 @@ pub(super) struct CommittedBatch {
 /// The state of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskActivity {
-    /// Nothing waits for it.
+    /// No request waits for the disk.
     Idle,
-    /// Requests that the sync under way will answer; there is room for one more transaction behind it.
+    /// A sync is running, and will answer this many requests. One more transaction can wait behind it.
     Busy(usize),
-    /// A transaction waits behind the sync that is under way.
+    /// A sync is running, and a transaction waits behind it.
     Full(usize),
 }
 
 #[derive(Default)]
 struct SyncState {
-    /// Committed, to be covered by the next sync.
+    /// A committed transaction that the next sync will cover.
     waiting: Option<CommittedBatch>,
-    /// How many answers the sync under way will give.
+    /// The number of answers that the running sync will give.
     syncing: Option<usize>,
     closed: bool,
     failed: Option<StoreError>,
@@ -81,14 +82,14 @@ struct SyncState {
 
 struct SyncShared {
     state: Mutex<SyncState>,
-    /// For the thread that syncs: there is something to do. For the writer: there is room.
+    /// Tells the syncing thread that there is work, and the writer that there is space.
     changed: Condvar,
-    /// For a writer that waits for requests as well.
+    /// Tells a writer that also waits for requests that there is space.
     room: Notify,
     noted: Mutex<(Witness, WitnessNote)>,
     wal: File,
     watch: Arc<LogWatch>,
-    /// How long a sync lately took, in nanoseconds.
+    /// The average time of recent syncs, in nanoseconds.
     usual: AtomicU64,
     tail: Arc<Tail>,
 }
@@ -100,7 +101,7 @@ pub(super) struct Syncer {
 }
 
 impl Syncer {
-    /// `wal` is the write-ahead log of the file that `note` is about; `watch` is over it.
+    /// `wal` is the write-ahead log of the file that `note` describes. `watch` watches that log's files.
     pub(super) fn start(
         wal: &Path,
         watch: &Arc<LogWatch>,
@@ -132,22 +133,22 @@ impl Syncer {
         }
     }
 
-    /// Why nothing becomes durable any more.
+    /// Why no more transactions become durable.
     pub(super) fn failure(&self) -> Option<StoreError> {
         self.shared.state().failed.clone()
     }
 
-    /// How long a sync takes.
+    /// The average time of a sync.
     pub(super) fn usual(&self) -> Duration {
         Duration::from_nanos(self.shared.usual.load(Ordering::Relaxed))
     }
 
-    /// The disk has become less busy since this was last asked.
+    /// Returns when the disk has become less busy since the last call.
     pub(super) async fn room(&self) {
         self.shared.room.notified().await;
     }
 
-    /// Takes a committed transaction; waits while another one is waiting.
+    /// Takes a committed transaction. Waits while another one is waiting.
     pub(super) fn take(&self, batch: CommittedBatch) {
         let mut state = self.shared.state();
         while state.waiting.is_some() && state.failed.is_none() {
@@ -163,13 +164,13 @@ impl Syncer {
         self.shared.changed.notify_all();
     }
 
-    /// Makes it durable on this thread, which saves a wake-up of the other one: for when no other request waits. Only
-    /// while the disk is idle.
+    /// Makes the transaction durable on this thread, which saves waking the other one. Only for an idle disk without
+    /// waiting requests.
     pub(super) fn take_here(&self, batch: CommittedBatch) {
         self.shared.finish(batch);
     }
 
-    /// The data file has this size for certain.
+    /// Notes the certain size of the data file.
     pub(super) fn note_file(&self, size: u64) {
         let mut noted = self.shared.noted();
         let (witness, note) = &mut *noted;
@@ -188,14 +189,14 @@ impl Syncer {
     }
 }
 
-/// Fails all callers that wait for a thread that has ended.
+/// Fails all callers that wait for an ended thread.
 impl Drop for Syncer {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// Tells the writer that the thread has ended without a request, because it panicked.
+/// Tells the writer that the thread has ended by a panic and not on request.
 struct SyncThreadGuard<'a>(&'a SyncShared);
 
 impl Drop for SyncThreadGuard<'_> {
@@ -226,7 +227,7 @@ impl SyncShared {
         }
     }
 
-    /// The next one to be made durable; `None` when nothing follows.
+    /// The next transaction to make durable; `None` when no more follow.
     fn next(&self) -> Option<CommittedBatch> {
         let mut state = self.state();
         if state.syncing.take().is_some() {
@@ -247,7 +248,7 @@ impl SyncShared {
         }
     }
 
-    /// After `Ok`, all earlier commits are durable.
+    /// Syncs, and then answers the callers of the transaction.
     fn finish(&self, batch: CommittedBatch) {
         let before = self.state().failed.clone();
         let synced = before.map_or_else(|| self.sync().map_err(|error| self.fail(&error)), Err);
@@ -271,13 +272,14 @@ impl SyncShared {
         let begun = Instant::now();
         self.wal.sync_data()?;
         let (took, usual) = (begun.elapsed().min(LONGEST), self.usual.load(Ordering::Relaxed));
-        // The effect of a single slow sync decays soon.
+        // The effect of a single slow sync soon decays.
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.usual.store(usual - usual / 4 + took / 4, Ordering::Relaxed);
         Ok(())
     }
 
-    /// After the sync: events durable by then are in the log, whatever happens to its files a moment later.
+    /// Checks the files after the sync. Events that are durable now are in the log, whatever happens to its files
+    /// later.
     fn look(&self) -> Result<(), StoreError> {
         self.watch.check().inspect_err(|failure| self.state().failed = Some(failure.clone()))
     }

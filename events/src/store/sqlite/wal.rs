@@ -1,7 +1,7 @@
 //! Reads SQLite's write-ahead log as a file (<https://www.sqlite.org/fileformat2.html#walformat>).
 //!
 //! SQLite does not report which pages a checkpoint wrote, and silently treats a damaged frame as the end of the file.
-//! Both matter here: [`super::seals`] needs the pages, a verification has to find the damage.
+//! Both matter here: [`super::seals`] needs the pages, and a verification has to find the damage.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const HEADER: usize = 32;
 const FRAME: usize = 24;
 
-/// `log.db` -> `log.db-wal`.
+/// `log.db` becomes `log.db-wal`.
 pub(super) fn path_of(data: &Path) -> PathBuf {
     let mut name = data.as_os_str().to_owned();
     name.push("-wal");
@@ -49,7 +49,7 @@ impl WalChecksum {
     }
 }
 
-/// One page as a transaction left it.
+/// One page as written by a transaction.
 #[derive(Debug)]
 pub(super) struct WalFrame<'a> {
     pub(super) page: u32,
@@ -59,14 +59,14 @@ pub(super) struct WalFrame<'a> {
 /// The result of reading the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct WalContents {
-    /// Frames of finished transactions.
+    /// The number of frames of finished transactions.
     pub(super) committed: u64,
-    /// Whole frames behind those that are of the same generation of the file: written and not finished, or damaged.
+    /// The number of whole frames after those, of the same generation of the file. They are unfinished or damaged.
     pub(super) unfinished: u64,
 }
 
-/// The page of each of the first `count` frames, as SQLite itself has just read them: the newest frame of every page, in the
-/// order of pages. For other frames only the headers are read.
+/// Calls `each` with the newest frame of every page among the first `count` frames, in the order of pages. SQLite
+/// itself has just read these frames. Of other frames only the headers are read.
 pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&WalFrame<'_>) -> io::Result<()>) -> io::Result<()> {
     let file = File::open(path)?;
     let mut header = [0; HEADER];
@@ -87,8 +87,8 @@ pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&WalFrame<'_>
     Ok(())
 }
 
-/// Calls `each` for the frames of the write-ahead log at `path`. One that is missing or empty has none. How many of them are
-/// committed is known after the last one: a frame counts once a frame behind it commits.
+/// Calls `each` for the frames of the write-ahead log at `path`. A missing or empty file has none. The number of
+/// committed frames is known only at the end: a frame counts when a later frame commits it.
 pub(super) fn frames(path: &Path, mut each: impl FnMut(&WalFrame<'_>)) -> io::Result<WalContents> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -130,7 +130,7 @@ pub(super) fn frames(path: &Path, mut each: impl FnMut(&WalFrame<'_>)) -> io::Re
     Ok(read)
 }
 
-/// Fills `buffer`; `false` at the end of the file, also in the middle of it.
+/// Fills `buffer`. Returns `false` at the end of the file, even in the middle of the buffer.
 fn whole(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match file.read_exact(buffer) {
         Ok(()) => Ok(true),

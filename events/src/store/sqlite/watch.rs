@@ -1,9 +1,9 @@
-//! Whether a log that is open can be written: its files are still the ones that were opened, and the disk takes more.
+//! Checks whether an open log can be written: its files are still the opened ones, and the disk has space.
 //!
-//! A removed or replaced file exists as long as a process has it open, and is lost afterwards: writes succeed, are
-//! synced, and are lost. So before each acknowledgement this checks that each name still leads to the opened file. A
-//! program that removes the write-ahead log properly moves its content into the data file first. Hence the check comes
-//! after the sync, and earlier acknowledged events are safe.
+//! A removed or replaced file exists as long as a process has it open. Writes to it succeed and are synced, but are
+//! lost when the process ends. So before each acknowledgement this checks that each name still leads to the opened
+//! file. A program that removes the write-ahead log properly moves its content into the data file first. So the check
+//! comes after the sync, and earlier acknowledged events are safe.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use super::data_file::{FileIdentity, identity};
 use crate::store::StoreError;
 
-/// Bytes that have to be free: a few commits.
+/// The number of bytes that must be free: a few commits.
 const ROOM: usize = 256 << 10;
 /// How long the result of a probe is valid.
 const KNOWN_FOR: Duration = Duration::from_secs(2);
 
-/// The files that a writer has open, and why nothing is written any more.
+/// The open files of a writer, and the reason why it writes no more.
 #[derive(Debug)]
 pub(super) struct LogWatch {
     files: Vec<(PathBuf, FileIdentity)>,
@@ -32,7 +32,7 @@ pub(super) struct LogWatch {
 }
 
 impl LogWatch {
-    /// Over these files of a log, all of which are open; `probe` is a file that is nobody's.
+    /// Watches these files of a log. All of them are open. `probe` is a file name that no other code uses.
     pub(super) fn over<const N: usize>(files: [PathBuf; N], probe: PathBuf) -> Result<Self, StoreError> {
         let known = files.into_iter().map(|path| match path.metadata() {
             Ok(metadata) => Ok((path, identity(&metadata))),
@@ -41,12 +41,12 @@ impl LogWatch {
         Ok(Self { files: known.collect::<Result<_, _>>()?, failed: Mutex::default(), probe, room: Mutex::default() })
     }
 
-    /// Records why writing has stopped; callers get this reason from now on. The first reason stays.
+    /// Records why writing has stopped. Callers get this reason from now on. The first reason stays.
     pub(super) fn fail(&self, failure: &StoreError) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| failure.clone());
     }
 
-    /// An error that does not pass: the log has to be opened again.
+    /// Fails if a file was removed or replaced. The error is permanent: the log has to be opened again.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             return Err(failure);
@@ -69,8 +69,8 @@ impl LogWatch {
         Ok(())
     }
 
-    /// A temporary error: the disk is full or read-only. The result is cached for some time, so that frequent calls
-    /// cost nothing.
+    /// Fails if the disk is full or read-only. The error is temporary. The result is cached for some time, so that
+    /// frequent calls cost nothing.
     pub(super) fn room(&self) -> Result<(), StoreError> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         match &*room {

@@ -1,8 +1,8 @@
-//! Remembers, outside the log, how far the log reached.
+//! Records outside the log how far the log reached.
 //!
 //! SQLite cannot distinguish a truncated write-ahead log from a complete one: it opens both without an error. So the
-//! writer notes the head and the size of the data file in a small file after each commit. The note is not fsynced: after a
-//! power cut it may be older than the log, which is harmless, and it is never newer.
+//! writer notes the head and the size of the data file in a small file after each commit. The note is not fsynced.
+//! After a power failure it may be older than the log, which is harmless. It is never newer.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,12 +15,12 @@ use crate::envelope::Position;
 const MAGIC: &[u8; 4] = b"CHW1";
 const SIZE: usize = 4 + 16 + 8 + 8 + 4;
 
-/// The head and size of the log at some time; it can only have grown since.
+/// The head and size of the log at some time. The log can only have grown since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WitnessNote {
     pub(super) log: Uuid,
     pub(super) head: Position,
-    /// Bytes of the data file after its last checkpoint.
+    /// The size of the data file after its last checkpoint, in bytes.
     pub(super) file: u64,
 }
 
@@ -36,7 +36,7 @@ impl WitnessNote {
         bytes
     }
 
-    /// `None` for a note half written at a power failure.
+    /// Parses a note; `None` if a power failure left half of it.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_at_checked(SIZE - 4)?;
         if sum != crc32fast::hash(body).to_le_bytes() || &body[..4] != MAGIC {
@@ -47,7 +47,7 @@ impl WitnessNote {
     }
 }
 
-/// The note as it is found.
+/// The result of reading the note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoteState {
     Missing,
@@ -70,7 +70,7 @@ impl Witness {
         &self.path
     }
 
-    /// The note as a verification finds it.
+    /// Reads the note for a verification.
     pub(super) fn look(data: &Path) -> NoteState {
         match std::fs::read(Self::beside(data).path) {
             Err(_) => NoteState::Missing,
@@ -88,7 +88,8 @@ impl Witness {
         note
     }
 
-    /// A failure is logged once and is not a failure of the log: an old note, or none, only weakens the proof.
+    /// Writes the note. A failure is logged once and does not stop the log: an old or missing note only weakens the
+    /// proof.
     pub(super) fn write(&mut self, note: WitnessNote) {
         let written = match &self.file {
             Some(file) => file.write_all_at(&note.to_bytes(), 0),

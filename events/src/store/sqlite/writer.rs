@@ -1,14 +1,14 @@
-//! The single writer: takes all waiting requests, commits them as one transaction, and has it made durable
-//! ([`super::sync`]) while it takes the next ones. Answers are sent after that.
+//! The single writer: it takes all waiting requests and commits them as one transaction. [`super::sync`] makes the
+//! transaction durable while the writer fills the next one. Callers get their answers after that.
 //!
-//! Each request is checked against the revision of its own stream, including earlier requests that are not durable yet:
-//! dependent events become durable after them. A conflict refuses that request only. Requests are checked before their
-//! events are written, so nothing in a transaction has to be undone. If the transaction fails as a whole, nothing of it
+//! Each request is checked against the revision of its own stream. Earlier requests that are not durable yet count,
+//! because dependent events become durable after them. A conflict refuses only its own request. Requests are checked
+//! before their events are written, so no part of a transaction has to be undone. If the transaction fails, none of it
 //! was written, and all its requests get an error.
 //!
 //! The writer commits as soon as no request waits and the disk is idle. Otherwise it commits when the transaction has
-//! taken as long as a sync takes. So the disk and the writer are both busy, and neither waits for the other, with slow
-//! syncs (few large transactions) and with many requests (more and smaller ones).
+//! taken as long as a sync takes. So neither the disk nor the writer waits for the other. With slow syncs this gives a
+//! few large transactions, and with many requests it gives more and smaller ones.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -38,27 +38,27 @@ use crate::store::tail::Tail;
 use crate::store::{AppendError, Appended, Expected, StoreError, StreamSnapshot, check_expected};
 
 const PAGE: usize = 4_096;
-/// Pages that a transaction touches besides those for its payloads: head, streams, interior pages.
+/// The number of pages that a transaction changes in addition to those of its payloads: head, streams, interior pages.
 const PAGES_PER_COMMIT: usize = 6;
-/// About the number of pages that an index update changes.
+/// The approximate number of pages that an index update changes.
 const INDEX_PAGES: usize = by_stream::STEP / 8;
-/// A transaction has a fixed cost, even on a fast disk.
+/// The shortest collection time: a transaction has a fixed cost, even on a fast disk.
 const SHORTEST: Duration = Duration::from_micros(100);
 
-/// An event for which everything is computed that does not need its place in the log.
+/// An event that is encoded and hashed as far as possible without its position in the log.
 pub(super) struct EncodedEvent {
     pub(super) new: NewEvent,
     pub(super) codec: u8,
     pub(super) data: Bytes,
-    /// The key of a sealed payload.
+    /// The keys of a sealed payload.
     pub(super) keys: Option<Arc<KeyRing>>,
-    /// The hash and the checksum of its content.
+    /// The hash of the content; `sum` is its checksum.
     pub(super) content: EventHash,
     pub(super) sum: u32,
 }
 
 impl EncodedEvent {
-    /// For an append to `stream`; `scratch` is reused between events.
+    /// Encodes an event for an append to `stream`. `scratch` is reused between events.
     pub(super) fn new(
         keys: &Arc<KeyRing>,
         stream: &StreamId,
@@ -82,7 +82,7 @@ pub(super) struct AppendJob {
 
 pub(super) enum WriteJob {
     Append(AppendJob),
-    /// Its bytes are sealed.
+    /// Stores a snapshot with sealed bytes.
     Snapshot {
         stream: StreamId,
         snapshot: StreamSnapshot,
@@ -93,7 +93,7 @@ pub(super) enum WriteJob {
         streams: Vec<StreamId>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
-    /// Queued requests are still processed.
+    /// Ends the writer after all queued requests.
     Close,
 }
 
@@ -106,7 +106,7 @@ impl WriteJob {
         }
     }
 
-    /// Nothing is written any more.
+    /// Refuses the request, because the log accepts no more writes.
     fn refuse(self, failure: &StoreError, queue: &mut mpsc::Receiver<Self>) {
         match self {
             Self::Append(append) => drop(append.reply.send(Err(failure.clone().into()))),
@@ -116,7 +116,7 @@ impl WriteJob {
     }
 }
 
-/// Tells subscribers that nothing follows, however the thread ends.
+/// Tells subscribers that no more events follow, even if the thread panics.
 struct CloseTail(Arc<Tail>);
 
 impl Drop for CloseTail {
@@ -128,14 +128,14 @@ impl Drop for CloseTail {
 /// A transaction that is being written.
 struct OpenTransaction {
     batch: CommittedBatch,
-    /// Requests in it.
+    /// The number of requests in the transaction.
     requests: usize,
     bytes: usize,
-    /// SQLite has begun it: something was written.
+    /// Whether SQLite has begun the transaction, so that something was written.
     begun: bool,
-    /// The newest event in it.
+    /// The newest event in the transaction.
     end: Anchor,
-    /// Dropped content must not stay in the write-ahead log.
+    /// Whether the transaction drops content that must not stay in the write-ahead log.
     forgets: bool,
     begun_at: Instant,
 }
@@ -157,10 +157,10 @@ impl OpenTransaction {
 pub(super) struct Writer {
     connection: Connection,
     syncer: Syncer,
-    /// Waits for requests and for the disk at the same time.
+    /// Lets the writer wait for requests and for the disk at the same time.
     runtime: Runtime,
     seals: Seals,
-    /// The newest event that is committed, and its hash.
+    /// The newest committed event, and its hash.
     head: Anchor,
     path: std::path::PathBuf,
     tail: Arc<Tail>,
@@ -168,16 +168,16 @@ pub(super) struct Writer {
     options: SqliteOptions,
     places: StreamPlaces,
     kinds: HashMap<&'static str, (i64, Arc<str>)>,
-    /// Pages written since the last checkpoint, about.
+    /// The approximate number of pages that were written since the last checkpoint.
     pages: usize,
-    /// How many requests were lately under way at the same time.
+    /// The number of requests that were recently under way at the same time.
     crowd: usize,
-    /// The log says which keys it needs.
+    /// Whether the log has a note of the keys that it needs.
     keys_noted: bool,
-    /// Why nothing is written any more.
+    /// Why the log accepts no more writes.
     failed: Option<StoreError>,
     watch: Arc<LogWatch>,
-    // Last: released after the connection is closed.
+    // The last field, so that it is released after the connection is closed.
     _data: DataFile,
     lock: super::lock::LogLock,
 }
@@ -190,7 +190,7 @@ impl Writer {
         watch: &Arc<LogWatch>,
         options: &SqliteOptions,
     ) -> Result<Self, StoreError> {
-        // From here on the syncer makes commits durable; SQLite still syncs around its checkpoints.
+        // From here on the syncer makes commits durable. SQLite itself syncs only around its checkpoints.
         opened
             .connection
             .pragma_update(None, "synchronous", "NORMAL")
@@ -233,7 +233,7 @@ impl Writer {
             }
         }
         self.syncer.close();
-        // Leave a removed file as it is; an operator who restores it can examine it.
+        // A removed file stays untouched; an operator who restores it can examine it.
         if self.failure().is_none() && self.watch.check().is_ok() {
             self.index();
             if self.checkpoint(true) {
@@ -242,7 +242,7 @@ impl Writer {
         }
     }
 
-    /// Nothing is written any more.
+    /// Stops all writes and records the reason.
     fn fail(&mut self, failure: &StoreError) {
         self.watch.fail(failure);
         self.failed = Some(failure.clone());
@@ -252,7 +252,7 @@ impl Writer {
         self.failed.clone().or_else(|| self.syncer.failure())
     }
 
-    /// One transaction of what comes until it is worth committing.
+    /// Fills and commits one transaction, which begins with the request `first`.
     fn transact(&mut self, first: WriteJob, queue: &mut mpsc::Receiver<WriteJob>) {
         let mut open = OpenTransaction::after(self.head);
         let outcome = self.fill(&mut open, first, queue).and_then(|()| self.commit(&mut open));
@@ -265,7 +265,7 @@ impl Writer {
         }
         let pending = self.pending.add(open.batch.written.iter().map(|event| &**event));
         if open.forgets {
-            // The old pages are in the write-ahead log, too, until it is restarted.
+            // The old pages stay in the write-ahead log until it is restarted.
             self.checkpoint(true);
         }
         self.hand_over(open, queue.len());
@@ -280,7 +280,7 @@ impl Writer {
             DiskActivity::Idle => 0,
             DiskActivity::Busy(requests) | DiskActivity::Full(requests) => requests,
         };
-        // Slightly late requests still belong to it.
+        // Requests that come slightly later still belong to the same group.
         self.crowd = (ahead + open.requests + queued).max(self.crowd - self.crowd.div_ceil(8));
         if ahead == 0 && !open.begun {
             open.batch.answers.into_iter().for_each(PendingReply::give);
@@ -291,7 +291,7 @@ impl Writer {
         }
     }
 
-    /// Writes what comes until it is worth committing.
+    /// Writes requests until the transaction is worth committing.
     fn fill(
         &mut self,
         open: &mut OpenTransaction,
@@ -321,13 +321,13 @@ impl Writer {
         open.requests >= self.options.batch_requests || open.bytes >= self.options.batch_bytes
     }
 
-    /// Longer than a sync takes: the disk has waited, or will wait, for this transaction.
+    /// Whether the transaction has taken longer than a sync: the disk waits, or will wait, for it.
     fn is_overdue(&self, open: &OpenTransaction) -> bool {
         open.begun_at.elapsed() >= self.syncer.usual().max(SHORTEST)
             && !matches!(self.syncer.disk(), DiskActivity::Full(_))
     }
 
-    /// Until something comes or the disk is less busy.
+    /// Waits until a request comes or the disk is less busy.
     fn wait(&self, queue: &mut mpsc::Receiver<WriteJob>) -> Option<WriteJob> {
         self.runtime.block_on(async {
             tokio::select! {
@@ -338,7 +338,7 @@ impl Writer {
         })
     }
 
-    /// After an error: `Ok` if the transaction is in the log nevertheless, otherwise nothing of it is.
+    /// Handles an error. `Ok`: the transaction is in the log nevertheless. Otherwise none of it is.
     fn give_up(&mut self, error: &rusqlite::Error, open: &OpenTransaction) -> Result<(), StoreError> {
         let position = self.head.position.0 + 1;
         let failure = match error::explain(error, position) {
@@ -349,7 +349,7 @@ impl Writer {
         if !self.connection.is_autocommit() && self.connection.execute_batch("ROLLBACK").is_err() {
             self.fail(&failure);
         }
-        // They may contain streams and kinds that were rolled back.
+        // The caches may contain streams and kinds that were rolled back.
         self.places.clear();
         self.kinds.clear();
         self.keys_noted = false;
@@ -357,11 +357,11 @@ impl Writer {
             self.fail(&failure);
         }
         if failure == StoreError::Full {
-            // Checkpointed frames need not be kept in the write-ahead log.
+            // Frames that were checkpointed need not stay in the write-ahead log.
             self.checkpoint(false);
         }
         match reader::head(&self.connection) {
-            // The commit itself succeeded, what followed did not: everybody in the transaction is in the log.
+            // The commit succeeded and a later step failed: all requests of the transaction are in the log.
             Ok(head) if open.begun && head == open.end.position && head != self.head.position => {
                 if self.failed.is_none() {
                     return Ok(());
@@ -393,7 +393,7 @@ impl Writer {
                     position: Position(open.end.position.0 + events.len() as u64),
                 });
                 let writes = answer.is_ok() && !events.is_empty();
-                // Before anything can fail, because every caller must get an answer.
+                // The reply is stored before any step can fail, because every caller must get an answer.
                 open.batch.answers.push(PendingReply::Append(reply, answer));
                 if writes {
                     self.begin(open)?;
@@ -524,8 +524,8 @@ impl Writer {
         Ok((number, name))
     }
 
-    /// Updates the index. A failure only delays the update, unless two events have the same place: then the file
-    /// differs from the writer's state.
+    /// Updates the index. A failure only delays the update, with one exception: if two events have the same position,
+    /// the file differs from the writer's state.
     fn index(&mut self) {
         match by_stream::extend(&self.connection, self.head.position) {
             Ok(()) => {
@@ -541,7 +541,7 @@ impl Writer {
         }
     }
 
-    /// Moves the write-ahead log into the data file; returns whether it moved all of it. A failure does not affect the
+    /// Moves the write-ahead log into the data file. Returns whether it moved all of it. A failure does not affect the
     /// log: the next checkpoint tries again.
     fn checkpoint(&mut self, truncate: bool) -> bool {
         self.pages = 0;

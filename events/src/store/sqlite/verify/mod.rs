@@ -1,19 +1,18 @@
-//! Verifies every bit of a log, and reports the place of each damage.
+//! Verifies every bit of a log, and reports the position of each damage.
 //!
-//! There are several checks; each finds damage that the others cannot:
+//! There are several checks. Each finds damage that the others cannot find:
 //!
-//! * the **pages** of the data file against their seals ([`super::seals`]): any flipped bit, also where no event is;
-//! * the **write-ahead log** and the **note** of how far the log reached: a lost end;
+//! * the **pages** of the data file against their seals ([`super::seals`]): any flipped bit, also outside of events;
+//! * the **write-ahead log**, and the **note** of how far the log reached: a lost end;
 //! * **SQLite's own structures** (`PRAGMA integrity_check`): trees, indexes, free lists;
-//! * the **events**: checksum, chain, positions and revisions without gaps, each payload decoded by this program and encoded
-//!   again to the same bytes;
+//! * the **events**: checksum, chain, positions and revisions without gaps. Each payload is decoded and encoded again,
+//!   and must have the same bytes;
 //! * the **snapshots**;
-//! * **anchors** that were kept elsewhere: an attacker who can write the file can forge all of the above, but not
+//! * **anchors** that were stored elsewhere: an attacker who can write the file can forge all of the above, but not
 //!   these.
 //!
-//! Nothing is written, and a writer may be at work meanwhile: later appends are not checked. Several threads
-//! check the events, each with its own connection. A log that cannot be opened is checked as far as
-//! possible.
+//! A verification writes nothing. A writer may append meanwhile; its later appends are not checked. Several threads
+//! check the events, each with its own connection. A log that cannot be opened is checked as far as possible.
 
 mod pages;
 mod rows;
@@ -37,13 +36,14 @@ use crate::store::StoreError;
 /// The scope of a verification, and its number of threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyOptions {
-    /// Anchors that were kept elsewhere.
+    /// Anchors that were stored elsewhere.
     pub against: Vec<Anchor>,
-    /// Threads that look at events.
+    /// The number of threads that check events.
     pub threads: usize,
-    /// How much damage is reported; a lost disk would fill the terminal.
+    /// The largest number of reported damages. Those of a lost disk would fill the terminal.
     pub limit: usize,
-    /// Only files, pages and anchors, as fast as the disk reads: finds any flipped bit, but no forged event.
+    /// Checks only files, pages and anchors, as fast as the disk reads. This finds any flipped bit, but no forged
+    /// event.
     pub quick: bool,
 }
 
@@ -54,13 +54,13 @@ impl Default for VerifyOptions {
     }
 }
 
-/// Something that is not as it was written.
+/// Damage: a place in the log that differs from the written state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogDamage {
-    /// The event, or the first of those on the page.
+    /// The damaged event, or the first event on the damaged page.
     pub position: Option<Position>,
     pub stream: Option<StreamId>,
-    /// The page of the data file, from 1.
+    /// The number of the page in the data file, from 1.
     pub page: Option<u64>,
     pub what: String,
 }
@@ -81,26 +81,26 @@ impl fmt::Display for LogDamage {
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verification {
-    /// The end of the verified part; `None` when that cannot be read.
+    /// The end of the verified part; `None` if it cannot be read.
     pub head: Option<Anchor>,
     pub events: u64,
     pub streams: u64,
     pub snapshots: u64,
-    /// Pages that were held against a seal.
+    /// The number of pages that were compared with a seal.
     pub pages: u64,
-    /// Events up to here got their hashes when the log was brought to the format with the chain, not when they happened.
+    /// The last event that got its hash from a migration, and not at its append.
     pub chained_until: Position,
-    /// Anchors that fit.
+    /// The anchors that match the log.
     pub anchors: Vec<Anchor>,
     pub damages: Vec<LogDamage>,
     /// Whether there is more damage than reported.
     pub more: bool,
-    /// Parts that could not be checked, with the reason, and other remarks.
+    /// Parts that could not be checked, with the reason, and other messages for operators.
     pub remarks: Vec<String>,
 }
 
 impl Verification {
-    /// Whether everything is as it was written.
+    /// Whether no damage was found.
     pub fn is_whole(&self) -> bool {
         self.damages.is_empty()
     }
@@ -118,7 +118,7 @@ impl Findings {
         Self { limit: limit.max(1), damages: Mutex::default(), more: AtomicBool::new(false) }
     }
 
-    /// Whether there is room for more.
+    /// Adds a damage. Returns whether there is space for more.
     fn add(&self, damage: LogDamage) -> bool {
         let mut damages = self.damages.lock().unwrap_or_else(PoisonError::into_inner);
         if damages.len() >= self.limit {
@@ -138,10 +138,10 @@ impl Findings {
     }
 }
 
-/// Verifies the log at `path`. An error means that it could not be verified; damage is not an error.
+/// Verifies the log at `path`. An error means that it could not be verified. Damage is not an error.
 pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, StoreError> {
     let path = std::path::absolute(path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
-    // Until all connections are closed.
+    // Kept open until all connections are closed.
     let data = DataFile::open(&path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
     let findings = Findings::new(options.limit);
     let mut found = Verification::default();
@@ -153,7 +153,7 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
             let position = (position > 0).then_some(Position(position));
             findings.add(LogDamage { position, stream: None, page: None, what: reason });
         }
-        // SQLite has several errors for this; a file with wrong pages is always damaged.
+        // SQLite has several errors for this. A file with wrong pages is always damaged.
         Err(error) if !bad_pages.is_empty() => {
             findings.of_log(error.to_string());
         }
@@ -163,13 +163,13 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
     found.damages = findings.damages.into_inner().unwrap_or_else(PoisonError::into_inner);
     let head = found.head.map_or(Position(u64::MAX), |head| head.position);
     add_pages(&path, &data, &bad_pages, head, options.limit.max(1), &mut found);
-    // Where an event is named comes first.
+    // Damages that name an event come first.
     found.damages.sort_by_key(|damage| (damage.position.is_none(), damage.page.is_some(), damage.position));
     Ok(found)
 }
 
-/// Up to half of the reported damage is about pages, however many events are damaged with them: their place on the disk
-/// helps most. On a lost disk only the reported pages are located.
+/// Adds damaged pages. They fill up to half of the report, however many events are damaged with them, because their
+/// position on the disk helps most. On a lost disk only the reported pages are located.
 fn add_pages(path: &Path, data: &DataFile, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
     let room = limit.saturating_sub(found.damages.len()).max(limit.div_ceil(2));
     let told = bad.get(..room).unwrap_or(bad);
@@ -178,7 +178,7 @@ fn add_pages(path: &Path, data: &DataFile, bad: &[u64], head: Position, limit: u
     found.damages.extend(pages::locate(path, data, told, head));
 }
 
-/// Everything that SQLite has to read for us.
+/// Checks everything that SQLite has to read.
 fn look(path: &Path, options: &VerifyOptions, findings: &Findings, found: &mut Verification) -> Result<(), StoreError> {
     let note = super::witness::Witness::look(path);
     let connection = schema::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -208,7 +208,7 @@ fn look(path: &Path, options: &VerifyOptions, findings: &Findings, found: &mut V
     Ok(())
 }
 
-/// SQLite's structures and the events, at the same time.
+/// Checks SQLite's structures and the events at the same time.
 fn check_contents(
     path: &Path,
     head: Position,

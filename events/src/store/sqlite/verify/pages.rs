@@ -1,4 +1,4 @@
-//! The files as bytes: pages against their seals, the write-ahead log against its own checksums.
+//! Checks the files as bytes: pages against their seals, the write-ahead log against its own checksums.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,11 +15,12 @@ use crate::store::sqlite::schema::connect;
 use crate::store::sqlite::seals::{self, SealsHeader, WalRemains};
 use crate::store::sqlite::{by_stream, wal};
 
-/// A running writer moves pages and seals them a moment later, so a mismatch is checked again.
+/// A running writer moves pages and seals them a moment later. So a mismatch is checked again, up to this number of
+/// times.
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The pages that differ from their seals; [`locate`] reports them later, with their events.
+/// Finds the pages that differ from their seals. [`locate`] reports them later, with their events.
 pub(super) fn check(path: &Path, data: &DataFile, findings: &Findings, found: &mut Verification) -> Vec<u64> {
     match compare(path, data, found) {
         Ok(bad) => bad,
@@ -53,7 +54,7 @@ fn compare(path: &Path, data: &DataFile, found: &mut Verification) -> io::Result
         if bad.is_empty() {
             break;
         }
-        // Without a write-ahead log nothing is moved; it may just have been emptied.
+        // Without frames in the write-ahead log nothing can move now, but it may just have been emptied.
         let at_rest = wal::path_of(path).metadata().map_or(true, |wal| wal.len() == 0);
         if !at_rest {
             #[expect(clippy::disallowed_methods, reason = "a verification has threads of its own")]
@@ -67,7 +68,7 @@ fn compare(path: &Path, data: &DataFile, found: &mut Verification) -> io::Result
     Ok(bad)
 }
 
-/// Every page and every seal: those that do not fit, and how many there are.
+/// Compares every page with its seal. Returns the pages that differ, and the number of pages.
 fn all(path: &Path, data: &DataFile) -> io::Result<(Vec<u64>, u64)> {
     let Some((header, seals)) = seals::read(path)? else { return Ok((Vec::new(), 0)) };
     let (mut bad, mut count) = (Vec::new(), 0);
@@ -79,7 +80,7 @@ fn all(path: &Path, data: &DataFile) -> io::Result<(Vec<u64>, u64)> {
         }
         Ok(())
     })?;
-    // Pages that the file has lost, and seals of no page.
+    // Pages that the file has lost, and seals without a page.
     bad.extend(count + 1..=header.pages.max(seals.len() as u64));
     if !bad.is_empty() {
         explain(path, data, &header, &mut bad)?;
@@ -102,7 +103,7 @@ fn again(path: &Path, data: &DataFile, suspects: &[u64]) -> io::Result<Vec<u64>>
     Ok(bad)
 }
 
-/// A page that is the same in the write-ahead log and in the file was moved and not sealed yet: no damage.
+/// Removes pages that are the same in the write-ahead log and in the file: they were moved and not sealed yet.
 fn explain(path: &Path, data: &DataFile, header: &SealsHeader, bad: &mut Vec<u64>) -> io::Result<()> {
     let mut moved: BTreeMap<u64, Vec<u32>> = bad.iter().map(|page| (*page, Vec::new())).collect();
     wal::frames(&wal::path_of(path), |frame| {
@@ -114,14 +115,14 @@ fn explain(path: &Path, data: &DataFile, header: &SealsHeader, bad: &mut Vec<u64
     bad.retain(|page| {
         let read = data.page(*page, &mut bytes);
         let seals = moved.get(page).map_or(&[][..], Vec::as_slice);
-        // The last frame of a page may not have been moved yet, whereas the file has grown already.
+        // The last frame of a page may not be moved yet, although the file has grown already.
         !(read.is_ok() && seals.contains(&seals::seal(*page, &bytes)))
     });
     Ok(())
 }
 
-/// Frames that belong to no finished transaction. A crash leaves some; so does a flipped bit in the last one. Only the
-/// note of how far the log reached shows whether they contained an event.
+/// Counts frames that belong to no finished transaction. A crash leaves some, and so does a flipped bit in the last
+/// finished one. Only the note of how far the log reached shows whether they contained an event.
 pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
     for look in 1.. {
         let unfinished = match wal::frames(&wal::path_of(path), |_| ()) {
@@ -144,7 +145,7 @@ pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
     }
 }
 
-/// The owners of pages, and the events on them.
+/// Finds the tables of damaged pages, and the events on them.
 pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position) -> Vec<LogDamage> {
     if pages.is_empty() {
         return Vec::new();
@@ -175,7 +176,7 @@ fn of_page(page: u64, whose: &str) -> LogDamage {
     LogDamage { position: None, stream: None, page: Some(page), what }
 }
 
-/// Names the events on a page, where it has any.
+/// Names the events on a page, if it has any.
 fn on_page(
     data: &DataFile,
     connection: &Connection,
@@ -207,15 +208,14 @@ fn page_at(data: &DataFile, size: u32, page: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The table or index that a page belongs to, and for an overflow page the leaf that it continues.
+/// The table or index of a page. For an overflow page also the leaf that it continues.
 struct PageOwner {
     table: String,
     leaf: Option<u64>,
 }
 
-/// The owner of each page, by one walk through the file, which takes as long as reading all of it. The path of an
-/// overflow page is that of its leaf, `+`, and a number: <https://www.sqlite.org/dbstat.html>. If a damaged page ends
-/// the walk, later pages stay without an owner.
+/// Finds the owner of each page in one pass over the file. The path of an overflow page is that of its leaf, `+`, and a
+/// number: <https://www.sqlite.org/dbstat.html>. If a damaged page ends the pass, later pages have no owner.
 fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, PageOwner> {
     let mut wanted: BTreeSet<u64> = pages.iter().copied().collect();
     let (mut found, mut leaves) = (BTreeMap::new(), BTreeMap::new());
@@ -241,7 +241,7 @@ fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, PageOwner> {
         for (page, leaf) in &leaves {
             match places.get(leaf) {
                 Some(Some(place)) => found.entry(*page).and_modify(|owner| owner.leaf = Some(*place)),
-                // Without its leaf its owner is unknown.
+                // Without its leaf, the owner of an overflow page is unknown.
                 _ => {
                     found.remove(page);
                     continue;
@@ -252,7 +252,7 @@ fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, PageOwner> {
     found
 }
 
-/// Calls `each` with number, table and path of the pages that the query finds, until it says no.
+/// Calls `each` with number, table and path of the pages that the query finds, until it returns `false`.
 fn walk(connection: &Connection, sql: &str, mut each: impl FnMut(u64, String, String) -> bool) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query([])?;
@@ -264,7 +264,8 @@ fn walk(connection: &Connection, sql: &str, mut each: impl FnMut(u64, String, St
     Ok(())
 }
 
-/// The row numbers in a leaf of a table (<https://www.sqlite.org/fileformat2.html#b_tree_pages>), as far as they can be true.
+/// The row numbers in a leaf of a table (<https://www.sqlite.org/fileformat2.html#b_tree_pages>), as far as they are
+/// plausible.
 fn rowids(page: &[u8], offset: usize, head: Position) -> Vec<u64> {
     const LEAF: u8 = 0x0d;
     if page.get(offset) != Some(&LEAF) {
@@ -280,7 +281,7 @@ fn rowids(page: &[u8], offset: usize, head: Position) -> Vec<u64> {
     (0..cells).filter_map(row).collect()
 }
 
-/// A number of up to nine bytes, and where the next thing begins.
+/// Reads a number of up to nine bytes. Returns it, and the index after it.
 fn varint(bytes: &[u8], mut at: usize) -> Option<(u64, usize)> {
     let mut value = 0;
     for length in 1.. {

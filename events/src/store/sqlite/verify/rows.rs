@@ -1,4 +1,4 @@
-//! The events, by several threads, each taking the next part of the log.
+//! Checks the events with several threads. Each thread takes the next part of the log.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::store::sqlite::row::{COLUMNS, Kinds, RowReader, unsigned};
 use crate::store::sqlite::schema::{beside, bound, connect};
 use crate::store::sqlite::{by_stream, error, reader};
 
-/// Events in one part.
+/// The number of events in one part.
 const PART: u64 = 8_192;
 
-/// A stream within one part: its first position there, and its first and last revisions.
+/// A stream within one part: its first position there, and its first and last revision.
 #[derive(Debug, Clone, Copy)]
 struct StreamStretch {
     position: Position,
@@ -34,7 +34,7 @@ struct StreamStretch {
 struct VerifiedRows {
     events: u64,
     streams: HashMap<StreamId, StreamStretch>,
-    /// Numbers of events with erased personal fields, and with lost keys.
+    /// The numbers of events with erased personal fields, and with lost keys.
     erased: u64,
     lost: u64,
 }
@@ -97,7 +97,7 @@ pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Find
     }
 }
 
-/// One thread's view of the file.
+/// The state of one thread: its connection to the file.
 struct RowVerifier<'a> {
     connection: Connection,
     kinds: Kinds,
@@ -113,7 +113,7 @@ impl<'a> RowVerifier<'a> {
         Ok(Self { connection, kinds, keys, findings })
     }
 
-    /// The events after `after` up to `last`.
+    /// Checks the events after `after` up to `last`.
     fn check(&self, after: u64, last: u64) -> VerifiedRows {
         let mut part = VerifiedRows::default();
         let mut before = match after {
@@ -121,7 +121,7 @@ impl<'a> RowVerifier<'a> {
             _ => hash_at(&self.connection, Position(after)).unwrap_or(None),
         };
         let mut at = after;
-        // Usually once; after a row that SQLite cannot get at, on with the next one.
+        // This loop usually runs once. If SQLite cannot read a row, it continues with the next one.
         while at < last {
             let stopped = self.go(&mut at, last, &mut before, &mut part);
             if let Err(error) = stopped {
@@ -191,7 +191,7 @@ impl<'a> RowVerifier<'a> {
         Ok(())
     }
 
-    /// Whether the event is the next one of the chain and its payload can be read.
+    /// Whether the event is the next one of the chain and its payload is readable.
     fn judge(event: &Recorded, before: Option<EventHash>) -> Result<(), StoreError> {
         let corrupt = |reason: String| StoreError::Corrupt { position: event.position.0, reason };
         if let Some(before) = before {
@@ -234,7 +234,7 @@ impl<'a> RowVerifier<'a> {
         stretch.last = revision;
     }
 
-    /// Reports a changed event, with its stream from the index.
+    /// Reports a changed event. Its stream comes from the index.
     fn damaged(&self, position: u64, what: String, part: &mut VerifiedRows) -> bool {
         let position = Position(position);
         let place = by_stream::place_of(&self.connection, position);
@@ -262,7 +262,7 @@ pub(super) fn hash_at(connection: &Connection, position: Position) -> Result<Opt
         .map_err(|e| error::explain(&e, position.0))
 }
 
-/// The index by stream: of every event that it should have, and of no other.
+/// Checks that the index by stream has every event that it should have, and no other.
 pub(super) fn check_index(connection: &Connection, findings: &Findings) -> Result<(), StoreError> {
     let found = by_stream::differences(connection, findings.limit.min(10)).map_err(|e| error::explain(&e, 0))?;
     for difference in found {
@@ -271,7 +271,7 @@ pub(super) fn check_index(connection: &Connection, findings: &Findings) -> Resul
     Ok(())
 }
 
-/// Snapshots: whole, and of streams that came so far.
+/// Checks that snapshots are intact and not newer than their streams.
 pub(super) fn check_snapshots(
     connection: &Connection,
     findings: &Findings,
