@@ -1,8 +1,9 @@
 //! All kinds of events, in all their versions.
 //!
 //! A noun's file lists its events with [`noun!`]; this file lists the nouns. A new event needs one payload struct, one
-//! line in the noun's list and one sample. A new noun needs one file and one line here. A changed payload needs a new
-//! struct: raise the version in the list, and keep the old struct (as `...V1`) in a `from` clause with `From<...V1>`.
+//! line in the noun's list and one sample. A new noun needs one file and one line here. For a changed payload, add a
+//! new struct and raise the version in the list. Keep the old struct (as `...V1`) in a `from` clause, with
+//! `From<...V1>`.
 
 use thiserror::Error;
 

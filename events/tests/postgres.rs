@@ -133,7 +133,7 @@ async fn a_killed_database_loses_nothing() {
     nothing_is_lost_or_doubled(&Postgres::new(), kill).await;
 }
 
-/// What the proxy does with a client's next message.
+/// The fate of a client's next message.
 #[derive(Clone, Copy, PartialEq)]
 enum Cut {
     Nothing,

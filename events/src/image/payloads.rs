@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ImageId, ProjectId, UploadId};
 
-/// Who sees an image.
+/// The visibility of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Visibility {
     /// Everybody sees it in every list.

@@ -1,7 +1,7 @@
 //! A virtual network with its subnets and ports: one stream, because addresses are allocated atomically.
 //!
 //! A port's addresses are unique in its network, so one aggregate decides about all ports of a network. The decisions
-//! keep these invariants: no address and no MAC is held twice; every fixed address lies in one of the subnets; subnets
+//! keep three invariants. No address and no MAC is held twice. Every fixed address lies in one of the subnets. Subnets
 //! do not overlap.
 //!
 //! The stream of an external network also has its floating addresses. Each holds its address through a port of that

@@ -5,9 +5,9 @@
 //! So nobody can read an older copy of the cache any more, whichever person was erased. Later files have a new key.
 //!
 //! A file has several parts. A part is a sequence of pieces of at most [`PIECE`] bytes, each followed by the tag of its
-//! cipher. The nonce of a piece consists of the file's own random bytes, its part and its number, so no two pieces of
-//! these files share one. The tag also authenticates `bound` and whether the piece is the last of its part: nobody can
-//! leave out, move or cut off a piece without being noticed.
+//! cipher. The nonce of a piece consists of the file's own random bytes, its part and its number. So no two pieces of
+//! these files share a nonce. The tag also authenticates `bound`, and whether the piece is the last of its part. So
+//! every piece that was left out, moved or cut off is detected.
 
 use std::io::{self, Write};
 

@@ -42,8 +42,8 @@ impl ProviderCapacity {
 
 /// A resource class: its providers, sorted by free capacity.
 ///
-/// Providers with about the same largest amount (to an eighth) share a shelf. A request for an amount has a shelf, too:
-/// all providers on higher shelves fit without a check, and those on lower shelves do not fit.
+/// Providers with about the same largest amount (to an eighth) share a shelf. The requested amount has a shelf, too.
+/// All providers on higher shelves fit without a check. Those on lower shelves do not fit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderColumn {
     members: Slots,

@@ -66,7 +66,7 @@ pub(super) struct WalContents {
 }
 
 /// Calls `each` with the newest frame of every page among the first `count` frames, in the order of pages. SQLite
-/// itself has just read these frames. Of other frames only the headers are read.
+/// itself has just read these frames. It reads only the headers of other frames.
 pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&WalFrame<'_>) -> io::Result<()>) -> io::Result<()> {
     let file = File::open(path)?;
     let mut header = [0; HEADER];
