@@ -1,4 +1,4 @@
-//! Defines the answers of a driver's calls: results, errors, streams of bytes.
+//! The results of a driver's calls: values, errors and streams of bytes.
 
 use std::pin::Pin;
 
@@ -9,10 +9,10 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum DriverError {
-    /// The host cannot be reached; nothing is known of what was asked.
+    /// The host cannot be reached. Nobody knows whether it performed the call.
     #[error("the host is unreachable: {0}")]
     Unreachable(String),
-    /// No answer within the deadline; the outcome is unknown.
+    /// No answer within the deadline. The outcome of the call is unknown.
     #[error("{call} did not answer within {seconds} s")]
     Timeout { call: &'static str, seconds: u64 },
     #[error("guest {0} is not on this host")]
@@ -20,22 +20,22 @@ pub enum DriverError {
     /// The host cannot do this at all (see [`offered_by`](crate::capability::offered_by)).
     #[error("not supported by this host: {0}")]
     Unsupported(String),
-    /// No room (disk full, out of memory): another host may do.
+    /// The host has no space (disk full, out of memory). Another host may have some.
     #[error("the host has no room: {0}")]
     NoRoom(String),
-    /// The image's bytes did not match what was announced, or could not be read.
+    /// The image's bytes did not match its size or checksum, or could not be read.
     #[error("image {image} is unusable: {reason}")]
     BadImage { image: String, reason: String },
-    /// The guest was made without an agent inside it.
+    /// The guest was created without a channel for an agent.
     #[error("QEMU guest agent is not enabled")]
     NoAgent,
-    /// The hypervisor said no.
+    /// The hypervisor refused the call or failed.
     #[error("{call} failed: {message}")]
     Failed { call: &'static str, message: String },
 }
 
 impl DriverError {
-    /// Whether the same call may succeed later without anything being changed.
+    /// Whether the same call may succeed later without any other change.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Timeout { .. })
     }

@@ -1,4 +1,4 @@
-//! From a URI of `[chronova] hypervisors` to drivers: the table of back ends, by URI scheme.
+//! Opens the drivers of the URIs in `[chronova] hypervisors`. The table of back ends maps URI schemes to drivers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::driver::Driver;
 use crate::options::LibvirtOptions;
 use crate::sim::{JournalError, SimFleet, SimUri, SimUriError};
 
-/// Options of every kind of host.
+/// The options of all kinds of hosts.
 #[derive(Debug, Clone, Default)]
 pub struct DriverOptions {
     pub libvirt: LibvirtOptions,
-    /// Where simulated fleets keep what is on them, so that they survive this process; `None` is memory.
+    /// The folder for the state of simulated fleets, which then survives this process; `None`: memory only.
     pub sim_state_dir: Option<PathBuf>,
 }
 
@@ -29,17 +29,17 @@ pub enum UriError {
     SimState { uri: String, source: JournalError },
 }
 
-/// The drivers that a back end makes for a URI: one for each host.
+/// The drivers that a back end opens for a URI, one for each host.
 type OpenedDrivers = Result<Vec<Arc<dyn Driver>>, UriError>;
 
 /// One kind of hypervisor.
 struct HypervisorBackend {
-    /// The schemes of its URIs: the text up to `://` or `+`.
+    /// The schemes of the back end's URIs: the text up to `://` or `+`.
     schemes: &'static [&'static str],
     open: fn(&str, &DriverOptions) -> OpenedDrivers,
 }
 
-/// Every back end of this build. A new one is a module and a line here.
+/// Every back end of this build. A new back end is a module and a line here.
 const BACKENDS: &[HypervisorBackend] = &[
     #[cfg(feature = "libvirt")]
     HypervisorBackend {
@@ -49,10 +49,10 @@ const BACKENDS: &[HypervisorBackend] = &[
     HypervisorBackend { schemes: &["sim"], open: |uri, options| Ok(fleet(uri, options)?.drivers()) },
 ];
 
-/// The drivers of one URI: one host, or as many as a `sim://N` fleet has. Connecting happens in the background.
+/// Opens the drivers of one URI: one host, or all hosts of a `sim://N` fleet. Each driver connects in the background.
 ///
 /// # Errors
-/// Text that is no URI, a scheme that no back end of this build has, or options of a simulated fleet that it refuses.
+/// If the text is not a URI, no back end of this build has its scheme, or a simulated fleet refuses its options.
 pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
     let (scheme, _) = uri.split_once("://").ok_or_else(|| UriError::NotAUri(uri.to_owned()))?;
     let scheme = scheme.split('+').next().unwrap_or_default();
@@ -62,7 +62,7 @@ pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
     }
 }
 
-/// `qemu, test or sim`.
+/// Lists the schemes of this build: `qemu, test or sim`.
 fn known_schemes() -> String {
     let all: Vec<&str> = BACKENDS.iter().flat_map(|backend| backend.schemes).copied().collect();
     match all.split_last() {

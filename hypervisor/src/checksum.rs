@@ -1,11 +1,11 @@
-//! Digests of image content. Which one it is shows in its length.
+//! Digests of image content. The length of a digest identifies its algorithm.
 
 use std::fmt::Write as _;
 
 use md5::Md5;
 use sha2::{Digest, Sha256, Sha512};
 
-/// A digest under way.
+/// A digest that is being computed.
 pub(crate) enum RunningDigest {
     Md5(Md5),
     Sha256(Sha256),
@@ -13,7 +13,7 @@ pub(crate) enum RunningDigest {
 }
 
 impl RunningDigest {
-    /// For comparison with `checksum`.
+    /// Chooses the algorithm of `checksum`, so that the result can be compared with it.
     pub(crate) fn new(checksum: &str) -> Self {
         match checksum.len() {
             32 => Self::Md5(Md5::new()),
@@ -30,7 +30,7 @@ impl RunningDigest {
         }
     }
 
-    /// In lower-case hexadecimal.
+    /// Returns the digest in lower-case hexadecimal.
     pub(crate) fn finish(self) -> String {
         match self {
             Self::Md5(digest) => hex(&digest.finalize()),

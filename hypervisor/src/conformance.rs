@@ -1,6 +1,6 @@
-//! Checks every driver with one suite, on the simulated fleet and on real hosts.
+//! One suite that checks every driver, on the simulated fleet and on real hosts.
 //!
-//! It uses the public interface only and leaves the host as it found it, unless it fails.
+//! It uses only the public interface. It leaves the host unchanged, unless it fails.
 
 mod agent;
 mod copies;
@@ -36,18 +36,18 @@ pub struct Fixture {
     pub image: ImageRef,
     pub content: Bytes,
     pub network: NetworkSpec,
-    /// An address of the network for the guest.
+    /// The guest's address in the network.
     pub address: String,
-    /// The guest's config drive, finished.
+    /// The guest's complete config drive.
     pub config_drive: Bytes,
-    /// The line that the guest writes to its console when it is up.
+    /// The line that the guest writes to its console after booting.
     pub ready: String,
     pub memory_mib: u64,
-    /// How long a boot, or a shutdown that the guest does itself, may take.
+    /// How long a boot, or a shutdown by the guest itself, may take.
     pub patience: Duration,
-    /// Whether the host can filter packets.
+    /// Whether the host supports packet filters.
     pub filters: bool,
-    /// Two volumes of the same size that are on the host, where it has some.
+    /// Two existing volumes of the same size on the host, if it has any.
     pub volumes: Option<[VolumeDisk; 2]>,
 }
 
@@ -58,7 +58,7 @@ pub struct ConformanceViolation {
     pub found: String,
 }
 
-/// A driver that goes through the suite offers every optional part.
+/// A driver that runs the suite must offer every optional part.
 impl From<DriverError> for ConformanceViolation {
     fn from(error: DriverError) -> Self {
         violation("every optional part is offered", error)
@@ -116,7 +116,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> CheckOutcome {
     trial.clean_up().await
 }
 
-/// Content that counts how often it was asked for.
+/// An image source that counts how often it was opened.
 struct CountingSource {
     content: Bytes,
     opened: AtomicU32,
@@ -199,7 +199,7 @@ impl Trial {
         require("an image is uploaded once", opened <= 1, opened)
     }
 
-    /// Whether the image is there from an earlier run: then no content is read.
+    /// Whether an earlier run left the image in the cache. Then no content is read.
     async fn is_cached(&self) -> bool {
         let unused = Arc::new(CountingSource { content: Bytes::new(), opened: AtomicU32::new(0) });
         let result = self.driver.ensure_image(&self.fixture.image, Arc::clone(&unused) as Arc<dyn ImageSource>).await;
@@ -330,7 +330,7 @@ impl Trial {
         Ok(String::from_utf8_lossy(&log).matches(&self.fixture.ready).count())
     }
 
-    /// Waits until the guest has said so often that it is ready.
+    /// Waits until the guest has written its `ready` line `count` times.
     async fn boots(&self, instance: InstanceId, count: usize) -> CheckOutcome {
         let end = Instant::now() + self.fixture.patience;
         loop {
@@ -368,7 +368,7 @@ impl Trial {
         self.is(instance, "soft reboot leaves it running", Running).await
     }
 
-    /// Volumes come and go, whether the guest is on or off, and are there when it is started again.
+    /// Volumes are attached and detached while the guest is on or off, and a restarted guest still has them.
     async fn disks(&self, instance: InstanceId) -> CheckOutcome {
         let Some([one, two]) = &self.fixture.volumes else { return Ok(()) };
         let driver = &self.driver;
@@ -412,7 +412,7 @@ impl Trial {
         require("the hypervisor has a name", ["kvm", "qemu"].contains(&found.hypervisor.as_str()), &found)
     }
 
-    /// One more interface for a running guest, and one less.
+    /// Attaches an interface to a running guest and detaches it.
     async fn interfaces(&self, guest: &GuestSpec) -> CheckOutcome {
         let (driver, instance) = (&self.driver, guest.instance);
         let interfaces = driver.interfaces().needed()?;
@@ -448,7 +448,7 @@ impl Trial {
         require("its console has an address", !console.host.is_empty() && console.port > 0, &console)
     }
 
-    /// Pause and suspension: the guest goes on from where it was.
+    /// Pause and suspension: the guest continues where it stopped.
     async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> CheckOutcome {
         use PowerState::{Paused, Running, Shutdown};
         let driver = &self.driver;
@@ -493,7 +493,7 @@ impl Trial {
         driver.start(instance).await.check("start")
     }
 
-    /// Other definitions of a guest: from a rescue disk, from its own again, from a new one.
+    /// Redefines the guest: with a rescue disk, with its own disk again, and with new disks.
     async fn shapes(&self, guest: &GuestSpec) -> CheckOutcome {
         let (driver, instance) = (&self.driver, guest.instance);
         let redefinition = driver.redefinition().needed()?;
@@ -568,7 +568,7 @@ impl Trial {
     }
 }
 
-/// A small pretended image whose checksum is right, for hosts that do not look inside.
+/// A small fake image with a correct checksum, for hosts that do not check the content.
 pub fn pretended_image() -> (ImageRef, Bytes) {
     image_of(Bytes::from(vec![7_u8; 200_000]))
 }

@@ -1,20 +1,20 @@
-//! Sets of processors as people and libvirt write them: `4-12,^8,15`.
+//! Sets of processors in the notation of operators and libvirt: `4-12,^8,15`.
 
 use std::collections::BTreeSet;
 
-/// The highest number that a processor may have: far above what any machine has, and low enough that a slip of the finger
-/// (`0-99999999999`) is an error and not a list that fills the memory.
+/// The highest number of a processor. It is far above that of any machine. It is low enough that a typing error
+/// (`0-99999999999`) is refused and does not fill the memory.
 const HIGHEST: u32 = 16_383;
 
-/// Reads a set.
+/// Parses a set.
 ///
 /// # Errors
-/// Says which part is no number or range.
+/// If a part is neither a number nor a range; the error names the part.
 pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
     let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (set, range) = match part.strip_prefix('^') {
-            // Nova excludes single processors only; a range says the same with fewer words.
+            // Nova excludes only single processors. Excluding a range needs fewer words.
             Some(range) => (&mut without, range),
             None => (&mut with, part),
         };
@@ -28,7 +28,7 @@ pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
     Ok(with.difference(&without).copied().collect())
 }
 
-/// Writes a set: `0-3,8`.
+/// Formats a set, for example as `0-3,8`.
 pub fn format(cpus: impl IntoIterator<Item = u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for cpu in cpus.into_iter().collect::<BTreeSet<u32>>() {

@@ -1,12 +1,13 @@
-//! The interface between deciding and doing: a small core that every driver has, and optional parts.
+//! The driver: the interface between the control plane and a hypervisor. Every driver has a small core and optional
+//! parts.
 //!
-//! The core builds, deletes, starts, stops and reboots guests, and tells how a host and its guests are. Everything else
-//! is an optional part, a trait of [`crate::capability`]; the driver returns itself from the accessor of a part that it
-//! offers.
+//! The core creates, deletes, starts, stops and reboots guests, and reports the state of a host and its guests.
+//! Everything else is an optional part, a trait of [`crate::capability`]. The driver returns itself from the accessor
+//! of each part that it offers.
 //!
-//! Every call is idempotent under the ids it carries: a guest that already exists as asked is success, a guest that is
-//! already gone is success. Every call has a deadline inside the driver; a call that did not come back in time is
-//! [`DriverError::Timeout`] and its outcome is unknown, so the caller asks again (`guest`, `guests`) before it decides.
+//! Every call is idempotent by its ids: creating an existing guest succeeds, and so does deleting a missing one. Every
+//! call has a deadline inside the driver. A call that misses its deadline returns [`DriverError::Timeout`], and its
+//! outcome is unknown. The caller then asks for the state (`guest`, `guests`) before it decides.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,32 +24,32 @@ use crate::capability::{
 };
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 
-/// The content of an image, opened for each host that lacks it.
+/// The content of images. A driver opens an image for each host that lacks it.
 #[async_trait]
 pub trait ImageSource: Send + Sync {
     /// A stream of the image's bytes from the start.
     async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream>;
 }
 
-/// The way to stop a guest.
+/// How to stop a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
-    /// ACPI request, then pulled after `timeout_seconds` (Nova's `[DEFAULT] shutdown_timeout`).
+    /// An ACPI request; after `timeout_seconds` the guest is powered off (Nova's `[DEFAULT] shutdown_timeout`).
     Graceful { timeout_seconds: u32 },
-    /// Pulled at once.
+    /// The guest is powered off at once.
     Hard,
 }
 
-/// A message that a host sends by itself.
+/// A message that a host sends on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostSignal {
-    /// The connection is up (again): resynchronise.
+    /// The connection is up (again). The listener must resynchronise.
     Connected,
-    /// The connection is gone; the driver reconnects by itself with backoff.
+    /// The connection is lost. The driver reconnects on its own with backoff.
     Disconnected { reason: String },
     /// A guest's power state changed.
     Guest { instance: InstanceId, power: PowerState },
-    /// A guest of ours was undefined behind our back.
+    /// A program other than Chronova undefined one of our guests.
     GuestGone { instance: InstanceId },
 }
 
@@ -57,35 +58,35 @@ pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
 /// One compute host.
 #[async_trait]
 pub trait Driver: Send + Sync + 'static {
-    /// The URI this driver was made from, without credentials; for logs.
+    /// The driver's URI without credentials, for logs.
     fn uri(&self) -> &str;
 
     async fn capabilities(&self) -> DriverResult<HostCapabilities>;
     async fn usage(&self) -> DriverResult<HostUsage>;
-    /// The host's signals from now on; the first is `Connected` or `Disconnected`.
+    /// The host's signals from now on. The first is `Connected` or `Disconnected`.
     fn watch(&self) -> SignalStream;
 
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus>;
     /// Every guest of ours on the host, running or not.
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>>;
 
-    /// Brings `image` into the host's cache unless it is there, and marks it as used. Concurrent calls for one checksum
-    /// upload once.
+    /// Uploads `image` to the host's cache unless it is there, and marks it as used. Concurrent calls for one checksum
+    /// upload it once.
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()>;
-    /// Creates disks and domain and starts it. Image, networks and filters are there already. A second call with the
-    /// same spec finishes what a first began.
+    /// Creates the disks and the domain, and starts it. Image, networks and filters already exist. A second call with
+    /// the same spec completes an interrupted one.
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()>;
-    /// Removes domain, disks, copies of disks, config drive and console log. Gone already is success.
+    /// Removes domain, disks, copies of disks, config drive and console log. Succeeds if there is none.
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()>;
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()>;
     async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()>;
-    /// Asks the guest to reboot itself; `Unsupported`/`Failed` when it does not react within `timeout_seconds`.
+    /// Asks the guest to reboot itself. `Unsupported` or `Failed` if it does not react within `timeout_seconds`.
     async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()>;
-    /// Switches the guest off without asking it, and starts it.
+    /// Powers the guest off without asking it, and starts it.
     async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()>;
 
-    // The optional parts: `None` where the driver does not know how.
+    // The optional parts. `None`: the driver does not support the part.
 
     fn consoles(&self) -> Option<&dyn Consoles> {
         None

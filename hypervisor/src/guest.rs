@@ -1,4 +1,4 @@
-//! Describes a guest, independent of any hypervisor: the input of the domain XML and of the simulated fleet.
+//! A guest, independent of any hypervisor. The domain XML and the simulated fleet are built from it.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::pinning::{NumaCell, Pinning};
 
-/// Everything a driver needs to create a guest. The same `GuestSpec` twice is the same guest (idempotence by `instance`).
+/// Everything that a driver needs to create a guest. Two specs with the same `instance` are the same guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestSpec {
     pub instance: InstanceId,
-    /// Nova's `instance-%08x` name; unique on a host.
+    /// Nova's `instance-%08x` name. It is unique on a host.
     pub domain_name: String,
     pub display_name: String,
     pub flavor_name: String,
@@ -19,35 +19,35 @@ pub struct GuestSpec {
     pub user: UserId,
     pub vcpus: u32,
     pub memory_mib: u64,
-    /// Root disk; `None` for a guest with no local root.
+    /// The root disk; `None` for a guest without a local root disk.
     pub root: Option<RootDisk>,
-    /// Empty disks, in the order in which the guest sees them.
+    /// The sizes of empty disks, in the order in which the guest sees them.
     pub ephemerals_gib: Vec<u32>,
     pub swap_mib: u32,
-    /// Volumes of the volume service. One of them is the root disk where `root` is none.
+    /// The volumes of the volume service. One of them is the root disk if `root` is `None`.
     pub volumes: Vec<VolumeDisk>,
     pub nics: Vec<Nic>,
-    /// The config drive as a finished ISO9660 image, when the guest is to have one.
+    /// The config drive as a complete ISO 9660 image, if the guest has one.
     pub config_drive: Option<bytes::Bytes>,
-    /// The choices of hardware, each under its own name: the image's properties (`hw_disk_bus`, `hw_vif_model`, ...), then
-    /// the flavor's extra specs (`hw:watchdog_action`, `quota:cpu_shares`, ...).
+    /// The choices of hardware by name: first the image's properties (`hw_disk_bus`, `hw_vif_model`, ...), then the
+    /// flavor's extra specs (`hw:watchdog_action`, `quota:cpu_shares`, ...).
     pub hardware: Vec<(String, String)>,
-    /// The disk that the guest starts from while it is rescued.
+    /// The disk from which the guest starts while it is rescued.
     pub rescue: Option<RescueDisk>,
-    /// Where on its host its CPUs and memory are.
+    /// The placement of the guest's CPUs and memory on its host.
     pub pinning: Pinning,
 }
 
-/// The disk of a rescue: a copy of an image, made for the time of the rescue.
+/// The disk of a rescue: a copy of an image that exists only during the rescue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the rescue disk is the first one, the guest's root the second, and there are no others. Else the guest
-    /// keeps all its disks in their places and is started from one more.
+    /// `None`: the guest has only the rescue disk and then its root disk. Otherwise it keeps all its disks in place and
+    /// boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
 
-/// Where the rescue disk is added to the others: image properties `hw_rescue_device` and `hw_rescue_bus`.
+/// The position of a rescue disk that is added to the others: image properties `hw_rescue_device` and `hw_rescue_bus`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RescuePlace {
     pub cdrom: bool,
@@ -55,73 +55,73 @@ pub struct RescuePlace {
     pub bus: Option<String>,
 }
 
-/// The disks of a guest that are made again.
+/// The disks of a guest to recreate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
-    /// None: what is there stays, what is missing is made.
+    /// No disk: existing ones stay, and missing ones are created.
     Nothing,
     /// The root disk.
     Root,
-    /// All of them.
+    /// All disks.
     All,
 }
 
-/// Whether a guest's file systems are brought to rest, through the agent inside it, while a copy of its disk begins.
+/// Whether the agent freezes the guest's file systems while a copy of its disk begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quiesce {
     No,
     IfPossible,
-    /// No copy without it.
+    /// The copy fails if the agent cannot freeze them.
     Required,
 }
 
-/// A copy of a guest's root disk on its host: one qcow2 file that needs no other.
+/// A copy of a guest's root disk on its host: one qcow2 file without a backing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskCopy {
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub size: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RootDisk {
     pub image: ImageRef,
-    /// Flavor's `root_gb`; 0 means "as large as the image".
+    /// The flavor's `root_gb`; 0 means "as large as the image".
     pub size_gib: u32,
 }
 
 /// A disk that is a volume of the volume service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeDisk {
-    /// The disk's serial number that the guest sees: the volume's id. It tells the guest's volumes apart.
+    /// The serial number that the guest sees: the volume's id. It identifies the volume in the guest.
     pub serial: String,
-    /// The libvirt pool, and the volume's name in it.
+    /// The libvirt storage pool, and the name of the volume in it.
     pub pool: String,
     pub volume: String,
     /// `raw` or `qcow2`.
     pub format: String,
     pub readonly: bool,
-    /// Other guests may have it at the same time.
+    /// Whether other guests may use the volume at the same time.
     pub shareable: bool,
-    /// `vdb`
+    /// For example `vdb`.
     pub device: String,
-    /// `virtio`, `scsi`, `ide`, ...
+    /// For example `virtio`, `scsi` or `ide`.
     pub bus: String,
-    /// `disk`, `cdrom`, `lun`.
+    /// `disk`, `cdrom` or `lun`.
     pub kind: String,
-    /// From 1: the guest tries to boot from it, in this order.
+    /// The position in the boot order, from 1; `None`: the guest does not boot from it.
     pub boot_order: Option<u32>,
 }
 
-/// An image as a host's cache sees it: content is identified by checksum, not by id.
+/// An image in a host's cache. The checksum of the content identifies it, not its id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageRef {
     pub id: ImageId,
-    /// Lower-case hex SHA-512 or SHA-256 of the content; the cache key.
+    /// The SHA-512 or SHA-256 of the content in lower-case hex. It is the key in the cache.
     pub checksum: String,
     pub format: ImageFormat,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub size: u64,
-    /// Bytes that the guest will see.
+    /// The number of bytes that the guest sees.
     pub virtual_size: u64,
 }
 
@@ -136,28 +136,28 @@ pub enum ImageFormat {
 pub struct Nic {
     pub port: PortId,
     pub network: NetworkId,
-    /// `aa:bb:cc:dd:ee:ff`.
+    /// For example `aa:bb:cc:dd:ee:ff`.
     pub mac: String,
     pub mtu: u32,
-    /// Name of the nwfilter to bind, where port security is on (see [`crate::driver::FilterSpec`]).
+    /// The name of the nwfilter for an interface with port security (see [`crate::driver::FilterSpec`]).
     pub filter: Option<String>,
-    /// Neutron's VNIC tag names and device names: `tap` + first 11 characters of the port id.
+    /// The name of the host's tap device, as in Neutron: `tap` and the first 11 characters of the port id.
     pub tap: String,
 }
 
-/// A virtual network, as a driver realises it on its host.
+/// A virtual network on a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkSpec {
     pub network: NetworkId,
     pub mtu: u32,
     pub subnets: Vec<SubnetSpec>,
-    /// Fixed addresses handed out by DHCP on this host.
+    /// The fixed addresses that this host assigns by DHCP.
     pub reservations: Vec<Reservation>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SubnetSpec {
-    /// `10.0.0.0/24`.
+    /// For example `10.0.0.0/24`.
     pub cidr: String,
     pub gateway: Option<String>,
     pub dhcp: bool,
@@ -171,20 +171,20 @@ pub struct Reservation {
     pub hostname: String,
 }
 
-/// One direction-and-match of a security group, as nwfilter can express it.
+/// One rule of a security group in one direction, in the form of an nwfilter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterRule {
     pub ingress: bool,
     pub ipv6: bool,
-    /// `tcp`, `udp`, `icmp`, or `None` for every protocol.
+    /// `tcp`, `udp` or `icmp`; `None` for every protocol.
     pub protocol: Option<String>,
     pub port_min: Option<u16>,
     pub port_max: Option<u16>,
-    /// Remote CIDR; `None` for anywhere.
+    /// The remote CIDR; `None` for any address.
     pub remote: Option<String>,
 }
 
-/// The packet filter of one port: anti-spoofing for `mac`/`ips` plus the union of its security groups' rules.
+/// The packet filter of one port: anti-spoofing for `mac` and `ips`, and the rules of all its security groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterSpec {
     pub name: String,
@@ -195,7 +195,7 @@ pub struct FilterSpec {
     pub rules: Vec<FilterRule>,
 }
 
-/// How a guest is seen to be. Nova's numbers: 0 NOSTATE, 1 RUNNING, 3 PAUSED, 4 SHUTDOWN, 6 CRASHED, 7 SUSPENDED.
+/// A guest's power state. Nova's numbers: 0 NOSTATE, 1 RUNNING, 3 PAUSED, 4 SHUTDOWN, 6 CRASHED, 7 SUSPENDED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PowerState {
     NoState,
@@ -214,25 +214,25 @@ pub struct GuestStatus {
     pub power: PowerState,
 }
 
-/// The resources that a running guest has used. Counters begin with the guest's start.
+/// The resources that a running guest has used since its start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Diagnostics {
     /// `kvm` or `qemu`.
     pub hypervisor: String,
-    /// In order of the processors, nanoseconds of each.
+    /// The CPU time of each processor in nanoseconds, in the order of the processors.
     pub cpu_nanoseconds: Vec<u64>,
     pub memory_max_kib: u64,
     pub memory_kib: u64,
-    /// The host's memory statistics by libvirt's names (`actual`, `rss`, ...), in KiB or counts.
+    /// The memory statistics by libvirt's names (`actual`, `rss`, ...), in KiB or as counts.
     pub memory: Vec<(String, u64)>,
     pub disks: Vec<DiskCounters>,
     pub nics: Vec<NicCounters>,
 }
 
-/// -1 where the host does not count.
+/// The counters of a disk; -1 if the host does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskCounters {
-    /// `vda`
+    /// For example `vda`.
     pub device: String,
     pub read_requests: i64,
     pub read_bytes: i64,
@@ -241,11 +241,11 @@ pub struct DiskCounters {
     pub errors: i64,
 }
 
-/// -1 where the host does not count. Received and sent are meant from the guest's side, as the host's end of the cable
-/// counts them: what the host calls received.
+/// The counters of an interface from the guest's side. libvirt reports them for the host's tap device. -1 if the host
+/// does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NicCounters {
-    /// The host's end of the cable.
+    /// The host's tap device.
     pub device: String,
     pub mac: String,
     pub rx_bytes: i64,
@@ -261,25 +261,25 @@ pub struct NicCounters {
 /// The properties and resources of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCapabilities {
-    /// Stable for the host: libvirt's host UUID.
+    /// The host's stable id: libvirt's host UUID.
     pub host: HostId,
     pub hostname: String,
-    /// `QEMU`, as Nova's `hypervisor_type` says it.
+    /// For example `QEMU`, as in Nova's `hypervisor_type`.
     pub hypervisor_type: String,
     /// Nova's integer form: major * 1_000_000 + minor * 1_000 + release.
     pub hypervisor_version: u32,
     pub libvirt_version: u32,
-    /// Dotted-quad or IPv6 address under which guests' consoles are reached.
+    /// The IPv4 or IPv6 address at which clients reach the guests' consoles.
     pub host_ip: String,
     pub vcpus: u32,
     pub memory_mib: u64,
     pub disk_gib: u64,
     pub cpu: CpuInfo,
-    /// Whether hardware virtualisation is available (else software emulation).
+    /// Whether the host has hardware virtualisation; otherwise it emulates.
     pub kvm: bool,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
-    /// Its NUMA cells, by id; none where it does not tell.
+    /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
 }
 
@@ -294,16 +294,16 @@ pub struct CpuInfo {
     pub features: Vec<String>,
 }
 
-/// The resources that are in use on a host at this moment.
+/// The resources that are in use on a host now.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct HostUsage {
     pub memory_used_mib: u64,
     pub disk_used_gib: u64,
     pub disk_free_gib: u64,
     pub running_guests: u32,
-    /// Seconds since boot, where the host tells.
+    /// The seconds since boot, if the host reports them.
     pub uptime_seconds: Option<u64>,
 }
 
-/// Shared so that a spec may be handed to many threads without copying its config drive.
+/// Shared, so that many threads can use a spec without a copy of its config drive.
 pub type SharedGuestSpec = Arc<GuestSpec>;

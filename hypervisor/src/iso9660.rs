@@ -1,21 +1,21 @@
-//! Small ISO 9660 images, as config drives are: a pure function from files to bytes.
+//! Small ISO 9660 images for config drives: a pure function from files to bytes.
 //!
-//! Two directory trees over one copy of the data: level 1 names (`META_DAT.JSO;1`) because the standard wants them, and
-//! Joliet names (`meta_data.json`), which Linux, the BSDs and Windows prefer to them. The same input gives the same
-//! bytes; recording times are constant for that reason. Limits: 64 UTF-16 units per name, 7 levels, 4 GiB.
+//! An image has two directory trees over one copy of the data. The standard requires level 1 names (`META_DAT.JSO;1`).
+//! Linux, the BSDs and Windows prefer Joliet names (`meta_data.json`). The same input gives the same bytes, so
+//! recording times are constant. Limits: 64 UTF-16 units per name, 7 levels, 4 GiB.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
 const SECTOR: usize = 2048;
-/// The first 16 sectors belong to the system.
+/// The first 16 sectors are reserved for the system.
 const DESCRIPTORS: u32 = 16;
 /// 2000-01-01 00:00:00 UTC: years since 1900, month, day, hour, minute, second, offset.
 const RECORDED: [u8; 7] = [100, 1, 1, 0, 0, 0, 0];
 const RECORDED_LONG: &[u8; 17] = b"2000010100000000\0";
 const UNSPECIFIED_LONG: &[u8; 17] = b"0000000000000000\0";
-/// ISO 9660 allows 8 levels of directories, the root being the first.
+/// ISO 9660 allows 8 levels of directories, the root included.
 const LEVELS: usize = 8;
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum IsoError {
     TooLarge,
 }
 
-/// Writes an image that holds `files` (path without leading slash, content).
+/// Writes an image with `files` (path without leading slash, content).
 pub fn write(label: &str, files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, IsoError> {
     if !(1..=16).contains(&label.len()) || !label.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(IsoError::Label(label.to_owned()));
@@ -92,7 +92,7 @@ fn both32(value: u32) -> [u8; 8] {
     both
 }
 
-/// The directories; 0 is the root and its own parent.
+/// The directories. Number 0 is the root, which is its own parent.
 struct Tree {
     directories: Vec<IsoDirectory>,
 }
@@ -102,7 +102,7 @@ struct IsoDirectory {
     parent: usize,
     /// Subdirectories by name.
     directories: BTreeMap<String, usize>,
-    /// Files by name, as indices of the input.
+    /// Files by name, as indexes into the input.
     files: BTreeMap<String, usize>,
 }
 
@@ -146,7 +146,7 @@ impl Tree {
     }
 }
 
-/// The form of a name that Joliet allows.
+/// Whether Joliet allows the name.
 fn is_name(name: &str) -> bool {
     let units = name.encode_utf16().count();
     (1..=64).contains(&units)
@@ -161,7 +161,7 @@ enum IsoTreeKind {
     Joliet,
 }
 
-/// The identifiers of a directory's entries, in the order the standard wants: by identifier.
+/// An entry of a directory. The standard sorts entries by identifier.
 struct IsoEntry {
     identifier: Vec<u8>,
     target: IsoTarget,
@@ -198,7 +198,7 @@ fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
 
-/// A level 1 identifier: 8 (and for files 3) of `A-Z0-9_`, made unique by a number.
+/// A level 1 identifier: 8 characters of `A-Z0-9_` (and 3 for a file's extension). A number makes it unique.
 fn short_name(name: &str, taken: &mut BTreeSet<String>, file: bool) -> Vec<u8> {
     let clean = |part: &str, length: usize| -> String {
         let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
@@ -220,7 +220,7 @@ fn short_name(name: &str, taken: &mut BTreeSet<String>, file: bool) -> Vec<u8> {
     identifier.into_bytes()
 }
 
-/// One of the two trees, with its place in the image.
+/// One of the two trees, and its position in the image.
 struct IsoTreeView {
     kind: IsoTreeKind,
     /// Directories in path table order, with their identifiers.
@@ -228,14 +228,14 @@ struct IsoTreeView {
     table_bytes: u32,
     little_table: u32,
     big_table: u32,
-    /// First sector and bytes of each directory.
+    /// The first sector and the length in bytes of each directory.
     places: Vec<(u32, u32)>,
 }
 
 impl IsoTreeView {
     fn place(kind: IsoTreeKind, tree: &Tree, next: &mut u32) -> Result<Self, IsoError> {
         let mut order = vec![(0, vec![0])];
-        // Breadth first with sorted children is the order of the standard: by level, parent, identifier.
+        // Breadth first with sorted children gives the order of the standard: by level, parent and identifier.
         let mut at = 0;
         while let Some((directory, _)) = order.get(at) {
             for entry in entries(kind, &tree.directories[*directory]) {
@@ -325,7 +325,7 @@ fn record_length(identifier: &[u8]) -> usize {
     33 + identifier.len() + (identifier.len() + 1) % 2
 }
 
-/// Whole sectors for `.` and `..` and records of these lengths, none of which may cross a sector's end.
+/// The whole sectors for `.`, `..` and records of these lengths. No record may cross the end of a sector.
 fn directory_bytes(lengths: &[usize]) -> usize {
     let mut at = 2 * record_length(&[0]);
     for length in lengths {
@@ -346,7 +346,7 @@ fn append_record(block: &mut Vec<u8>, identifier: &[u8], place: (u32, u32), dire
 }
 
 fn record(identifier: &[u8], (extent, size): (u32, u32), directory: bool) -> Vec<u8> {
-    // At most 33 + 2 * 66 bytes: a name has at most 64 units and its version 2.
+    // The length is at most 33 + 2 * 66 bytes, because a name has at most 64 units and its version 2.
     let mut record = vec![u8::try_from(record_length(identifier)).unwrap_or(u8::MAX), 0];
     record.extend(both32(extent));
     record.extend(both32(size));

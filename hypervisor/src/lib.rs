@@ -1,9 +1,9 @@
-//! How to do things to machines.
+//! Drivers of hypervisors.
 //!
 //! [`driver::Driver`] is the core of the interface and [`capability`] its optional parts. [`backend::BACKENDS`] is the
-//! table of drivers: `libvirt` drives real hosts through their libvirtd (any URI, nothing of ours on the host), `sim` is
-//! a simulated fleet with seeded latency and faults. One conformance suite runs on both.
-//! Policy stays out of this crate: a driver does what it is told, idempotently, and tells what it sees.
+//! table of drivers. `libvirt` drives real hosts through their libvirtd (any URI, no program of ours on the host).
+//! `sim` is a simulated fleet with seeded latency and faults. One conformance suite runs on both. This crate makes no
+//! policy decisions: a driver performs its calls idempotently and reports the state of its host.
 
 pub mod answer;
 pub mod backend;

@@ -1,4 +1,4 @@
-//! Holds an operator's choices for hosts and guests: Nova's `[libvirt]` options, typed.
+//! An operator's options for hosts and guests: Nova's `[libvirt]` options, typed.
 
 mod guests;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub use guests::{CacheModes, CpuFlag, GuestOptions, Serial};
 
-/// `[libvirt] virt_type`. Nova defaults to `kvm`; `Auto` takes KVM where the host has it and emulates otherwise.
+/// `[libvirt] virt_type`. Nova's default is `kvm`. `Auto` uses KVM if the host has it, and emulates otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VirtType {
     #[default]
@@ -18,16 +18,16 @@ pub enum VirtType {
 /// `[libvirt] cpu_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuMode {
-    /// No CPU model is asked for; the hypervisor's default.
+    /// No CPU model is requested; the hypervisor uses its default.
     None,
     HostModel,
     HostPassthrough,
     Maximum,
-    /// The first of `cpu_models`.
+    /// The first supported model of `cpu_models`.
     Custom,
 }
 
-/// How a host's page cache takes part in what a guest reads and writes; libvirt's words.
+/// The mode of the host's page cache for a guest's disk, in libvirt's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheMode {
     Default,
@@ -57,33 +57,33 @@ impl CacheMode {
         }
     }
 
-    /// Whether it needs a file system that can bypass the page cache (`O_DIRECT`).
+    /// Whether the mode needs a file system that can bypass the page cache (`O_DIRECT`).
     pub fn is_direct(self) -> bool {
         matches!(self, Self::None | Self::DirectSync)
     }
 }
 
-/// How a virtual network reaches the world outside its host.
+/// How a virtual network reaches other networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardMode {
-    /// `Nat` where the host can, else `Open`; found out when the first network starts.
+    /// `Nat` if the host supports it, else `Open`. The first network that starts decides.
     #[default]
     Auto,
-    /// Guests go out under the host's address.
+    /// Guests use the host's address outside of the network.
     Nat,
-    /// Routed without any firewall rules of libvirt's own.
+    /// Traffic is routed without firewall rules from libvirt.
     Open,
-    /// Guests reach each other and the host only.
+    /// Guests reach only each other and the host.
     Isolated,
 }
 
-/// `[libvirt] images_type`, `default` resolved by `[DEFAULT] use_cow_images` as Nova's image back end does.
+/// `[libvirt] images_type`. `[DEFAULT] use_cow_images` resolves `default`, as in Nova's image back end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ImagesType {
     /// Copy-on-write files over the cached image.
     #[default]
     Qcow2,
-    /// Files that need no other.
+    /// Files without a backing file.
     Flat,
     /// Logical volumes.
     Lvm,
@@ -92,10 +92,10 @@ pub enum ImagesType {
 }
 
 impl ImagesType {
-    /// The words of `[libvirt] images_type`: Nova's, and MOSK's `local` and `ceph`.
+    /// The values of `[libvirt] images_type`: Nova's, and MOSK's `local` and `ceph`.
     pub const WORDS: &'static [&'static str] = &["raw", "flat", "qcow2", "lvm", "rbd", "default", "local", "ceph"];
 
-    /// The type that a word of the configuration file means; `default` and `local` follow `[DEFAULT] use_cow_images`.
+    /// The type for a value of the configuration file. `default` and `local` follow `[DEFAULT] use_cow_images`.
     pub fn of_word(word: &str, use_cow_images: bool) -> Option<Self> {
         match word {
             "raw" | "flat" => Some(Self::Flat),
@@ -108,7 +108,7 @@ impl ImagesType {
     }
 }
 
-/// `[libvirt] volume_clear`: what is done to a logical volume before it is given up.
+/// `[libvirt] volume_clear`: how a logical volume is erased before its deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VolumeClear {
     None,
@@ -117,18 +117,18 @@ pub enum VolumeClear {
     Shred,
 }
 
-/// Where guests' disks are kept.
+/// The storage of guests' disks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImagesOptions {
     pub kind: ImagesType,
-    /// `[DEFAULT] force_raw_images` off: a file that needs no other keeps the format of its image.
+    /// `[DEFAULT] force_raw_images = false`: a file without a backing file keeps the format of its image.
     pub keep_format: bool,
     /// `[DEFAULT] preallocate_images = space`.
     pub preallocate: bool,
     pub volume_group: Option<String>,
     pub sparse_logical_volumes: bool,
     pub clear: VolumeClear,
-    /// MiB to clear from the start of each volume; 0 is all of it.
+    /// How many MiB at the start of each volume are erased; 0 means all of it.
     pub clear_mib: u64,
     pub rbd: RbdOptions,
 }
@@ -137,12 +137,12 @@ pub struct ImagesOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RbdOptions {
     pub pool: String,
-    /// `HOST[:PORT]` of Ceph's monitors.
+    /// The addresses of Ceph's monitors, as `HOST[:PORT]`.
     pub monitors: Vec<String>,
-    /// Ceph's configuration file on the compute hosts.
+    /// The path of Ceph's configuration file on the compute hosts.
     pub conf: Option<String>,
     pub user: Option<String>,
-    /// The libvirt secret that holds the user's key.
+    /// The libvirt secret with the user's key.
     pub secret: Option<String>,
 }
 
@@ -152,17 +152,17 @@ impl Default for RbdOptions {
     }
 }
 
-/// The protocols in which a guest's screen is served, and on which of the host's addresses.
+/// The protocols of guests' screens, each with the host's address on which it listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screens {
-    /// `[vnc] server_listen`; `None` with `[vnc] enabled = false`.
+    /// `[vnc] server_listen`; `None` if `[vnc] enabled = false`.
     pub vnc: Option<String>,
-    /// `None` without `[spice] enabled`.
+    /// `None` unless `[spice] enabled`.
     pub spice: Option<Spice>,
 }
 
 impl Screens {
-    /// Whether guests have a screen at all; without one they have no graphics card and no pointer either.
+    /// Whether guests have a screen. Without one they have no graphics card and no pointer device.
     pub fn any(&self) -> bool {
         self.vnc.is_some() || self.spice.is_some()
     }
@@ -179,49 +179,50 @@ impl Default for Screens {
 pub struct Spice {
     /// `server_listen`.
     pub listen: String,
-    /// `agent_enabled`: a channel to the agent inside the guest.
+    /// `agent_enabled`: guests have a channel for the SPICE agent.
     pub agent: bool,
-    /// `require_secure`: no connection without TLS.
+    /// `require_secure`: connections without TLS are refused.
     pub secure: bool,
 }
 
-/// Options of the libvirt driver; one set for all hosts.
+/// The options of the libvirt driver. All hosts have the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LibvirtOptions {
     pub virt_type: VirtType,
-    /// `None`: `host-model` with KVM, no model under emulation, as Nova does.
+    /// `None`: `host-model` with KVM, and no model under emulation, as in Nova.
     pub cpu_mode: Option<CpuMode>,
-    /// `[libvirt] cpu_models`, best last resort last.
+    /// `[libvirt] cpu_models`, in the order of preference.
     pub cpu_models: Vec<String>,
-    /// `[libvirt] hw_machine_type` for the host's architecture; `None` is `pc` on x86 and `virt` elsewhere.
+    /// `[libvirt] hw_machine_type` for the host's architecture. `None`: `pc` on x86 and `virt` elsewhere.
     pub machine_type: Option<String>,
     pub guests: GuestOptions,
-    /// The storage pool that holds images, disks, config drives and console logs; created where absent.
+    /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
     pub pool_name: String,
-    /// The pool's directory on the host.
+    /// The directory of the pool on the host.
     pub pool_path: String,
     pub images: ImagesOptions,
-    /// The storage pool that holds the volumes of the volume service; created where absent.
+    /// The storage pool for the volumes of the volume service. It is created if it does not exist.
     pub volume_pool_name: String,
-    /// That pool's directory on the host.
+    /// The directory of that pool on the host.
     pub volume_pool_path: String,
     pub screens: Screens,
-    /// The address under which consoles are reached; `None` takes the URI's host, or loopback for a local URI.
+    /// The address at which clients reach consoles. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,
     pub forward: ForwardMode,
     /// How long one hypervisor call may take before its outcome counts as unknown.
     pub call_deadline: Duration,
-    /// `[libvirt] device_detach_attempts`: how often a running guest is asked to let go of a device.
+    /// `[libvirt] device_detach_attempts`: how often a running guest is asked to release a device.
     pub device_detach_attempts: u32,
-    /// `[libvirt] device_detach_timeout`: how long it is given each time.
+    /// `[libvirt] device_detach_timeout`: how long the guest has each time.
     pub device_detach_timeout: Duration,
-    /// How long a transfer (image upload) may go without making progress.
+    /// How long a transfer (image upload) may make no progress.
     pub transfer_stall: Duration,
-    /// Calls in flight per host; more wait in line.
+    /// The number of concurrent calls per host; further calls wait.
     pub workers: usize,
-    /// Keepalive: seconds between probes, and probes missed until the connection counts as dead.
+    /// The keepalive: seconds between probes, and the number of missed probes after which the connection counts as
+    /// dead.
     pub keepalive: (u16, u16),
-    /// Longest pause between two attempts to connect.
+    /// The longest pause between two attempts to connect.
     pub reconnect_max: Duration,
 }
 

@@ -1,39 +1,39 @@
-//! Where on its host a guest runs: which processors its CPUs may use, and which NUMA cells its memory is on.
+//! The placement of a guest on its host: the processors of its CPUs, and the NUMA cells of its memory.
 
 use serde::{Deserialize, Serialize};
 
-/// One NUMA cell of a host, as the host tells it.
+/// One NUMA cell of a host, as the host reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaCell {
     pub id: u32,
-    /// Its processors that are on, sorted.
+    /// The processors that are online, sorted.
     pub cpus: Vec<u32>,
-    /// Those of them that are threads of one core, for cores with more than one, sorted.
+    /// Groups of these processors that are threads of one core, sorted. Cores with one thread are left out.
     pub siblings: Vec<Vec<u32>>,
     pub memory_mib: u64,
-    /// Size in KiB and number of its memory pages, the smallest first.
+    /// The size in KiB and the number of its memory pages, smallest size first.
     pub pages: Vec<(u64, u64)>,
 }
 
-/// Where a guest's CPUs and memory are. By default anywhere.
+/// The placement of a guest's CPUs and memory. The default allows any.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pinning {
-    /// Processors that a guest without nodes is kept to; none: any.
+    /// The processors that a guest without nodes may use; empty: all.
     pub confined: Vec<u32>,
-    /// The guest's NUMA nodes; none: it sees none, and its memory is wherever its host puts it.
+    /// The guest's NUMA nodes. Empty: the guest sees none, and the host places its memory.
     pub nodes: Vec<GuestNode>,
-    /// Processors of the emulator's own threads, of a guest with nodes.
+    /// The processors of the emulator's own threads, for a guest with nodes.
     pub emulator: Vec<u32>,
 }
 
 /// One NUMA node of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestNode {
-    /// The host's cell that it is on.
+    /// The cell of the host.
     pub cell: u32,
-    /// The guest's CPUs, each with the processors that it may use; sorted.
+    /// The guest's CPUs, each with the processors that it may use, sorted.
     pub cpus: Vec<(u32, Vec<u32>)>,
     pub memory_mib: u64,
-    /// The size of the huge pages that the memory is made of.
+    /// The size of the huge pages, if the memory has some.
     pub huge_page_kib: Option<u64>,
 }

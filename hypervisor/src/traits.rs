@@ -1,8 +1,8 @@
-//! Standard trait names of a host, from its CPU features and what its hypervisor offers.
+//! The standard traits of a host, from its CPU features and its hypervisor's features.
 
 use crate::guest::CpuInfo;
 
-/// libvirt's feature name and the standard trait (os-traits) it stands for.
+/// libvirt's feature names, each with its standard trait (os-traits).
 const CPU: [(&str, &str); 54] = [
     ("3dnow", "HW_CPU_X86_3DNOW"),
     ("abm", "HW_CPU_X86_ABM"),
@@ -60,7 +60,7 @@ const CPU: [(&str, &str); 54] = [
     ("xop", "HW_CPU_X86_XOP"),
 ];
 
-/// The traits of every host of this driver.
+/// The traits that every host of this driver has.
 const ALWAYS: [&str; 17] = [
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_IMAGE_TYPE_ISO",

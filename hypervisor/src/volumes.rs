@@ -1,8 +1,8 @@
-//! Names of what we keep on a host: storage volumes, networks. One place, because spawn, destroy, the domain XML and
-//! the search for leftovers must agree on them.
+//! The names of our objects on a host: storage volumes and networks. They are all here, because spawn, destroy, the
+//! domain XML and the search for leftovers must agree on them.
 //!
-//! Invariant: a guest's volumes begin with its id and an underscore, so that a host can be searched for them without
-//! any other record.
+//! Invariant: the names of a guest's volumes begin with its id and an underscore. So a host can be searched for them
+//! without any other record.
 
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, SnapshotId, VolumeId};
 
@@ -11,7 +11,7 @@ use crate::guest::ImageRef;
 const BASE_PREFIX: &str = "base-";
 const COMPLETE_SUFFIX: &str = ".complete";
 
-/// The cached content of an image.
+/// The volume with the cached content of an image.
 pub fn base(image: &ImageRef) -> String {
     base_of(&image.checksum)
 }
@@ -20,22 +20,22 @@ pub(crate) fn base_of(checksum: &str) -> String {
     format!("{BASE_PREFIX}{checksum}")
 }
 
-/// An empty volume that is made after the last byte of [`base`] is on the host. Without it the cached content is torn.
+/// An empty volume that is created after the last byte of [`base`]. Without it the cached content is incomplete.
 pub fn base_complete(image: &ImageRef) -> String {
     complete(&base(image))
 }
 
-/// The mark that says since when nobody has used the cached image.
+/// The mark with the time since which the cached image is unused.
 pub(crate) fn base_idle(checksum: &str) -> String {
     format!("{}.idle", base_of(checksum))
 }
 
-/// The mark that the content of this name is whole.
+/// The mark that the content of this name is complete.
 pub(crate) fn complete(name: &str) -> String {
     format!("{name}{COMPLETE_SUFFIX}")
 }
 
-/// The checksum of the image that is cached under this name.
+/// The checksum of the image in the volume with this name.
 pub(crate) fn based_on(name: &str) -> Option<&str> {
     let checksum = name.strip_prefix(BASE_PREFIX)?;
     let hex = checksum.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase());
@@ -46,7 +46,7 @@ pub fn root(instance: InstanceId) -> String {
     format!("{instance}_disk")
 }
 
-/// The guest's `number`th empty disk, from 0.
+/// The guest's empty disk with this number, counted from 0.
 pub fn ephemeral(instance: InstanceId, number: usize) -> String {
     format!("{instance}_disk.eph{number}")
 }
@@ -59,22 +59,22 @@ pub fn config_drive(instance: InstanceId) -> String {
     format!("{instance}_disk.config")
 }
 
-/// The disk that a rescued guest is started from.
+/// The disk from which a rescued guest is started.
 pub fn rescue(instance: InstanceId) -> String {
     format!("{instance}_disk.rescue")
 }
 
-/// A copy of the root disk, on its way to become an image.
+/// A copy of the root disk, which is to become an image.
 pub fn copy(instance: InstanceId, copy: ImageId) -> String {
     format!("{instance}_copy.{copy}")
 }
 
-/// An empty volume that is made when the [`copy`] is complete.
+/// An empty volume that is created when the [`copy`] is complete.
 pub fn copy_complete(instance: InstanceId, copy: ImageId) -> String {
     complete(&self::copy(instance, copy))
 }
 
-/// The image that a copy of a guest's disk, or the mark beside it, is on its way to.
+/// The image of a copy of a guest's disk, or of the mark beside it.
 pub(crate) fn copied_to(volume: &str) -> Option<ImageId> {
     let (_, rest) = volume.split_at_checked(36)?;
     let image = rest.strip_prefix("_copy.")?;
@@ -98,12 +98,12 @@ pub fn owner(volume: &str) -> Option<InstanceId> {
 
 const HOST_PREFIX: &str = "host-";
 
-/// An empty volume by which other hosts see that they share this host's storage.
+/// An empty volume that shows other hosts that they share this host's storage.
 pub fn host_mark(host: HostId) -> String {
     format!("{HOST_PREFIX}{host}")
 }
 
-/// The host that this mark belongs to.
+/// The host of this mark.
 pub fn marked_by(volume: &str) -> Option<HostId> {
     volume.strip_prefix(HOST_PREFIX)?.parse().ok()
 }
@@ -111,7 +111,7 @@ pub fn marked_by(volume: &str) -> Option<HostId> {
 const VOLUME_PREFIX: &str = "volume-";
 const SNAPSHOT_PREFIX: &str = "snapshot-";
 
-/// A volume of the volume service, as Cinder names it.
+/// A volume of the volume service, with Cinder's name.
 pub fn volume(volume: VolumeId) -> String {
     format!("{VOLUME_PREFIX}{volume}")
 }
@@ -121,14 +121,14 @@ pub fn snapshot(snapshot: SnapshotId) -> String {
     format!("{SNAPSHOT_PREFIX}{snapshot}")
 }
 
-/// The kind of a volume in the volume service's pool.
+/// The object that a volume in the volume service's pool belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolVolumeOwner {
     Volume(VolumeId),
     Snapshot(SnapshotId),
 }
 
-/// The meaning of a name in the volume service's pool, if it is one of ours.
+/// The object with this name in the volume service's pool, if the name is one of ours.
 pub fn kept(name: &str) -> Option<PoolVolumeOwner> {
     match (name.strip_prefix(VOLUME_PREFIX), name.strip_prefix(SNAPSHOT_PREFIX)) {
         (Some(id), _) => id.parse().ok().map(PoolVolumeOwner::Volume),
@@ -142,12 +142,12 @@ pub fn network_name(network: NetworkId) -> String {
     format!("chronova-{}", &network.hex()[..8])
 }
 
-/// The network's bridge; interface names are at most 15 bytes long.
+/// The name of the network's bridge. Interface names have at most 15 bytes.
 pub fn bridge_name(network: NetworkId) -> String {
     format!("cv{}", &network.hex()[..8])
 }
 
-/// Whether an interface of this name is the bridge of some network.
+/// Whether an interface name is that of a network's bridge.
 pub fn is_bridge_name(name: &str) -> bool {
     name.strip_prefix("cv").is_some_and(|hex| hex.len() == 8 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

@@ -1,6 +1,6 @@
-//! Writing XML: a tree of elements that renders with correct escaping, so that no name a user chose can become markup.
+//! Writes XML: a tree of elements that is rendered with correct escaping, so that user input cannot become markup.
 //!
-//! Reading is `roxmltree`'s job; nothing here parses.
+//! `roxmltree` reads XML; nothing here parses.
 
 use std::fmt::Write as _;
 
@@ -72,8 +72,9 @@ impl Element {
     }
 }
 
-/// Escapes for both text and attributes. A character that XML 1.0 cannot carry (control characters, U+FFFE, U+FFFF) becomes
-/// U+FFFD: a server's name may hold it, and a refused define would be a build failure for a name the API accepted.
+/// Escapes text and attributes. A character that XML 1.0 does not allow (control characters, U+FFFE, U+FFFF) becomes
+/// U+FFFD. The API accepts such a character in a server's name. If libvirt refused the definition, the build would
+/// fail.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

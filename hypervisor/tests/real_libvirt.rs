@@ -1,9 +1,10 @@
 //! The conformance suite on a real libvirtd and QEMU.
 //!
-//! `CHRONOVA_TEST_LIBVIRT_URI` names the host, `CHRONOVA_TEST_IMAGE` a bootable qcow2 whose guest writes `GUEST-READY` to
-//! its first serial port and reacts to the ACPI power button, `CHRONOVA_TEST_LIBVIRT_RESTART`, `_FREEZE` and `_THAW`
-//! commands that do so to the host's libvirtd. `CHRONOVA_TEST_IMAGES_TYPE` (`raw`, `lvm` with `CHRONOVA_TEST_VOLUME_GROUP`) has
-//! disks kept in another way than as copy-on-write files. Without them the tests say so and pass.
+//! `CHRONOVA_TEST_LIBVIRT_URI` names the host. `CHRONOVA_TEST_IMAGE` is a bootable qcow2; its guest must write
+//! `GUEST-READY` to its first serial port and react to the ACPI power button. `CHRONOVA_TEST_LIBVIRT_RESTART`,
+//! `_FREEZE` and `_THAW` are commands that do so to the host's libvirtd. `CHRONOVA_TEST_IMAGES_TYPE` (`raw`, or `lvm`
+//! with `CHRONOVA_TEST_VOLUME_GROUP`) selects another back end than copy-on-write files. Without these variables the
+//! tests print a message and pass.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::process::Command;
@@ -39,7 +40,7 @@ fn config_drive() -> Bytes {
     Bytes::from(iso9660::write("config-2", &files).unwrap())
 }
 
-/// The host's URI and the fixture, or why there is none.
+/// The host's URI and the fixture; `None` if the variables are not set.
 fn host() -> Option<(String, Fixture)> {
     let (Ok(uri), Ok(path)) = (std::env::var("CHRONOVA_TEST_LIBVIRT_URI"), std::env::var("CHRONOVA_TEST_IMAGE")) else {
         println!("SKIP: CHRONOVA_TEST_LIBVIRT_URI and CHRONOVA_TEST_IMAGE are not set");
@@ -63,8 +64,8 @@ fn host() -> Option<(String, Fixture)> {
         },
         address: "10.199.77.7".to_owned(),
         config_drive: config_drive(),
-        // Only a guest that read its drive knows the name, and only one that got its reservation through its packet
-        // filter has the address.
+        // Only a guest that read its config drive knows the name. Only a guest that got its reservation through its
+        // packet filter has the address.
         ready: "GUEST-READY hostname=from-the-drive uuid=00000000-0000-0000-0000-000000000001 source=configdrive \
                 ip=10.199.77.7"
             .to_owned(),
@@ -94,12 +95,12 @@ fn driver(uri: &str) -> Arc<dyn Driver> {
     backend::open(uri, &DriverOptions { libvirt: options(), ..DriverOptions::default() }).unwrap().remove(0)
 }
 
-/// A volume of the pool that the driver makes.
+/// A volume of the pool that the driver creates.
 fn volume(name: &str) -> VolumeDisk {
     VolumeDisk {
         serial: format!("conformance-{name}"),
         pool: options().pool_name,
-        // As the volume service calls them: the source of a disk tells which volume it is.
+        // The name has the form of the volume service, because the source of a disk identifies its volume.
         volume: format!("volume-conformance-{name}"),
         format: "raw".to_owned(),
         readonly: false,
@@ -119,7 +120,7 @@ fn virsh(uri: &str, arguments: &[&str]) {
 async fn a_real_host_conforms() {
     let Some((uri, fixture)) = host() else { return };
     let pool = options().pool_name;
-    // The pool comes with the first question.
+    // The first query creates the pool.
     let _ = driver(&uri).storage_cleanup().unwrap().orphans().await;
     for name in ["volume-conformance-one", "volume-conformance-two"] {
         virsh(&uri, &["vol-delete", name, &pool]);
@@ -142,7 +143,7 @@ impl Drop for Volumes {
     }
 }
 
-/// A guest without disks: enough to be a domain.
+/// A guest without disks, which is enough to be a domain.
 fn empty_guest() -> GuestSpec {
     GuestSpec {
         instance: InstanceId::random(),
@@ -259,12 +260,12 @@ async fn many_guests_come_and_go_at_once() {
     assert_eq!(driver.storage_cleanup().unwrap().orphans().await.unwrap(), Vec::new());
 }
 
-/// A disk may be based on content whose mark a power failure took: that stays.
+/// A disk may be based on content with a mark that a power failure destroyed. Such content stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_torn_upload_left_is_found_and_removed() {
     let Some((uri, _)) = host() else { return };
     let (driver, pool) = (driver(&uri), options().pool_name);
-    // The pool comes with the first question.
+    // The first query creates the pool.
     driver.storage_cleanup().unwrap().orphans().await.unwrap();
     let [torn, based_on] = ["ab", "cd"].map(|byte| byte.repeat(64));
     let (instance, disk) =
@@ -289,7 +290,7 @@ async fn what_a_torn_upload_left_is_found_and_removed() {
     assert!(!driver.storage_cleanup().unwrap().leftovers().await.unwrap().contains(&used_one));
 }
 
-/// libvirt's own mock host takes what the golden files say of storage that is not here to be tried, by its schema.
+/// libvirt's mock host checks by its schema the golden definitions of storage that cannot be tried here.
 #[test]
 fn libvirt_takes_the_definitions_of_storage() {
     if Command::new("virsh").arg("--version").output().is_err() {
@@ -311,7 +312,7 @@ fn libvirt_takes_the_definitions_of_storage() {
     }
 }
 
-/// libvirt's own mock host: no guests of ours, but the same calls on the same wire-less connection.
+/// libvirt's mock host has no guests of ours, but it supports the same calls on a local connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_mock_host_answers() {
     let driver = driver("test:///default");

@@ -1,7 +1,7 @@
-//! Reaches a guest's consoles: the address of its screen, and its serial line.
+//! The consoles of a guest: the address of its screen, and its serial line.
 //!
-//! A screen is served on a port of the guest's host, in the protocol that the guest was made with. The serial line needs no
-//! port: the hypervisor hands it over on the connection that it is driven by.
+//! A screen listens on a port of the guest's host, in the protocol that the guest was created with. The serial line
+//! needs no port: the hypervisor transfers it over the driver's connection.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub enum Screen {
 }
 
 impl Screen {
-    /// As libvirt says it.
+    /// libvirt's name of the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vnc => "vnc",
@@ -27,20 +27,20 @@ impl Screen {
     }
 }
 
-/// Where a screen is served.
+/// The address of a screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleAddress {
     pub host: String,
     pub port: u16,
-    /// For those who want TLS, where there is one.
+    /// The port for clients with TLS, if there is one.
     pub tls_port: Option<u16>,
 }
 
-/// A guest's serial line, taken. A holder before this one has lost it. Dropping it gives the line back.
+/// The serial line of a guest. A new holder takes it from the previous one. Dropping it releases the line.
 pub struct SerialLine {
-    /// The keys that the user types.
+    /// The user's input to the guest.
     pub input: mpsc::Sender<Bytes>,
-    /// The guest's output from now on. It ends with the guest, or when somebody else takes the line.
+    /// The guest's output from now on. It ends when the guest is off, or when another holder takes the line.
     pub output: ByteStream,
 }
 
@@ -50,15 +50,16 @@ impl std::fmt::Debug for SerialLine {
     }
 }
 
-/// The part of a driver that reaches consoles.
+/// The consoles of one host's guests.
 #[async_trait]
 pub trait Consoles: Send + Sync {
-    /// Where the screen of a running guest is served; `Failed` for one that has none in this protocol or does not run.
+    /// The address of a running guest's screen. `Failed` if the guest is off or has no screen in this protocol.
     async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress>;
-    /// Takes the serial line of a running guest; `Failed` for one that does not run.
+    /// Takes the serial line of a running guest. `Failed` if the guest is off.
     async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine>;
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;
-    /// Where this host's hypervisor is reached by others, as its own URI tells; `None` for one of this machine.
+    /// The address at which other machines reach this host's hypervisor, from the driver's URI. `None` for the local
+    /// machine.
     fn remote_address(&self) -> Option<String>;
 }

@@ -1,36 +1,36 @@
-//! Where a guest finds its interfaces and disks, for the metadata that tells it which device is which.
+//! The bus addresses of a guest's interfaces and disks. The guest's metadata tells it by them which device is which.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 
 use crate::driver::DriverResult;
 
-/// A device, and where it is plugged in.
+/// A device, and its position in the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestDevice {
     pub kind: DeviceKind,
-    /// In Nova's words: `pci`, `scsi`, `ide`, `usb`; `None` for any other.
+    /// The bus in Nova's words: `pci`, `scsi`, `ide` or `usb`; `None` for any other bus.
     pub bus: Option<&'static str>,
-    /// `0000:00:03.0` on a PCI bus. The others have none that a guest could use.
+    /// The address on a PCI bus, for example `0000:00:03.0`. `None` on other buses, because the guest could not use it.
     pub address: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceKind {
     Nic {
-        /// In lower case.
+        /// The MAC address in lower case.
         mac: String,
     },
     Disk {
-        /// The volume's.
+        /// The serial number, if the disk is a volume.
         serial: Option<String>,
-        /// `vda`: what it is called in the guest's definition.
+        /// The name in the guest's definition, for example `vda`.
         target: String,
     },
 }
 
 #[async_trait]
 pub trait DeviceLocations: Send + Sync {
-    /// Where the guest finds its interfaces and disks: now, if it is in memory, otherwise at its next start.
+    /// The guest's interfaces and disks: the present ones if the guest is on, otherwise those of its next start.
     async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>>;
 }

@@ -1,9 +1,8 @@
-//! Disks that go to another host or to another name: the driver reads them, writes them, and defines a guest over disks
-//! that exist.
+//! Moves disks to another host or to another name: the driver reads and writes disks, and defines a guest over existing
+//! disks.
 //!
-//! Nothing of ours is on a host, so disks travel through the control plane. They travel as what they are: a copy-on-write
-//! file stays one, and what it is based on is in the cache of the destination already; of any other disk the bytes that the
-//! guest sees.
+//! Hosts run no program of ours, so disks go through the control plane. A copy-on-write file is sent as it is, because
+//! its base image is already in the cache of the destination. Any other disk is sent as the bytes that the guest sees.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -11,29 +10,29 @@ use chronova_events::ids::InstanceId;
 use crate::driver::{ByteStream, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
 
-/// The prefix, after the guest's id, in the names of disks that are set aside.
+/// The prefix in the names of disks that are set aside. It follows the guest's id.
 pub(crate) const KEPT: &str = "_kept";
 
-/// A guest's disk, as something that can be sent.
+/// A guest's disk as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFile {
-    /// The part of the volume's name after the guest's id: `_disk`, `_disk.swap`.
+    /// The part of the volume's name after the guest's id, for example `_disk` or `_disk.swap`.
     pub suffix: String,
-    /// Bytes that are sent.
+    /// The number of bytes that are sent.
     pub size: u64,
-    /// Bytes that the guest sees.
+    /// The number of bytes that the guest sees.
     pub capacity: u64,
-    /// Whether what is sent is what the guest sees; else it is a copy-on-write file.
+    /// Whether the bytes that the guest sees are sent; otherwise a copy-on-write file is sent.
     pub raw: bool,
 }
 
 impl DiskFile {
-    /// Whether it is what a disk was before a move on the same host, set aside until the move is confirmed.
+    /// Whether the disk was set aside before a move on the same host, until the move is confirmed.
     pub fn is_kept(&self) -> bool {
         self.suffix.starts_with(KEPT)
     }
 
-    /// The same content under the name of what is set aside.
+    /// The same content under the name of a disk that is set aside.
     #[must_use]
     pub fn kept(&self) -> Self {
         Self { suffix: format!("{KEPT}{}", self.suffix), ..self.clone() }
@@ -48,22 +47,24 @@ impl DiskFile {
 
 #[async_trait]
 pub trait DiskTransfer: Send + Sync {
-    /// The files of a guest's disks, those set aside included; not what is made again wherever a guest is defined (config
-    /// drive, console log).
+    /// The files of a guest's disks, including those set aside. It lacks the files that every host creates for itself
+    /// (config drive, console log).
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>>;
-    /// The bytes of a disk that nobody writes.
+    /// Reads a disk that no guest writes to.
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream>;
-    /// The cached content of an image, as it was uploaded: the image itself may be deleted while disks are based on it.
+    /// Reads the cached content of an image as it was uploaded. The image itself may be deleted while disks are based
+    /// on it.
     async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream>;
-    /// Makes a disk with exactly this content; one of that name is replaced. The guest is off or not defined.
+    /// Writes a disk with exactly this content over any disk of that name. The guest is off or not defined.
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()>;
-    /// Removes a disk; gone already is success.
+    /// Removes a disk. Succeeds if there is none.
     async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()>;
-    /// Makes the disks of a guest that is not defined; those that are there are leftovers, and thrown away. Nothing where it
-    /// is defined.
+    /// Creates the disks of a guest that is not defined. Existing ones are leftovers and are replaced. Does nothing if
+    /// the guest is defined.
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()>;
-    /// Defines the guest over the disks that are there, replaces an earlier definition, and starts it if `on`. Disks
-    /// grow to the sizes in the specification; missing ones are made, except the root. A running guest is success.
+    /// Defines the guest over its existing disks in place of an earlier definition, and starts it if `on`. Disks grow
+    /// to the sizes in the specification, and missing ones are created, except the root disk. Succeeds if the guest
+    /// already runs.
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()>;
 }
 

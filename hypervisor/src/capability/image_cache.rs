@@ -1,11 +1,11 @@
-//! Lists a host's cached images, says whether a disk needs them, and since when none does.
+//! Lists a host's cached images, whether a disk uses each, and since when no disk does.
 //!
-//! A driver lists and removes; its caller decides. The caller's notes are kept beside the image, so that they
-//! outlive the control plane: a mark says since when the image is unused. The mark goes as soon as a guest needs the image,
-//! and an image without it is never removed.
+//! The driver lists and removes images; its caller decides. The caller's notes are stored beside the image, so that
+//! they survive the control plane. A note says since when the image is unused. The driver removes the note as soon as a
+//! guest needs the image. An image without a note is never removed.
 //!
-//! Invariants: an image that a disk in the cache's directory is based on, or that a guest has open, is not removed, whoever
-//! asks; a removal that is torn leaves what is taken for no image, and is finished by the next one.
+//! Invariants: an image is not removed if a disk in the cache's directory is based on it, or a guest has it open. A
+//! removal that was interrupted leaves files that do not count as an image, and the next removal completes it.
 
 use std::collections::BTreeMap;
 
@@ -15,30 +15,30 @@ use chronova_events::envelope::Timestamp;
 use crate::driver::DriverResult;
 use crate::volumes;
 
-/// An image in a host's cache, or what a torn removal left of one.
+/// An image in a host's cache, or the rest of one after an interrupted removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedImage {
     pub checksum: String,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub size: u64,
-    /// Whether a disk is based on it, or a guest has it open. On storage that hosts share: any disk there.
+    /// Whether a disk is based on it, or a guest has it open. On shared storage, any disk there counts.
     pub is_used: bool,
-    /// The last note. `None`: the image was asked for since, or was not looked at yet.
+    /// The last note. `None`: the image was used since the note, or was never checked.
     pub idle_since: Option<Timestamp>,
 }
 
 #[async_trait]
 pub trait ImageCache: Send + Sync {
-    /// Every cached image, except those that are still being sent to the host.
+    /// Every cached image, except those that are being uploaded to the host.
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>>;
-    /// Notes since when nobody uses the image; `None`: it is used.
+    /// Notes since when the image is unused; `None`: it is used.
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()>;
-    /// Removes an image that was noted to be idle since then or earlier, and says whether it went. One that is used, younger,
-    /// being sent to the host or not there stays as it is, and is no error.
+    /// Removes an image with a note of that time or earlier, and returns whether it did. Any other image stays, without
+    /// an error: one that is used, noted later, being uploaded or missing.
     async fn remove_image(&self, checksum: &str, idle_by: Timestamp) -> DriverResult<bool>;
 }
 
-/// Which of its volumes an image has.
+/// The existing volumes of an image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct CachedImageParts {
     content: bool,
@@ -46,8 +46,8 @@ struct CachedImageParts {
     idle: bool,
 }
 
-/// The checksums of the images among the names of a host's volumes, and which of them are noted to be idle. A content alone
-/// is a torn upload's (see [`crate::capability::storage_cleanup`]), or is just being sent.
+/// The images among the names of a host's volumes: their checksums, and whether each has a note. Content alone belongs
+/// to an interrupted upload (see [`crate::capability::storage_cleanup`]) or to one that is running.
 pub(crate) fn among(names: &[String]) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::<String, CachedImageParts>::new();
     for name in names {

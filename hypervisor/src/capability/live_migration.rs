@@ -1,8 +1,8 @@
-//! Live migration: a running guest goes to another host.
+//! Live migration: a running guest moves to another host.
 //!
-//! The hosts migrate it between themselves (libvirt's peer-to-peer migration). Once started, it goes on even if the
-//! control plane dies, so nothing here waits for its end. [`LiveMigration::start_migration`] starts it,
-//! [`LiveMigration::migration_state`] tells how one host sees the guest, and a caller that must know where the guest is
+//! The hosts migrate the guest between themselves (libvirt's peer-to-peer migration). A migration continues even if the
+//! control plane dies, so no call here waits for its end. [`LiveMigration::start_migration`] starts it.
+//! [`LiveMigration::migration_state`] reports how one host sees the guest. A caller that must know where the guest is
 //! asks both hosts.
 
 use std::time::Duration;
@@ -14,71 +14,72 @@ use crate::driver::DriverResult;
 use crate::guest::GuestSpec;
 use crate::pinning::Pinning;
 
-/// The needs of a guest at its destination, as its source reports them.
+/// The guest's requirements on its destination, as its source host reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MigrationData {
-    /// `QEMU`, and its version.
+    /// The hypervisor of the source, for example `QEMU`.
     pub hypervisor_type: String,
     pub hypervisor_version: u32,
-    /// The guest's processor as the hypervisor describes it; `None` where it has no description.
+    /// The guest's CPU as the hypervisor describes it; `None` without a description.
     pub cpu: Option<String>,
     pub arch: String,
     pub machine: String,
-    /// `kvm`, `qemu`.
+    /// `kvm` or `qemu`.
     pub virt_type: String,
     pub memory_mib: u64,
-    /// Disks of its own that it writes to, by what the guest calls them (`vda`), with the bytes that it sees.
+    /// The guest's own writable disks: names in the guest (`vda`), and sizes in bytes as the guest sees them.
     pub disks: Vec<(String, u64)>,
-    /// Why it cannot leave its host at all; `None` where it can.
+    /// Why the guest cannot leave its host; `None` if it can.
     pub bound: Option<String>,
 }
 
 /// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationPlan {
-    /// The process that made the plan, so that the error of another plan is not taken for this one's.
+    /// The process of this plan. It tells the error of this plan from that of another one.
     pub migration: ProcessId,
-    /// The destination's hypervisor, as the source reaches it.
+    /// The URI by which the source connects to the destination's hypervisor.
     pub peer: String,
-    /// Where the destination listens for the guest's memory; `None` leaves it to the hosts.
+    /// The address on which the destination receives the guest's memory. `None`: the hosts choose it.
     pub stream: Option<String>,
-    /// The disks that are copied, by what the guest calls them; none where the storage is shared.
+    /// The names in the guest of the disks to copy; empty for shared storage.
     pub copied: Vec<String>,
     pub tls: bool,
-    /// Its memory goes by way of the two libvirtds instead of from QEMU to QEMU.
+    /// Whether the guest's memory is sent between the two libvirtds instead of between the two QEMUs.
     pub tunnelled: bool,
-    /// It may be slowed down until it gets across, where it does not go by post-copy.
+    /// Whether the hypervisor may slow the guest down until the migration converges. Not used together with post-copy.
     pub auto_converge: bool,
-    /// It may go on at its destination before all of its memory is there. Where the hosts cannot do that it goes without.
+    /// Whether the guest may run at its destination before all of its memory is there. Ignored if the hosts do not
+    /// support it.
     pub post_copy: bool,
-    /// MiB/s; 0 is the hypervisor's own.
+    /// The bandwidth limit in MiB/s; 0 means the hypervisor's default.
     pub bandwidth: u64,
-    /// The placement of its CPUs and memory at its destination.
+    /// The placement of the guest's CPUs and memory at its destination.
     pub pinning: Pinning,
 }
 
-/// The input for the URIs of a destination: the operator's options, and the host's own name.
+/// The input for the URIs of a destination: the operator's options, and the host's name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MigrationAddressing<'a> {
     /// `live_migration_scheme`
     pub scheme: Option<&'a str>,
-    /// `live_migration_uri`, in which `%s` stands for the address.
+    /// `live_migration_uri`; `%s` in it stands for the address.
     pub uri: Option<&'a str>,
-    /// The address that is meant for guests that come in, where there is one.
+    /// The host's address for incoming migrations, if it has one.
     pub inbound: Option<&'a str>,
-    /// Where neither that nor the host's own URI says where it is.
+    /// Used if neither `inbound` nor the host's own URI has an address.
     pub hostname: &'a str,
     pub tunnelled: bool,
 }
 
-/// `peer` and `stream` of a [`MigrationPlan`].
+/// The `peer` and `stream` of a [`MigrationPlan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationUris {
     pub peer: String,
     pub stream: Option<String>,
 }
 
-/// Bytes.
+/// The progress of a migration, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationProgress {
     pub memory_total: u64,
@@ -89,20 +90,20 @@ pub struct MigrationProgress {
     pub disk_remaining: u64,
 }
 
-/// How a host sees a guest.
+/// The state of a guest on one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestPresence {
     Absent,
-    /// Defined, and off.
+    /// The guest is defined and off.
     Off,
-    /// Off, because it went to another host.
+    /// The guest is off here, because it moved to another host.
     Left,
-    /// Its memory is coming in; it does not run yet.
+    /// The host is receiving the guest's memory; the guest does not run yet.
     Arriving,
     Running,
-    /// It stands still, as it was told to.
+    /// The guest is paused by request.
     Paused,
-    /// It was divided between two hosts when their connection broke: it cannot go on.
+    /// The connection broke during post-copy, with memory on both hosts. The guest cannot continue.
     Torn,
 }
 
@@ -110,11 +111,11 @@ pub enum GuestPresence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestMigrationState {
     pub presence: GuestPresence,
-    /// It is on its way from this host to another.
+    /// The progress if the guest is migrating from this host to another.
     pub departing: Option<MigrationProgress>,
-    /// Whether it runs at its destination already, while the rest of its memory follows.
+    /// Whether the guest already runs at its destination while the rest of its memory follows.
     pub in_post_copy: bool,
-    /// The last plan that failed, and why.
+    /// The last plan that failed, and the reason.
     pub failed: Option<(ProcessId, String)>,
 }
 
@@ -124,41 +125,41 @@ impl GuestMigrationState {
     }
 }
 
-/// How a migration that takes too long is brought to its end.
+/// How to force a slow migration to complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForceComplete {
-    /// The guest goes on at the destination at once, and fetches what is missing. One that set out without post-copy, as
-    /// the hosts cannot do it, stands still.
+    /// Switches to post-copy: the guest runs at the destination at once and fetches missing memory. If the migration
+    /// began without post-copy, the guest is paused instead.
     PostCopy,
-    /// The guest stands still until it is across.
+    /// Pauses the guest until the migration is complete.
     Pause,
 }
 
 #[async_trait]
 pub trait LiveMigration: Send + Sync {
-    /// Reads the guest's needs at another host.
+    /// Reads the guest's requirements on a destination.
     async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData>;
-    /// Why the guest cannot run here, in so many words; none where it can.
+    /// The reasons why the guest cannot run here, as text; empty if it can.
     async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>>;
-    /// Prepares a destination: empty disks where libvirt copies them, and the files that every host makes for itself
-    /// (config drive, console log). Defines nothing. A prepared destination is success.
+    /// Prepares a destination: creates empty disks for libvirt to copy into, and the files that every host creates for
+    /// itself (config drive, console log). Defines no domain. Succeeds if the destination is already prepared.
     async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()>;
-    /// Begins the plan of a running guest. On its way already is success.
+    /// Starts the migration of a running guest. Succeeds if it is already migrating.
     async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()>;
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState>;
-    /// Returns when the guest's plan has ended, as far as this host knows, or after `most`.
+    /// Returns when the guest's migration has ended, as far as this host knows, or after `most`.
     async fn wait_for_migration(&self, instance: InstanceId, most: Duration);
-    /// Calls the plan off. None under way is success; one that cannot be called off any more fails.
+    /// Aborts the migration. Succeeds if there is none. Fails if it can no longer be aborted.
     async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()>;
     async fn force_complete(&self, instance: InstanceId, how: ForceComplete) -> DriverResult<()>;
-    /// How long the guest may stand still at the end of its plan.
+    /// Sets how long the guest may be paused at the end of its migration.
     async fn set_max_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()>;
-    /// Why the host cannot encrypt what guests take along, in so many words; `None` where it can.
+    /// The reason why the host cannot encrypt migrations, as text; `None` if it can.
     async fn tls_obstacle(&self) -> DriverResult<Option<String>>;
-    /// The address of one of the host's network interfaces, by its name; `None` where its hypervisor tells of none.
+    /// The address of the host's network interface with this name; `None` if the hypervisor does not report one.
     async fn interface_address(&self, name: &str) -> DriverResult<Option<String>>;
-    /// The way to this host, in the words of its driver.
+    /// The URIs for migrations to this host, in the driver's format.
     fn migration_uris(&self, addressing: &MigrationAddressing<'_>) -> MigrationUris;
-    /// Carries what the guest wrote on its console at its source to its destination.
+    /// Gives the destination the console output that the guest wrote at its source.
     async fn adopt_console(&self, instance: InstanceId, text: bytes::Bytes) -> DriverResult<()>;
 }

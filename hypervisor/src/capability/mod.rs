@@ -1,11 +1,11 @@
-//! Declares the optional parts of a driver, beyond the core of [`Driver`]: one file and one trait for each part.
+//! The optional parts of a driver, in addition to the core of [`Driver`]: one file and one trait for each part.
 //!
-//! A driver offers a part by returning itself from the accessor of that part, for example
-//! [`Driver::live_migration`]. [`Needed::needed`] turns a part that is not offered into a refusal that names it.
-//! [`offered_by`] lists the parts of a driver without any call to its host, so that a caller can refuse beforehand.
+//! A driver offers a part by returning itself from the accessor of that part, for example [`Driver::live_migration`].
+//! [`Needed::needed`] turns a part that is not offered into a refusal with its name. [`offered_by`] lists the parts of
+//! a driver without any call to its host, so that a caller can refuse first.
 //!
-//! Invariant: a driver that offers a part implements every call of it. A call that one host cannot do, although its
-//! driver knows how, is [`DriverError::Unsupported`] as before.
+//! Invariant: a driver that offers a part implements every call of it. If only one host does not support a call, the
+//! call returns [`DriverError::Unsupported`].
 
 pub mod consoles;
 pub mod device_locations;
@@ -45,7 +45,7 @@ pub use volume_store::VolumeStore;
 
 use crate::driver::{Driver, DriverError, DriverResult};
 
-/// The one table of optional parts: variant, trait, accessor of the driver, and the words of a refusal.
+/// The table of optional parts: variant, trait, accessor of the driver, and the words of a refusal.
 macro_rules! capabilities {
     ($($variant:ident: $part:ident, $accessor:ident, $words:literal;)+) => {
         /// An optional part of a driver.
@@ -60,7 +60,7 @@ macro_rules! capabilities {
                 match self { $(Self::$variant => $words),+ }
             }
 
-            /// Whether the driver offers it. Asks nothing of the host.
+            /// Whether the driver offers the part. Makes no call to the host.
             pub fn is_offered_by(self, driver: &dyn Driver) -> bool {
                 match self { $(Self::$variant => driver.$accessor().is_some()),+ }
             }
@@ -72,7 +72,7 @@ macro_rules! capabilities {
     };
 }
 
-/// Accessors of a driver that offers these parts itself.
+/// Implements the accessors of these parts for a driver that offers them itself.
 macro_rules! offers {
     ($($accessor:ident: $part:ident),+ $(,)?) => {
         $(fn $accessor(&self) -> Option<&dyn $part> {
@@ -82,7 +82,7 @@ macro_rules! offers {
 }
 pub(crate) use offers;
 
-/// Says which capability a trait stands for.
+/// The capability that belongs to a trait.
 pub trait OptionalPart {
     const CAPABILITY: Capability;
 }
@@ -113,15 +113,15 @@ impl Capability {
     }
 }
 
-/// Every optional part that the driver offers. Asks nothing of the host.
+/// Every optional part that the driver offers. Makes no call to the host.
 pub fn offered_by(driver: &dyn Driver) -> BTreeSet<Capability> {
     Capability::ALL.iter().copied().filter(|capability| capability.is_offered_by(driver)).collect()
 }
 
-/// Turns a part that may not be offered into one that is, or into a refusal.
+/// Turns a part that a driver may not offer into the part or a refusal.
 pub trait Needed<'a, T: ?Sized> {
     /// # Errors
-    /// [`DriverError::Unsupported`] where the driver does not offer the part.
+    /// [`DriverError::Unsupported`] if the driver does not offer the part.
     fn needed(self) -> DriverResult<&'a T>;
 }
 

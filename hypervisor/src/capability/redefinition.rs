@@ -1,4 +1,4 @@
-//! Gives a guest that exists another definition: for a rebuild, a rescue and the end of one.
+//! Gives an existing guest another definition, for a rebuild, a rescue or an unrescue.
 
 use async_trait::async_trait;
 
@@ -7,8 +7,7 @@ use crate::guest::{GuestSpec, Renew};
 
 #[async_trait]
 pub trait Redefinition: Send + Sync {
-    /// Stops the guest where it runs, makes the disks that `renew` names and those that are missing, makes or removes
-    /// the rescue disk, defines the guest and starts it. Creates the guest where it is missing. A second call repeats
-    /// all of it.
+    /// Stops a running guest, recreates the disks that `renew` names, and creates missing ones. Creates or removes the
+    /// rescue disk. Then defines the guest and starts it. A missing guest is created. A second call repeats all of it.
     async fn redefine(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()>;
 }

@@ -1,4 +1,4 @@
-//! Storage that several hosts see as their own.
+//! Storage that several hosts share.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use crate::driver::DriverResult;
 
 #[async_trait]
 pub trait SharedStorage: Send + Sync {
-    /// The hosts that see this host's storage as their own, this one included.
+    /// The hosts that use the same storage as this host, this one included.
     async fn storage_sharers(&self) -> DriverResult<BTreeSet<HostId>>;
-    /// Removes the guest's definition and keeps its disks, because another host has them too. A guest that is on is not
-    /// touched.
+    /// Removes the guest's definition and keeps its disks, because another host uses them, too. A guest that is on is
+    /// left alone.
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()>;
 }

@@ -1,4 +1,4 @@
-//! Copies of a guest's root disk, on their way to become images.
+//! Copies of a guest's root disk that become images.
 
 use async_trait::async_trait;
 use chronova_events::ids::{ImageId, InstanceId};
@@ -8,11 +8,11 @@ use crate::guest::{DiskCopy, Quiesce};
 
 #[async_trait]
 pub trait DiskSnapshots: Send + Sync {
-    /// Copies the guest's root disk, as it is at one moment, into one file on the host that `copy` names. The guest goes
-    /// on meanwhile. Copied already is success.
+    /// Copies the guest's root disk, as it is at one moment, into one file on the host. `copy` names the file. The
+    /// guest continues to run. Succeeds if the copy already exists.
     async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy>;
-    /// The bytes of a copy that is complete.
+    /// Reads a complete copy.
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream>;
-    /// Removes a copy, complete or not. Gone already is success.
+    /// Removes a copy, complete or not. Succeeds if there is none.
     async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()>;
 }

@@ -1,8 +1,8 @@
-//! Finds leftovers on a host: volumes that an interrupted operation of a control plane left. They are no guest's disks and
-//! no whole images.
+//! Finds leftovers on a host: volumes that an interrupted operation left. They belong to no guest and are no complete
+//! images.
 //!
-//! A driver lists them. It cannot know which are still needed: the caller compares them with the log (see the sweep of the
-//! host agents). Each is removed by its name, so that a second removal does nothing.
+//! The driver lists them but cannot know which are still needed. The caller compares them with the log (see the sweep
+//! of the host agents). Each leftover is removed by its name, so that repeating a removal is harmless.
 
 use std::collections::BTreeSet;
 
@@ -12,29 +12,29 @@ use chronova_events::ids::{ImageId, InstanceId};
 use crate::driver::DriverResult;
 use crate::volumes;
 
-/// A volume that may have no use any more.
+/// A volume that may no longer be needed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leftover {
-    /// A copy of a guest's root disk, complete or not, on its way to become this image.
+    /// A copy of a guest's root disk, complete or not, that was to become this image.
     Copy { instance: InstanceId, copy: ImageId },
-    /// A disk as it was before a move that kept it in place: the volume's name without the guest's id.
+    /// A disk that a move on the same host set aside. `suffix` is the volume's name without the guest's id.
     Kept { instance: InstanceId, suffix: String },
-    /// The content of an image without the mark that it is whole: its upload was torn, or is at work.
+    /// The content of an image without the mark of a complete upload: the upload was interrupted or is running.
     TornImage { checksum: String },
 }
 
 #[async_trait]
 pub trait StorageCleanup: Send + Sync {
-    /// The guests that are not defined and of which disk volumes are left.
+    /// The guests that have disk volumes here but no domain.
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
-    /// Lists the leftovers. A volume that another host on the same storage has just made may be missing.
+    /// Lists the leftovers. The list may lack a volume that another host on the same storage has just created.
     async fn leftovers(&self) -> DriverResult<Vec<Leftover>>;
-    /// Removes what a torn upload left of an image. One that is whole, that is being uploaded through this driver, or that a
-    /// disk on this host is based on all the same stays, and is no error.
+    /// Removes the rest of an interrupted upload of an image. An image that is complete, being uploaded through this
+    /// driver, or the base of a disk on this host stays, without an error.
     async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()>;
 }
 
-/// The leftovers among the names of a host's volumes.
+/// Finds the leftovers among the names of a host's volumes.
 pub(crate) fn among(names: &[String]) -> Vec<Leftover> {
     let there: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let found: BTreeSet<Leftover> = names.iter().filter_map(|name| leftover(name, &there)).collect();

@@ -1,4 +1,4 @@
-//! Guests that stand still: paused in memory, or suspended to disk.
+//! Pauses guests in memory, or suspends them to disk.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -7,12 +7,12 @@ use crate::driver::DriverResult;
 
 #[async_trait]
 pub trait Suspension: Send + Sync {
-    /// Stops the guest's processors; its memory stays. Paused already is success.
+    /// Stops the guest's CPUs; its memory stays. Succeeds if the guest is already paused.
     async fn pause(&self, instance: InstanceId) -> DriverResult<()>;
-    /// Lets a paused guest go on. Running already is success.
+    /// Continues a paused guest. Succeeds if the guest already runs.
     async fn unpause(&self, instance: InstanceId) -> DriverResult<()>;
-    /// Saves the guest's memory on the host's disk and switches it off. Saved already is success.
+    /// Saves the guest's memory on the host's disk and switches the guest off. Succeeds if it is already saved.
     async fn suspend(&self, instance: InstanceId) -> DriverResult<()>;
-    /// Lets a suspended guest go on from where it was. Running already is success.
+    /// Continues a suspended guest with its saved memory. Succeeds if the guest already runs.
     async fn resume(&self, instance: InstanceId) -> DriverResult<()>;
 }

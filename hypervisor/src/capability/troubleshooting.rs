@@ -1,4 +1,4 @@
-//! Helps an administrator with a guest that misbehaves: interrupts it, and measures it.
+//! Helps an administrator with a faulty guest: interrupts it, and reads its counters.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -8,8 +8,8 @@ use crate::guest::Diagnostics;
 
 #[async_trait]
 pub trait Troubleshooting: Send + Sync {
-    /// Sends the guest a non-maskable interrupt, at which an operating system prepared for it writes a dump and reboots.
+    /// Sends the guest a non-maskable interrupt. An operating system that is prepared for it writes a dump and reboots.
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()>;
-    /// The guest's use of resources so far; `Failed` for a guest that is off.
+    /// The resources that the guest has used so far. `Failed` if the guest is off.
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics>;
 }

@@ -1,4 +1,4 @@
-//! Volumes that a guest gets, loses or exchanges after it was created.
+//! Attaches volumes to existing guests, detaches them and swaps them.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -8,15 +8,15 @@ use crate::guest::VolumeDisk;
 
 #[async_trait]
 pub trait VolumeAttachment: Send + Sync {
-    /// Gives the guest a volume as one more disk: at once if it is on, and at every later start. Attached already is
-    /// success.
+    /// Attaches a volume to the guest as a disk: at once if the guest is on, and for every later start. Succeeds if it
+    /// is already attached.
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()>;
-    /// Takes the volume with this serial from the guest. A running guest must release it, and is asked several times:
-    /// `Failed` says that it did not. Gone already is success.
+    /// Detaches the volume with this serial. A running guest must release it and is asked several times. `Failed`: the
+    /// guest did not release it. Succeeds if the guest has no such volume.
     async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()>;
-    /// Copies the volume `old` to `new`, which is not smaller, and gives the running guest `new` in its place. `new`
-    /// there already is success.
+    /// Copies the volume `old` to `new`, which is not smaller, and gives the running guest `new` instead. Succeeds if
+    /// the guest already has `new`.
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()>;
-    /// The serials of the volumes that the guest has at its next start, sorted.
+    /// The serials of the guest's volumes at its next start, sorted.
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>>;
 }

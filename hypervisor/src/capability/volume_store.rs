@@ -1,9 +1,10 @@
-//! The volumes of the volume service, kept in a storage pool of a host.
+//! The volumes of the volume service in a storage pool of a host.
 //!
-//! A volume and a snapshot are each one whole volume of the pool: a snapshot is a copy, so that neither depends on the
-//! other and either can go first. Names are given by [`crate::volumes::volume`] and [`crate::volumes::snapshot`].
+//! Each volume and each snapshot is one volume of the pool. A snapshot is a full copy, so that either can be deleted
+//! first. [`crate::volumes::volume`] and [`crate::volumes::snapshot`] form their names.
 //!
-//! Every call is idempotent under the name: what is there already in the size asked for is success, what is gone is gone.
+//! Every call is idempotent by name: creating an existing volume of the same size succeeds, and so does deleting a
+//! missing one.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -11,25 +12,25 @@ use chronova_events::ids::InstanceId;
 use crate::driver::{ByteStream, DriverResult};
 use crate::guest::ImageRef;
 
-/// The first content of a new volume.
+/// The initial content of a new volume.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VolumeContent {
     Blank,
-    /// An image that is in the host's cache already.
+    /// An image that is already in the host's cache.
     Image(ImageRef),
-    /// Another volume of the pool, as it is at a moment during the call. `user`: the guest that may be writing to it.
+    /// Another volume of the pool, as it is at one moment during the call. `user` is a guest that may be writing to it.
     Copy {
         of: String,
         user: Option<InstanceId>,
     },
 }
 
-/// The pool's room.
+/// The capacity of the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStatus {
-    /// Its name in libvirt.
+    /// The name of the pool in libvirt.
     pub name: String,
-    /// How its volumes are encoded: `qcow2` or `raw`.
+    /// The format of its volumes: `qcow2` or `raw`.
     pub format: String,
     pub capacity: u64,
     pub free: u64,
@@ -39,28 +40,28 @@ pub struct PoolStatus {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PoolVolume {
     pub name: String,
-    /// Bytes that a guest sees.
+    /// The number of bytes that a guest sees.
     pub size: u64,
 }
 
-/// The pool of one host.
+/// The pool of one host for the volume service.
 #[async_trait]
 pub trait VolumeStore: Send + Sync {
-    /// The pool, made where it is not there yet.
+    /// The pool. Creates it if it does not exist.
     async fn volume_pool(&self) -> DriverResult<PoolStatus>;
 
     /// Every volume of the volume service in the pool.
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>>;
 
-    /// Makes a volume of at least `size` bytes. A volume that an earlier call left half done is made again, so nobody may use the
-    /// volume before this call has succeeded once.
+    /// Creates a volume of at least `size` bytes. A volume that an earlier call left incomplete is created again. So
+    /// nobody may use the volume before one call has succeeded.
     async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()>;
 
     async fn delete_volume(&self, name: &str) -> DriverResult<()>;
 
-    /// Makes a volume larger; `user`: the guest that has it, which sees its new size at once.
+    /// Enlarges a volume. `user` is the guest that uses it and sees the new size at once.
     async fn resize_volume(&self, name: &str, size: u64, user: Option<InstanceId>) -> DriverResult<()>;
 
-    /// The bytes that a guest reads from it, from first to last; `user` as in [`VolumeContent::Copy`].
+    /// Reads all bytes as a guest sees them. `user` as in [`VolumeContent::Copy`].
     async fn read_volume(&self, name: &str, user: Option<InstanceId>) -> DriverResult<ByteStream>;
 }

@@ -1,4 +1,4 @@
-//! Tries the agent inside the guest, and copies of disks that need its help.
+//! Checks the agent inside the guest, and copies of disks that need it.
 
 use chronova_events::ids::{ImageId, InstanceId};
 
@@ -8,7 +8,7 @@ use crate::driver::DriverError;
 use crate::guest::{PowerState, Quiesce};
 
 impl Trial {
-    /// The agent inside the guest, which it may have or not: either way the same is said of it each time.
+    /// The guest may have a channel for an agent or not. Every call must give the same answer about it.
     pub(super) async fn agent(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         let agent = driver.guest_agent().needed()?;

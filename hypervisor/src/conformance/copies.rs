@@ -1,4 +1,5 @@
-//! Copies of disks: on their way to become images, or set aside for a move's end. A search for leftovers finds each of them.
+//! Copies of disks, which become images or are set aside until the end of a move. A search for leftovers finds each of
+//! them.
 
 use chronova_events::ids::{ImageId, InstanceId};
 use futures::StreamExt as _;
@@ -10,7 +11,7 @@ use crate::driver::StopMode;
 use crate::guest::{PowerState, Quiesce};
 
 impl Trial {
-    /// Copies of the root disk, of a guest that runs and of one that is off.
+    /// Copies the root disk of a running guest and of one that is off.
     pub(super) async fn copies(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         let [live, off] = [1, 2].map(|n| ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | n)));
@@ -54,7 +55,7 @@ impl Trial {
         require("a removed copy is not", !listed.contains(&left), &listed)
     }
 
-    /// A disk set aside, with what a torn upload could have left beside it.
+    /// Sets a disk aside, and creates beside it the rest of an interrupted upload.
     pub(super) async fn set_aside(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         driver.stop(instance, StopMode::Hard).await.check("stop before a disk is set aside")?;
@@ -80,7 +81,7 @@ impl Trial {
         }
         let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
         require("what is removed is not", !listed.contains(&left), &listed)?;
-        // The image that the guest's disk is based on is whole, and is not taken for a torn one.
+        // The image under the guest's disk is complete, so it does not count as an interrupted upload.
         driver
             .storage_cleanup()
             .needed()?

@@ -21,7 +21,7 @@ impl Trial {
         Ok(all.into_iter().find(|known| known.checksum == image.checksum))
     }
 
-    /// The image under a guest stays, whoever says that nobody uses it.
+    /// An image under a guest stays, even if a caller notes it as unused.
     pub(super) async fn used_image(&self, instance: InstanceId) -> CheckOutcome {
         let image = &self.fixture.image;
         let disks = self.driver.disk_transfer().needed()?.disk_files(instance).await.check("disks of the guest")?;
@@ -51,7 +51,7 @@ impl Trial {
         require("a used image is not idle", found.as_ref().is_some_and(|found| found.idle_since.is_none()), &found)
     }
 
-    /// One that no guest was ever made of.
+    /// Checks an image that was never used by a guest.
     pub(super) async fn idle_image(&self) -> CheckOutcome {
         let (image, content) = image_of(Bytes::from(vec![9_u8; 70_000]));
         let source = Arc::new(CountingSource { content, opened: AtomicU32::new(0) });
@@ -59,7 +59,7 @@ impl Trial {
         let sum = image.checksum.as_str();
         let remove =
             async |by| self.driver.image_cache().needed()?.remove_image(sum, by).await.check("removal of an image");
-        // A failed run may have left one.
+        // A failed run may have left the image.
         self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note of an image")?;
         remove(LATER).await?;
         self.driver

@@ -1,4 +1,4 @@
-//! Checks a move's work on a guest's disks: read, set aside, write back, grow.
+//! Checks the disk operations of a move: reading, setting aside, writing back and growing.
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -12,7 +12,7 @@ use crate::guest::{GuestSpec, PowerState, RootDisk};
 const ROOT: &str = "_disk";
 
 impl Trial {
-    /// The guest runs before and after.
+    /// The guest runs before and after this check.
     pub(super) async fn moves(&self, guest: &GuestSpec) -> CheckOutcome {
         let (driver, instance) = (&self.driver, guest.instance);
         driver.stop(instance, StopMode::Hard).await.check("stop before a move")?;
@@ -62,7 +62,7 @@ impl Trial {
         found.cloned().ok_or_else(|| violation("the guest's disks are listed", format!("{suffix} is not in {all:?}")))
     }
 
-    /// As many bytes are read as were announced.
+    /// The number of bytes read must equal the announced size.
     async fn sizes(&self, guest: &GuestSpec, disk: &DiskFile) -> CheckOutcome {
         let mut content =
             self.driver.disk_transfer().needed()?.read_disk(guest.instance, disk).await.check("read disk")?;

@@ -1,4 +1,4 @@
-//! The volume service's pool.
+//! Checks the pool of the volume service.
 
 use chronova_events::ids::{SnapshotId, VolumeId};
 use futures::StreamExt as _;
@@ -10,11 +10,11 @@ use crate::checksum::RunningDigest;
 use crate::volumes;
 
 const MIB: u64 = 1 << 20;
-/// MD5 is enough to tell contents apart, and has this length.
+/// An MD5 of this length is enough to tell contents apart.
 const MD5: &str = "00000000000000000000000000000000";
 
 impl Trial {
-    /// The image is in the host's cache already.
+    /// The image is already in the host's cache.
     pub(super) async fn volumes(&self) -> CheckOutcome {
         let driver = &self.driver;
         let pool = driver.volume_store().needed()?.volume_pool().await.check("volume pool")?;
@@ -80,7 +80,7 @@ impl Trial {
         require("the pool holds what was made", now == wanted, (&now, &wanted))
     }
 
-    /// Length and checksum of what a guest would read.
+    /// The length and checksum of the bytes that a guest would read.
     async fn content(&self, name: &str) -> Result<(u64, String), super::ConformanceViolation> {
         let mut stream =
             self.driver.volume_store().needed()?.read_volume(name, None).await.check("reading a volume")?;

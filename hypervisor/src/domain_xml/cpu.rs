@@ -18,7 +18,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
             .attr("match", "exact")
             .children(host.cpu_models.first().map(|model| Element::leaf("model", model))),
     };
-    // Without a model there is nothing to add to or to take from; Nova does as much.
+    // Without a model no flags can be added or removed; Nova behaves the same.
     let flags = host.guests.cpu_flags.iter().filter(|_| host.cpu_mode != CpuMode::None);
     let flags = flags.map(|flag| {
         let policy = if flag.wanted { "require" } else { "disable" };

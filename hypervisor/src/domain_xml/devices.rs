@@ -24,7 +24,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .child(balloon(host))
 }
 
-/// Hands out device names per prefix: `vda`, `vdb`; SCSI, SATA and USB share `sd`. Names that volumes have are passed over.
+/// Chooses device names per prefix: `vda`, `vdb`, ...; SCSI, SATA and USB share `sd`. Skips the names of volumes.
 struct DeviceNames(Vec<String>);
 
 impl DeviceNames {
@@ -36,7 +36,7 @@ impl DeviceNames {
         let prefix = bus.prefix();
         let free = |name: &String| !self.0.contains(name);
         let name = (b'a'..=b'z').map(|letter| format!("{prefix}{}", char::from(letter))).find(free);
-        // More than 26 local disks are refused long before.
+        // A server with more than 26 local disks was refused earlier.
         let name = name.unwrap_or_else(|| format!("{prefix}aa"));
         self.0.push(name.clone());
         name
@@ -50,7 +50,7 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     let own = |name: String, bus: DiskBus, names: &mut DeviceNames| {
         disk(&place_of(host, &name), host, bus, names.next(bus)).children(hardware.tuning.disk())
     };
-    // Nova's first form of a rescue: the rescue disk, the root, and nothing else of what the guest has.
+    // In Nova's older form of a rescue the guest has only the rescue disk and its root disk.
     let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
     if only_root {
         disks.push(own(volumes::rescue(guest.instance), hardware.disk_bus, &mut names));
@@ -69,7 +69,7 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     if guest.swap_mib > 0 && !only_root {
         disks.push(own(volumes::swap(guest.instance), hardware.disk_bus, &mut names));
     }
-    // The disk of a rescue that leaves the others in their places comes before all that the guest boots from.
+    // If the rescue leaves the other disks in place, the guest boots from the rescue disk first.
     let first = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_some());
     let later = |disk: &VolumeDisk| VolumeDisk {
         boot_order: disk.boot_order.map(|order| order + u32::from(first)),
@@ -94,7 +94,7 @@ fn file(path: String, format: &'static str) -> DiskSource {
     DiskSource::File { path, format }
 }
 
-/// Where the disk of this name is: a copy-on-write file of the pool unless the host says otherwise.
+/// The source of the disk with this name. By default it is a copy-on-write file of the pool.
 fn place_of(host: &HostFacts, name: &str) -> DiskSource {
     let known = host.places.get(name).cloned();
     known.unwrap_or_else(|| file(format!("{}/{name}", host.pool_path), "qcow2"))
@@ -111,7 +111,7 @@ fn disk(source: &DiskSource, host: &HostFacts, bus: DiskBus, name: String) -> El
         .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
-/// A volume as a disk. As long as the guest is on, it is known by its serial number.
+/// Renders a volume as a disk. A running guest identifies it by its serial number.
 pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
     // No host may cache a disk that several guests write to.
     let cache = if disk.shareable { CacheMode::None } else { host.cache() };
@@ -137,7 +137,7 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
         .child(Element::new("readonly"))
 }
 
-/// libvirt's own default SCSI controller is an LSI that current systems cannot drive.
+/// libvirt's default SCSI controller is an LSI model, for which current systems have no driver.
 fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
@@ -147,7 +147,7 @@ fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
         .then(|| Element::new("controller").attr("type", "scsi").attr("index", 0).attr("model", "virtio-scsi"))
 }
 
-/// Each device that is plugged into a running guest takes one port (`[libvirt] num_pcie_ports`).
+/// Each device that is attached to a running guest needs one port (`[libvirt] num_pcie_ports`).
 fn pcie_ports(host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let ports = if hardware.is_pcie() { host.guests.pcie_ports } else { 0 };
     let controller = |model: &str| Element::new("controller").attr("type", "pci").attr("model", model);
@@ -168,14 +168,14 @@ pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hard
         .children(nic.filter.as_ref().map(|filter| Element::new("filterref").attr("filter", filter)))
 }
 
-/// The most queues that the kernel gives one interface.
+/// The largest number of queues that the kernel gives one interface.
 const MOST_QUEUES: u32 = 256;
 
-/// The server of a virtio interface, and the number and length of its queues; `None`: libvirt's default.
+/// The driver of a virtio interface, with the number and length of its queues; `None`: libvirt's default.
 fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option<Element> {
     let queues = vcpus.min(host.guests.max_queues.unwrap_or(MOST_QUEUES)).min(MOST_QUEUES);
     let queues = (hardware.multiqueue && queues > 1).then_some(queues);
-    // vhost needs KVM's interrupt path; only vhost knows other lengths.
+    // vhost needs KVM's interrupt path. Only vhost supports other queue lengths.
     let name = if host.kvm { "vhost" } else { "qemu" };
     let length = host.guests.rx_queue_size.filter(|_| host.kvm);
     let told = !host.kvm || queues.is_some() || length.is_some();
@@ -183,7 +183,7 @@ fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option
     told.then(|| driver().attr_if("rx_queue_size", length))
 }
 
-/// The log lives in the storage pool because that is the only place of a host whose files libvirt hands out remotely.
+/// The log is in the storage pool, because libvirt reads files of a remote host only from there.
 fn serial(guest: &GuestSpec, host: &HostFacts) -> [Element; 2] {
     let log = format!("{}/{}", host.pool_path, volumes::console_log(guest.instance));
     let serial = Element::new("serial")
@@ -213,7 +213,7 @@ fn spice(options: &Spice) -> Element {
     graphics("spice", &options.listen).attr_if("defaultMode", options.secure.then_some("secure"))
 }
 
-/// To the agent that shares clipboard and screen size with the viewer.
+/// The channel of the SPICE agent, which shares clipboard and screen size with the viewer.
 fn spice_agent() -> Element {
     Element::new("channel")
         .attr("type", "spicevmc")
@@ -232,7 +232,7 @@ fn rng(host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("backend", &host.guests.rng_device).attr("model", "random"))
 }
 
-/// The one that Nova's driver gives; systems of all kinds have a driver for it.
+/// The watchdog model of Nova's driver. All common systems have a driver for it.
 fn watchdog(action: &str) -> Element {
     Element::new("watchdog").attr("model", "i6300esb").attr("action", action)
 }

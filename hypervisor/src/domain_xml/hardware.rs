@@ -1,8 +1,8 @@
 //! Parses the choices of virtual hardware into types: properties of the image, extra specs of the flavor.
 //!
-//! Names and values are the ones of Glance's metadata definitions (`hw_disk_bus`, `hw_vif_model`, ...) and of Nova's extra
-//! specs (`hw:cpu_sockets`, `quota:cpu_shares`, ...). Unknown names are ignored, as in Nova; a value that cannot
-//! work is an error here, before anything is made.
+//! Names and values are those of Glance's metadata definitions (`hw_disk_bus`, `hw_vif_model`, ...) and of Nova's extra
+//! specs (`hw:cpu_sockets`, `quota:cpu_shares`, ...). Unknown names are ignored, as in Nova. An unusable value is an
+//! error before anything is created.
 
 use thiserror::Error;
 
@@ -40,7 +40,7 @@ impl DiskBus {
         }
     }
 
-    /// Prefix of the device names that libvirt expects on this bus.
+    /// The prefix of the device names that libvirt expects on this bus.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::Virtio => "vd",
@@ -61,7 +61,7 @@ impl DiskBus {
     }
 }
 
-/// A network card's model, as libvirt names it.
+/// The model of a network interface, in libvirt's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VifModel(pub &'static str);
 
@@ -83,12 +83,13 @@ pub struct Hardware {
     pub machine_type: String,
     pub disk_bus: DiskBus,
     pub cdrom_bus: DiskBus,
-    /// The bus of the disk that a rescued guest starts from, where it keeps all its own disks.
+    /// The bus of the rescue disk, if the guest keeps all its own disks during a rescue.
     pub rescue_bus: DiskBus,
     pub vif_model: VifModel,
     pub video_model: String,
     pub rng: bool,
-    /// Bytes that the guest may draw from the host in so many milliseconds (libvirt's default: a second).
+    /// The number of bytes that the guest may draw from the host, and the period in milliseconds (libvirt's default:
+    /// 1000).
     pub rng_rate: Option<(u64, Option<u64>)>,
     pub guest_agent: bool,
     pub tablet: bool,
@@ -96,13 +97,13 @@ pub struct Hardware {
     pub hpet: bool,
     pub windows: bool,
     pub boot_menu: bool,
-    /// KVM does not show itself to the guest.
+    /// Whether KVM hides itself from the guest.
     pub hidden: bool,
-    /// The watchdog's action when the guest stops feeding it; `None`: there is no watchdog.
+    /// The action of the watchdog when the guest no longer resets it; `None`: there is no watchdog.
     pub watchdog: Option<String>,
-    /// Whether the guest sees counters of its CPU's performance; `None`: as the hypervisor has it.
+    /// Whether the guest sees the performance counters of its CPU; `None`: the hypervisor's default.
     pub pmu: Option<bool>,
-    /// As many queues of an interface as the guest has CPUs.
+    /// Whether an interface has as many queues as the guest has CPUs.
     pub multiqueue: bool,
     pub tuning: Tuning,
     sockets: Option<u32>,
@@ -115,7 +116,7 @@ impl Hardware {
         let get = |name: &str| properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let yes = |name: &str| get(name).is_some_and(is_true);
         let count = |name: &str| get(name).and_then(|value| value.parse().ok()).filter(|n| *n > 0);
-        // For each part of a CPU topology, the flavor counts before the image (`nova.virt.hardware`).
+        // For each part of a CPU topology, the flavor precedes the image (`nova.virt.hardware`).
         let part = |spec: &str, property: &str| count(spec).or_else(|| count(property));
 
         let default_machine = if host.is_x86() { "pc" } else { "virt" };
@@ -143,7 +144,7 @@ impl Hardware {
             rescue_bus: disk_bus,
             vif_model: get("hw_vif_model").map_or(Ok(VifModel("virtio")), VifModel::parse)?,
             video_model: video_model(get("hw_video_model"), host)?,
-            // Since Nova 21.0 every guest has one that its flavor does not forbid.
+            // Since Nova 21.0 every guest has a random number generator, unless its flavor forbids it.
             rng: get("hw_rng:allowed").is_none_or(is_true),
             rng_rate: rng_rate(get)?,
             guest_agent: yes("hw_qemu_guest_agent"),
@@ -164,7 +165,7 @@ impl Hardware {
         })
     }
 
-    /// With the bus of a rescue disk that is added to the guest's own.
+    /// Sets the bus of a rescue disk that is added to the guest's own disks.
     pub(super) fn with_rescue(self, place: &RescuePlace, host: &HostFacts) -> Result<Self, HardwareError> {
         let rescue_bus = match (&place.bus, place.cdrom) {
             (Some(bus), _) => DiskBus::parse("hw_rescue_bus", bus)?,
@@ -178,13 +179,13 @@ impl Hardware {
         Ok(Self { rescue_bus, ..self })
     }
 
-    /// Whether the board has PCI Express, of which ports have to be there before something is plugged in.
+    /// Whether the board has PCI Express. Its ports must exist before a device is attached.
     pub(super) fn is_pcie(&self) -> bool {
         ["q35", "pc-q35", "virt"].iter().any(|board| self.machine_type.starts_with(board))
     }
 
-    /// Sockets, cores and threads; their product is `vcpus`. Nova prefers sockets; a wish that does not divide the
-    /// number of CPUs is dropped.
+    /// Sockets, cores and threads; their product is `vcpus`. Nova prefers sockets. A requested number that does not
+    /// divide the number of CPUs is ignored.
     pub(super) fn topology(&self, vcpus: u32) -> (u32, u32, u32) {
         let divides = |wish: Option<u32>, of: u32| wish.filter(|n| of.is_multiple_of(*n));
         let threads = divides(self.threads, vcpus).unwrap_or(1);
@@ -197,7 +198,7 @@ impl Hardware {
     }
 }
 
-/// `pc` boards have IDE; the others do not, and on x86 they have AHCI.
+/// `pc` boards have IDE. Other x86 boards have AHCI.
 fn default_cdrom_bus(host: &HostFacts, machine: &str) -> DiskBus {
     match (has_ide(host, machine), host.is_x86()) {
         (true, _) => DiskBus::Ide,
@@ -216,7 +217,7 @@ fn video_model(wish: Option<&str>, host: &HostFacts) -> Result<String, HardwareE
         return KNOWN.contains(&value).then(|| value.to_owned()).ok_or_else(|| unknown("hw_video_model", value));
     }
     let has = |model: &str| host.video_models.is_empty() || host.video_models.iter().any(|known| known == model);
-    // Nova's choice where there is SPICE, for which it was made.
+    // Nova chooses QXL with SPICE, for which QXL was designed.
     let best = if host.screens.spice.is_some() && host.is_x86() { "qxl" } else { "virtio" };
     Ok([best, "virtio", "vga", "cirrus"].into_iter().find(|model| has(model)).unwrap_or("none").to_owned())
 }
@@ -228,13 +229,13 @@ fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Op
     Ok(Some((bytes, number("hw_rng:rate_period")?)))
 }
 
-/// A guest without a display needs no pointer.
+/// A guest without a display needs no pointer device.
 fn has_tablet(wish: Option<&str>, host: &HostFacts) -> bool {
     let wished = wish.map_or(host.guests.tablet, |model| model == "usbtablet");
     wished && host.screens.any() && host.is_x86()
 }
 
-/// A truth that both flavor and image may tell, and then alike (Nova's `FlavorImageConflict`).
+/// A boolean that flavor and image may both set, but only to the same value (Nova's `FlavorImageConflict`).
 fn agreed<'a>(
     get: impl Fn(&str) -> Option<&'a str>,
     spec: &'static str,
@@ -246,7 +247,7 @@ fn agreed<'a>(
     }
 }
 
-/// Nova's order: the image's word before the flavor's.
+/// The image precedes the flavor, as in Nova.
 fn watchdog<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<String>, HardwareError> {
     for name in ["hw_watchdog_action", "hw:watchdog_action"] {
         match get(name) {

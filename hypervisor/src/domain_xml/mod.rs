@@ -1,9 +1,9 @@
-//! A guest's configuration as libvirt's domain XML: a pure function of the guest and of what its host can do.
+//! A guest's configuration as libvirt's domain XML: a pure function of the guest and its host's facts.
 //!
-//! The shape follows what operators know from Nova's libvirt driver: `pc` machine on x86, virtio disks and interfaces,
-//! the config drive as a CD-ROM, a logged serial console, VNC, balloon statistics, SMBIOS that cloud-init recognises.
-//! Invariants: the same input gives the same bytes; nothing a user chose can become markup ([`crate::xml`]); every
-//! path lies in the host's storage pool ([`crate::volumes`] names them). Golden files: `hypervisor/golden/`.
+//! The shape is that of Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks and interfaces,
+//! and the config drive as a CD-ROM. It also has a logged serial console, VNC, balloon statistics, and SMBIOS strings
+//! for cloud-init. Invariants: the same input gives the same bytes. User input cannot become markup ([`crate::xml`]).
+//! Every path lies in the host's storage pool ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
 
 mod cpu;
 mod devices;
@@ -25,25 +25,25 @@ use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 use crate::xml::Element;
 
-/// The facts besides the guest that the XML depends on.
+/// The facts about a host that the XML depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFacts {
-    /// `x86_64`, `aarch64`, ...
+    /// For example `x86_64` or `aarch64`.
     pub arch: String,
     pub kvm: bool,
     pub cpu_mode: CpuMode,
     pub cpu_models: Vec<String>,
-    /// Machine type when the image does not name one.
+    /// The machine type of a guest without one in its image.
     pub machine_type: Option<String>,
     pub pool_path: String,
-    /// How disks of the guest's own are reached that are not copy-on-write files of the pool, by the disk's name.
+    /// The sources of those local disks that are not copy-on-write files of the pool, by the disk's name.
     pub places: BTreeMap<String, DiskSource>,
-    /// Whether the pool's file system can bypass the page cache (`cache=none`); Nova probes the same.
+    /// Whether the pool's file system can bypass the page cache (`cache=none`). Nova probes for the same.
     pub direct_io: bool,
     pub screens: Screens,
-    /// Video models the host knows, as its domain capabilities list them; empty when it does not tell.
+    /// The video models that the host supports, from its domain capabilities; empty if it does not report any.
     pub video_models: Vec<String>,
-    /// The host's id, as its libvirtd tells it.
+    /// The host's id, as libvirtd reports it.
     pub host_uuid: Option<String>,
     pub guests: GuestOptions,
 }
@@ -53,8 +53,8 @@ impl HostFacts {
         matches!(self.arch.as_str(), "x86_64" | "i686")
     }
 
-    /// How a disk that is a file is cached: as the operator chose it, else past the page cache. Where that cannot be done,
-    /// `none` could not open the file; `writeback` keeps flushes honest (Nova falls back the same way).
+    /// The cache mode of a disk in a file: the operator's choice, or bypassing the page cache. If the file system
+    /// cannot bypass it, `none` could not open the file. Then `writeback` keeps flushes safe, as in Nova.
     fn cache(&self) -> CacheMode {
         match self.guests.cache.file.unwrap_or(CacheMode::None) {
             mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,
@@ -73,7 +73,7 @@ pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareErr
     Ok(domain(guest, host, &hardware).render())
 }
 
-/// Renders one interface, for a guest that exists already and has `vcpus`. `properties` as in [`GuestSpec::hardware`].
+/// Renders one interface for an existing guest with `vcpus` CPUs. `properties` as in [`GuestSpec::hardware`].
 pub fn render_interface(
     nic: &Nic,
     properties: &[(String, String)],
@@ -84,7 +84,7 @@ pub fn render_interface(
     Ok(devices::interface(nic, vcpus, host, &hardware).render())
 }
 
-/// Renders one volume as a disk, for a guest that is defined already.
+/// Renders one volume as a disk for a guest that is already defined.
 pub fn render_disk(disk: &VolumeDisk, host: &HostFacts) -> String {
     devices::volume(disk, host).render()
 }
@@ -113,8 +113,8 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let rescue = guest.rescue.as_ref();
-    // A disk added for a rescue, as a volume to boot from, says by itself that it comes first: libvirt takes either
-    // kinds of devices or an order of devices.
+    // A rescue disk that is added to the other disks has its own boot order, as a boot volume has. libvirt accepts
+    // either kinds of devices or an order, not both.
     let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
     let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
@@ -128,7 +128,7 @@ fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 
 fn features(host: &HostFacts, hardware: &Hardware) -> Element {
     let hidden = || Element::new("kvm").child(Element::new("hidden").attr("state", "on"));
-    // OVMF cannot run without ACPI; other architectures get it only together with UEFI, as libvirt demands.
+    // OVMF needs ACPI. Other architectures get ACPI only together with UEFI, as libvirt demands.
     let acpi = host.is_x86() || hardware.uefi;
     Element::new("features")
         .children(acpi.then(|| Element::new("acpi")))

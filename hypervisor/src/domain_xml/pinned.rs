@@ -1,6 +1,7 @@
-//! Where on its host a guest is, in libvirt's words; and the same said of a guest that comes from another host.
+//! The placement of a guest on its host's processors and NUMA cells, as domain XML. Also for a guest that migrates
+//! here.
 //!
-//! Nova's `_get_guest_numa_config` and, for a guest that travels, its `_update_numa_xml`.
+//! Source: Nova's `_get_guest_numa_config` and, for a migrating guest, its `_update_numa_xml`.
 
 use std::ops::Range;
 
@@ -10,14 +11,14 @@ use crate::cpus;
 use crate::pinning::{GuestNode, Pinning};
 use crate::xml::Element;
 
-/// The guest's number of CPUs, and the processors that they float over.
+/// The guest's number of CPUs, and the processors on which they float.
 pub(super) fn vcpu(count: u32, pinning: &Pinning) -> Element {
     let confined = Some(&pinning.confined).filter(|cpus| !cpus.is_empty() && pinning.nodes.is_empty());
     let cpuset = confined.map(|confined| cpus::format(confined.iter().copied()));
     Element::leaf("vcpu", count).attr("placement", "static").attr_if("cpuset", cpuset)
 }
 
-/// Which processors each CPU and the emulator may use.
+/// The processors that each CPU and the emulator may use.
 pub(super) fn pins(pinning: &Pinning) -> Vec<Element> {
     let mut of_cpus: Vec<(u32, &[u32])> =
         pinning.nodes.iter().flat_map(|node| &node.cpus).map(|(cpu, processors)| (*cpu, &**processors)).collect();
@@ -30,7 +31,7 @@ pub(super) fn pins(pinning: &Pinning) -> Vec<Element> {
     of_cpus.into_iter().map(pin).chain(emulator).collect()
 }
 
-/// The memory of each of the guest's nodes is on one cell of its host.
+/// Places the memory of each of the guest's nodes on one cell of its host.
 pub(super) fn numatune(pinning: &Pinning) -> Option<Element> {
     let cells = cpus::format(pinning.nodes.iter().map(|node| node.cell));
     let memory = Element::new("memory").attr("mode", "strict").attr("nodeset", cells);
@@ -41,7 +42,7 @@ pub(super) fn numatune(pinning: &Pinning) -> Option<Element> {
     (!pinning.nodes.is_empty()).then(|| Element::new("numatune").child(memory).children(nodes))
 }
 
-/// The nodes that the guest sees. Huge pages are shared with processes of the host that serve its devices.
+/// The NUMA nodes that the guest sees. Processes on the host that serve the guest's devices share its huge pages.
 pub(super) fn numa(pinning: &Pinning) -> Option<Element> {
     let huge = pinning.nodes.iter().any(|node| node.huge_page_kib.is_some());
     let cell = |(id, node): (usize, &GuestNode)| {
@@ -65,13 +66,13 @@ pub(super) fn memory_backing(pinning: &Pinning) -> Option<Element> {
     (!pages.is_empty()).then(|| Element::new("memoryBacking").child(Element::new("hugepages").children(pages)))
 }
 
-/// The elements of a description's `cputune` that say where the guest runs.
+/// The elements of a `cputune` that place the guest.
 const PINS: [&str; 3] = ["vcpupin", "emulatorpin", "iothreadpin"];
 
-/// The description of a guest with another pinning. The guest itself sees no difference.
+/// Replaces the pinning in a guest's definition. The guest itself sees no difference.
 ///
 /// # Errors
-/// The description cannot be read.
+/// If the definition cannot be parsed.
 pub fn repin(xml: &str, pinning: &Pinning) -> Result<String, roxmltree::Error> {
     let document = Document::parse(xml)?;
     let root = document.root_element();
@@ -82,7 +83,7 @@ pub fn repin(xml: &str, pinning: &Pinning) -> Result<String, roxmltree::Error> {
         place = node.range().end;
         cuts.push((node.range(), vcpu_again(xml, node, pinning)));
     }
-    // Limits of its flavor travel with it.
+    // The limits of its flavor migrate with the guest.
     let tuned = child("cputune").into_iter().flat_map(|tune| tune.children()).filter(Node::is_element);
     let is_pin = |node: &Node<'_, '_>| PINS.iter().any(|name| node.has_tag_name(*name));
     let (old_pins, of_flavor): (Vec<_>, Vec<_>) = tuned.partition(is_pin);
@@ -107,7 +108,7 @@ pub fn repin(xml: &str, pinning: &Pinning) -> Result<String, roxmltree::Error> {
     Ok(out)
 }
 
-/// The same element with another set of processors.
+/// The `vcpu` element with another set of processors.
 fn vcpu_again(xml: &str, node: Node<'_, '_>, pinning: &Pinning) -> String {
     let count = node.text().unwrap_or_default().trim();
     let mut parts = vec!["<vcpu"];

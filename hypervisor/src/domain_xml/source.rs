@@ -1,5 +1,5 @@
-//! How the emulator reaches a disk of the guest's own. The format is always said: a raw disk's first bytes are the guest's,
-//! and must never be taken for the header of another format.
+//! The source of a local disk in domain XML. The format is always given, because the guest writes the first bytes of a
+//! raw disk. QEMU must never take those for the header of another format.
 
 use super::HostFacts;
 use crate::options::CacheMode;
@@ -8,11 +8,11 @@ use crate::xml::Element;
 /// An image in a Ceph pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RbdImage {
-    /// `POOL/IMAGE`
+    /// `POOL/IMAGE`.
     pub name: String,
-    /// `HOST[:PORT]` of the monitors.
+    /// The addresses of the monitors, as `HOST[:PORT]`.
     pub monitors: Vec<String>,
-    /// Ceph's configuration file on the host.
+    /// The path of Ceph's configuration file on the host.
     pub conf: Option<String>,
     pub user: Option<String>,
     pub secret: Option<String>,
@@ -42,7 +42,7 @@ impl DiskSource {
         }
     }
 
-    /// The attribute and value of a domain's disk source that tell it from other disks.
+    /// The attribute and value that identify a disk's source in a domain.
     pub(crate) fn address(&self) -> (&'static str, &str) {
         match self {
             Self::File { path, .. } => ("file", path),
@@ -51,7 +51,7 @@ impl DiskSource {
         }
     }
 
-    /// How the host's page cache takes part: as the operator chose it for what the disk is on its host, else not at all.
+    /// The mode of the host's page cache: the operator's choice for this kind of source, or none.
     pub(super) fn cache(&self, host: &HostFacts) -> CacheMode {
         let modes = &host.guests.cache;
         match self {
@@ -75,7 +75,7 @@ impl DiskSource {
     }
 }
 
-/// A monitor: `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`.
+/// Renders a monitor: `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
 pub(crate) fn host(monitor: &str) -> Element {
     let (name, port) = match monitor.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, rest)) => (address, rest.strip_prefix(':')),

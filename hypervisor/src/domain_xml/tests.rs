@@ -82,7 +82,7 @@ fn kvm_with_a_host_model_cpu() {
     golden("kvm", &guest(), &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
 }
 
-/// `[libvirt] cpu_mode`, each as Nova's driver has it.
+/// `[libvirt] cpu_mode`: each mode is rendered as in Nova's driver.
 #[test]
 fn each_mode_of_a_cpu_is_rendered() {
     let cpu = |cpu_mode, models: &[&str]| {
@@ -103,7 +103,8 @@ fn each_mode_of_a_cpu_is_rendered() {
     assert_eq!(custom, (said("custom"), said("exact"), said("IvyBridge")));
 }
 
-/// Flaws of CPUs are mended by flags that the guest must see: models of the host bring them, and they can be named.
+/// CPU flags against hardware flaws must be visible to the guest. Host models include them, and operators can name
+/// them.
 #[test]
 fn flags_against_flaws_of_cpus_can_be_named_beside_any_model() {
     for cpu_mode in [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::Custom] {
@@ -117,7 +118,7 @@ fn flags_against_flaws_of_cpus_can_be_named_beside_any_model() {
     }
 }
 
-/// `[vnc] server_listen`: what a guest that may go to any host listens on is not an address of one of them.
+/// `[vnc] server_listen`: a guest that may move between hosts must not listen on the address of one host.
 #[test]
 fn the_screen_listens_where_it_is_told() {
     let listens = |vnc: Option<&str>| {
@@ -187,7 +188,7 @@ fn a_root_disk_that_is_a_volume_beside_local_disks() {
         VolumeDisk { kind: "cdrom".to_owned(), boot_order: Some(2), ..volume(10, "hdb", "ide") },
     ];
     golden("volumes", &guest, &host());
-    // Names that the volumes have are passed over, so no two disks have one name.
+    // The names of volumes are skipped, so that no two disks have the same name.
     let xml = render(&guest, &host()).unwrap();
     let document = roxmltree::Document::parse(&xml).unwrap();
     let targets = document.descendants().filter(|node| node.has_tag_name("target") && node.attribute("bus").is_some());
@@ -302,7 +303,7 @@ fn a_flavor_shapes_a_guest() {
     assert!(render(&with(&[("hw:watchdog_action", "bark")]), &host()).is_err());
 }
 
-/// The operator of this host chose every option for guests.
+/// The operator of this host set every option for guests.
 fn chosen() -> HostFacts {
     let guests = GuestOptions {
         cpu_flags: ["pcid", "+ssbd", "-MTRR"].map(CpuFlag::parse).to_vec(),
@@ -412,7 +413,7 @@ fn disks_that_need_no_other_file() {
         with_places(|name| DiskSource::File { path: format!("/var/lib/libvirt/chronova/{name}.raw"), format: "raw" });
     let xml = golden("flat", &guest, &flat);
     assert_eq!(xml.matches("type='qcow2'").count(), 0);
-    // The rescue disk has no place of its own here, so it is a file of the pool.
+    // The rescue disk has no source of its own here, so it is a file of the pool.
     let rescued = render(&GuestSpec { rescue: rescued(None).rescue, ..guest }, &flat).unwrap();
     assert!(rescued.contains("_disk.rescue'") && rescued.contains("_disk.raw'"), "{rescued}");
 }

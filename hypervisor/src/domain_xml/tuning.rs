@@ -1,13 +1,13 @@
-//! Limits that a flavor sets to what a guest takes from its host: its `quota:` extra specs, as Nova's libvirt driver reads
-//! them (`_update_guest_cputune`, `disk_qos`, `set_vif_bandwidth_config`).
+//! The limits on a guest's resources in its flavor's `quota:` extra specs, as in Nova's libvirt driver
+//! (`_update_guest_cputune`, `disk_qos`, `set_vif_bandwidth_config`).
 //!
-//! The `quota:` specs of other hypervisors (`quota:cpu_limit`, `quota:memory_shares_level`, ...) mean nothing here, as in
-//! Nova. A limit that libvirt cannot set on a host is an error of the start, never passed over.
+//! The `quota:` specs of other hypervisors (`quota:cpu_limit`, `quota:memory_shares_level`, ...) have no effect, as in
+//! Nova. If libvirt cannot set a limit on a host, the start fails; the limit is never ignored.
 
 use super::hardware::{HardwareError, unknown};
 use crate::xml::Element;
 
-/// An extra spec, and how libvirt calls the same.
+/// An extra spec, and libvirt's name for it.
 type Word = (&'static str, &'static str);
 
 const CPU: &[Word] = &[("quota:cpu_shares", "shares"), ("quota:cpu_period", "period"), ("quota:cpu_quota", "quota")];
@@ -54,18 +54,18 @@ impl Tuning {
         Ok(Self { cpu: read(CPU)?, disk: read(DISK)?, inbound: read(INBOUND)?, outbound: read(OUTBOUND)? })
     }
 
-    /// CPU shares, and how much time of how long a period the guest may take; and the processors that it has.
+    /// The guest's CPU shares, CPU quota and its period, and the elements that pin its CPUs.
     pub(super) fn cpu(&self, pins: Vec<Element>) -> Option<Element> {
         let any = !self.cpu.is_empty() || !pins.is_empty();
         any.then(|| Element::new("cputune").children(limits(&self.cpu)).children(pins))
     }
 
-    /// Limits of each local disk. Volumes have the limits of their types.
+    /// The limits of each local disk. Volumes have the limits of their types.
     pub(super) fn disk(&self) -> Option<Element> {
         (!self.disk.is_empty()).then(|| Element::new("iotune").children(limits(&self.disk)))
     }
 
-    /// Limits of each interface. libvirt knows no peak and no burst without an average.
+    /// The limits of each interface. libvirt accepts no peak and no burst without an average.
     pub(super) fn interface(&self) -> Option<Element> {
         let directions = [("inbound", &self.inbound), ("outbound", &self.outbound)];
         let limited = directions.map(|(name, limits)| {

@@ -7,7 +7,7 @@ fn le32(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes[..4].try_into().unwrap())
 }
 
-/// Reads a tree back from a descriptor: path -> content.
+/// Reads a tree from a descriptor: path and content of each file.
 fn read(image: &[u8], descriptor: usize) -> BTreeMap<String, Vec<u8>> {
     let sector = &image[descriptor * SECTOR..];
     assert_eq!(&sector[1..6], b"CD001");

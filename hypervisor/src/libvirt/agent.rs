@@ -1,7 +1,7 @@
-//! The QEMU guest agent, as libvirt talks to it.
+//! The QEMU guest agent, through libvirt.
 //!
-//! Whether a guest has a channel to one stands in its definition; libvirt says so with an error of its own, which is told
-//! apart here from an agent that does not answer and from one that refuses.
+//! A guest's definition says whether it has a channel to an agent. libvirt has an error of its own for a guest without
+//! a channel. This file tells that error from an agent that does not answer, and from one that refuses.
 
 #![allow(unsafe_code)]
 
@@ -54,13 +54,14 @@ impl GuestAgent for LibvirtDriver {
 
 fn refusal(call: &'static str, error: &Error) -> DriverError {
     match number(error) {
-        // "QEMU guest agent is not configured".
+        // libvirt's message: "QEMU guest agent is not configured".
         Some(ErrorNumber::ArgumentUnsupported) => DriverError::NoAgent,
         _ => translate(call, error),
     }
 }
 
-/// An agent refuses to hold still what is held still already: it lets go first, and asks once more.
+/// Freezes the guest's file systems. An agent refuses to freeze what is already frozen, so this thaws first and asks
+/// again.
 pub(super) fn freeze(guest: &Domain) -> DriverResult<()> {
     match hold(guest) {
         Err(error) if number(&error) == Some(ErrorNumber::AgentUnresponsive) => {
@@ -77,7 +78,7 @@ pub(super) fn freeze(guest: &Domain) -> DriverResult<()> {
 }
 
 fn hold(guest: &Domain) -> Result<(), Error> {
-    // SAFETY: the domain is alive; no list of mount points with length 0 means all of them.
+    // SAFETY: the domain is alive. A null list of mount points with length 0 means all of them.
     match unsafe { sys::virDomainFSFreeze(guest.as_ptr(), ptr::null_mut(), 0, 0) } {
         count if count >= 0 => Ok(()),
         _ => Err(Error::last_error()),
@@ -85,7 +86,7 @@ fn hold(guest: &Domain) -> Result<(), Error> {
 }
 
 pub(super) fn thaw(guest: &Domain) -> DriverResult<()> {
-    // SAFETY: as above.
+    // SAFETY: as in `hold`.
     match unsafe { sys::virDomainFSThaw(guest.as_ptr(), ptr::null_mut(), 0, 0) } {
         count if count >= 0 => Ok(()),
         _ => Err(refusal(THAW, &Error::last_error())),

@@ -1,4 +1,4 @@
-//! Copying a disk under a running guest: calls that the safe bindings lack.
+//! Copies a disk under a running guest: the calls that the safe bindings lack.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::driver::{DriverError, DriverResult};
 
 const CALL: &str = "disk exchange";
 
-/// How much of a disk is copied.
+/// The progress of a copy of a disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockJobProgress {
     copied: u64,
@@ -21,7 +21,7 @@ pub(super) struct BlockJobProgress {
 }
 
 impl BlockJobProgress {
-    /// From then on every write goes to both disks.
+    /// Whether the copy is complete. From then on every write goes to both disks.
     pub(super) fn is_ready(self) -> bool {
         self.of > 0 && self.copied >= self.of
     }
@@ -34,21 +34,21 @@ fn text(value: &str) -> DriverResult<CString> {
 /// Copies the disk `device` to the volume in `xml`, which exists already.
 pub(super) fn begin(domain: &Domain, device: &str, xml: &str) -> DriverResult<()> {
     let (device, xml) = (text(device)?, text(xml)?);
-    // The guest stays defined meanwhile; a crash of its host ends the copy.
+    // The guest stays defined meanwhile. A crash of its host ends the copy.
     let flags = sys::VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | sys::VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB;
-    // SAFETY: the domain is alive (we hold a reference), both texts end with a zero and outlive the call, and no
-    // parameters are given.
+    // SAFETY: the domain is alive (we hold a reference). Both texts end with a zero and outlive the call. No parameters
+    // are given.
     let result = unsafe {
         sys::virDomainBlockCopy(domain.as_ptr(), device.as_ptr(), xml.as_ptr(), std::ptr::null_mut(), 0, flags)
     };
     if result < 0 { Err(Error::last_error()).during(CALL) } else { Ok(()) }
 }
 
-/// How far the copy is; `None` where nothing is being copied.
+/// The progress of the copy; `None` if no copy is running.
 pub(super) fn progress(domain: &Domain, device: &str) -> DriverResult<Option<BlockJobProgress>> {
     let device = text(device)?;
     let mut info = sys::virDomainBlockJobInfo { type_: 0, bandwidth: 0, cur: 0, end: 0 };
-    // SAFETY: as above; `info` is a live structure of the type that the call fills.
+    // SAFETY: as in `begin`; `info` is a live structure of the type that the call fills.
     let result = unsafe { sys::virDomainGetBlockJobInfo(domain.as_ptr(), device.as_ptr(), &raw mut info, 0) };
     match result {
         0 => Ok(None),
@@ -57,10 +57,10 @@ pub(super) fn progress(domain: &Domain, device: &str) -> DriverResult<Option<Blo
     }
 }
 
-/// Lets the guest go on with the copy alone.
+/// Ends the copy: from now on the guest uses only the new disk.
 pub(super) fn pivot(domain: &Domain, device: &str) -> DriverResult<()> {
     let device = text(device)?;
-    // SAFETY: as above.
+    // SAFETY: as in `begin`.
     let result =
         unsafe { sys::virDomainBlockJobAbort(domain.as_ptr(), device.as_ptr(), sys::VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT) };
     if result < 0 { Err(Error::last_error()).during(CALL) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! An image in a host's cache, as a volume to copy from.
+//! A cached image as a volume to copy from.
 
 use roxmltree::Document;
 use virt::connect::Connect;
@@ -11,17 +11,17 @@ use crate::guest::{ImageFormat, ImageRef};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
-/// The image in the host's cache, with the format that libvirt has detected.
+/// The image in the host's cache. Fails if libvirt detects another format.
 pub(super) fn volume(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<StorageVol> {
     let bad = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
     let cache = pool::open(connect, options)?;
-    // The cached file was made as a raw volume and filled afterwards.
+    // The cached file was created as a raw volume and filled later, so libvirt must detect its format again.
     pool::refresh(&cache);
     let base = pool::lookup(&cache, &volumes::base(image))?.ok_or_else(|| bad("it is not in the host's cache"))?;
     let (seen, wanted) = (format_seen(&base)?, format_name(image.format));
     match (seen.as_str(), wanted) {
         ("qcow2", "qcow2") => Ok(base),
-        // libvirt refuses a refresh while a volume is being written. A later one succeeds.
+        // libvirt refuses a refresh while a volume is being written. A later attempt succeeds.
         ("raw", "qcow2") => Err(DriverError::Timeout { call: "image lookup", seconds: 0 }),
         ("raw" | "iso", "raw") => Ok(base),
         _ => Err(bad(&format!("it is said to be {wanted} and looks like {seen}"))),
@@ -37,7 +37,7 @@ pub(super) fn format_seen(volume: &StorageVol) -> DriverResult<String> {
     Ok(nodes.find_map(|node| node.attribute("type")).unwrap_or_default().to_owned())
 }
 
-/// libvirt's name of the image's format, for a backing file.
+/// libvirt's name of the image's format, for the format of a backing file.
 pub(super) fn format_name(format: ImageFormat) -> &'static str {
     match format {
         ImageFormat::Qcow2 => "qcow2",

@@ -1,9 +1,9 @@
-//! The threads on which one host's libvirt calls run.
+//! The threads that run the libvirt calls of one host.
 //!
-//! libvirt calls block, and a libvirtd that hangs blocks them for as long as it likes. So each host has its own few
-//! threads: whatever happens on one host, the others keep theirs. A caller waits until its deadline and no longer; a
-//! call whose caller has gone before a thread took it up is never made. Threads that hang on a connection that is lost do
-//! not count: the next one begins with all of its own.
+//! libvirt calls block, and a hung libvirtd blocks them for ever. So each host has its own few threads, and a hung host
+//! does not block the others. A caller waits only until its deadline. If a caller leaves before a thread takes its
+//! call, the call is never made. Threads that hang on a lost connection do not count: the next connection begins with
+//! the full number.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 
 use crate::driver::{DriverError, DriverResult};
 
-/// Calls that may wait in line; beyond that the host is as good as unreachable.
+/// The number of calls that may wait. Beyond it the host counts as unreachable.
 const QUEUE_LIMIT: usize = 1024;
-/// A thread without work for so long ends, so that an idle fleet costs no threads.
+/// A thread without work ends after this time, so that an idle fleet costs no threads.
 const IDLE: Duration = Duration::from_secs(30);
 
 type LaneJob = Box<dyn FnOnce() + Send>;
@@ -28,9 +28,9 @@ struct Queue {
     workers: usize,
     idle: usize,
     closed: bool,
-    /// Names the connection that is served now.
+    /// The address of the current session's connection.
     session: usize,
-    /// How many there were before; threads of those are done with after the job that they have.
+    /// Counts the sessions. A thread of an earlier session ends after its present job.
     sessions: u64,
 }
 
@@ -42,13 +42,13 @@ struct CallThreadsState {
 }
 
 impl CallThreadsState {
-    /// Jobs run outside the lock, so a poisoned queue is still whole.
+    /// Jobs run outside the lock, so a poisoned queue is still consistent.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A bounded pool of blocking threads; dropping it lets running calls end and forgets the waiting ones.
+/// A bounded pool of blocking threads. Dropping it lets running calls end and drops the waiting ones.
 pub(super) struct CallThreads {
     shared: Arc<CallThreadsState>,
 }
@@ -64,10 +64,11 @@ impl CallThreads {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Later jobs belong to this session. The session gets a new name as long as a thread has a job of an older one.
+    /// Assigns later jobs to this session. The session gets a new number while a thread still has a job of an older
+    /// one.
     ///
-    /// A host that was cut off keeps threads for minutes, until the kernel gives up the connections that they open; those
-    /// must not be missing when it is back.
+    /// A disconnected host blocks threads for minutes, until the kernel gives up the connections that they open. Those
+    /// threads must not be missing when the host is back.
     pub(super) fn serve(&self, session: usize) {
         let mut queue = self.shared.lock();
         if queue.session != session {
@@ -78,7 +79,7 @@ impl CallThreads {
         }
     }
 
-    /// Runs `work` on a thread of this host and waits for it until `deadline` has passed.
+    /// Runs `work` on a thread of this host, and waits for its result until `deadline`.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         call: &'static str,
@@ -93,7 +94,7 @@ impl CallThreads {
         }
     }
 
-    /// Puts `work` in line; the receiver yields its result.
+    /// Queues `work`; the receiver yields its result.
     pub(super) fn start<T: Send + 'static>(
         &self,
         call: &'static str,
@@ -220,7 +221,7 @@ mod tests {
         threads.serve(2);
         assert_eq!(threads.run("ok", LONG, || Ok(7)).await.unwrap(), 7);
         drop(release);
-        // The end of an old thread does not change the number of new ones.
+        // An old thread that ends does not change the number of new threads.
         for n in 0..100 {
             assert_eq!(threads.run("ok", LONG, move || Ok(n)).await.unwrap(), n);
         }

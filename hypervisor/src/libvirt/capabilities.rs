@@ -1,4 +1,4 @@
-//! Reads the properties of a host: libvirt's capabilities, domain capabilities, node information.
+//! Reads the properties of a host from libvirt's capabilities, domain capabilities and node information.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ fn text(node: Node<'_, '_>, name: &str) -> String {
     child(node, name).and_then(|node| node.text()).unwrap_or_default().trim().to_owned()
 }
 
-/// The facts for the domain XML and the traits; constant while the connection lasts.
+/// The facts for the domain XML and the traits. They are constant while the connection lasts.
 #[derive(Debug, Clone)]
 pub(super) struct ProbedHost {
     pub(super) facts: HostFacts,
@@ -53,7 +53,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         VirtType::Qemu => false,
         VirtType::Auto => offers_kvm(&document, &arch) && can_virtualise(&cpu),
     };
-    // Drivers that know no domain capabilities (`test:///`) simply say less.
+    // Some drivers have no domain capabilities (`test:///`), so they report less.
     let domain_xml = connect
         .domain_capabilities(None, Some(&arch), options.machine_type.as_deref(), Some(virt_name(kvm)), 0)
         .unwrap_or_else(|_| "<domainCapabilities/>".to_owned());
@@ -61,7 +61,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let domain = domain.root_element();
 
     if !kvm {
-        // Under emulation a guest sees what the emulator can do, not what the host's CPU can.
+        // Under emulation a guest sees the features of the emulator, not those of the host's CPU.
         cpu.features = emulated_features(domain);
     }
     let node = connect.node_info().during(CALL)?;
@@ -102,14 +102,15 @@ fn offers_kvm(document: &Document<'_>, arch: &str) -> bool {
         .any(|node| node.has_tag_name("domain") && node.attribute("type") == Some("kvm"))
 }
 
-/// A kernel may offer `/dev/kvm` without a CPU that can virtualise: libvirt then lists the `kvm` type and no guest starts.
-/// On x86 the CPU says so; elsewhere libvirt's word has to do. An operator who knows better sets `virt_type = kvm`.
+/// Whether the CPU supports virtualisation. A kernel may offer `/dev/kvm` although the CPU does not: then libvirt lists
+/// the `kvm` type, but no guest starts. Only x86 CPUs report this; elsewhere libvirt's list decides. An operator can
+/// override it with `virt_type = kvm`.
 fn can_virtualise(cpu: &CpuInfo) -> bool {
     !matches!(cpu.arch.as_str(), "x86_64" | "i686")
         || cpu.features.iter().any(|feature| feature == "vmx" || feature == "svm")
 }
 
-/// Every feature of the host's CPU, those that its model implies included.
+/// Every feature of the host's CPU, including those that its model implies.
 fn expanded_features(connect: &Connect, cpu_xml: &str) -> Option<Vec<String>> {
     let flags = virt_sys::VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES;
     let expanded = connect.baseline_cpu(&[cpu_xml], flags).ok()?;
@@ -134,7 +135,7 @@ fn cpu_info(cpu: Node<'_, '_>) -> CpuInfo {
     }
 }
 
-/// The features of the `host-model` CPU of domain capabilities.
+/// The features of the `host-model` CPU in the domain capabilities.
 fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
     let mode =
         domain.descendants().find(|node| node.has_tag_name("mode") && node.attribute("name") == Some("host-model"));
@@ -188,7 +189,7 @@ pub(super) fn usage(
     ours: &BTreeSet<InstanceId>,
 ) -> DriverResult<HostUsage> {
     let pool = storage::pool_of_new_disks(connect, options)?;
-    // The pool's numbers are those of its last refresh.
+    // The pool's numbers are from its last refresh.
     pool::refresh(&pool);
     let space = pool.info().during("usage")?;
     let active = connect.list_all_domains(virt_sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE).during("usage")?;
@@ -202,7 +203,7 @@ pub(super) fn usage(
     })
 }
 
-/// The host part of `qemu+tls://user@host:port/system`, or loopback where there is none.
+/// The host of `qemu+tls://user@host:port/system`; the loopback address if the URI has none.
 pub(super) fn host_of(uri: &str) -> String {
     let authority = uri.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);

@@ -1,4 +1,4 @@
-//! The NUMA cells of a host, as libvirt's capabilities list them.
+//! The NUMA cells of a host in libvirt's capabilities.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::pinning::NumaCell;
 
 const CALL: &str = "capabilities";
 
-/// Asked each time: processors go off and on, and operators change the number of huge pages.
+/// Reads the cells. Nothing is cached, because CPUs go off and on, and operators change the number of huge pages.
 pub(super) fn learn(connect: &Connect) -> DriverResult<Vec<NumaCell>> {
     let xml = connect.capabilities().during(CALL)?;
     read(&xml).map_err(|error| DriverError::Failed { call: CALL, message: format!("unreadable answer: {error}") })
@@ -28,7 +28,7 @@ fn read(xml: &str) -> Result<Vec<NumaCell>, roxmltree::Error> {
     Ok(cells)
 }
 
-/// `None` for a cell of memory alone: no guest fits on it.
+/// Reads one cell; `None` for a cell without CPUs, on which no guest fits.
 fn cell(node: Node<'_, '_>) -> Option<NumaCell> {
     let id = node.attribute("id")?.parse().ok()?;
     let number = |node: Node<'_, '_>| node.text().and_then(|text| text.trim().parse::<u64>().ok());
@@ -54,7 +54,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Two cells of two cores with two threads each, and one of memory alone; as libvirt 9 lists them.
+    /// Two cells of two cores with two threads each, and one cell without CPUs, as libvirt 9 lists them.
     const CAPABILITIES: &str = "<capabilities><host><cpu><arch>x86_64</arch></cpu><topology><cells num='3'>\
         <cell id='0'><memory unit='KiB'>4026664</memory><pages unit='KiB' size='4'>1006666</pages>\
         <pages unit='KiB' size='2048'>16</pages><distances><sibling id='0' value='10'/></distances><cpus num='4'>\

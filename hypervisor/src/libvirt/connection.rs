@@ -1,13 +1,13 @@
-//! One host's connection: opened, watched, reopened with backoff, by one thread of its own.
+//! The connection to one host. One thread of its own opens it, watches it, and reopens it with backoff.
 //!
-//! States: connecting -> up <-> down. While down, calls fail at once with `Unreachable`; nothing waits for a host that
-//! is known to be away. The keepalive closes a connection whose libvirtd no longer answers, which also ends the calls
-//! that hang on it; a question that hangs elsewhere ends with the connection that it was asked for ([`Link::lost`]).
+//! States: connecting -> up <-> down. While the host is down, calls fail at once with `Unreachable`. The keepalive
+//! closes a connection to a libvirtd that no longer answers, which also ends its hanging calls. A query that hangs
+//! elsewhere ends when its session ends ([`Link::lost`]).
 //!
-//! The thread's connection is for news. Calls are made on connections of their own ([`HeldConnection`]), each used by one thread at a
-//! time: libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0) forgets to take a source out of a connection's event
-//! loop when the thread that waits there is woken by another one's call, and the next thread to wait writes to a stack that
-//! is gone.
+//! The thread's connection only receives events. Calls use connections of their own ([`HeldConnection`]), each in one
+//! thread at a time. The reason is a bug in libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0). If another
+//! thread's call wakes the waiting thread, that thread forgets to remove a source from the connection's event loop. The
+//! next thread that waits then writes to a stack that no longer exists.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -25,11 +25,11 @@ use super::{domain, watch as signals};
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::options::LibvirtOptions;
 
-/// Pause before the first attempt to reconnect; doubles up to `reconnect_max`.
+/// The pause before the first attempt to reconnect. It doubles up to `reconnect_max`.
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
-/// How often the connection thread looks whether the connection still lives.
+/// How often the connection thread checks that the connection still lives.
 const TICK: Duration = Duration::from_secs(1);
-/// Signals a slow listener may lag behind before it is told to resynchronise.
+/// The number of signals that a slow listener may miss before it must resynchronise.
 const SIGNALS: usize = 4096;
 
 const LOST: &str = "the connection was lost";
@@ -47,12 +47,12 @@ impl ConnectionState {
     }
 }
 
-/// The guests that matter for events. A guest in neither set is looked up at its first event.
+/// The guests for which events matter. A guest in neither set is looked up at its first event.
 #[derive(Debug, Default)]
 pub(super) struct GuestRegister {
-    /// Guests known to be ours; other domains on the host are nobody's business.
+    /// Guests that are known to be ours. Events of other domains are ignored.
     pub(super) ours: BTreeSet<InstanceId>,
-    /// Guests that we are destroying: their end is no news.
+    /// Guests that we are destroying. No signal reports their end.
     pub(super) leaving: BTreeSet<InstanceId>,
 }
 
@@ -69,7 +69,7 @@ impl GuestRegister {
 }
 
 pub(super) struct Link {
-    /// With credentials.
+    /// The URI with credentials.
     uri: String,
     options: LibvirtOptions,
     state: watch::Sender<ConnectionState>,
@@ -79,13 +79,13 @@ pub(super) struct Link {
     end: ThreadStop,
 }
 
-/// A connection that nobody uses now, and the session that it belongs to.
+/// An idle connection, and the session that it belongs to.
 struct IdleConnection {
     session: Arc<Connect>,
     connect: Arc<Connect>,
 }
 
-/// A connection of the caller's own, for as long as it is held.
+/// A connection that its holder uses alone until it is dropped.
 pub(super) struct HeldConnection {
     link: Arc<Link>,
     session: Arc<Connect>,
@@ -109,12 +109,12 @@ impl Drop for HeldConnection {
     }
 }
 
-/// The wish that the connection's thread end, wherever it waits.
+/// A request to the connection's thread to end, wherever it waits.
 #[derive(Default)]
 struct ThreadStop {
     wished: Mutex<bool>,
     wake: Condvar,
-    /// The open session, which waits for news.
+    /// The event queue of the open session, on which the thread waits.
     session: Mutex<Option<EventSink>>,
 }
 
@@ -131,7 +131,7 @@ impl ThreadStop {
         *self.wished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for `pause`, or less when the end is wished; whether it is.
+    /// Waits for `pause`, or less if the end is requested. Returns whether it is.
     fn rest(&self, pause: Duration) -> bool {
         let wished = self.wished.lock().unwrap_or_else(PoisonError::into_inner);
         let rested = self.wake.wait_timeout_while(wished, pause, |wished| !*wished);
@@ -139,8 +139,8 @@ impl ThreadStop {
     }
 }
 
-/// Owns the connection's thread: dropped, it ends the thread and waits for it. A thread inside libvirt while the
-/// process leaves `main` meets libraries that are already torn down, and crashes.
+/// Owns the connection's thread. Dropping it ends the thread and waits for it. A thread inside libvirt after `main`
+/// returns would use libraries that are already torn down, and crash.
 pub(super) struct ConnectionThread {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,
@@ -149,22 +149,22 @@ pub(super) struct ConnectionThread {
 impl Drop for ConnectionThread {
     fn drop(&mut self) {
         self.link.end.wish();
-        // A libvirtd of this machine answers or refuses at once; one far away may keep `open` for minutes.
+        // A local libvirtd answers or refuses at once. Opening a remote one may hang for minutes.
         let may_hang = is_remote(&self.link.uri) && !matches!(self.link.state(), ConnectionState::Up(_));
         if let (Some(thread), false) = (self.thread.take(), may_hang) {
-            // A panic of the thread has been reported by the panic hook.
+            // The panic hook has already reported a panic of the thread.
             let _ = thread.join();
         }
     }
 }
 
-/// Whether the URI names a transport (`qemu+tls`) or a machine.
+/// Whether the URI names a transport (`qemu+tls`) or a remote machine.
 fn is_remote(uri: &str) -> bool {
     uri.split_once("://").is_some_and(|(scheme, rest)| scheme.contains('+') || !rest.starts_with('/'))
 }
 
 impl Link {
-    /// Makes the link and starts to connect.
+    /// Creates the link and starts to connect.
     pub(super) fn open(uri: &str, options: &LibvirtOptions) -> (Arc<Self>, ConnectionThread) {
         let link = Arc::new(Self {
             uri: uri.to_owned(),
@@ -183,7 +183,7 @@ impl Link {
         (Arc::clone(&link), ConnectionThread { link, thread: thread.ok() })
     }
 
-    /// The connection, waiting for the first attempt to end but for no later one.
+    /// The connection. Waits for the first attempt to connect, but not for later ones.
     pub(super) async fn connect(&self) -> DriverResult<Arc<Connect>> {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| !matches!(state, ConnectionState::Connecting));
@@ -202,8 +202,8 @@ impl Link {
 
     /// Waits until the session has ended.
     ///
-    /// To open another connection to a host that was just cut off takes until the kernel gives up, which is minutes: whoever
-    /// only asks need not wait for that once it is known.
+    /// Opening another connection to a disconnected host takes minutes, until the kernel gives up. A caller that only
+    /// reads need not wait so long.
     pub(super) async fn lost(&self, session: &Arc<Connect>) -> DriverError {
         let mut state = self.state.subscribe();
         let now = state.wait_for(|state| !state.is(session)).await;
@@ -213,13 +213,13 @@ impl Link {
         })
     }
 
-    /// Every change is whole.
+    /// Each change is complete under the lock, so a poisoned lock is harmless.
     fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection for calls, of the session that the caller was given: one that is idle, or another one. Blocks, and fails
-    /// where the session has ended before: what was to be called then may be long out of date.
+    /// A connection for calls in the caller's session: an idle or a new one. Blocks. Fails if the session has ended,
+    /// because the intended call may be outdated.
     pub(super) fn line(self: &Arc<Self>, session: &Arc<Connect>) -> DriverResult<HeldConnection> {
         let lost = || DriverError::Unreachable(LOST.to_owned());
         if !self.is_current(session) {
@@ -257,7 +257,7 @@ impl Link {
     }
 
     fn tell(&self, signal: HostSignal) {
-        // No listener is no error: the next one begins with the state.
+        // A failure means that there is no listener; the next one begins with the state.
         let _ = self.signals.send(signal);
     }
 
@@ -273,7 +273,7 @@ impl Link {
             tracing::warn!(uri = %self.uri, reason, "host disconnected");
         }
         self.state.send_replace(ConnectionState::Down(reason.clone()));
-        // Closed outside the lock.
+        // The idle connections are closed outside the lock.
         let idle = std::mem::take(&mut *self.idle());
         drop(idle);
         if news {
@@ -282,7 +282,7 @@ impl Link {
     }
 }
 
-/// The connection thread: ends with the driver.
+/// The connection thread. It ends with the driver.
 fn keep(link: &Link) {
     let mut pause = BACKOFF_FIRST;
     while !link.end.is_wished() {
@@ -308,10 +308,10 @@ struct LibvirtSession {
     _subscription: CallbackRegistrations,
 }
 
-/// A connection that notices when nobody answers.
+/// Opens a connection with a keepalive, so that it notices when libvirtd stops answering.
 fn dial(uri: &str, (interval, count): (u16, u16)) -> Result<Connect, virt::error::Error> {
     let connect = Connect::open(Some(uri))?;
-    // Drivers without a wire do not know keepalive.
+    // Local drivers do not support keepalive.
     let _ = connect.set_keep_alive(i32::from(interval), u32::from(count));
     Ok(connect)
 }
@@ -321,7 +321,7 @@ fn establish(link: &Link) -> Result<LibvirtSession, virt::error::Error> {
     let connect = Arc::new(dial(&link.uri, link.options.keepalive)?);
     let (sink, news) = EventSink::new();
     let subscription = CallbackRegistrations::new(&connect, &sink)?;
-    // Registered first and listed afterwards, so that no guest falls between the two.
+    // The events are registered before the guests are listed, so that no guest is missed in between.
     *link.guests_known() = GuestRegister { ours: domain::ours(&connect)?, leaving: BTreeSet::new() };
     *link.end.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink.clone());
     link.up(&connect);
@@ -329,7 +329,7 @@ fn establish(link: &Link) -> Result<LibvirtSession, virt::error::Error> {
 }
 
 impl LibvirtSession {
-    /// Passes news on until the connection ends; why it ended.
+    /// Sends signals until the connection ends. Returns the reason.
     fn serve(self, link: &Link) -> String {
         loop {
             let news = self.news.recv_timeout(TICK);
@@ -337,11 +337,11 @@ impl LibvirtSession {
                 return "shutting down".to_owned();
             }
             if self.sink.has_overflown() {
-                // News were lost: whoever listens looks at the host itself.
+                // Events were lost, so every listener must read the host's state again.
                 link.tell(HostSignal::Connected);
             }
             match news {
-                // Only a wake-up: whether the end is wished has just been looked at.
+                // This only wakes the thread, which has just checked whether it must end.
                 Ok(Raw::End) => {}
                 Ok(Raw::Closed { reason }) => return close_reason(reason).to_owned(),
                 Ok(Raw::Lifecycle { instance, event }) => {
@@ -360,7 +360,7 @@ impl LibvirtSession {
     }
 }
 
-/// `qemu+ssh://user:secret@host/system` without what stands before the `@`.
+/// `qemu+ssh://user:secret@host/system` without the part before the `@`.
 pub(super) fn without_credentials(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -370,7 +370,7 @@ pub(super) fn without_credentials(uri: &str) -> String {
     }
 }
 
-/// `virConnectCloseReason`.
+/// Describes a `virConnectCloseReason`.
 fn close_reason(reason: i32) -> &'static str {
     match u32::try_from(reason) {
         Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_EOF) => "libvirtd closed the connection",

@@ -1,8 +1,9 @@
-//! Screens and serial lines of guests.
+//! The screens and serial lines of guests.
 //!
-//! A serial line is a libvirt stream on a connection of its own, moved by a thread of its own: both directions without
-//! blocking, a short rest when neither has anything. A new holder takes the line from the one before: a forgotten window
-//! must not keep everybody else out. The log that the host writes of the line goes on meanwhile.
+//! A serial line is a libvirt stream on a connection of its own, moved by a thread of its own. The thread moves both
+//! directions without blocking, and pauses briefly when neither has data. A new holder takes the line from the previous
+//! one, so that a forgotten window does not block everybody else. Meanwhile the host continues to write the console
+//! log.
 
 use std::thread;
 use std::time::Duration;
@@ -30,15 +31,15 @@ use crate::volumes;
 const SCREEN: &str = "console address";
 const SERIAL: &str = "serial console";
 
-/// The size of one read from a guest, and the number of reads that wait for the holder of the line.
+/// The size of one read from a guest, and the number of reads that may wait for the holder of the line.
 const CHUNK: usize = 16 << 10;
 const DEPTH: usize = 16;
-/// The rest of a line on which nothing moves: from the first to the last, doubled each time.
+/// The pause on an idle line. It doubles from the first to the second value.
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
-/// libvirt's answer on a stream that must not block: nothing to read now, no room now.
+/// libvirt's result on a non-blocking stream: no data to read now, or no space to write.
 const LATER: isize = -2;
 
-/// The last `max` bytes of the serial console, reaching back into the newest rotated log where one is known.
+/// The last `max` bytes of the serial console, continued backwards in the newest rotated log if there is one.
 fn log(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, max: usize) -> DriverResult<Vec<u8>> {
     let pool = pool::open(connect, options)?;
     let name = volumes::console_log(instance);
@@ -48,7 +49,7 @@ fn log(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, max: u
         known = pool::lookup(&pool, &name)?;
     }
     let Some(volume) = known else {
-        // Defined by us but never given a log (or it was deleted by hand): empty, as a guest that wrote nothing.
+        // The guest has no log file (or somebody deleted it), so its log is empty.
         return domain::require(connect, instance).map(|_| Vec::new());
     };
     let newest = pool::tail(connect, &volume, max)?;
@@ -86,7 +87,7 @@ impl Consoles for LibvirtDriver {
     }
 }
 
-/// Where the guest's screen is served. A server that listens everywhere, or on loopback, is reached under the host's address.
+/// The address of the guest's screen. If the server listens on all addresses or on loopback, it is the host's address.
 fn address(domain: &Domain, screen: Screen, host: String) -> DriverResult<ConsoleAddress> {
     let failed = |message: String| DriverError::Failed { call: SCREEN, message };
     let xml = domain.xml_desc(0).during(SCREEN)?;
@@ -96,10 +97,10 @@ fn address(domain: &Domain, screen: Screen, host: String) -> DriverResult<Consol
         .descendants()
         .find(|node| node.has_tag_name("graphics") && node.attribute("type") == Some(name))
         .ok_or_else(|| failed(format!("the guest has no {name} console")))?;
-    // -1 as long as the guest does not run, and for what is not served.
+    // The port is -1 while the guest is off, and for a protocol that is not served.
     let port = |attribute: &str| graphics.attribute(attribute).and_then(|port| port.parse::<u16>().ok());
     let tls_port = port("tlsPort");
-    // One that is served with TLS alone has no other port.
+    // A screen that is served only with TLS has no other port.
     let port = port("port").or(tls_port.map(|_| 0));
     let port = port.ok_or_else(|| failed(format!("the guest's {name} console does not listen")))?;
     let listen = graphics.attribute("listen").unwrap_or_default();
@@ -107,7 +108,7 @@ fn address(domain: &Domain, screen: Screen, host: String) -> DriverResult<Consol
     Ok(ConsoleAddress { host: if local { host } else { listen.to_owned() }, port, tls_port })
 }
 
-/// Takes the guest's serial line, on this connection.
+/// Takes the guest's serial line on this connection.
 fn take(line: HeldConnection, instance: InstanceId) -> DriverResult<SerialLine> {
     let guest = domain::require(&line, instance)?;
     let stream = Stream::new(&line, sys::VIR_STREAM_NONBLOCK).during(SERIAL)?;
@@ -117,7 +118,7 @@ fn take(line: HeldConnection, instance: InstanceId) -> DriverResult<SerialLine> 
     let session = SerialSession { stream, typed, written, rest: REST.0 };
     let spawned = thread::Builder::new().name("libvirt-serial".to_owned()).spawn(move || {
         session.run();
-        // Given back only now: until here the stream lived on it.
+        // The connection is released only now, because the stream used it until here.
         drop(line);
     });
     spawned.map_err(|error| DriverError::Failed { call: SERIAL, message: format!("no thread for it: {error}") })?;
@@ -128,7 +129,7 @@ fn take(line: HeldConnection, instance: InstanceId) -> DriverResult<SerialLine> 
     Ok(SerialLine { input, output: Box::pin(output) })
 }
 
-/// One taking of a line.
+/// One holder's use of a serial line.
 struct SerialSession {
     stream: Stream,
     typed: mpsc::Receiver<Bytes>,
@@ -137,7 +138,7 @@ struct SerialSession {
 }
 
 impl SerialSession {
-    /// Until the guest is off, or nobody holds the line's other end.
+    /// Moves data until the guest is off or the holder has dropped the line.
     fn run(mut self) {
         let mut buffer = vec![0; CHUNK];
         let mut typed = Bytes::new();
@@ -152,7 +153,7 @@ impl SerialSession {
         }
     }
 
-    /// Whether anything came; `None` at the end.
+    /// Whether data came from the guest; `None` at the end.
     fn read(&self, buffer: &mut [u8]) -> Option<bool> {
         let place = match self.written.try_reserve() {
             Ok(place) => place,
@@ -173,7 +174,7 @@ impl SerialSession {
         }
     }
 
-    /// Whether anything went; `None` at the end.
+    /// Whether data went to the guest; `None` at the end.
     fn write(&mut self, typed: &mut Bytes) -> Option<bool> {
         if typed.is_empty() {
             match self.typed.try_recv() {

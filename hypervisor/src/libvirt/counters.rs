@@ -1,4 +1,4 @@
-//! Measures guests and interrupts them. The safe bindings lack two of these calls.
+//! Reads the counters of guests and interrupts guests. The safe bindings lack two of these calls.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use crate::guest::{Diagnostics, DiskCounters, NicCounters};
 const CALL: &str = "diagnostics";
 
 pub(super) fn interrupt(domain: &Domain) -> DriverResult<()> {
-    // SAFETY: the domain is alive (we hold a reference); the call takes no other pointer.
+    // SAFETY: the domain is alive (we hold a reference), and the call takes no other pointer.
     match unsafe { sys::virDomainInjectNMI(domain.as_ptr(), 0) } {
         0 => Ok(()),
         _ => Err(Error::last_error()).during("interrupt"),
@@ -42,19 +42,19 @@ pub(super) fn diagnostics(domain: &Domain) -> DriverResult<Diagnostics> {
     })
 }
 
-/// Nothing where the hypervisor does not say.
+/// The CPU time of each processor; empty if the hypervisor does not report it.
 fn cpu_times(domain: &Domain, count: u32) -> Vec<u64> {
     let empty = sys::virVcpuInfo { number: 0, state: 0, cpuTime: 0, cpu: 0 };
     let mut cpus = vec![empty; count as usize];
     let room = i32::try_from(cpus.len()).unwrap_or(i32::MAX);
-    // SAFETY: the array has `room` elements, as the call is told; a null map with length 0 asks for no CPU maps.
+    // SAFETY: the array has `room` elements, as the call is told. A null map with length 0 requests no CPU maps.
     let found = unsafe { sys::virDomainGetVcpus(domain.as_ptr(), cpus.as_mut_ptr(), room, std::ptr::null_mut(), 0) };
     cpus.truncate(usize::try_from(found).unwrap_or(0));
     cpus.sort_by_key(|cpu| cpu.number);
     cpus.iter().map(|cpu| cpu.cpuTime).collect()
 }
 
-/// By the names that the Python bindings, and so Nova, give them.
+/// The memory statistics with the names of the Python bindings, which Nova uses.
 fn memory(domain: &Domain) -> Vec<(String, u64)> {
     let name = |tag: u32| {
         Some(match tag {
@@ -98,7 +98,7 @@ fn disk_counters(domain: &Domain, disk: Node<'_, '_>) -> Option<DiskCounters> {
     })
 }
 
-/// Counters of an interface; `None` where the host has no device of its name.
+/// Counters of an interface; `None` if the host has no device of its name.
 fn nic_counters(domain: &Domain, nic: Node<'_, '_>) -> Option<NicCounters> {
     let mac = part(nic, "mac", "address").unwrap_or_default().to_owned();
     let device = part(nic, "target", "dev")?;

@@ -1,4 +1,4 @@
-//! Where a guest finds its interfaces and disks. Source: nova `virt/libvirt/driver.py`, `_prepare_device_bus`.
+//! The bus addresses of a guest's interfaces and disks. Source: nova `virt/libvirt/driver.py`, `_prepare_device_bus`.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -19,7 +19,7 @@ fn all(domain: &Domain) -> DriverResult<Vec<GuestDevice>> {
         .map_err(|error| DriverError::Failed { call: CALL, message: format!("the domain cannot be read: {error}") })
 }
 
-/// In the order of the description: disks, then interfaces.
+/// Reads the devices in the order of the definition: disks, then interfaces.
 fn read(xml: &str) -> Result<Vec<GuestDevice>, roxmltree::Error> {
     let document = Document::parse(xml)?;
     let lists = document.root_element().children().filter(|node| node.has_tag_name("devices"));
@@ -46,7 +46,7 @@ fn device(node: Node<'_, '_>) -> Option<GuestDevice> {
     Some(GuestDevice { kind, bus, address: place.and_then(pci) })
 }
 
-/// As `lspci` writes it; libvirt writes each part as `0x...`.
+/// Formats the address as `lspci` does. libvirt writes each part as `0x...`.
 fn pci(place: Node<'_, '_>) -> Option<String> {
     let number = |name: &str| u32::from_str_radix(place.attribute(name)?.trim_start_matches("0x"), 16).ok();
     let (domain, bus, slot, function) = (number("domain")?, number("bus")?, number("slot")?, number("function")?);

@@ -1,4 +1,4 @@
-//! Copies of root disks, as the driver's callers ask for them.
+//! The driver's calls on copies of root disks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::capability::DiskSnapshots;
 use crate::driver::{ByteStream, DriverError, DriverResult};
 use crate::guest::{DiskCopy, Quiesce};
 
-/// Pause between two looks at a copy that the host makes.
+/// The pause between two checks of a running copy.
 const COPY_POLL: Duration = Duration::from_millis(250);
-/// Chunks of a copy between the host and its reader.
+/// The number of chunks of a copy that may wait for its reader.
 const COPY_DEPTH: usize = 8;
 
 #[async_trait]
@@ -28,7 +28,7 @@ impl DiskSnapshots for LibvirtDriver {
                 snapshot::begin(connect, options, instance, copy, quiesce)
             })
             .await?;
-        // Others may change the guest meanwhile; one that is destroyed ends the copy.
+        // Other calls may change the guest meanwhile. If the guest is destroyed, the copy ends.
         let end = Instant::now() + COPY_LIMIT;
         while Instant::now() < end {
             if let snapshot::SnapshotStart::Complete(done) = begun {
@@ -46,7 +46,7 @@ impl DiskSnapshots for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = tokio::sync::mpsc::channel(COPY_DEPTH);
-        // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
+        // Nobody waits for the result; the reader gets an error as its last item.
         let sent = self.threads.start("read copy", move || {
             let sent = link.line(&session).and_then(|line| snapshot::send(&line, &options, instance, copy, &out));
             if let Err(error) = sent {

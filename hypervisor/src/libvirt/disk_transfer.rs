@@ -1,8 +1,8 @@
-//! Moving guests between hosts: disks read and written, domains defined over them.
+//! Moves guests between hosts: reads and writes disks, and defines domains over them.
 //!
-//! A copy-on-write file names in its header what it is based on. Pool paths are the same on every host, and the destination
-//! has the image in its cache, so the file is as good there as here and the base is not sent again. Any other disk is sent
-//! as the bytes that the guest sees, and where nothing was ever written to it, only that is said.
+//! The header of a copy-on-write file names its base image. Pool paths are the same on every host, and the destination
+//! has the image in its cache. So the file is sent without its base. Any other disk is sent as the bytes that the guest
+//! sees; parts that were never written are sent only as their length.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CHUNK: usize = 256 * 1024;
-/// Chunks on their way between two hosts.
+/// The number of chunks that may be under way between two hosts.
 const DEPTH: usize = 8;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -40,7 +40,7 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Volumes that every host makes for itself when it defines the guest, and those that are no disks of it.
+/// Whether a volume is not sent: every host creates it for itself, or it is not a disk of the guest.
 fn stays_behind(suffix: &str) -> bool {
     suffix.starts_with("_console.log") || suffix.starts_with("_copy.") || suffix == "_disk.config"
 }
@@ -65,7 +65,7 @@ struct VolumeReading {
 
 type Out = mpsc::Sender<Result<Bytes, std::io::Error>>;
 
-/// Sends so many bytes of a volume until the reader goes away.
+/// Sends the bytes of a volume until the reader stops.
 fn send(connect: &Connect, reading: &VolumeReading, out: &Out) -> DriverResult<()> {
     let stream = Stream::new(connect, 0).during(CALL)?;
     let flags = if reading.sparse { virt_sys::VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM } else { 0 };
@@ -96,7 +96,7 @@ fn send(connect: &Connect, reading: &VolumeReading, out: &Out) -> DriverResult<(
     sent
 }
 
-/// Zeros in pieces; whether the reader took them.
+/// Sends zeros in pieces. Returns whether the reader took them.
 fn send_hole(length: u64, out: &Out) -> bool {
     let mut left = length;
     while left > 0 {
@@ -109,7 +109,7 @@ fn send_hole(length: u64, out: &Out) -> bool {
     true
 }
 
-/// Writes a disk of exactly `disk.size` bytes; what is left of one that was torn is removed.
+/// Writes a disk of exactly `disk.size` bytes. If the stream breaks, removes the incomplete disk.
 fn store(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -118,7 +118,7 @@ fn store(
     mut incoming: mpsc::Receiver<Bytes>,
 ) -> DriverResult<()> {
     let site = HostStorage::new(connect, options);
-    // Made in the format that comes, so that the pool knows it however busy it is; then overwritten.
+    // The disk is created in the incoming format, so that the pool knows it, and then overwritten.
     let made = site.provide_empty(&volumes::suffixed(instance, &disk.suffix), disk.capacity, disk.raw)?;
     let mut upload = match made.is_blank(options) {
         true => pool::Upload::start_sparse(connect, &made.volume, disk.size)?,
@@ -154,7 +154,7 @@ fn remove(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, dis
     HostStorage::new(connect, options).remove(&volumes::suffixed(instance, &disk.suffix))
 }
 
-/// Brings disks to the sizes in the specification. Disks without content are made, made again, or removed.
+/// Resizes disks to the specification. Creates, recreates or removes disks without content.
 fn provide(site: HostStorage<'_>, guest: &GuestSpec) -> DriverResult<()> {
     let pool = pool::open(site.connect, site.options)?;
     pool::refresh(&pool);
@@ -184,7 +184,7 @@ impl LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(DEPTH);
-        // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
+        // Nobody waits for the result; the reader gets an error as its last item.
         let sent = self.threads.start("read disk", move || {
             let sent = link.line(&session).and_then(|line| send(&line, &find(&line, &options)?, &out));
             if let Err(error) = sent {
@@ -250,7 +250,7 @@ impl DiskTransfer for LibvirtDriver {
             };
             match timeout(stall, chunks.send(chunk)).await {
                 Ok(Ok(())) => {}
-                // The writing thread ended: its result says why.
+                // The writing thread has ended; its result has the reason.
                 Ok(Err(_)) => break,
                 Err(_) => {
                     fed = Err(stalled());

@@ -1,9 +1,9 @@
-//! Volumes as disks of a guest: plugged in and pulled out, exchanged while the guest goes on.
+//! Attaches volumes to a guest as disks, detaches them, and swaps them while the guest runs.
 //!
-//! A disk is known by the volume that is its source, or, where the source's name does not tell, by its serial, which is the
-//! volume's id: device names are the guest's affair, and a running guest goes on seeing the serial of the disk that
-//! another one took the place of. The persistent definition, for the next start, and the live one are changed apart: the next
-//! try finishes a change that was interrupted between the two.
+//! A disk is identified by the volume that is its source. If the source's name does not identify the volume, the serial
+//! does, which is the volume's id. Device names cannot identify it, because the guest chooses them. After a swap, a
+//! running guest still sees the serial of the old disk. The persistent definition, for the next start, and the live one
+//! are changed separately. After an interruption between the two, the next attempt completes the change.
 
 use roxmltree::{Document, Node};
 use virt::connect::Connect;
@@ -20,7 +20,7 @@ use crate::xml::Element;
 
 /// The definition for the next start of the guest.
 pub(super) const PERSISTENT: u32 = sys::VIR_DOMAIN_XML_INACTIVE;
-/// The definition of the running guest; for a guest that is off, the same as [`PERSISTENT`].
+/// The definition of the running guest. For a guest that is off it equals [`PERSISTENT`].
 pub(super) const LIVE: u32 = 0;
 
 fn document(domain: &Domain, which: u32, call: &'static str) -> DriverResult<String> {
@@ -37,7 +37,7 @@ fn disks<'a, 'd>(document: &'a Document<'d>) -> impl Iterator<Item = Node<'a, 'd
     devices.flat_map(|devices| devices.children()).filter(|node| node.has_tag_name("disk"))
 }
 
-/// The volume that a disk is.
+/// The volume of a disk.
 fn volume_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     let source = disk.children().find(|node| node.has_tag_name("source"));
     let path =
@@ -46,10 +46,10 @@ fn volume_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     named.or_else(|| disk.children().find(|node| node.has_tag_name("serial"))?.text())
 }
 
-/// A disk as the domain has it.
+/// A disk in the domain's definition.
 struct DomainDisk {
     xml: String,
-    /// `vdb`
+    /// For example `vdb`.
     device: String,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn has(domain: &Domain, which: u32, serial: &str) -> DriverResult<boo
     find(domain, which, serial, "disk lookup").map(|found| found.is_some())
 }
 
-/// The serials of the volumes that the guest is started with.
+/// The serials of the volumes in the guest's persistent definition.
 pub(super) fn serials(domain: &Domain) -> DriverResult<Vec<String>> {
     const CALL: &str = "disks";
     let xml = document(domain, PERSISTENT, CALL)?;
@@ -77,7 +77,7 @@ pub(super) fn serials(domain: &Domain) -> DriverResult<Vec<String>> {
     Ok(serials)
 }
 
-/// Plugs the disk in wherever it is not yet.
+/// Attaches the disk to each definition that lacks it.
 pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> DriverResult<()> {
     const CALL: &str = "disk attachment";
     let mut where_to = 0;
@@ -90,12 +90,12 @@ pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> D
     if where_to == 0 {
         return Ok(());
     }
-    // The boot order is of the whole guest: a disk that comes later has no place in it.
+    // The boot order belongs to the whole guest, so a disk that is attached later has no position in it.
     let xml = domain_xml::render_disk(&VolumeDisk { boot_order: None, ..disk.clone() }, facts);
     domain.attach_device_flags(&xml, where_to).during(CALL)
 }
 
-/// Takes the disk out of what the guest is started with.
+/// Removes the disk from the persistent definition.
 pub(super) fn forget(domain: &Domain, serial: &str) -> DriverResult<()> {
     const CALL: &str = "disk detachment";
     match find(domain, PERSISTENT, serial, CALL)? {
@@ -107,7 +107,7 @@ pub(super) fn forget(domain: &Domain, serial: &str) -> DriverResult<()> {
     }
 }
 
-/// Asks the guest to let go of the disk. `true`: it does not have it any more.
+/// Asks the guest to release the disk. `true`: the guest no longer has it.
 pub(super) fn ask_for(domain: &Domain, serial: &str) -> DriverResult<bool> {
     const CALL: &str = "disk detachment";
     if !domain.is_active().during(CALL)? {
@@ -117,7 +117,7 @@ pub(super) fn ask_for(domain: &Domain, serial: &str) -> DriverResult<bool> {
     match domain.detach_device_flags(&found.xml, sys::VIR_DOMAIN_AFFECT_LIVE) {
         Ok(()) => Ok(false),
         Err(error) if is_absent(&error) => Ok(true),
-        // QEMU counts an earlier request as still open: the guest may react to it yet.
+        // QEMU counts an earlier request as unfinished: the guest may still react to it.
         Err(error) if error.message().contains("in the process of unplug") => Ok(false),
         Err(error) => match domain.is_active() {
             Ok(false) => Ok(true),
@@ -126,7 +126,7 @@ pub(super) fn ask_for(domain: &Domain, serial: &str) -> DriverResult<bool> {
     }
 }
 
-/// Whether the guest, being on, still has the disk.
+/// Whether the running guest still has the disk.
 pub(super) fn still_has(domain: &Domain, serial: &str) -> DriverResult<bool> {
     Ok(domain.is_active().during("disk lookup")? && has(domain, LIVE, serial)?)
 }
@@ -136,14 +136,14 @@ fn is_absent(error: &Error) -> bool {
     message.contains("not found") || message.contains("no target device") || message.contains("cannot find")
 }
 
-/// How far an exchange is.
+/// The progress of a swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exchange {
     Copying,
     Done,
 }
 
-/// Begins to copy `old` to `new`, or goes on with it: called until it is done.
+/// Begins or continues to copy `old` to `new`. The caller repeats this call until the swap is done.
 pub(super) fn exchange(
     connect: &Connect,
     domain: &Domain,
@@ -168,7 +168,7 @@ pub(super) fn exchange(
     } else if !has(domain, LIVE, &new.serial)? {
         return Err(failed("the guest has no such disk"));
     }
-    // From the next start on it has the new one's serial, too.
+    // From the next start on, the disk also has the serial of the new volume.
     forget(domain, old)?;
     if !has(domain, PERSISTENT, &new.serial)? {
         let xml = domain_xml::render_disk(new, facts);
@@ -177,8 +177,7 @@ pub(super) fn exchange(
     Ok(Exchange::Done)
 }
 
-/// Where a copy goes to. libvirt finds the volumes of its pools when a guest starts, and not for a copy: it has to be told
-/// the path.
+/// The target of a copy. libvirt looks up volumes of its pools only when a guest starts, so a copy needs the path.
 fn mirror(connect: &Connect, new: &VolumeDisk) -> DriverResult<String> {
     const CALL: &str = "disk exchange";
     let pool = connect.lookup_storage_pool_by_name(&new.pool).during(CALL)?;

@@ -1,4 +1,4 @@
-//! A guest's domain: found, listed, started and stopped, in blocking calls.
+//! Finds, lists, starts and stops the domain of a guest. All calls block.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::domain_xml::NAMESPACE;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestStatus, PowerState};
 
-/// The guest's domain. A domain of that UUID that is not ours is as good as none.
+/// The guest's domain. A domain with that UUID that is not ours counts as none.
 pub(super) fn lookup(connect: &Connect, instance: InstanceId) -> DriverResult<Option<Domain>> {
     const CALL: &str = "guest lookup";
     let Some(domain) = found(CALL, connect.lookup_domain_by_uuid(instance.0))? else { return Ok(None) };
@@ -24,13 +24,13 @@ pub(super) fn require(connect: &Connect, instance: InstanceId) -> DriverResult<D
     lookup(connect, instance)?.ok_or(DriverError::NoSuchGuest(instance))
 }
 
-/// The metadata elements of Nova, by release. `chronova adopt` takes over guests as they are, so theirs are like ours; a
-/// guest of another cloud is one that the log does not know, and is left alone.
+/// The metadata elements of Nova, by release. `chronova adopt` takes over guests unchanged, so theirs count as ours. A
+/// guest of another cloud is not in the log and is left alone.
 const NOVA_NAMESPACES: [&str; 2] =
     ["http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0"];
 
-/// Whether the domain carries our metadata element, or Nova's. Not to know is an error, never a no: a guest taken for absent
-/// would lose its disks.
+/// Whether the domain has our metadata element or Nova's. An unknown answer is an error and never `false`, because a
+/// guest that counts as absent would lose its disks.
 fn is_ours(domain: &Domain) -> Result<bool, Error> {
     for namespace in [NAMESPACE].into_iter().chain(NOVA_NAMESPACES) {
         if carries(domain, namespace)? {
@@ -51,7 +51,7 @@ fn carries(domain: &Domain, namespace: &str) -> Result<bool, Error> {
     }
 }
 
-/// All guests of ours.
+/// The ids of all our guests.
 pub(super) fn ours(connect: &Connect) -> Result<BTreeSet<InstanceId>, Error> {
     let mut ours = BTreeSet::new();
     for domain in connect.list_all_domains(0)? {
@@ -65,7 +65,7 @@ pub(super) fn ours(connect: &Connect) -> Result<BTreeSet<InstanceId>, Error> {
 fn power(domain: &Domain) -> Result<PowerState, Error> {
     // `Domain::state` of the bindings hides an error; `info` does not.
     Ok(match domain.info()?.state {
-        // "Being shut down" is still running to Nova.
+        // Nova counts "being shut down" as running.
         Enum::Known(DomainState::Running | DomainState::Blocked | DomainState::Shutdown) => PowerState::Running,
         Enum::Known(DomainState::Paused) => PowerState::Paused,
         Enum::Known(DomainState::Shutoff) => PowerState::Shutdown,
@@ -86,7 +86,7 @@ pub(super) fn one(connect: &Connect, instance: InstanceId) -> DriverResult<Guest
     })
 }
 
-/// Every guest of ours.
+/// The status of every guest of ours.
 pub(super) fn list(connect: &Connect, known: &BTreeSet<InstanceId>) -> DriverResult<Vec<GuestStatus>> {
     const CALL: &str = "guest list";
     let mut guests = Vec::new();
@@ -97,7 +97,7 @@ pub(super) fn list(connect: &Connect, known: &BTreeSet<InstanceId>) -> DriverRes
         }
         match status(&domain, instance) {
             Ok(status) => guests.push(status),
-            // Undefined while we were listing.
+            // The guest was undefined during the listing.
             Err(error) if is(&error, ErrorNumber::NoDomain) => {}
             Err(error) => return Err(translate(CALL, &error)),
         }
@@ -106,7 +106,7 @@ pub(super) fn list(connect: &Connect, known: &BTreeSet<InstanceId>) -> DriverRes
     Ok(guests)
 }
 
-/// Starts a guest; running already is success.
+/// Starts a guest. Succeeds if it already runs.
 pub(super) fn start(domain: &Domain) -> DriverResult<()> {
     match domain.create() {
         Ok(()) => Ok(()),
@@ -117,7 +117,7 @@ pub(super) fn start(domain: &Domain) -> DriverResult<()> {
     }
 }
 
-/// Pulls a guest; off already is success.
+/// Powers a guest off. Succeeds if it is already off.
 pub(super) fn pull(domain: &Domain) -> DriverResult<()> {
     match domain.destroy() {
         Ok(()) => Ok(()),
@@ -129,7 +129,7 @@ pub(super) fn pull(domain: &Domain) -> DriverResult<()> {
     }
 }
 
-/// Asks the guest to power itself off. `false` when it was off already.
+/// Asks the guest to power itself off. `false` if it was already off.
 pub(super) fn ask_to_stop(domain: &Domain) -> DriverResult<bool> {
     match domain.shutdown_flags(virt_sys::VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN) {
         Ok(()) => Ok(true),

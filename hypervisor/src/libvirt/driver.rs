@@ -1,4 +1,4 @@
-//! The core of the driver: what a host is and has, and a guest's life on it.
+//! The core of the driver: a host's properties and usage, and the life cycle of its guests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ impl Driver for LibvirtDriver {
         let direct_io = Arc::clone(&self.direct_io);
         let deadline = self.making();
         self.change("spawn", guest.instance, deadline, move |connect, options| {
-            // Until it is defined nothing is known of it, and late news of a former life are not about it.
+            // Until the guest is defined it is unknown, and late events of its former life do not concern it.
             link.guests_known().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if definition::spawn(connect, options, &facts, &spec)? == definition::HostFinding::NoDirectIo {
@@ -88,7 +88,7 @@ impl Driver for LibvirtDriver {
         .await
     }
 
-    /// Nova's soft reboot: a shutdown that the guest agrees to, then a start.
+    /// Nova's soft reboot: a shutdown by the guest itself, and then a start.
     async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()> {
         if !self.shut_down(instance, Duration::from_secs(timeout_seconds.into())).await? {
             let message = format!("the guest did not react within {timeout_seconds} s");

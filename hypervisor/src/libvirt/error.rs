@@ -1,10 +1,10 @@
-//! libvirt's errors as the driver's.
+//! Translates libvirt's errors into errors of the driver.
 
 use virt::error::{Error, ErrorDomain, ErrorNumber};
 
 use crate::driver::{DriverError, DriverResult};
 
-/// The error's number, where this version of the bindings knows it.
+/// The error's number, if this version of the bindings knows it.
 pub(super) fn number(error: &Error) -> Option<ErrorNumber> {
     match error.code() {
         virt::enumutil::Enum::Known(number) => Some(number),
@@ -16,7 +16,7 @@ pub(super) fn is(error: &Error, wanted: ErrorNumber) -> bool {
     number(error) == Some(wanted)
 }
 
-/// `Some` for what is there, `None` for libvirt's "no such ...".
+/// Turns libvirt's "no such ..." into `None`.
 pub(super) fn found<T>(call: &'static str, result: Result<T, Error>) -> DriverResult<Option<T>> {
     use ErrorNumber::{NoDomain, NoNetwork, NoNwfilter, NoStoragePool, NoStorageVolume};
     match result {
@@ -28,7 +28,7 @@ pub(super) fn found<T>(call: &'static str, result: Result<T, Error>) -> DriverRe
     }
 }
 
-/// Names the call in a libvirt error.
+/// Adds the name of the call to a libvirt error.
 pub(super) trait Context<T> {
     fn during(self, call: &'static str) -> DriverResult<T>;
 }
@@ -54,7 +54,7 @@ pub(super) fn translate(call: &'static str, error: &Error) -> DriverError {
             | ErrorNumber::Ssh
             | ErrorNumber::Libssh,
         ) => DriverError::Unreachable(message),
-        // Errors of the client's side when the socket breaks during a call.
+        // The client has these errors when its socket breaks during a call.
         Some(ErrorNumber::InternalError | ErrorNumber::SystemError) if from_transport(error) => {
             DriverError::Unreachable(message)
         }
@@ -68,7 +68,8 @@ pub(super) fn translate(call: &'static str, error: &Error) -> DriverError {
 
 fn from_transport(error: &Error) -> bool {
     let message = error.message();
-    // Under a call on an open connection this is libvirtd missing a daemon of its own (virtlogd), not us missing libvirtd.
+    // On an open connection, this means that libvirtd cannot reach a daemon of its own (virtlogd). The host is
+    // reachable.
     if message.starts_with("Failed to connect socket") {
         return false;
     }
@@ -77,7 +78,7 @@ fn from_transport(error: &Error) -> bool {
         || message.contains("connection closed")
 }
 
-/// The wording comes from QEMU, qemu-img and strerror; libvirt passes it on as text only.
+/// Whether the host has no space. The texts come from QEMU, qemu-img and strerror; libvirt passes them on only as text.
 fn no_room(message: &str) -> bool {
     ["No space left on device", "Cannot allocate memory", "cannot set up guest memory", "Disk quota exceeded"]
         .iter()

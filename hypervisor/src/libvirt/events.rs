@@ -1,6 +1,6 @@
-//! libvirt's event loop and event registrations: what the safe bindings lack.
+//! libvirt's event loop and event registrations, which the safe bindings lack.
 //!
-//! All unsafe code of events is in this file. The rules it rests on:
+//! This file has all unsafe code of events. It relies on these rules:
 //! - `virEventRegisterDefaultImpl` must be called before the first connection is opened; [`start_loop`] does it once.
 //! - A registration owns its opaque pointer from a successful registration until libvirt calls the free callback, once.
 //! - Callbacks run on the one event loop thread; they only put a message into a channel.
@@ -19,21 +19,22 @@ use uuid::Uuid;
 use virt::connect::Connect;
 use virt::error::Error;
 
-/// Something that came from libvirt by itself.
+/// An event from libvirt, or a request to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raw {
-    /// `virDomainEventType`.
+    /// A lifecycle event; `event` is a `virDomainEventType`.
     Lifecycle { instance: InstanceId, event: u32 },
-    /// The connection broke; `virConnectCloseReason`.
+    /// The connection broke; `reason` is a `virConnectCloseReason`.
     Closed { reason: c_int },
-    /// Not from libvirt: whoever waits for news shall look whether it is to end.
+    /// Not from libvirt: the waiting thread must check whether it has to end.
     End,
 }
 
-/// News that may wait for the connection's thread.
+/// The number of events that may wait for the connection's thread.
 const BACKLOG: usize = 4096;
 
-/// Where callbacks put their news. It never blocks the event loop: what does not fit is lost, and known to be.
+/// The queue into which callbacks put events. It never blocks the event loop. Events that do not fit are lost, and a
+/// flag records the loss.
 #[derive(Clone)]
 pub(super) struct EventSink {
     sender: SyncSender<Raw>,
@@ -46,12 +47,12 @@ impl EventSink {
         (Self { sender, overflown: Arc::default() }, receiver)
     }
 
-    /// Whether news were lost since the last question.
+    /// Whether events were lost since the last call.
     pub(super) fn has_overflown(&self) -> bool {
         self.overflown.swap(false, Ordering::Relaxed)
     }
 
-    /// Wakes who waits for news.
+    /// Wakes the thread that waits for events.
     pub(super) fn end(&self) {
         self.put(Raw::End);
     }
@@ -63,7 +64,7 @@ impl EventSink {
     }
 }
 
-/// Starts the event loop that serves every connection of this process; must precede the first connection.
+/// Starts the event loop for all connections of this process. This must precede the first connection.
 pub(super) fn start_loop() -> Result<(), Error> {
     static STARTED: OnceLock<Result<(), Error>> = OnceLock::new();
     STARTED
@@ -89,7 +90,7 @@ fn pause() {
     thread::sleep(Duration::from_millis(200));
 }
 
-/// A connection's registrations; dropped, they end.
+/// The registrations of a connection. They end when this is dropped.
 pub(super) struct CallbackRegistrations {
     connect: Arc<Connect>,
     lifecycle: c_int,
@@ -99,8 +100,8 @@ pub(super) struct CallbackRegistrations {
 impl CallbackRegistrations {
     pub(super) fn new(connect: &Arc<Connect>, sink: &EventSink) -> Result<Self, Error> {
         let opaque = opaque(sink);
-        // SAFETY: `virConnectDomainEventRegisterAny` wants the generic callback type and calls it, for the lifecycle
-        // event id, with the arguments of `virConnectDomainEventCallback`, which is what `on_lifecycle` is. Function
+        // SAFETY: `virConnectDomainEventRegisterAny` takes the generic callback type. For the lifecycle event id it
+        // calls it with the arguments of `virConnectDomainEventCallback`, which is the type of `on_lifecycle`. Function
         // pointers have the same size whatever their signature.
         let callback = unsafe {
             std::mem::transmute::<
@@ -108,8 +109,8 @@ impl CallbackRegistrations {
                 unsafe extern "C" fn(sys::virConnectPtr, sys::virDomainPtr, *mut c_void),
             >(on_lifecycle)
         };
-        // SAFETY: the connection is alive (we hold a reference); a null domain means all domains; `opaque` was made by
-        // `opaque()` and `free` is its inverse.
+        // SAFETY: the connection is alive (we hold a reference). A null domain means all domains. `opaque()` made
+        // `opaque`, and `free` is its inverse.
         let lifecycle = unsafe {
             sys::virConnectDomainEventRegisterAny(
                 connect.as_ptr(),
@@ -134,13 +135,13 @@ impl CallbackRegistrations {
 type LifecycleCallback =
     unsafe extern "C" fn(sys::virConnectPtr, sys::virDomainPtr, c_int, c_int, *mut c_void) -> c_int;
 
-/// Drivers without a wire (`test:///`) cannot break and refuse this: not an error.
+/// Registers for the end of the connection. Local drivers (`test:///`) cannot break and refuse this, which is no error.
 fn register_close(connect: &Arc<Connect>, sink: &EventSink) -> bool {
     let opaque = opaque(sink);
     // SAFETY: as for the lifecycle registration; `on_close` has exactly the type `virConnectCloseFunc`.
     let result = unsafe { sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(on_close), opaque, Some(free)) };
     if result < 0 {
-        // SAFETY: not taken over, see above.
+        // SAFETY: libvirt did not take `opaque` over, as above.
         unsafe { free(opaque) };
     }
     result >= 0
@@ -164,14 +165,14 @@ fn opaque(sink: &EventSink) -> *mut c_void {
 }
 
 /// # Safety
-/// `opaque` came from [`opaque`] and is not used afterwards.
+/// `opaque` must come from [`opaque`], and nobody may use it afterwards.
 unsafe extern "C" fn free(opaque: *mut c_void) {
-    // SAFETY: by the contract above this is the only owner of the box.
+    // SAFETY: by this contract, this is the only owner of the box.
     drop(unsafe { Box::from_raw(opaque.cast::<EventSink>()) });
 }
 
 /// # Safety
-/// Called by libvirt with a live domain and with the pointer that was registered.
+/// Only libvirt may call this, with a live domain and the registered pointer.
 unsafe extern "C" fn on_lifecycle(
     _: sys::virConnectPtr,
     domain: sys::virDomainPtr,
@@ -193,7 +194,7 @@ unsafe extern "C" fn on_lifecycle(
 }
 
 /// # Safety
-/// Called by libvirt with the pointer that was registered.
+/// Only libvirt may call this, with the registered pointer.
 unsafe extern "C" fn on_close(_: sys::virConnectPtr, reason: c_int, opaque: *mut c_void) {
     // SAFETY: `opaque` is the boxed sender, which lives until `free`.
     let sink = unsafe { &*opaque.cast::<EventSink>() };

@@ -1,7 +1,7 @@
-//! One at a time per key: uploads per checksum, changes per guest.
+//! Locks that admit one holder per key: uploads per checksum, changes per guest.
 //!
-//! A pass moves into the blocking call it protects, so that a call that outlived its caller's deadline still keeps
-//! others out: a destroy cannot overtake the spawn it undoes.
+//! A permit moves into the blocking call that it protects. So a call that outlives its caller's deadline still keeps
+//! others out: a destroy cannot overtake the spawn that it undoes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ type Map<K> = BTreeMap<K, Arc<Semaphore>>;
 
 pub(super) struct Gates<K>(Mutex<Map<K>>);
 
-/// Leave to go on; given back on drop.
+/// Permission to continue. Dropping it admits the next caller.
 pub(super) struct GatePermit {
     _permit: OwnedSemaphorePermit,
 }
@@ -33,7 +33,7 @@ impl<K: Ord + Clone> Gates<K> {
     pub(super) async fn enter(&self, key: &K, call: &'static str, deadline: Duration) -> DriverResult<GatePermit> {
         let gate = {
             let mut gates = self.lock();
-            // A gate that only the map holds is in nobody's use; a permit holds its gate.
+            // A gate with no reference outside the map is unused, because a permit holds a reference to its gate.
             gates.retain(|_, gate| Arc::strong_count(gate) > 1);
             Arc::clone(gates.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))))
         };
@@ -43,7 +43,7 @@ impl<K: Ord + Clone> Gates<K> {
         }
     }
 
-    /// Whether somebody is inside or waits.
+    /// Whether a holder is inside or a caller waits.
     pub(super) fn is_busy(&self, key: &K) -> bool {
         self.lock().get(key).is_some_and(|gate| Arc::strong_count(gate) > 1)
     }

@@ -1,4 +1,4 @@
-//! Asks a guest, and gives it time: to power off, to let go of a disk.
+//! Asks a guest to power off or to release a disk, and waits for it.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use super::{disks, domain};
 use crate::driver::{Driver as _, DriverError, DriverResult};
 use crate::guest::PowerState;
 
-/// Pause between two looks at a guest that was asked to release a disk, or at a disk that is being copied.
+/// The pause between two checks of a guest that must release a disk, or of a running copy of a disk.
 pub(super) const DISK_POLL: Duration = Duration::from_millis(250);
-/// How often a guest that was asked to stop is looked at.
+/// How often a guest is checked that was asked to power off.
 const STOP_POLL: Duration = Duration::from_millis(500);
-/// How often the request is repeated: a guest that is still booting misses it. Nova retries every 10 s.
+/// How often the request is repeated, because a booting guest misses it. Nova retries every 10 s.
 const STOP_RETRY: Duration = Duration::from_secs(10);
 
 impl LibvirtDriver {
@@ -22,7 +22,7 @@ impl LibvirtDriver {
         self.guest(instance).await.map(|guest| guest.power)
     }
 
-    /// Asks the guest to power off until it did or `timeout` passed; whether it did.
+    /// Asks the guest to power off, and waits up to `timeout`. Returns whether it is off.
     pub(super) async fn shut_down(&self, instance: InstanceId, timeout: Duration) -> DriverResult<bool> {
         let end = Instant::now() + timeout;
         let mut ask_at = Instant::now();
@@ -43,7 +43,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// Asks the guest for the disk as often as Nova does, and waits each time.
+    /// Asks the guest to release the disk as often as Nova does, and waits each time.
     pub(super) async fn wait_for_detachment(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
         for attempt in 1..=self.options.device_detach_attempts.max(1) {
             let asked = serial.to_owned();

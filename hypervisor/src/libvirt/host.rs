@@ -1,4 +1,4 @@
-//! One libvirt host: its connection, its threads, and what was learnt of it. The calls on it are in the other files.
+//! One libvirt host: its connection, its threads, and the known facts about it. Other files have the calls.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -18,10 +18,10 @@ use super::storage;
 use crate::driver::DriverResult;
 use crate::options::{ForwardMode, LibvirtOptions};
 
-/// How long the beginning of a copy may take: a disk that nobody writes is copied whole in that one call.
+/// The time limit for beginning a copy: a disk that no guest writes to is completely copied in that call.
 pub(super) const COPY_LIMIT: Duration = Duration::from_hours(1);
 
-/// Threads for questions, beside the configured ones.
+/// The number of threads for queries, in addition to the configured ones.
 pub(super) const QUESTIONERS: usize = 2;
 
 /// One libvirt host.
@@ -29,22 +29,22 @@ pub struct LibvirtDriver {
     pub(super) uri: String,
     pub(super) options: Arc<LibvirtOptions>,
     pub(super) link: Arc<Link>,
-    /// For what takes its time.
+    /// For calls that take long.
     pub(super) threads: CallThreads,
-    /// For questions, so that they are answered while many guests are being made.
+    /// For queries, so that they are answered while many guests are being created.
     pub(super) questions: CallThreads,
     pub(super) images: ImageFetcher,
-    /// One change at a time per volume of the volume service.
+    /// Admits one change at a time per volume of the volume service.
     pub(super) volumes: Gates<String>,
-    /// Facts about the host, with the connection that they were learnt on.
+    /// Facts about the host, and the connection on which they were read.
     pub(super) known: Mutex<Option<(Arc<Connect>, Arc<ProbedHost>)>>,
-    /// Whether the pool's files can be opened past the page cache; learnt from the first refusal.
+    /// Whether the pool's files can be opened with direct I/O. The first refusal clears it.
     pub(super) direct_io: Arc<AtomicBool>,
-    /// The forward mode found to work; also keeps network changes of one host in order.
+    /// The forward mode that works. Its lock also serialises the network changes of a host.
     pub(super) forward: tokio::sync::Mutex<ForwardMode>,
-    /// Live migrations that this process started.
+    /// The live migrations that this process started.
     pub(super) migrations: RunningMigrations,
-    /// One change at a time per guest.
+    /// Admits one change at a time per guest.
     pub(super) guests: Gates<InstanceId>,
     _keeper: ConnectionThread,
 }
@@ -56,7 +56,8 @@ impl fmt::Debug for LibvirtDriver {
 }
 
 impl LibvirtDriver {
-    /// Starts to connect to `uri` in the background; never fails, an absent host is `Unreachable` until it appears.
+    /// Starts to connect to `uri` in the background. This never fails: an absent host is `Unreachable` until it
+    /// appears.
     pub fn new(uri: &str, options: &LibvirtOptions) -> Self {
         let (link, keeper) = Link::open(uri, options);
         Self {
@@ -76,7 +77,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// Runs blocking work on this host's threads.
+    /// Runs a blocking call on this host's threads.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         call: &'static str,
@@ -85,7 +86,7 @@ impl LibvirtDriver {
         self.call_within(call, self.options.call_deadline, work).await
     }
 
-    /// As `call`, for what only looks; ends with the connection, too.
+    /// Like `call`, for queries. Also ends when the connection ends.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         call: &'static str,
@@ -115,8 +116,8 @@ impl LibvirtDriver {
         self.threads.run(call, deadline, move || work(&*link.line(&session)?, &options)).await
     }
 
-    /// How long the making and unmaking of disks may take: each call a while on a busy host, and what is copied or cleared as
-    /// a whole as long as that takes.
+    /// The time limit for creating and removing disks. Each call may take a while on a busy host. Copying or clearing a
+    /// whole disk takes as long as its size demands.
     pub(super) fn making(&self) -> Duration {
         if storage::copies_whole(&self.options) { COPY_LIMIT } else { self.options.call_deadline * 3 }
     }
@@ -125,7 +126,7 @@ impl LibvirtDriver {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The properties of the host; asked once per connection.
+    /// The facts about the host. They are read once per connection.
     pub(super) async fn known(&self) -> DriverResult<Arc<ProbedHost>> {
         let connect = self.link.connect().await?;
         if let Some((on, known)) = &*self.known_lock()
@@ -138,7 +139,7 @@ impl LibvirtDriver {
         Ok(known)
     }
 
-    /// As `call`, alone with the guest.
+    /// Like `call`, but admits only one change of the guest at a time.
     pub(super) async fn change(
         &self,
         call: &'static str,

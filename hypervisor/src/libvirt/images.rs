@@ -1,8 +1,9 @@
-//! The host's image cache: content keyed by checksum, uploaded once, used by any number of copy-on-write disks.
+//! The host's image cache. Content is identified by checksum, uploaded once, and shared by any number of copy-on-write
+//! disks.
 //!
-//! libvirt can neither rename a volume nor upload atomically. So the content goes to `base-<checksum>` and counts only
-//! when the empty volume `base-<checksum>.complete` exists, which is made after the last byte was taken and the
-//! checksum found right. A torn upload has no such mark and is uploaded again.
+//! libvirt can neither rename a volume nor upload atomically. So the content goes to `base-<checksum>`. It counts only
+//! if the empty volume `base-<checksum>.complete` exists. That volume is created after the last byte is uploaded and
+//! the checksum is verified. An interrupted upload has no such mark and is repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +25,9 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "image upload";
-/// Uploads at a time per host, fewer than its threads so that other calls go on.
+/// The number of concurrent uploads per host. It is less than the number of threads, so that other calls continue.
 const TRANSFERS: usize = 2;
-/// How long a caller waits for somebody else's upload of the same image.
+/// How long a caller waits for another caller's upload of the same image.
 const UPLOAD_LIMIT: Duration = Duration::from_hours(1);
 
 pub(super) struct ImageFetcher {
@@ -40,7 +41,7 @@ impl ImageFetcher {
         Self { gates: Gates::new(), transfers: Arc::new(Semaphore::new(TRANSFERS)) }
     }
 
-    /// Keeps uploads of this content out until the pass is dropped.
+    /// Prevents uploads of this content until the permit is dropped.
     pub(super) async fn alone_with(&self, checksum: &str, deadline: Duration) -> DriverResult<GatePermit> {
         self.gates.enter(&checksum.to_owned(), CALL, deadline).await
     }
@@ -68,7 +69,7 @@ impl ImageFetcher {
             store(&*l.line(&session)?, &o, &i, incoming)
         })?;
         let fed = feed(image, source, chunks, options.transfer_stall).await;
-        // The host's own complaint (disk full) says more than "it stopped taking data".
+        // The host's own error (disk full) says more than "it stopped taking data".
         let stored = timeout(options.transfer_stall, stored).await;
         match (fed, stored) {
             (Ok(()) | Err(UploadFailure::HostStopped), Ok(Ok(result))) => result,
@@ -78,7 +79,7 @@ impl ImageFetcher {
     }
 }
 
-/// The checksum becomes a file name on the host.
+/// Checks the checksum, because it becomes part of a file name on the host.
 fn check_name(image: &ImageRef) -> DriverResult<()> {
     let hex = image.checksum.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase());
     if hex && matches!(image.checksum.len(), 32 | 64 | 128) {
@@ -95,14 +96,14 @@ fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> D
     let pool = pool::open(connect, options)?;
     let mark = volumes::base_complete(image);
     if pool::lookup(&pool, &mark)?.is_none() {
-        // On storage that hosts share another one may have brought it.
+        // On shared storage, another host may have uploaded it.
         pool::refresh(&pool);
         if pool::lookup(&pool, &mark)?.is_none() {
             return Ok(false);
         }
     }
     let base = pool::lookup(&pool, &volumes::base(image))?;
-    // The size as well: after a power failure a file may be shorter than what was written to it.
+    // The size is checked, too: after a power failure a file may be shorter than the uploaded content.
     if base.is_none_or(|volume| pool::physical_size(&volume).ok() != Some(image.size)) {
         return Ok(false);
     }
@@ -114,11 +115,11 @@ fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> D
 
 enum Chunk {
     Data(Bytes),
-    /// All was sent and is what it should be.
+    /// All bytes were sent, and the checksum is correct.
     Commit,
 }
 
-/// The host's side of an upload, on one of its threads.
+/// The host's side of an upload, on one of the host's threads.
 fn store(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -158,12 +159,12 @@ fn store(
 
 enum UploadFailure {
     Bad(DriverError),
-    /// The receiving thread ended: its result says why.
+    /// The receiving thread has ended; its result has the reason.
     HostStopped,
     Stalled,
 }
 
-/// The source's side: reads, counts, hashes, passes on.
+/// The source's side of an upload: reads, counts and hashes the content and passes it on.
 async fn feed(
     image: &ImageRef,
     source: Arc<dyn ImageSource>,

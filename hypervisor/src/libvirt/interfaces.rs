@@ -1,4 +1,4 @@
-//! Interfaces attached to guests and detached from them.
+//! Attaches interfaces to guests and detaches them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::domain_xml;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::Nic;
 
-/// Pause between two looks at a guest that was asked to release an interface.
+/// The pause between two checks of a guest that must release an interface.
 const DETACH_POLL: Duration = Duration::from_millis(250);
 
 #[async_trait]
@@ -23,7 +23,7 @@ impl InterfaceAttachment for LibvirtDriver {
         const CALL: &str = "interface attachment";
         let known = self.known().await?;
         let unsupported = |error: domain_xml::HardwareError| DriverError::Unsupported(error.to_string());
-        // Refuse an interface that cannot be rendered before the host is asked for anything.
+        // An interface that cannot be rendered is refused before any call to the host.
         domain_xml::render_interface(nic, hardware, 1, &known.facts).map_err(unsupported)?;
         let (nic, hardware) = (nic.clone(), hardware.to_vec());
         self.change(CALL, instance, self.options.call_deadline, move |connect, _| {
@@ -35,7 +35,7 @@ impl InterfaceAttachment for LibvirtDriver {
         .await
     }
 
-    /// As Nova does it: the guest is asked, given time, and asked again.
+    /// As in Nova: the guest is asked, given time, and asked again.
     async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
         for _ in 0..self.options.device_detach_attempts.max(1) {
             let wanted = mac.to_owned();

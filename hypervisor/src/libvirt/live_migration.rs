@@ -1,8 +1,8 @@
-//! Running guests from one libvirt host to another: peer to peer, so that the hosts finish it without us.
+//! Migrates running guests between libvirt hosts: peer to peer, so that the hosts can finish without the control plane.
 //!
-//! libvirt's migrate call lasts as long as the migration. It runs in a thread with a connection of its own: a libvirtd
-//! serves only so many calls of one connection at a time. The thread's knowledge (that it still runs, and the error at
-//! the end) is memory of this process only. The host itself also reports that a guest is migrating.
+//! libvirt's migrate call lasts as long as the migration. A libvirtd serves only a limited number of calls of one
+//! connection at a time. So the call runs in a thread with a connection of its own. Only this process knows that the
+//! thread still runs, and its error at the end. The host itself also reports that a guest is migrating.
 
 use std::sync::Arc;
 use std::thread;
@@ -50,7 +50,7 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
     let kind = child(root, "os").and_then(|os| child(os, "type"));
     let attribute = |name: &str| kind.and_then(|kind| kind.attribute(name)).unwrap_or_default().to_owned();
     let cpu = child(root, "cpu");
-    // A description cannot name the host's own model: libvirt compares when the guest arrives.
+    // Such a definition does not name a CPU model, so libvirt compares the CPUs only when the guest arrives.
     let described = cpu.filter(|cpu| !matches!(cpu.attribute("mode"), Some("host-passthrough" | "maximum")));
     let devices = child(root, "devices");
     let has = |name: &str| devices.is_some_and(|devices| child(devices, name).is_some());
@@ -73,7 +73,7 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
     })
 }
 
-/// A disk that the guest writes to and that is its own, on this host: its name in the guest and the bytes that the guest sees.
+/// A writable local disk of the guest: its name in the guest, and its size in bytes as the guest sees it.
 fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Option<(String, u64)> {
     let fixed = ["readonly", "shareable"].iter().any(|name| disk.children().any(|child| child.has_tag_name(*name)));
     let part = |name: &str, key: &str| {
@@ -89,7 +89,7 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Op
     Some((device, capacity))
 }
 
-/// The guest's definitions at its destination, running and persistent; `None` where nothing changes.
+/// The guest's running and persistent definition at its destination; `None` if nothing changes.
 fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>; 2], String> {
     let again = |kind: u32| -> Result<Option<String>, String> {
         let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
@@ -100,7 +100,7 @@ fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>;
     Ok([again(0)?, again(sys::VIR_DOMAIN_XML_INACTIVE)?])
 }
 
-/// The call itself; lasts as long as the migration.
+/// Performs the migration. The call lasts as long as the migration.
 fn travel(connect: &Connect, instance: InstanceId, plan: &MigrationPlan) -> Result<(), String> {
     let told = |error: virt::error::Error| error.message().to_owned();
     let domain = connect.lookup_domain_by_uuid(instance.0).map_err(told)?;
@@ -135,7 +135,7 @@ impl LiveMigration for LibvirtDriver {
             if kind != migration_data.hypervisor_type {
                 obstacles.push(format!("its hypervisor is {kind}, not {}", migration_data.hypervisor_type));
             }
-            // Nova's `DestinationHypervisorTooOld`.
+            // This is Nova's `DestinationHypervisorTooOld`.
             if connect.hyp_version().during(CALL)? < migration_data.hypervisor_version {
                 obstacles.push("its hypervisor is older than the one that the guest runs on".to_owned());
             }
@@ -156,7 +156,7 @@ impl LiveMigration for LibvirtDriver {
 
     async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
         if !copied && !storage::shares_disks_alone(&self.options) {
-            // This host's list lacks volumes that another host has just made on shared storage.
+            // On shared storage, this host's list may lack volumes that another host has just created.
             let refresh = |connect: &Connect, options: &LibvirtOptions| {
                 pool::open(connect, options).map(|pool| pool::refresh(&pool))
             };
@@ -165,7 +165,7 @@ impl LiveMigration for LibvirtDriver {
         let spec = guest.clone();
         self.change("destination", guest.instance, self.making(), move |connect, options| {
             let site = HostStorage::new(connect, options);
-            // A guest that is here already has its disks.
+            // A guest that already exists here has its disks.
             match domain::lookup(connect, spec.instance)? {
                 Some(_) => Ok(()),
                 None if !copied => definition::provide_files(site, &pool::open(connect, options)?, &spec),
@@ -192,7 +192,7 @@ impl LiveMigration for LibvirtDriver {
         thread::Builder::new()
             .name("libvirt-migrate".to_owned())
             .spawn(move || {
-                // Mostly one that is open already; it is nobody else's until the end.
+                // In most cases this is an idle connection. No other call uses it until the end of the migration.
                 let line = link.line(&session);
                 let began = std::time::Instant::now();
                 let end = line.map_err(|error| error.to_string()).and_then(|line| travel(&line, instance, &plan));
@@ -206,7 +206,8 @@ impl LiveMigration for LibvirtDriver {
     }
 
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
-        // Asked before the host: a plan that ends in between is seen at the host as it is then.
+        // This is checked before the host is asked: if the migration ends in between, the host reports the state after
+        // it.
         let lasts = self.migrations.lasts(instance);
         let mut state = self
             .ask("migration state", move |connect, _| {
@@ -216,7 +217,7 @@ impl LiveMigration for LibvirtDriver {
                 let seen = || {
                     let departing = migration::departing(&domain)?;
                     let (presence, in_post_copy) = migration::presence(&domain)?;
-                    // libvirt keeps the job of a post-copy that broke, in case somebody mends it.
+                    // libvirt keeps the job of a broken post-copy, in case somebody repairs it.
                     let departing = departing.filter(|_| presence != GuestPresence::Torn);
                     Ok(GuestMigrationState { presence, departing, in_post_copy, failed: None })
                 };
@@ -289,7 +290,7 @@ impl LiveMigration for LibvirtDriver {
         self.ask("interface address", move |connect, _| {
             let interface = match connect.lookup_interface_by_name(&name) {
                 Ok(interface) => interface,
-                // It has no such interface, or knows nothing of any.
+                // The host has no such interface, or reports no interfaces at all.
                 Err(error) if matches!(number(&error), Some(ErrorNumber::NoInterface | ErrorNumber::NoSupport)) => {
                     return Ok(None);
                 }
@@ -307,7 +308,7 @@ impl LiveMigration for LibvirtDriver {
     async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {
         self.call("console log", move |connect, options| {
             let pool = pool::open(connect, options)?;
-            // Where the log's older part is looked for.
+            // The older part of the log is read from there.
             pool::put(connect, &pool, &format!("{}.0", volumes::console_log(instance)), &text)
         })
         .await

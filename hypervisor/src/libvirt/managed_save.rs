@@ -1,5 +1,5 @@
-//! Guests that stand still: paused in the host's memory, or suspended to its disk (libvirt's "managed save", which every
-//! start of the domain reads back).
+//! Pauses guests in the host's memory, or suspends them to its disk (libvirt's "managed save", which every start of the
+//! domain restores).
 
 use virt::domain::{Domain, DomainState};
 use virt::enumutil::Enum;
@@ -15,7 +15,7 @@ fn state(domain: &Domain, call: &'static str) -> DriverResult<Option<DomainState
     })
 }
 
-/// Paused already is success.
+/// Pauses a guest. Succeeds if it is already paused.
 pub(super) fn pause(domain: &Domain) -> DriverResult<()> {
     const CALL: &str = "pause";
     if state(domain, CALL)? == Some(DomainState::Paused) {
@@ -24,7 +24,7 @@ pub(super) fn pause(domain: &Domain) -> DriverResult<()> {
     domain.suspend().during(CALL)
 }
 
-/// Running already is success.
+/// Continues a paused guest. Succeeds if it already runs.
 pub(super) fn unpause(domain: &Domain) -> DriverResult<()> {
     const CALL: &str = "unpause";
     match state(domain, CALL)? {
@@ -33,7 +33,7 @@ pub(super) fn unpause(domain: &Domain) -> DriverResult<()> {
     }
 }
 
-/// Saved already is success.
+/// Saves a guest. Succeeds if it is already saved.
 pub(super) fn suspend(domain: &Domain) -> DriverResult<()> {
     const CALL: &str = "suspend";
     match domain.managed_save(0) {
@@ -46,7 +46,8 @@ pub(super) fn suspend(domain: &Domain) -> DriverResult<()> {
     }
 }
 
-/// Running already is success. A guest that was saved while it stood still is let go on as well.
+/// Continues a saved guest. Succeeds if it already runs. A guest that was saved while it was paused also runs
+/// afterwards.
 pub(super) fn resume(domain: &Domain) -> DriverResult<()> {
     const CALL: &str = "resume";
     domain::start(domain)?;
@@ -57,7 +58,7 @@ pub(super) fn resume(domain: &Domain) -> DriverResult<()> {
     }
 }
 
-/// Gives up what was saved, so that the next start is one from nothing.
+/// Deletes the saved memory, so that the next start boots the guest.
 pub(super) fn forget(domain: &Domain) -> DriverResult<()> {
     const CALL: &str = "saved memory";
     if domain.has_managed_save(0).during(CALL)? {

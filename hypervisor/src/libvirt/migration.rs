@@ -54,7 +54,7 @@ pub(super) fn is_whole(domain: &Domain) -> Result<bool, Error> {
 /// The progress of the guest's outgoing migration, if there is one.
 pub(super) fn departing(domain: &Domain) -> Result<Option<MigrationProgress>, Error> {
     let (mut kind, mut list, mut count) = (0, ptr::null_mut(), 0);
-    // SAFETY: the domain is alive, and the three places that the call writes to live until it returns.
+    // SAFETY: the domain is alive, and the three variables that the call writes to live until it returns.
     let got = unsafe { sys::virDomainGetJobStats(domain.as_ptr(), &raw mut kind, &raw mut list, &raw mut count, 0) };
     if got < 0 {
         let error = Error::last_error();
@@ -65,7 +65,7 @@ pub(super) fn departing(domain: &Domain) -> Result<Option<MigrationProgress>, Er
         };
     }
     let (mut progress, mut leaves) = (MigrationProgress::default(), false);
-    // SAFETY: libvirt says that the list, where there is one, has `count` elements, and they live until they are freed.
+    // SAFETY: libvirt says that the list, if it is not null, has `count` elements. They live until they are freed.
     let params = match list.is_null() {
         true => &[][..],
         false => unsafe { std::slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0)) },
@@ -84,7 +84,8 @@ pub(super) fn departing(domain: &Domain) -> Result<Option<MigrationProgress>, Er
             *place = unsafe { param.value.ul };
         }
     }
-    // SAFETY: libvirt allocated the list of `count` elements, or it is null, which the call takes. Nobody else has it.
+    // SAFETY: libvirt allocated the list of `count` elements, or the list is null, which the call accepts. Nobody else
+    // uses it.
     unsafe { sys::virTypedParamsFree(list, count) };
     Ok((leaves && kind != sys::VIR_DOMAIN_JOB_NONE.cast_signed()).then_some(progress))
 }

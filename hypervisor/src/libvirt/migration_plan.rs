@@ -1,9 +1,9 @@
-//! How a guest travels, in libvirt's words. Nothing is asked and nothing is done here: the course of it is in `live`.
+//! Translates a migration plan into libvirt's flags, parameters and URIs. It makes no calls; `live_migration` does.
 //!
-//! Two addresses are of a plan. The connection is how the source's libvirtd reaches the destination's
-//! (`qemu+tls://HOST/system`); the stream is how QEMU reaches QEMU, with the guest's memory and the disks that are copied
-//! (`tcp://HOST`). The stream is TCP whatever the connection is: whether QEMU encrypts what it sends is a flag of the
-//! migration, and a certificate is looked for under the host's name in the stream's address.
+//! A plan has two addresses. The source's libvirtd connects to the destination's under the first
+//! (`qemu+tls://HOST/system`). QEMU sends the guest's memory and the copied disks to the second (`tcp://HOST`), the
+//! stream. The stream is always TCP. A flag of the migration makes QEMU encrypt it; the certificate must match the host
+//! in the stream's address.
 
 use std::net::IpAddr;
 
@@ -13,11 +13,11 @@ use virt_sys as sys;
 
 use crate::capability::live_migration::{MigrationAddressing, MigrationPlan, MigrationUris};
 
-/// libvirt's number for versions: 4.4.0.
+/// Version 4.4.0 as libvirt's number.
 const LIBVIRT_WITH_TLS: u32 = 4_004_000;
 const QEMU_WITH_TLS: u32 = 2_011_000;
 
-/// Nova's `_live_migration_uri` and `_migrate_uri`: with an address of its own for migrations, both go there.
+/// Nova's `_live_migration_uri` and `_migrate_uri`. If the host has an address for migrations, both URIs use it.
 pub(super) fn uris(uri: &str, addressing: &MigrationAddressing<'_>) -> MigrationUris {
     let address = match addressing.inbound {
         Some(inbound) => inbound.to_owned(),
@@ -28,13 +28,13 @@ pub(super) fn uris(uri: &str, addressing: &MigrationAddressing<'_>) -> Migration
         Some(pattern) => pattern.replace("%s", &address),
         None => format!("qemu+{}://{address}/system", addressing.scheme.unwrap_or("tcp")),
     };
-    // In a tunnel there is no stream of its own, and libvirt takes no address for it. Without an address that is meant for
-    // it the destination says where it listens.
+    // A tunnel has no stream, so libvirt accepts no address for it. Without an address for migrations, the destination
+    // says where it listens.
     let own = addressing.inbound.is_some() && !addressing.tunnelled;
     MigrationUris { peer, stream: own.then(|| format!("tcp://{address}")) }
 }
 
-/// An IPv6 address as it is written in a URI.
+/// Writes an IPv6 address in the form of a URI.
 fn escaped(address: &str) -> String {
     match address.contains(':') && !address.starts_with('[') {
         true => format!("[{address}]"),
@@ -42,12 +42,12 @@ fn escaped(address: &str) -> String {
     }
 }
 
-/// The host of a hypervisor's URI; `None` for one of this machine.
+/// The host in a hypervisor's URI; `None` for the local machine.
 pub(super) fn host_of(uri: &str) -> Option<String> {
     let (_, rest) = uri.split_once("://")?;
     let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
     let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // A user and a port are of the control plane's way there.
+    // User and port of the URI are only for the control plane.
     let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
         None => authority.split(':').next().unwrap_or_default(),
@@ -55,7 +55,7 @@ pub(super) fn host_of(uri: &str) -> Option<String> {
     (!host.is_empty()).then(|| host.to_owned())
 }
 
-/// The address of an interface as libvirt describes it, IPv4 before IPv6; none of those that only its own link knows.
+/// The address in libvirt's description of an interface. IPv4 precedes IPv6; link-local addresses are skipped.
 pub(super) fn address_in(xml: &str) -> Result<Option<String>, roxmltree::Error> {
     let document = Document::parse(xml)?;
     let written =
@@ -72,8 +72,8 @@ fn is_reachable(address: &IpAddr) -> bool {
     }
 }
 
-/// Nova's `_parse_migration_flags`. With TLS the streams of copied disks are encrypted as the memory's is; where a guest
-/// may go by post-copy, it is not slowed down.
+/// Nova's `_parse_migration_flags`. With TLS, the streams of copied disks are encrypted like that of the memory. If
+/// post-copy is permitted, auto-converge is not used.
 pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     let always = sys::VIR_MIGRATE_LIVE
         | sys::VIR_MIGRATE_PEER2PEER
@@ -89,7 +89,7 @@ pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
 }
 
-/// `definitions`: the guest's definitions at the destination, running and persistent.
+/// `definitions` are the guest's running and persistent definition at the destination.
 pub(super) fn parameters(plan: &MigrationPlan, definitions: [Option<String>; 2]) -> MigrateParameters {
     let [dest_xml, persist_xml] = definitions;
     MigrateParameters {
@@ -102,9 +102,9 @@ pub(super) fn parameters(plan: &MigrationPlan, definitions: [Option<String>; 2])
     }
 }
 
-/// The plan to try in place of one that was refused because post-copy cannot be had: the kernel of the destination lets
-/// nobody handle page faults, the guest stands still, its memory is of a kind that cannot arrive later. The words are those
-/// of QEMU (`Postcopy is not supported`) and of libvirt (`post-copy is not supported with ...`).
+/// The plan without post-copy, if `refusal` says that post-copy is not possible. Examples: the destination's kernel
+/// allows nobody to handle page faults, the guest is paused, or its memory cannot arrive later. QEMU's message is
+/// `Postcopy is not supported`; libvirt's is `post-copy is not supported with ...`.
 pub(super) fn without_post_copy(plan: &MigrationPlan, refusal: &str) -> Option<MigrationPlan> {
     let refusal = refusal.to_lowercase();
     let concerns_it = ["postcopy", "post-copy"].iter().any(|name| refusal.contains(name));
@@ -112,12 +112,13 @@ pub(super) fn without_post_copy(plan: &MigrationPlan, refusal: &str) -> Option<M
     (plan.post_copy && concerns_it && refuses).then(|| MigrationPlan { post_copy: false, ..plan.clone() })
 }
 
-/// Whether a guest on its way cannot go over to post-copy because it set out without it; libvirt names the flag it lacks.
+/// Whether a migration cannot switch to post-copy because it began without it. libvirt's message names the missing
+/// flag.
 pub(super) fn set_out_without_post_copy(refusal: &str) -> bool {
     refusal.contains("VIR_MIGRATE_POSTCOPY")
 }
 
-/// Why a host with these versions cannot encrypt what guests take along.
+/// The reason why a host with these versions cannot encrypt migrations; `None` if it can.
 pub(super) fn tls_obstacle(libvirt: u32, qemu: u32) -> Option<String> {
     (libvirt < LIBVIRT_WITH_TLS || qemu < QEMU_WITH_TLS).then(|| {
         let [libvirt, qemu] = [libvirt, qemu].map(text);
@@ -129,7 +130,7 @@ pub(super) fn tls_obstacle(libvirt: u32, qemu: u32) -> Option<String> {
     })
 }
 
-/// `4.4.0` of libvirt's number.
+/// Formats libvirt's number as `4.4.0`.
 fn text(version: u32) -> String {
     format!("{}.{}.{}", version / 1_000_000, version / 1000 % 1000, version % 1000)
 }
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Memory, devices and the disks that are copied: one flag has QEMU encrypt all of them.
+    /// Memory, devices and copied disks: with one flag QEMU encrypts all of them.
     #[test]
     fn native_tls_is_asked_for_with_and_without_copied_disks() {
         let secret = MigrationPlan { tls: true, ..plan() };
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!((parameters(&plan()).uri, parameters(&plan()).bandwidth), (None, None), "the hosts' own");
     }
 
-    /// Messages of QEMU 7.2 and 10.0 and of libvirt, and our words for failures that another attempt would only repeat.
+    /// Messages of QEMU 7.2 and 10.0 and of libvirt, and messages for failures that another attempt would only repeat.
     #[test]
     fn a_guest_goes_without_post_copy_where_the_hosts_cannot_do_it() {
         let both = MigrationPlan { auto_converge: true, post_copy: true, ..plan() };
@@ -234,7 +235,7 @@ mod tests {
             (told(far, None, None, None, false), "qemu+tcp://10.0.0.2/system", None),
             (told(far, scheme, None, None, false), "qemu+tls://10.0.0.2/system", None),
             (told(far, scheme, pattern, None, false), "qemu+ssh://10.0.0.2:2222/system", None),
-            // An address for migrations: the connection goes there, too, and the stream is TCP by any scheme.
+            // With an address for migrations, the connection uses it, too. The stream is TCP with any scheme.
             (told(far, None, None, Some("h2.m"), false), "qemu+tcp://h2.m/system", Some("tcp://h2.m")),
             (told(far, scheme, None, Some("h2.m"), false), "qemu+tls://h2.m/system", Some("tcp://h2.m")),
             (told(far, scheme, pattern, Some("h2.m"), false), "qemu+ssh://h2.m:2222/system", Some("tcp://h2.m")),
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// libvirt reads addresses with netcf; with udev it tells of interfaces without any.
+    /// libvirt reads addresses with netcf. With udev it reports interfaces without addresses.
     #[test]
     fn an_interface_has_the_address_that_libvirt_tells() {
         let interface = |protocols: &str| format!("<interface type='ethernet' name='moves0'>{protocols}</interface>");

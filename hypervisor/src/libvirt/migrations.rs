@@ -1,4 +1,4 @@
-//! Live migrations that this process started: which of them still run, and how the others ended.
+//! Live migrations that this process started: the running ones, and the outcomes of the others.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ pub(super) struct RunningMigrations(Mutex<BTreeMap<InstanceId, RunningMigration>
 
 pub(super) struct RunningMigration {
     pub(super) migration: ProcessId,
-    /// `None` while it runs.
+    /// `None` while the migration runs.
     pub(super) end: watch::Receiver<Option<Result<(), String>>>,
 }
 
 impl RunningMigrations {
-    /// Every change is whole.
+    /// Each change is complete under the lock, so a poisoned lock is harmless.
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<InstanceId, RunningMigration>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,29 +1,29 @@
-//! Real hosts through their libvirtd: any URI, nothing of ours on the host.
+//! Real hosts through their libvirtd: any URI, and no program of ours on the host.
 //!
 //! | file | what |
 //! |---|---|
 //! | `host`, `driver` | one host with its threads; the core of the driver |
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
-//! | `call_threads`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
-//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy`, `sparse` | the only unsafe code: what the bindings lack |
-//! | `watch` | lifecycle events -> host signals |
-//! | `capabilities` | what the host is, has and uses |
+//! | `call_threads`, `gates` | the bounded threads for a host's blocking calls; calls that must not overlap |
+//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy`, `sparse` | the only unsafe code: calls that the bindings lack |
+//! | `watch` | turns lifecycle events into host signals |
+//! | `capabilities` | a host's properties, resources and usage |
 //! | `pool`, `images`, `cached_image`, `unused_images` | volumes, the image cache, one of its images, the unused ones |
-//! | `storage`, `sparse` | where guests' disks are kept; streams with holes |
+//! | `storage`, `sparse` | the back ends of guests' disks; streams with holes |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain`, `definition` | a guest's domain; its disks, files and definition |
-//! | `guest_requests` | what a guest is asked for, and given time for |
+//! | `guest_requests` | requests to a guest that take time |
 //! | `volumes`, `snapshot`, `disk_snapshots` | the volume service's volumes; copies of a guest's disk |
 //! | `disk_transfer`, `redefinition` | disks read and written, domains defined over disks that exist; other definitions |
-//! | `storage_cleanup`, `shared_storage` | leftovers of the dead; storage that several hosts see |
-//! | `live_migration`, `migrations`, `migration_plan`, `migration` | a live migration's course, those that run, how a guest travels, libvirt's calls |
+//! | `storage_cleanup`, `shared_storage` | leftovers of interrupted operations; storage that several hosts share |
+//! | `live_migration`, `migrations`, `migration_plan`, `migration` | live migration: the driver's calls, running migrations, plans as libvirt's parameters, libvirt's calls |
 //! | `console`, `troubleshooting` | screens and serial lines; diagnostics and interrupts |
-//! | `managed_save`, `suspension` | guests that stand still |
-//! | `nics`, `interfaces`, `virtual_networks` | interfaces of a guest that exists already; networks and filters |
-//! | `devices` | where a guest finds its interfaces and disks |
-//! | `disks`, `blockcopy`, `volume_attachment` | volumes plugged in, pulled out, exchanged under a running guest |
+//! | `managed_save`, `suspension` | paused and suspended guests |
+//! | `nics`, `interfaces`, `virtual_networks` | interfaces of existing guests; networks and filters |
+//! | `devices` | the bus addresses of a guest's interfaces and disks |
+//! | `disks`, `blockcopy`, `volume_attachment` | volumes attached to, detached from and swapped under a running guest |
 //!
-//! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
+//! Invariants: calls touch the host's file system only through volumes of our pools. Every call has a deadline. A
 //! domain without our metadata element is never touched.
 
 mod agent;

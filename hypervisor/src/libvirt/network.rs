@@ -1,8 +1,8 @@
 //! Virtual networks as libvirt networks: one bridge and one dnsmasq per network and host.
 //!
-//! libvirt sets limits: it serves DHCP for one IPv4 subnet per network (the first with DHCP). Two networks with
+//! libvirt sets limits. It serves DHCP for one IPv4 subnet per network (the first with DHCP). Two networks with
 //! overlapping addresses cannot be on one host. IPv6 addresses come from router advertisements. The bridge has the
-//! gateway's address, or without a gateway the subnet's last host address, and then DHCP announces no router.
+//! gateway's address. Without a gateway it has the subnet's last host address, and DHCP announces no router.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,12 +26,12 @@ const CALL: &str = "network";
 const NAMESPACE: &str = "urn:chronova:network:1";
 const DNSMASQ: &str = "http://libvirt.org/schemas/network/dnsmasq/1.0";
 
-/// The wanted form of a network, parsed.
+/// The desired form of a network, parsed.
 struct NetworkPlan {
     network: NetworkId,
     mtu: u32,
     addresses: Vec<Address>,
-    /// Index of the address that serves DHCP.
+    /// The index of the address that serves DHCP.
     dhcp: Option<usize>,
     hosts: BTreeSet<DhcpHost>,
 }
@@ -190,8 +190,8 @@ pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode
     match forward {
         ForwardMode::Auto => match realise(connect, &plan, ForwardMode::Nat) {
             Ok(()) => Ok(ForwardMode::Nat),
-            // A host without a firewall cannot do NAT, but libvirt makes no firewall rules for `open`. If `open`
-            // fails too, the firewall was not the reason, so the error of NAT is returned.
+            // A host without a firewall cannot do NAT, but libvirt creates no firewall rules for `open`. If `open`
+            // fails, too, the firewall was not the reason, so this returns the error of NAT.
             Err(reason @ DriverError::Failed { .. }) => match realise(connect, &plan, ForwardMode::Open) {
                 Ok(()) => {
                     tracing::warn!(%reason, "this host cannot do NAT: libvirt routes its networks (forward mode open)");
@@ -324,7 +324,7 @@ pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> 
 pub(super) fn list(connect: &Connect) -> DriverResult<BTreeSet<NetworkId>> {
     let mut found = BTreeSet::new();
     for network in connect.list_all_networks(0).during(CALL)? {
-        // A network that ends meanwhile is none.
+        // A network that is removed meanwhile does not count.
         let (Ok(name), Ok(uuid)) = (network.name(), network.uuid()) else { continue };
         let id = NetworkId(uuid);
         if name == volumes::network_name(id) {

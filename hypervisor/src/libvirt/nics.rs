@@ -1,7 +1,7 @@
-//! Interfaces of a guest that exists already: plugged in and pulled, in the running machine and in what it starts from.
+//! Attaches interfaces to existing guests and detaches them, in the running guest and in its persistent definition.
 //!
-//! The running machine goes first: what it refuses is then not in the definition either. A crash in between is made good by
-//! the repeated call, since each half looks before it acts.
+//! The running guest is changed first. If it refuses, the persistent definition stays unchanged, too. After a crash in
+//! between, a repeated call completes the change, because each half checks before it acts.
 
 use roxmltree::{Document, Node};
 use virt::domain::Domain;
@@ -15,7 +15,7 @@ use crate::xml::Element;
 const ATTACH: &str = "interface attachment";
 const DETACH: &str = "interface detachment";
 
-/// Which of a domain's two descriptions.
+/// One of a domain's two definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Running,
@@ -38,7 +38,7 @@ impl Side {
     }
 }
 
-/// There already is success.
+/// Attaches the interface. Succeeds if it is already attached.
 pub(super) fn attach(domain: &Domain, mac: &str, xml: &str) -> DriverResult<()> {
     for side in sides(domain, ATTACH)? {
         if network_of(domain, side, mac, ATTACH)?.is_none() {
@@ -48,7 +48,7 @@ pub(super) fn attach(domain: &Domain, mac: &str, xml: &str) -> DriverResult<()> 
     Ok(())
 }
 
-/// Asks a running guest to let go of the interface; whether it does shows later.
+/// Asks a running guest to release the interface. A later check shows whether it did.
 pub(super) fn ask_to_let_go(domain: &Domain, mac: &str) -> DriverResult<()> {
     if !domain.is_active().during(DETACH)? {
         return Ok(());
@@ -56,7 +56,8 @@ pub(super) fn ask_to_let_go(domain: &Domain, mac: &str) -> DriverResult<()> {
     detach(domain, Side::Running, mac)
 }
 
-/// Takes the interface out of the definition once the running guest has let go of it. Says whether it is gone.
+/// Removes the interface from the persistent definition after the running guest has released it. Returns whether it is
+/// gone.
 pub(super) fn forget_if_gone(domain: &Domain, mac: &str) -> DriverResult<bool> {
     if domain.is_active().during(DETACH)? && network_of(domain, Side::Running, mac, DETACH)?.is_some() {
         return Ok(false);
@@ -82,13 +83,13 @@ fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
     match domain.detach_device_flags(&xml, side.of_devices()) {
         Ok(()) => Ok(()),
         Err(error) if is(&error, ErrorNumber::DeviceMissing) => Ok(()),
-        // Asked before, and the guest is still thinking about it.
+        // An earlier request is unfinished: the guest may still react to it.
         Err(error) if error.message().contains("already in the process of unplug") => Ok(()),
         Err(error) => Err(translate(DETACH, &error)),
     }
 }
 
-/// The network of the domain's interface with this MAC, where it has one.
+/// The network of the domain's interface with this MAC, if it has one.
 fn network_of(domain: &Domain, side: Side, mac: &str, call: &'static str) -> DriverResult<Option<String>> {
     let xml = domain.xml_desc(side.of_xml()).during(call)?;
     let failed = |error| DriverError::Failed { call, message: format!("the domain cannot be read: {error}") };

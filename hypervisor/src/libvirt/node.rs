@@ -16,7 +16,7 @@ use crate::driver::{DriverError, DriverResult};
 const HOST: &str = "capabilities";
 const CALL: &str = "memory statistics";
 
-/// The host's UUID as libvirt reports it; drivers without one (`test:///`) report none.
+/// The host's UUID as libvirt reports it; `None` for drivers without one (`test:///`).
 pub(super) fn host_uuid(connect: &Connect) -> DriverResult<Option<Uuid>> {
     let xml = connect.capabilities().during(HOST)?;
     let document =
@@ -26,11 +26,11 @@ pub(super) fn host_uuid(connect: &Connect) -> DriverResult<Option<Uuid>> {
     Ok(uuid.and_then(|uuid| uuid.text()).and_then(|text| text.trim().parse().ok()))
 }
 
-/// Memory in use, without what the kernel would give back: total - free - buffers - cached, as Nova counts.
+/// The memory in use, in MiB. As in Nova: total - free - buffers - cached.
 pub(super) fn memory_used_mib(connect: &Connect) -> DriverResult<u64> {
     let stats = match memory_stats(connect) {
         Ok(stats) => stats,
-        // A driver without statistics (`test:///`) uses nothing.
+        // A driver without statistics (`test:///`) reports no usage.
         Err(error) if super::error::is(&error, virt::error::ErrorNumber::NoSupport) => return Ok(0),
         Err(error) => return Err(translate(CALL, &error)),
     };
@@ -42,18 +42,18 @@ pub(super) fn memory_used_mib(connect: &Connect) -> DriverResult<u64> {
 fn memory_stats(connect: &Connect) -> Result<Vec<(String, u64)>, Error> {
     const ALL: i32 = sys::VIR_NODE_MEMORY_STATS_ALL_CELLS;
     let mut count = 0;
-    // SAFETY: the connection is alive; a null array with zero elements asks for the number of fields.
+    // SAFETY: the connection is alive. A null array with zero elements requests the number of fields.
     if unsafe { sys::virNodeGetMemoryStats(connect.as_ptr(), ALL, std::ptr::null_mut(), &raw mut count, 0) } < 0 {
         return Err(Error::last_error());
     }
     let empty = sys::virNodeMemoryStats { field: [0; 80], value: 0 };
     let mut stats = vec![empty; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: the array has `count` elements, as the call is told; it writes at most so many and sets `count`.
+    // SAFETY: the array has `count` elements, as the call is told. It writes at most that many and sets `count`.
     if unsafe { sys::virNodeGetMemoryStats(connect.as_ptr(), ALL, stats.as_mut_ptr(), &raw mut count, 0) } < 0 {
         return Err(Error::last_error());
     }
     stats.truncate(usize::try_from(count).unwrap_or(0));
-    // SAFETY: libvirt writes NUL-terminated names into the fields, and the arrays began as zeros.
+    // SAFETY: libvirt writes NUL-terminated names into the fields, and the arrays were zero before.
     let name = |stat: &sys::virNodeMemoryStats| unsafe { CStr::from_ptr(stat.field.as_ptr()) };
     Ok(stats.iter().map(|stat| (name(stat).to_string_lossy().into_owned(), stat.value)).collect())
 }

@@ -1,8 +1,9 @@
 //! Security groups and anti-spoofing as libvirt network filters, one per port.
 //!
-//! Everything is in the one filter: libvirt's stock filters need not be installed on a host. Two layers: link-layer
-//! rules (ebtables) bind the port to its MAC and addresses; stateful rules (iptables) let in and out what the security
-//! groups allow, with replies, and drop the rest. As in Neutron, DHCP and IPv6 neighbour discovery always work.
+//! One filter has all rules, so libvirt's stock filters need not be installed on a host. It has two layers. Link-layer
+//! rules (ebtables) bind the port to its MAC and addresses. Stateful rules (iptables) accept the traffic that the
+//! security groups allow, with replies, and drop the rest. As in Neutron, DHCP and IPv6 neighbour discovery always
+//! work.
 
 use std::net::IpAddr;
 
@@ -20,7 +21,7 @@ use crate::xml::Element;
 const CALL: &str = "network filter";
 
 pub(super) fn ensure(connect: &Connect, spec: &FilterSpec) -> DriverResult<()> {
-    // A filter that exists under this name keeps its UUID: libvirt refuses a second UUID for one name.
+    // An existing filter of this name keeps its UUID, because libvirt refuses a second UUID for one name.
     let uuid = match found(CALL, connect.lookup_nwfilter_by_name(&spec.name))? {
         Some(filter) => filter.uuid().during(CALL)?,
         None => Uuid::new_v5(&spec.port.0, b"nwfilter"),
@@ -28,7 +29,7 @@ pub(super) fn ensure(connect: &Connect, spec: &FilterSpec) -> DriverResult<()> {
     connect.define_nwfilter_xml(&element(spec, uuid)?.render()).during(CALL).map(drop)
 }
 
-/// Gone already is success.
+/// Removes a filter. Succeeds if there is none.
 pub(super) fn remove(connect: &Connect, name: &str) -> DriverResult<()> {
     let Some(filter) = found(CALL, connect.lookup_nwfilter_by_name(name))? else { return Ok(()) };
     match filter.undefine() {
@@ -53,7 +54,7 @@ fn element(spec: &FilterSpec, uuid: Uuid) -> DriverResult<Element> {
         .children(rules))
 }
 
-/// `out` is what the guest sends.
+/// A rule. Direction `out` is traffic that the guest sends.
 fn rule(action: &str, direction: &str, priority: i32, matching: Element) -> Element {
     Element::new("rule").attr("action", action).attr("direction", direction).attr("priority", priority).child(matching)
 }
@@ -66,7 +67,7 @@ fn link_layer(spec: &FilterSpec) -> Vec<Element> {
     let (v4, v6): (Vec<_>, Vec<_>) =
         spec.ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()).partition(IpAddr::is_ipv4);
 
-    // ARP: only for own addresses; 0.0.0.0 is the probe for a duplicate.
+    // ARP is allowed only for the port's own addresses. 0.0.0.0 is the probe for a duplicate.
     for ip in v4.iter().copied().chain([IpAddr::V4(UNSPECIFIED)]) {
         rules.push(out("accept", -880, Element::new("arp").attr("arpsrcipaddr", ip)));
     }
@@ -84,7 +85,7 @@ fn link_layer(spec: &FilterSpec) -> Vec<Element> {
     }
     rules.push(out("drop", -850, Element::new("ip")));
 
-    // Link-local addresses, and the unspecified one for duplicate detection.
+    // The port may use link-local addresses, and the unspecified address for duplicate detection.
     let local = Element::new("ipv6").attr("srcipaddr", "fe80::").attr("srcipmask", 10);
     rules.push(out("return", -860, local));
     rules.push(out("return", -860, Element::new("ipv6").attr("srcipaddr", "::").attr("srcipmask", 128)));
@@ -95,8 +96,8 @@ fn link_layer(spec: &FilterSpec) -> Vec<Element> {
     rules
 }
 
-/// DHCP, and the ICMPv6 types that IPv6 cannot live without: multicast listeners (130-132, 143) and neighbour
-/// discovery (133-136), but no router advertisements from a guest.
+/// Allows DHCP and the ICMPv6 types that IPv6 needs: multicast listeners (130-132, 143) and neighbour discovery
+/// (133-136). Router advertisements from a guest are not allowed.
 fn always_allowed() -> Vec<Element> {
     let dhcp = Element::new("udp").attr("srcportstart", 68).attr("dstportstart", 67);
     let icmpv6 = |direction: &'static str, kinds: &'static [u8]| {
@@ -125,7 +126,7 @@ fn remote_of(remote: &str) -> DriverResult<(IpAddr, u8)> {
         .map_err(|_| DriverError::Failed { call: CALL, message: format!("{remote:?} is not a network") })
 }
 
-/// libvirt's element for a protocol. Neutron allows names and numbers; for ICMP the "ports" are type and code.
+/// libvirt's element for a protocol. Neutron allows names and numbers. For ICMP the "ports" are type and code.
 fn protocol(spec: &FilterRule) -> DriverResult<Element> {
     let six = |four: &'static str, six: &'static str| Element::new(if spec.ipv6 { six } else { four });
     let ports = |element: Element| element.attr_if("dstportstart", spec.port_min).attr_if("dstportend", spec.port_max);

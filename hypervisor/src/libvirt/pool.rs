@@ -1,7 +1,7 @@
 //! The storage pool and its volumes.
 //!
-//! Volumes are looked up one by one, without a refresh of the pool where possible: a refresh reads every file's header. Files
-//! that libvirtd or QEMU create behind the pool's back (rotated console logs) are found by [`refresh`].
+//! Volumes are looked up one by one, without a refresh of the pool if possible, because a refresh reads every file's
+//! header. [`refresh`] finds files that libvirtd or QEMU create without the pool (rotated console logs).
 
 use chronova_events::ids::InstanceId;
 use virt::connect::Connect;
@@ -19,12 +19,13 @@ use crate::xml::Element;
 
 const CALL: &str = "storage pool";
 
-/// The pool, started; defined with the host's UUID where it does not exist.
+/// Opens and starts the pool. Defines it with the host's UUID if it does not exist.
 pub(super) fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
     let pool = match found(CALL, connect.lookup_storage_pool_by_name(&options.pool_name))? {
         Some(pool) => pool,
-        // The pool takes the host's UUID as its own. From then on it is the host's identity: libvirt's host UUID comes
-        // from the firmware and is random at each start of libvirtd where the firmware has none, the pool's is on its disk.
+        // The pool takes the host's UUID as its own and is the host's identity from then on. libvirt's host UUID comes
+        // from the firmware. Without one in the firmware it is random at each start of libvirtd, but the pool's UUID is
+        // on the disk.
         None => {
             let host = super::node::host_uuid(connect)?;
             define(connect, &options.pool_name, &options.pool_path, host.map(|uuid| uuid.to_string()))?
@@ -33,8 +34,8 @@ pub(super) fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<
     started(pool)
 }
 
-/// The pool of the volume service, started; defined where it does not exist. An operator may have defined one of another
-/// type under the name.
+/// Opens and starts the pool of the volume service. Defines it if it does not exist. An operator may have defined a
+/// pool of another type with this name.
 pub(super) fn open_volumes(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
     let pool = match found(CALL, connect.lookup_storage_pool_by_name(&options.volume_pool_name))? {
         Some(pool) => pool,
@@ -45,7 +46,7 @@ pub(super) fn open_volumes(connect: &Connect, options: &LibvirtOptions) -> Drive
 
 fn started(pool: StoragePool) -> DriverResult<StoragePool> {
     if !pool.is_active().during(CALL)? {
-        // Not built yet, or its directory was removed while it was stopped.
+        // The pool is not built yet, or its directory was removed while it was stopped.
         let _ = pool.build(0);
         if let Err(error) = pool.create(virt_sys::VIR_STORAGE_POOL_CREATE_NORMAL)
             && !pool.is_active().unwrap_or(false)
@@ -73,7 +74,7 @@ fn define_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<Stora
             pool.set_autostart(true).during(CALL)?;
             Ok(pool)
         }
-        // Somebody else defined it at the same moment.
+        // Another process defined it at the same moment.
         Err(error) => match connect.lookup_storage_pool_by_name(name) {
             Ok(pool) => Ok(pool),
             Err(_) => Err(translate(CALL, &error)),
@@ -81,8 +82,8 @@ fn define_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<Stora
     }
 }
 
-/// The pool of this name, started, and defined where it does not exist. Its directory or volume group exists: nothing is
-/// built.
+/// Opens and starts the pool of this name. Defines it if it does not exist. Its directory or volume group must exist,
+/// because nothing is built.
 pub(super) fn open_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<StoragePool> {
     let pool = match found(CALL, connect.lookup_storage_pool_by_name(name))? {
         Some(pool) => pool,
@@ -97,15 +98,15 @@ pub(super) fn open_as(connect: &Connect, name: &str, xml: &Element) -> DriverRes
     Ok(pool)
 }
 
-/// Looks for files that came or went behind the pool's back. libvirt refuses while volumes are being written, and what
-/// was not seen now is seen later: no error.
+/// Looks for files that were created or removed without the pool. libvirt refuses a refresh while volumes are being
+/// written. This is no error, because a later refresh finds the files.
 pub(super) fn refresh(pool: &StoragePool) {
     if let Err(error) = pool.refresh(0) {
         tracing::debug!(%error, "storage pool not refreshed");
     }
 }
 
-/// As [`refresh`], for whoever must know.
+/// Like [`refresh`], but a refusal is an error.
 pub(super) fn must_refresh(pool: &StoragePool) -> DriverResult<()> {
     pool.refresh(0).during("storage pool refresh")
 }
@@ -119,13 +120,13 @@ pub(super) fn names(pool: &StoragePool) -> DriverResult<Vec<String>> {
     pool.list_volumes().during("volume list")
 }
 
-/// Bytes of the file itself, asked each time.
+/// The size of the file in bytes, read each time.
 pub(super) fn physical_size(volume: &StorageVol) -> DriverResult<u64> {
     // With this flag `allocation` is the physical size.
     Ok(volume.info_flags(virt_sys::VIR_STORAGE_VOL_GET_PHYSICAL).during("volume size")?.allocation)
 }
 
-/// Where a copy-on-write volume reads what was never written to it.
+/// The base file of a copy-on-write volume, from which unwritten parts are read.
 pub(super) struct BackingStore {
     pub(super) path: String,
     pub(super) format: &'static str,
@@ -160,13 +161,13 @@ pub(super) fn create(pool: &StoragePool, xml: &str) -> DriverResult<StorageVol> 
     StorageVol::create_xml(pool, xml, 0).during("volume create")
 }
 
-/// A sparse file. Readable by the emulator's user: shared base images are never labelled for one guest.
+/// Creates a sparse file that the emulator's user can read: shared base images are never labelled for one guest.
 pub(super) fn create_raw(pool: &StoragePool, name: &str, capacity: u64, mode: &str) -> DriverResult<StorageVol> {
     create(pool, &volume_xml(name, capacity, "raw", mode, None))
 }
 
-/// A qcow2 disk, unless exactly this one is there already. One that is there but differs was torn while it was made
-/// (its guest never ran: it is not defined yet) and is made again.
+/// Creates a qcow2 disk, unless exactly this disk exists. An existing disk that differs is the rest of an interrupted
+/// creation and is recreated. Its guest is not defined yet, so it never ran.
 pub(super) fn ensure_disk(
     pool: &StoragePool,
     name: &str,
@@ -183,7 +184,7 @@ pub(super) fn ensure_disk(
 }
 
 fn is_disk(volume: &StorageVol, capacity: u64, backing: Option<&BackingStore>) -> bool {
-    // `info` rereads the file, so that what follows is not what libvirtd remembers of it.
+    // `info` rereads the file, so that libvirtd does not report cached values.
     let Ok(info) = volume.info() else { return false };
     let Ok(xml) = volume.xml_desc(0) else { return false };
     let Ok(document) = roxmltree::Document::parse(&xml) else { return false };
@@ -200,14 +201,14 @@ fn is_disk(volume: &StorageVol, capacity: u64, backing: Option<&BackingStore>) -
         && backing_path(&xml).as_deref() == backing.map(|backing| backing.path.as_str())
 }
 
-/// The base of the volume that `xml` describes.
+/// The base file of the volume that `xml` describes.
 pub(super) fn backing_path(xml: &str) -> Option<String> {
     let document = roxmltree::Document::parse(xml).ok()?;
     let store = document.root_element().children().find(|node| node.has_tag_name("backingStore"))?;
     store.children().find(|node| node.has_tag_name("path"))?.text().map(str::to_owned)
 }
 
-/// Deletes a volume; gone already is success.
+/// Deletes a volume. Succeeds if there is none.
 pub(super) fn delete(volume: &StorageVol) -> DriverResult<()> {
     match volume.delete(0) {
         Err(error) if !is(&error, ErrorNumber::NoStorageVolume) && !vanished(error.message()) => {
@@ -234,8 +235,8 @@ pub(super) fn delete_of(pool: &StoragePool, instance: InstanceId) -> DriverResul
     Ok(())
 }
 
-/// Makes a volume with exactly this content, which the emulator's user alone may read: a config drive holds passwords, keys
-/// and user data. libvirt gives the volume to that user when a guest takes it.
+/// Creates a volume with exactly this content. Only the emulator's user can read it, because a config drive has
+/// passwords, keys and user data. libvirt gives the volume to that user when a guest uses it.
 pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[u8]) -> DriverResult<()> {
     if let Some(old) = lookup(pool, name)? {
         delete(&old)?;
@@ -247,10 +248,10 @@ pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[
     upload.finish()
 }
 
-/// A running upload. Dropped unfinished, it is aborted.
+/// A running upload. Dropping it unfinished aborts it.
 pub(super) struct Upload {
     stream: Option<Stream>,
-    /// Whether zeros are passed over, and not written.
+    /// Whether zeros are skipped instead of written.
     sparse: bool,
 }
 
@@ -259,7 +260,7 @@ impl Upload {
         Self::begin(connect, volume, size, false)
     }
 
-    /// To a volume that reads as zeros.
+    /// Starts an upload to a volume that reads as zeros.
     pub(super) fn start_sparse(connect: &Connect, volume: &StorageVol, size: u64) -> DriverResult<Self> {
         Self::begin(connect, volume, size, true)
     }

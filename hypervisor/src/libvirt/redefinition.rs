@@ -1,4 +1,4 @@
-//! Defines a guest again, as a rebuild or a rescue needs it.
+//! Defines a guest again, for a rebuild or a rescue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Hosts with the same storage: each leaves a mark on it and reads the marks of the others.
+//! Detects hosts with the same storage: each host writes a mark on it and reads the marks of the others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::volumes;
 
 const CALL: &str = "storage mark";
 
-/// Hosts that see each other's marks share the storage.
+/// The hosts that share this host's storage: their marks are on it.
 fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
-    // The id of the directory's pool is the host's.
+    // The id of the directory's pool is the host's id.
     let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);
     let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
     let mark = volumes::host_mark(own);
     if pool::lookup(&pool, &mark)?.is_none() {
-        // A refresh of the pool shows it at last: on shared storage another host's pool may have made it.
+        // A refresh of the pool eventually shows the mark: on shared storage another host's pool may have created it.
         match pool::create_raw(&pool, &mark, 0, "0644") {
             Ok(_) => {}
             Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}

@@ -1,8 +1,9 @@
-//! Copies of a guest's root disk: one file that needs no other, on its way to become an image.
+//! Copies a guest's root disk into one file without a backing file, which then becomes an image.
 //!
-//! A running guest is copied by QEMU itself (a full backup job, which keeps what the disk was when the job began while the
-//! guest goes on writing), one that is off by the storage pool. A copy counts when the empty volume beside it exists,
-//! which is made after the last byte: one that a crash tore apart has no such mark and is made again.
+//! QEMU copies the disk of a running guest. Its full backup job copies the disk as it was at the beginning while the
+//! guest continues to write. The storage pool copies the disk of a guest that is off. A copy counts only if the empty
+//! volume beside it exists, which is created after the last byte. A copy that a crash interrupted has no such mark and
+//! is repeated.
 
 #![allow(unsafe_code)]
 
@@ -34,10 +35,10 @@ use crate::xml::Element;
 const CALL: &str = "disk copy";
 const CHUNK: usize = 256 * 1024;
 
-/// How a copy stands.
+/// The progress of a copy.
 pub(super) enum SnapshotStart {
     Complete(DiskCopy),
-    /// The host copies; to be looked at again.
+    /// The host is copying; the caller checks again later.
     Running,
 }
 
@@ -45,7 +46,7 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// A copy that is there already. An incomplete one is removed.
+/// Starts a copy, unless it is complete or running. Removes an incomplete one first.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -62,10 +63,10 @@ pub(super) fn begin(
     remove_from(&pool, instance, copy)?;
     let root = HostStorage::new(connect, options).find(&volumes::root(instance))?.ok_or_else(no_disk)?;
     let capacity = root.capacity()?;
-    // Flattened, since the new volume names no backing one.
+    // The new volume has no backing file, so the pool copies the whole content.
     let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, "qcow2", "0600", None);
     if guest.is_active().during(CALL)? {
-        // Made by the pool, which so knows it, and filled by QEMU.
+        // The pool creates the volume, so that it knows it, and QEMU fills it.
         StorageVol::create_xml(&pool, &xml, 0).during(CALL)?;
         let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
         return back_up(&guest, &root.source(options), &target, quiesce).map(|()| SnapshotStart::Running);
@@ -77,7 +78,7 @@ pub(super) fn begin(
     mark(&pool, instance, copy).map(SnapshotStart::Complete)
 }
 
-/// Looks at a copy that the host makes.
+/// Checks a copy that the host is making.
 pub(super) fn progress(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -105,7 +106,7 @@ pub(super) fn remove(
     instance: InstanceId,
     copy: ImageId,
 ) -> DriverResult<()> {
-    // The guest's other jobs go on: another copy, a migration to another host.
+    // The guest's other jobs continue: another copy, or a migration to another host.
     if let Some(guest) = domain::lookup(connect, instance)?
         && is_written(&guest, &format!("{}/{}", options.pool_path, volumes::copy(instance, copy)))?
     {
@@ -114,35 +115,35 @@ pub(super) fn remove(
     remove_from(&pool::open(connect, options)?, instance, copy)
 }
 
-/// Whether the guest is being copied to the file at `path`.
+/// Whether the host is copying the guest to the file at `path`.
 fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
     if !guest.is_active().during(CALL)? {
         return Ok(false);
     }
-    // SAFETY: the domain is alive; the call takes no other pointer, and gives a text of its own or null.
+    // SAFETY: the domain is alive, and the call takes no other pointer. It returns a new text or null.
     let text = unsafe { sys::virDomainBackupGetXMLDesc(guest.as_ptr(), 0) };
     if text.is_null() {
         let error = Error::last_error();
         return match number(&error) {
-            // It went off between the two questions.
+            // The guest went off between the two calls.
             Some(ErrorNumber::NoDomainBackup | ErrorNumber::OperationInvalid | ErrorNumber::NoDomain) => Ok(false),
             _ => Err(translate(CALL, &error)),
         };
     }
-    // SAFETY: the text ends with a zero and is ours; it is read before it is given back, and given back once.
+    // SAFETY: the text ends with a zero and belongs to us. It is read before it is freed, and freed once.
     let xml = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    // SAFETY: as above; libvirt's texts are from the allocator of the C library.
+    // SAFETY: as above; libvirt allocates its texts with the C library.
     unsafe { libc_free(text.cast()) };
     Ok(backs_up_to(&xml, path))
 }
 
 unsafe extern "C" {
-    /// The C library's `free`, for texts of libvirt.
+    /// The C library's `free`, for libvirt's texts.
     #[link_name = "free"]
     fn libc_free(text: *mut c_void);
 }
 
-/// Whether a backup so described is written to the file at `path`.
+/// Whether a backup with this description writes to the file at `path`.
 fn backs_up_to(xml: &str, path: &str) -> bool {
     let Ok(document) = Document::parse(xml) else { return false };
     let targets = document.descendants().filter(|node| node.has_tag_name("target"));
@@ -178,10 +179,10 @@ fn no_disk() -> DriverError {
     DriverError::Unsupported("the guest has no disk of its own".to_owned())
 }
 
-/// A raw file whose first bytes, which are the guest's, look like another format would be read as that: as whatever file of
-/// the host its header names.
+/// Refuses a raw disk that looks like another format. The guest writes its first bytes. libvirt would read it as that
+/// format, and so read any file of the host that its header names.
 fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
-    // Look again: the guest is off, so no later look by any program finds another format.
+    // The disk is checked again. The guest is off, so no later check finds another format.
     disk.pool.refresh(0).map_err(|error| {
         tracing::debug!(%error, "storage pool not refreshed");
         DriverError::Timeout { call: CALL, seconds: 0 }
@@ -198,7 +199,7 @@ fn back_up(guest: &Domain, root: &DiskSource, target: &str, quiesce: Quiesce) ->
     let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, root, target)?;
     let xml = CString::new(xml).map_err(|_| failed("a path has a zero byte"))?;
     let frozen = come_to_rest(guest, quiesce)?;
-    // The file is there, formatted.
+    // The target file exists and is formatted.
     let flags = sys::VIR_DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL;
     // SAFETY: the domain is alive, the text lives until the call returns, and a null checkpoint asks for none.
     let begun = unsafe { sys::virDomainBackupBegin(guest.as_ptr(), xml.as_ptr(), ptr::null(), flags) };
@@ -209,7 +210,7 @@ fn back_up(guest: &Domain, root: &DiskSource, target: &str, quiesce: Quiesce) ->
     begun
 }
 
-/// A full copy of the disk at `root` to `target`, and of no other disk.
+/// Describes a full copy of the disk at `root`, and of no other disk, to `target`.
 fn backup_xml(domain: &str, root: &DiskSource, target: &str) -> DriverResult<String> {
     let document = Document::parse(domain).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
     let mut disks = Element::new("disks");
@@ -238,7 +239,7 @@ fn backup_xml(domain: &str, root: &DiskSource, target: &str) -> DriverResult<Str
     }
 }
 
-/// Has the agent inside the guest hold still, where that is wanted; whether it does.
+/// Lets the agent freeze the guest's file systems if `quiesce` demands it. Returns whether they are frozen.
 fn come_to_rest(guest: &Domain, quiesce: Quiesce) -> DriverResult<bool> {
     if quiesce == Quiesce::No {
         return Ok(false);
@@ -259,33 +260,33 @@ fn is_copying(guest: &Domain) -> DriverResult<bool> {
     }
     match job(guest, 0) {
         Ok(kind) => Ok(kind != sys::VIR_DOMAIN_JOB_NONE.cast_signed()),
-        // It went off between the two questions.
+        // The guest went off between the two calls.
         Err(error) if number(&error) == Some(ErrorNumber::OperationInvalid) => Ok(false),
         Err(error) => Err(translate(CALL, &error)),
     }
 }
 
-/// Whether the job that ended last ended well. libvirt tells it once, or for as long as the guest runs.
+/// Whether the last job succeeded. libvirt reports it once, or as long as the guest runs.
 fn succeeded(guest: &Domain) -> bool {
     let flags = sys::VIR_DOMAIN_JOB_STATS_COMPLETED | sys::VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED;
     job(guest, flags).is_ok_and(|kind| kind == sys::VIR_DOMAIN_JOB_COMPLETED.cast_signed())
 }
 
-/// The kind of the guest's job. The binding's own call makes a vector of libvirt's list, which is null
-/// where there is no job: that ends the whole program.
+/// The kind of the guest's job. The bindings' own call would build a vector from libvirt's list. Without a job that
+/// list is null, which would abort the program.
 fn job(guest: &Domain, flags: u32) -> Result<i32, Error> {
     let (mut kind, mut list, mut count) = (0, ptr::null_mut(), 0);
-    // SAFETY: the domain is alive, and the three places that the call writes to live until it returns.
+    // SAFETY: the domain is alive, and the three variables that the call writes to live until it returns.
     let got = unsafe { sys::virDomainGetJobStats(guest.as_ptr(), &raw mut kind, &raw mut list, &raw mut count, flags) };
     if got < 0 {
         return Err(Error::last_error());
     }
-    // SAFETY: the list is libvirt's, `count` long, or null, which the call takes; nobody else has it.
+    // SAFETY: the list is libvirt's and has `count` elements, or is null, which the call accepts. Nobody else uses it.
     unsafe { sys::virTypedParamsFree(list, count) };
     Ok(kind)
 }
 
-/// Ends a copy that is being made; none is success.
+/// Ends a running copy. Succeeds if there is none.
 fn abort(guest: &Domain) -> DriverResult<()> {
     if !is_copying(guest)? {
         return Ok(());
@@ -300,7 +301,7 @@ fn abort(guest: &Domain) -> DriverResult<()> {
     }
 }
 
-/// Sends the bytes of a copy, chunk by chunk, until the reader goes away.
+/// Sends the bytes of a copy in chunks until the reader stops.
 pub(super) fn send(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -332,7 +333,7 @@ pub(super) fn send(
     }
 }
 
-/// Pulls a guest and gives up what was saved of its memory, so that it can be given another definition.
+/// Powers a guest off and deletes its saved memory, so that it can get another definition.
 pub(super) fn put_down(guest: &Domain) -> DriverResult<()> {
     domain::pull(guest)?;
     managed_save::forget(guest)

@@ -1,5 +1,4 @@
-//! Content with holes: streams that tell where nothing was ever written, which the safe bindings lack. A disk of raw bytes
-//! is mostly that.
+//! Streams that report holes, where no data was ever written; the safe bindings lack them. Most of a raw disk is holes.
 
 #![allow(unsafe_code)]
 
@@ -12,9 +11,9 @@ use virt_sys as sys;
 use super::error::{Context, translate};
 use crate::driver::{DriverError, DriverResult};
 
-/// Largest piece of a hole that is handed on at a time.
+/// The largest piece of a hole that is passed on at a time, in bytes.
 pub(super) const PIECE: usize = 256 * 1024;
-/// The bytes that a hole reads as.
+/// The bytes of a hole.
 pub(super) static ZEROS: [u8; PIECE] = [0; PIECE];
 
 /// The next part of a stream.
@@ -24,18 +23,18 @@ pub(super) enum SparsePiece {
     End,
 }
 
-/// Reads the next piece of a download that tells holes.
+/// Reads the next piece of a download that reports holes.
 pub(super) fn receive(stream: &Stream, buffer: &mut [u8], call: &'static str) -> DriverResult<SparsePiece> {
     const AT_HOLE: i32 = -3;
     let flags = sys::VIR_STREAM_RECV_STOP_AT_HOLE;
-    // SAFETY: the stream is alive (we hold a reference), and the buffer has as many bytes as the call is told.
+    // SAFETY: the stream is alive (we hold a reference), and the buffer has the length that the call is told.
     let got = unsafe { sys::virStreamRecvFlags(stream.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len(), flags) };
     match (usize::try_from(got), got) {
         (Ok(0), _) => Ok(SparsePiece::End),
         (Ok(received), _) => Ok(SparsePiece::Data(received)),
         (_, AT_HOLE) => {
             let mut length = 0;
-            // SAFETY: the stream is alive, and the place lives until the call returns.
+            // SAFETY: the stream is alive, and the variable lives until the call returns.
             match unsafe { sys::virStreamRecvHole(stream.as_ptr(), &raw mut length, 0) } {
                 0 => Ok(SparsePiece::Hole(u64::try_from(length).unwrap_or(0))),
                 _ => Err(Error::last_error()).during(call),
@@ -45,7 +44,7 @@ pub(super) fn receive(stream: &Stream, buffer: &mut [u8], call: &'static str) ->
     }
 }
 
-/// Passes over so many bytes of an upload that tells holes.
+/// Skips this many bytes of an upload that reports holes.
 pub(super) fn skip(stream: &Stream, length: usize, call: &'static str) -> DriverResult<()> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     // SAFETY: the stream is alive (we hold a reference).
@@ -55,7 +54,7 @@ pub(super) fn skip(stream: &Stream, length: usize, call: &'static str) -> Driver
     }
 }
 
-/// Whether all of it is zero.
+/// Whether all bytes are zero.
 pub(super) fn is_hole(data: &[u8]) -> bool {
     data.chunks(PIECE).all(|part| *part == ZEROS[..part.len()])
 }

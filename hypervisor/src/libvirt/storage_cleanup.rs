@@ -17,11 +17,11 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "leftovers";
-/// How long whoever removes a torn image waits for an upload of it.
+/// How long the removal of an incomplete image waits for an upload of it.
 const BRIEFLY: Duration = Duration::from_secs(1);
 
-/// Not refreshed: what is looked for was made by the pool, and whoever asks has just had [`super::definition::orphans`] refresh
-/// it.
+/// Lists the leftovers without a refresh. The pool itself created them, and [`super::definition::orphans`] has just
+/// refreshed it for the same caller.
 fn list(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<Leftover>> {
     let pool = pool::open(connect, options)?;
     Ok(storage_cleanup::among(&pool::names(&pool)?))
@@ -34,14 +34,14 @@ fn remove_torn(connect: &Connect, options: &LibvirtOptions, checksum: &str) -> D
     let base = volumes::base_of(checksum);
     let names = pool::names(&pool)?;
     let Some(volume) = pool::lookup(&pool, &base)? else { return Ok(()) };
-    // A power failure may take the mark and leave content and disks: those go on as long as nobody removes it.
+    // A power failure may destroy the mark but leave content and disks. Those disks work as long as the content exists.
     if !storage_cleanup::among(&names).contains(&torn) || is_used(&pool, &names, &volume.path().during(CALL)?)? {
         return Ok(());
     }
     pool::delete(&volume)
 }
 
-/// Whether a guest's disk is based on the volume at `path`.
+/// Whether a disk of a guest is based on the volume at `path`.
 fn is_used(pool: &StoragePool, names: &[String], path: &str) -> DriverResult<bool> {
     for name in names.iter().filter(|name| volumes::owner(name).is_some()) {
         let Some(disk) = pool::lookup(pool, name)? else { continue };
@@ -65,7 +65,7 @@ impl StorageCleanup for LibvirtDriver {
     }
 
     async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()> {
-        // An upload that is under way completes it in a moment.
+        // An upload that is running completes the image soon.
         let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(()) };
         let checksum = checksum.to_owned();
         self.call(CALL, move |connect, options| {

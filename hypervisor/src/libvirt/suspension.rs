@@ -1,4 +1,4 @@
-//! Guests that are paused or suspended.
+//! Pauses, suspends and resumes guests.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -8,7 +8,7 @@ use super::{domain, managed_save};
 use crate::capability::Suspension;
 use crate::driver::DriverResult;
 
-/// How much longer than other calls the saving and reading of a guest's memory may take.
+/// The factor by which saving and restoring a guest's memory may take longer than other calls.
 const SAVE_FACTOR: u32 = 5;
 
 #[async_trait]

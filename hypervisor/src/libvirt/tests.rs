@@ -1,4 +1,4 @@
-//! A host's connection that ends under what is asked on it; what a host tells of its interfaces.
+//! Tests of a connection that ends during a query, and of a host's interfaces.
 
 #![allow(clippy::unwrap_used)]
 use super::host::{LibvirtDriver, QUESTIONERS};
@@ -45,7 +45,7 @@ async fn a_question_that_hangs_ends_with_the_connection_and_the_next_ones_find_t
     drop(release);
 }
 
-/// libvirt's own host for tests has an interface eth1, with an address.
+/// libvirt's mock host has an interface eth1 with an address.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interface_that_a_host_does_not_know_has_no_address() {
     let driver = LibvirtDriver::new("test:///default", &LibvirtOptions::default());
@@ -53,7 +53,7 @@ async fn an_interface_that_a_host_does_not_know_has_no_address() {
     assert_eq!(driver.interface_address("moves0").await.unwrap(), None);
 }
 
-/// libvirt's own host for tests makes volumes and takes no uploads.
+/// libvirt's mock host creates volumes but accepts no uploads.
 #[test]
 fn no_other_user_of_a_host_reads_a_config_drive() {
     let connect = Connect::open(Some("test:///default")).unwrap();

@@ -1,11 +1,11 @@
 //! Finds and removes unused images in the cache.
 //!
-//! The files themselves tell which images are needed. Each file in the directory names its base, whether its guest is ours or
-//! not, and runs or not. The domains name their disks: a guest that boots from an ISO has the cached file itself. Names are
-//! compared, not paths: a path can be written in several ways, and an image that counts as used only stays.
+//! The files themselves show which images are needed. Each file in the directory names its base, even if its guest is
+//! not ours or is off. The domains name their disks: a guest that boots from an ISO uses the cached file itself. Names
+//! are compared and not paths, because a path has several spellings. An image that wrongly counts as used only stays.
 //!
-//! A removal first takes the mark that the image is whole. The rest then counts as no image, and `ensure_image` sends
-//! it again.
+//! A removal first deletes the mark that the image is complete. The rest then counts as no image, and `ensure_image`
+//! uploads it again.
 
 use std::time::Duration;
 
@@ -25,24 +25,24 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "image cache";
-/// How long whoever looks after an image waits for an upload of it.
+/// How long a note or a removal waits for an upload of the image.
 const BRIEFLY: Duration = Duration::from_secs(1);
-/// Bytes of a time as it is written into a mark, and room.
+/// The size of a mark in bytes: a time as text, and some space.
 const MARK: usize = 32;
 
-/// The images that the files and the domains of a host refer to.
+/// The images that the files and domains of a host refer to.
 struct References(Vec<String>);
 
 impl References {
     fn gather(connect: &Connect, pool: &StoragePool) -> DriverResult<Self> {
         let mut all = Vec::new();
         for volume in pool.list_all_volumes(0).during(CALL)? {
-            // One that was removed meanwhile needs nothing.
+            // A volume that was removed meanwhile needs no image.
             let Some(xml) = found(CALL, volume.xml_desc(0))? else { continue };
             all.extend(pool::backing_path(&xml));
         }
         for domain in connect.list_all_domains(0).during(CALL)? {
-            // As it runs, and as it is started next.
+            // The running and the persistent definition.
             for flags in [0, sys::VIR_DOMAIN_XML_INACTIVE] {
                 if let Some(xml) = found(CALL, domain.xml_desc(flags))? {
                     all.extend(sources(&xml));
@@ -58,7 +58,7 @@ impl References {
     }
 }
 
-/// The files that a domain's definition names.
+/// The files in a domain's definition.
 fn sources(xml: &str) -> Vec<String> {
     let Ok(document) = Document::parse(xml) else { return vec![xml.to_owned()] };
     let sources = document.descendants().filter(|node| node.has_tag_name("source"));
@@ -67,7 +67,7 @@ fn sources(xml: &str) -> Vec<String> {
         .collect()
 }
 
-/// The time in the mark; an incomplete mark has none.
+/// The time in the mark; `None` for a missing or incomplete mark.
 fn idle_since(connect: &Connect, pool: &StoragePool, checksum: &str) -> DriverResult<Option<Timestamp>> {
     let Some(mark) = pool::lookup(pool, &volumes::base_idle(checksum))? else { return Ok(None) };
     let text = pool::tail(connect, &mark, MARK)?;
@@ -98,7 +98,7 @@ fn note(connect: &Connect, options: &LibvirtOptions, checksum: &str, since: Opti
     let pool = pool::open(connect, options)?;
     let mark = volumes::base_idle(checksum);
     if let Some(Timestamp(at)) = since {
-        // An image that went meanwhile leaves no mark behind.
+        // An image that was removed meanwhile must not keep its mark.
         return match pool::lookup(&pool, &volumes::base_of(checksum))? {
             Some(_) => pool::put(connect, &pool, &mark, at.to_string().as_bytes()),
             None => Ok(()),
@@ -112,7 +112,7 @@ fn note(connect: &Connect, options: &LibvirtOptions, checksum: &str, since: Opti
 
 fn remove(connect: &Connect, options: &LibvirtOptions, checksum: &str, idle_by: Timestamp) -> DriverResult<bool> {
     let pool = pool::open(connect, options)?;
-    // Judge by the present files, including those of other hosts.
+    // The present files decide, including those of other hosts.
     pool::must_refresh(&pool)?;
     let since = idle_since(connect, &pool, checksum)?;
     if since.is_none_or(|since| since > idle_by) || References::gather(connect, &pool)?.name(checksum) {
@@ -134,7 +134,7 @@ impl ImageCache for LibvirtDriver {
     }
 
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
-        // The sender of an image uses it.
+        // An image that is being uploaded is in use.
         let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(()) };
         let checksum = checksum.to_owned();
         self.call(CALL, move |connect, options| {

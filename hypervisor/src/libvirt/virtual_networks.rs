@@ -1,4 +1,4 @@
-//! Networks and packet filters of a host, as the driver's callers ask for them.
+//! The driver's calls on networks and packet filters of a host.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Volumes attached to guests, detached from them and exchanged.
+//! The driver's calls that attach volumes to guests, detach them and swap them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
-//! The volume service's volumes, in a pool of their own.
+//! The volumes of the volume service, in a pool of their own.
 //!
-//! In a pool of files they are qcow2: what stands in a guest's first sector can then never be taken for the header of
-//! another format, as it can with raw files, whose format libvirt guesses. In a pool of block devices they are raw.
-//! Copies are whole: while a guest writes, QEMU itself makes the copy, as of the moment at which it began.
+//! In a pool of files the volumes are qcow2. Raw files are not safe there: libvirt detects the format from the first
+//! sector, which the guest writes. In a pool of block devices they are raw. Copies are complete. While a guest writes,
+//! QEMU itself makes the copy, as of its beginning.
 
 #![allow(unsafe_code)]
 
@@ -33,9 +33,9 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 use crate::xml::Element;
 
-/// How long the copying of a volume may take.
+/// How long copying a volume may take.
 const COPY_LIMIT: Duration = Duration::from_hours(6);
-/// Between two looks at a copy that QEMU makes.
+/// The pause between two checks of a copy by QEMU.
 const COPY_POLL: Duration = Duration::from_millis(200);
 const CHUNK: usize = 1 << 20;
 
@@ -43,7 +43,7 @@ fn failed(call: &'static str, message: impl Into<String>) -> DriverError {
     DriverError::Failed { call, message: message.into() }
 }
 
-/// How the pool's volumes are encoded.
+/// The format of the pool's volumes.
 fn format_of(pool: &StoragePool) -> DriverResult<&'static str> {
     let xml = pool.xml_desc(0).during("storage pool")?;
     let document = Document::parse(&xml).map_err(|error| failed("storage pool", error.to_string()))?;
@@ -77,7 +77,7 @@ fn remove(pool: &StoragePool, name: &str) -> DriverResult<()> {
     }
 }
 
-/// The guest, if it is running and so has its volumes open.
+/// The guest if it is running, and so has its volumes open.
 fn running(connect: &Connect, user: Option<InstanceId>) -> DriverResult<Option<Domain>> {
     let Some(instance) = user else { return Ok(None) };
     match domain::lookup(connect, instance)? {
@@ -86,7 +86,7 @@ fn running(connect: &Connect, user: Option<InstanceId>) -> DriverResult<Option<D
     }
 }
 
-/// The name under which the guest knows a volume of the pool: `vdb`.
+/// The guest's name of a volume in the pool, for example `vdb`.
 fn target(domain: &Domain, name: &str) -> DriverResult<Option<String>> {
     let xml = domain.xml_desc(0).during("guest")?;
     let document = Document::parse(&xml).map_err(|error| failed("guest", error.to_string()))?;
@@ -124,7 +124,7 @@ fn create(
     }
 }
 
-/// A whole copy of a volume that nobody writes to.
+/// Creates a complete copy of a volume that no guest writes to.
 fn clone(pool: &StoragePool, name: &str, size: u64, format: &str, of: &StorageVol) -> DriverResult<()> {
     let xml = volume_xml(name, size, format);
     let volume = StorageVol::create_xml_from(pool, &xml, of, 0).during("volume copy")?;
@@ -133,7 +133,7 @@ fn clone(pool: &StoragePool, name: &str, size: u64, format: &str, of: &StorageVo
     })
 }
 
-/// `info` rereads the file, so this is what is, not what libvirtd remembers.
+/// Grows a volume. `info` rereads the file, so that libvirtd does not report a cached size.
 fn grow(volume: &StorageVol, size: u64) -> DriverResult<()> {
     if volume.info().during("volume size")?.capacity >= size {
         return Ok(());
@@ -163,7 +163,7 @@ fn copy(
     })
 }
 
-/// Has QEMU copy a disk of a running guest, as it is now, into a volume that is there already.
+/// Lets QEMU copy a disk of a running guest, as it is now, into an existing volume.
 fn backup(guest: &Domain, disk: &str, path: &str, format: &str) -> DriverResult<()> {
     const CALL: &str = "volume copy";
     let file = if path.starts_with("/dev/") { ("block", "dev") } else { ("file", "file") };
@@ -175,7 +175,7 @@ fn backup(guest: &Domain, disk: &str, path: &str, format: &str) -> DriverResult<
         .child(Element::new("target").attr(file.1, path));
     let xml = Element::new("domainbackup").attr("mode", "push").child(Element::new("disks").child(disk)).render();
     let xml = CString::new(xml).map_err(|error| failed(CALL, error.to_string()))?;
-    // SAFETY: the domain is alive (we hold a reference), the text ends with a zero; no checkpoint is asked for.
+    // SAFETY: the domain is alive (we hold a reference), and the text ends with a zero. No checkpoint is requested.
     let begun = unsafe {
         sys::virDomainBackupBegin(
             guest.as_ptr(),
@@ -208,13 +208,13 @@ fn pause() {
 fn job(guest: &Domain, flags: sys::virDomainGetJobStatsFlags) -> DriverResult<sys::virDomainJobType> {
     let (mut kind, mut count) = (0, 0);
     let mut parameters: sys::virTypedParameterPtr = std::ptr::null_mut();
-    // SAFETY: the domain is alive; the three places are ours, and the list that the call makes is freed below.
+    // SAFETY: the domain is alive. The three variables are ours, and the list from the call is freed below.
     let got =
         unsafe { sys::virDomainGetJobStats(guest.as_ptr(), &raw mut kind, &raw mut parameters, &raw mut count, flags) };
     if got != 0 {
         return Err(translate("volume copy", &Error::last_error()));
     }
-    // SAFETY: made by the call above with this many elements; null is allowed.
+    // SAFETY: the call above made the list with this many elements. Null is allowed.
     unsafe { sys::virTypedParamsFree(parameters, count) };
     Ok(sys::virDomainJobType::try_from(kind).unwrap_or(sys::VIR_DOMAIN_JOB_NONE))
 }
@@ -236,8 +236,8 @@ fn resize(
     grow(&volume, size)
 }
 
-/// Sends a volume's content as a guest would read it. A copy is made first: the stream is then of one moment, and of raw
-/// bytes whatever the volume's format.
+/// Sends a volume's content as a guest would read it. It copies the volume first, so that the stream is of one moment
+/// and of raw bytes, whatever the volume's format.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -371,7 +371,8 @@ impl VolumeStore for LibvirtDriver {
             }
             sent
         })?;
-        // The receiver is kept with the stream: a call whose caller has left is not made.
+        // The stream owns this receiver. Dropping the stream drops it, and then a call that has not begun is never
+        // made.
         Ok(Box::pin(futures::stream::unfold((incoming, _ended), |(mut incoming, ended)| async move {
             incoming.recv().await.map(|chunk| (chunk, (incoming, ended)))
         })))

@@ -1,4 +1,4 @@
-//! libvirt's lifecycle events as host signals.
+//! Turns libvirt's lifecycle events into host signals.
 
 use chronova_events::ids::InstanceId;
 use futures::stream;
@@ -10,7 +10,7 @@ use super::domain;
 use crate::driver::{HostSignal, SignalStream};
 use crate::guest::PowerState;
 
-/// The meaning of an event for the control plane, if it concerns a guest of ours.
+/// The signal for an event; `None` if it does not concern a guest of ours or changes nothing.
 pub(super) fn signal(link: &Link, connect: &Connect, instance: InstanceId, event: u32) -> Option<HostSignal> {
     if event == virt_sys::VIR_DOMAIN_EVENT_UNDEFINED {
         return undefined(link, connect, instance);
@@ -36,7 +36,7 @@ fn undefined(link: &Link, connect: &Connect, instance: InstanceId) -> Option<Hos
         return None;
     }
     drop(guests_known);
-    // It may have been defined again since.
+    // The guest may have been defined again since.
     if let Ok(Some(_)) = domain::lookup(connect, instance) {
         return None;
     }
@@ -44,8 +44,8 @@ fn undefined(link: &Link, connect: &Connect, instance: InstanceId) -> Option<Hos
     Some(HostSignal::GuestGone { instance })
 }
 
-/// The power state after an event. A guest that QEMU lost is `shut off (crashed)` to libvirt and SHUTDOWN to Nova;
-/// only a guest kept in the crashed state is CRASHED. `SHUTDOWN` is followed by `STOPPED`; `DEFINED` changes nothing.
+/// The power state after an event. If QEMU crashes, libvirt reports `shut off (crashed)` and Nova SHUTDOWN. Only a
+/// guest that is kept in the crashed state is CRASHED. `STOPPED` follows `SHUTDOWN`; `DEFINED` changes nothing.
 fn power_after(event: u32) -> Option<PowerState> {
     match event {
         virt_sys::VIR_DOMAIN_EVENT_STARTED | virt_sys::VIR_DOMAIN_EVENT_RESUMED => Some(PowerState::Running),
@@ -57,8 +57,8 @@ fn power_after(event: u32) -> Option<PowerState> {
     }
 }
 
-/// The stream of [`crate::driver::Driver::watch`]. A listener that fell behind is told `Connected`, which makes it
-/// resynchronise: it has missed something, and the host itself is the truth.
+/// The stream of [`crate::driver::Driver::watch`]. A listener that missed signals gets `Connected` and must then read
+/// the host's state again.
 pub(super) fn stream(link: &Link) -> SignalStream {
     let receiver = link.subscribe();
     let first = match link.state() {

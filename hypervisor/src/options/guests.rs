@@ -1,4 +1,4 @@
-//! Holds an operator's choices for all guests of a host. An image or a flavor may override them where Nova allows it.
+//! An operator's options for all guests of a host. An image or a flavor may override them where Nova allows it.
 
 use super::CacheMode;
 
@@ -6,30 +6,30 @@ use super::CacheMode;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuFlag {
     pub name: String,
-    /// Whether guests must have it, or must not (`-name`).
+    /// Whether guests must have the feature, or must not (`-name`).
     pub wanted: bool,
 }
 
 impl CpuFlag {
-    /// `name`, `+name` or `-name`; libvirt knows features by small letters only.
+    /// Parses `name`, `+name` or `-name`. libvirt's feature names are in lower case.
     pub fn parse(word: &str) -> Self {
         let name = word.trim_start_matches(['+', '-']).to_ascii_lowercase();
         Self { name, wanted: !word.starts_with('-') }
     }
 }
 
-/// `[libvirt] sysinfo_serial`: what guests read as the serial number of their machine.
+/// `[libvirt] sysinfo_serial`: the serial number of the machine that guests read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Serial {
     None,
-    /// The id of the host, as its libvirtd knows it: two servers of a project can find out that they share a host.
+    /// The host's id as libvirtd reports it. With it, two servers can find out that they share a host.
     Host,
-    /// The server's own id, wherever it is.
+    /// The server's own id, on every host.
     #[default]
     Server,
 }
 
-/// `[libvirt] disk_cachemodes`, by what a disk is on its host; `None` is the driver's own choice.
+/// `[libvirt] disk_cachemodes`, by the kind of the disk's source on its host; `None`: the driver's choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheModes {
     pub file: Option<CacheMode>,
@@ -37,27 +37,27 @@ pub struct CacheModes {
     pub network: Option<CacheMode>,
 }
 
-/// See the fields; the defaults are Nova's.
+/// The options of all guests; the defaults are Nova's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestOptions {
     pub cpu_flags: Vec<CpuFlag>,
-    /// `[DEFAULT] pointer_model`: a tablet, where the image does not name its own; otherwise a PS/2 mouse.
+    /// `[DEFAULT] pointer_model`: a tablet if the image does not name a pointer device; otherwise a PS/2 mouse.
     pub tablet: bool,
     pub cache: CacheModes,
-    /// `[libvirt] hw_disk_discard`: whether space that a guest gives up on its local disks is given back.
+    /// `[libvirt] hw_disk_discard`: whether space that a guest frees on its local disks is returned to the host.
     pub discard: Option<bool>,
-    /// `[libvirt] rng_dev_path`, on the host.
+    /// `[libvirt] rng_dev_path`: the path of the device on the host.
     pub rng_device: String,
     pub serial: Serial,
-    /// `[libvirt] mem_stats_period_seconds`; 0: no statistics.
+    /// `[libvirt] mem_stats_period_seconds`; 0 disables the statistics.
     pub memory_statistics: u32,
-    /// `[libvirt] num_pcie_ports` of machines that have PCI Express; 0: as many as libvirt takes.
+    /// `[libvirt] num_pcie_ports` of machines with PCI Express; 0: libvirt's default.
     pub pcie_ports: u32,
     /// `[libvirt] rx_queue_size` of virtio interfaces, in packets.
     pub rx_queue_size: Option<u32>,
-    /// `[libvirt] max_queues` of an interface, where a server asks for several.
+    /// `[libvirt] max_queues` of an interface with several queues.
     pub max_queues: Option<u32>,
-    /// `[workarounds] skip_cpu_compare_on_dest`: before a live migration nobody asks whether the CPUs fit.
+    /// `[workarounds] skip_cpu_compare_on_dest`: CPUs are not compared before a live migration.
     pub trusts_cpus: bool,
 }
 

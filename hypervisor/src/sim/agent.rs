@@ -1,5 +1,5 @@
-//! Agents inside simulated guests. As guests of Nova's fake driver, all of them have one, whatever their images say;
-//! a guest that is deaf or paused has one that does not answer, and a fault (`noagent`) takes them away.
+//! Agents inside simulated guests. As with Nova's fake driver, every guest has one, whatever its image says. The agent
+//! of a deaf or paused guest does not answer. The fault `noagent` removes the agents.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -51,7 +51,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Whether anybody answers inside the guest.
+    /// Fails unless the agent inside the guest answers.
     pub(super) fn require_agent(&self, call: &'static str, instance: InstanceId) -> DriverResult<()> {
         let guest = self.guest(instance)?;
         if guest.power == PowerState::Running && !guest.deaf {

@@ -1,4 +1,4 @@
-//! Screens and serial lines of simulated guests. Nobody draws on the screens; the serial line says what is typed.
+//! Screens and serial lines of simulated guests. The screens show nothing; the serial line echoes the input.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use super::machine::{SimMachine, not_running};
 use crate::capability::consoles::{ConsoleAddress, Consoles, Screen, SerialLine};
 use crate::driver::DriverResult;
 
-/// Chunks of input that may wait.
+/// The number of chunks of input that may wait.
 const DEPTH: usize = 16;
 
 #[async_trait]
@@ -38,7 +38,7 @@ impl Consoles for SimHost {
 }
 
 impl SimMachine {
-    /// As libvirt numbers displays: from 5900 on, by the guests that run.
+    /// Numbers displays from port 5900 on, in the order of the running guests, as libvirt does.
     fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
         if !self.guest(instance)?.is_on() {
             return Err(not_running("console address"));

@@ -70,7 +70,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// A simulated guest has only its type, vCPUs, memory and devices to report: all other counters are 0.
+    /// A simulated guest reports only its type, vCPUs, memory and devices. All other counters are 0.
     pub(super) fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         let guest = self.guest(instance)?;
         if !guest.is_on() {

@@ -1,4 +1,4 @@
-//! Moves between simulated hosts: the bytes of a disk really travel, so that a torn stream is seen.
+//! Moves disks between simulated hosts. The bytes are really sent, so that a broken stream is detected.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use crate::driver::{ByteStream, DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
 
 impl SimHost {
-    /// On storage that all hosts have, which machine's books have a copy that is set aside.
+    /// The machine with the set-aside copy of the guest's disk, if all hosts share storage.
     fn elsewhere_kept(&self, instance: InstanceId) -> Option<usize> {
         let others = (0..self.fleet.len()).filter(|host| *host != self.index && self.fleet.has_shared_storage());
         others.into_iter().find(|host| self.fleet.machine(*host).kept.contains(&instance))

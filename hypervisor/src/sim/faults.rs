@@ -1,4 +1,4 @@
-//! Faults: which call, when, and what happens instead.
+//! Faults: the affected call, the time, and the effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chronova_events::entropy::SplitMix;
 
-/// The driver's calls, as faults and counters name them.
+/// The driver's calls, by the names that faults and counters use.
 macro_rules! calls {
     ($($call:ident = $name:literal),+ $(,)?) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,31 +96,31 @@ calls! {
 /// The effect of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// The call fails and nothing was done.
+    /// The call fails without any effect.
     Refuse,
     NoRoom,
-    /// The guest was made without an agent.
+    /// The call fails, because the guest has no agent.
     NoAgent,
-    /// The work is done and the answer never comes.
+    /// The call is performed, but its answer never arrives.
     LoseReply,
-    /// Half of the work is done: disks without a domain (spawn, destroy). Other calls are not affected.
+    /// Half of the call is performed: disks without a domain (spawn, destroy). Other calls are not affected.
     Tear,
-    /// The host dies before the work.
+    /// The host dies before it performs the call.
     DieBefore,
-    /// The host dies after the work.
+    /// The host dies after it has performed the call.
     DieAfter,
-    /// The work is done after a long time.
+    /// The call is performed after a long time.
     Slow,
 }
 
-/// How long a slow call takes.
+/// The duration of a slow call.
 pub(super) const SLOW: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FaultTrigger {
-    /// On the n-th such call to a host, counted from 1.
+    /// At the nth call of this kind to a host, counted from 1.
     Nth(u64),
-    /// On each such call with this probability.
+    /// At each call of this kind with this probability.
     Chance(f64),
     Always,
 }
@@ -132,7 +132,7 @@ pub struct FaultRule {
     pub effect: Effect,
 }
 
-/// Rules in order; the first that applies counts.
+/// The rules of faults. The first rule that applies decides.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FaultPlan {
     pub rules: Vec<FaultRule>,
@@ -144,7 +144,8 @@ impl FaultPlan {
         self
     }
 
-    /// The fault of the `nth` call. Draws one number per rule with a chance, so that outcomes follow from the seed.
+    /// The fault of the `nth` call. Draws one number for each rule with a probability, so that outcomes follow from the
+    /// seed.
     pub(super) fn strike(&self, call: DriverCall, nth: u64, chance: &mut Chance) -> Option<Effect> {
         let mut struck = None;
         for rule in self.rules.iter().filter(|rule| rule.call == call) {
@@ -161,7 +162,8 @@ impl FaultPlan {
     }
 }
 
-/// `spawn:p0.05+destroy:n3+spawn:lost-p0.1`: call, effect (none is `refuse`), `p` chance or `n` ordinal or `always`.
+/// Parses `spawn:p0.05+destroy:n3+spawn:lost-p0.1`: call, effect (default: `refuse`), and `p` with a probability, `n`
+/// with a number, or `always`.
 impl FromStr for FaultPlan {
     type Err = UnreadablePlan;
 
@@ -206,7 +208,7 @@ fn rule(text: &str) -> Option<FaultRule> {
     Some(FaultRule { call, when, effect })
 }
 
-/// Whether and when: what the seed and the host decide.
+/// The random numbers of a host's latencies and faults, from the seed and the host's number.
 #[derive(Debug, Clone)]
 pub(super) struct Chance(SplitMix);
 
@@ -217,9 +219,9 @@ impl Chance {
         Self(numbers)
     }
 
-    /// From 0 up to but not including 1.
+    /// A number from 0 up to, but not including, 1.
     pub(super) fn unit(&mut self) -> f64 {
-        // 32 bits are exact in an f64 and plenty for a fault.
+        // 32 bits are exact in an f64 and enough for a fault.
         let bits = u32::try_from(self.0.draw() >> 32).unwrap_or(0);
         f64::from(bits) / 4_294_967_296.0
     }

@@ -48,7 +48,7 @@ impl SimFleet {
         let path = directory.join(format!("{}.fleet", uri.name));
         let fleet = Self::machines_of(uri);
         for (host, change) in Journal::read(&path)? {
-            // The fleet may have fewer hosts than when the journal was written: the changes of the others are dropped.
+            // The fleet may have fewer hosts than when the journal was written. Changes of the other hosts are dropped.
             if let Some(machine) = fleet.machines.get(host) {
                 lock(machine).apply(&change);
             }
@@ -88,7 +88,7 @@ impl SimFleet {
         (0..self.len()).map(|host| Arc::new(SimHost::new(Arc::clone(self), host)) as Arc<dyn Driver>).collect()
     }
 
-    /// As [`Self::drivers`], for a control plane that may die: once `dead` is set, none of its calls reaches a host.
+    /// Like [`Self::drivers`], for a control plane that may die: once `dead` is set, none of its calls reaches a host.
     pub fn drivers_until(self: &Arc<Self>, dead: &Arc<AtomicBool>) -> Vec<Arc<dyn Driver>> {
         let until = |host| SimHost { severed: Some(Arc::clone(dead)), ..SimHost::new(Arc::clone(self), host) };
         (0..self.len()).map(|host| Arc::new(until(host)) as Arc<dyn Driver>).collect()
@@ -139,14 +139,14 @@ impl SimFleet {
         (0..self.len()).flat_map(|host| self.machine(host).kept.clone()).collect()
     }
 
-    /// Guests whose disks were left behind, with their hosts.
+    /// Guests with leftover disks but no domain, with their hosts.
     pub fn leaks(&self) -> Vec<(usize, InstanceId)> {
         (0..self.len())
             .flat_map(|host| self.machine(host).orphans().into_iter().map(move |instance| (host, instance)))
             .collect()
     }
 
-    /// Copies of guests' disks that are left on the hosts.
+    /// Copies of guests' disks that are still on the hosts.
     pub fn copies(&self) -> Vec<(usize, InstanceId, ImageId)> {
         let of =
             |host| self.machine(host).copies().iter().map(|(guest, copy)| (host, *guest, *copy)).collect::<Vec<_>>();
@@ -163,7 +163,7 @@ impl SimFleet {
         (0..self.len()).flat_map(of).collect()
     }
 
-    /// The packet filters of a host, by name, as they were last given in this process.
+    /// The packet filters of a host by name, as this process last set them.
     pub fn filters(&self, host: usize) -> BTreeMap<String, FilterSpec> {
         self.machine(host).filter_specs.clone()
     }
@@ -267,7 +267,7 @@ impl SimFleet {
     }
 }
 
-/// Ignores poisoning: a thread that panics leaves the machine in a state between two changes.
+/// Ignores poisoning: a panicking thread leaves the machine between two changes, which is consistent.
 fn lock(machine: &Mutex<SimMachine>) -> MutexGuard<'_, SimMachine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }

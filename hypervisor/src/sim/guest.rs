@@ -1,4 +1,4 @@
-//! A guest on a simulated machine, and where on it the guest's CPUs and memory are.
+//! A guest on a simulated machine, and the placement of its CPUs and memory.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +19,9 @@ pub struct SimGuest {
     pub memory_mib: u64,
     pub disk_gib: u64,
     pub power: PowerState,
-    /// How often it was started in this process.
+    /// How often the guest was started in this process.
     pub boots: u32,
-    /// Whether its memory waits on the disk.
+    /// Whether its memory is saved on the disk.
     pub saved: bool,
     /// How often it was interrupted in this process.
     pub interrupts: u32,
@@ -29,21 +29,21 @@ pub struct SimGuest {
     pub deaf: bool,
     /// The MACs of its interfaces.
     pub nics: BTreeSet<String>,
-    /// Whether it keeps devices that it is asked to let go of.
+    /// Whether it refuses to release devices.
     pub clings: bool,
     /// The serials of its volumes.
     pub volumes: BTreeSet<String>,
     /// Whether it was started from a rescue disk.
     pub rescued: bool,
-    /// How often its root disk was made in this process.
+    /// How often its root disk was created in this process.
     pub disks: u32,
-    /// The last password that was set in this process, with its user.
+    /// The user and password that were last set in this process.
     pub password: Option<(String, String)>,
-    /// Whether its file systems are held still.
+    /// Whether its file systems are frozen.
     pub frozen: bool,
-    /// Whether what it wrote at the host that it came from was brought here.
+    /// Whether the console output from its previous host was brought here.
     pub carried: bool,
-    /// Where its CPUs and memory are, as it was defined last in this process.
+    /// The placement of its CPUs and memory, as last defined in this process.
     pub pinning: Pinning,
     pub(super) started: Instant,
 }
@@ -55,10 +55,10 @@ impl SimGuest {
     }
 }
 
-/// 4 KiB, in MiB.
+/// The number of 4 KiB pages in a MiB.
 const SMALL_PAGES: u64 = 256;
 
-/// The cells of a machine: its processors and its memory in equal parts, what is left over in the last one.
+/// The cells of a machine: equal parts of its processors and memory. The last cell gets the rest.
 pub(super) fn cells(uri: &SimUri) -> Vec<NumaCell> {
     let count = uri.cells.min(uri.vcpus);
     let threads = uri.threads.max(1) as usize;
@@ -88,7 +88,7 @@ pub(super) fn cells(uri: &SimUri) -> Vec<NumaCell> {
 }
 
 impl SimMachine {
-    /// As libvirt refuses a guest that is to run where there is no processor.
+    /// Fails if the pinning names a missing processor, as libvirt does.
     pub(super) fn require_processors(&self, pinning: &Pinning) -> DriverResult<()> {
         let nodes = pinning.nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, cpus)| cpus);
         match nodes.chain(&pinning.confined).chain(&pinning.emulator).find(|cpu| **cpu >= self.uri.vcpus) {

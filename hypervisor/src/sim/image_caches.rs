@@ -1,5 +1,5 @@
-//! The image caches of simulated machines, and what their guests' disks are based on. On storage that all hosts have, there
-//! is one cache.
+//! The image caches of simulated machines, and the images that their guests' disks are based on. With shared storage,
+//! there is one cache.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,13 @@ use crate::capability::image_cache::{CachedImage, ImageCache};
 use crate::driver::DriverResult;
 use crate::guest::{GuestSpec, ImageRef};
 
-/// The disks that are based on images, by what follows the guest's id in their names.
+/// The part of a root disk's name after the guest's id. Root disks are based on images.
 pub(super) const ROOT: &str = "_disk";
 pub(super) const RESCUE: &str = "_disk.rescue";
 pub(super) const KEPT: &str = "_kept_disk";
 
 impl SimMachine {
-    /// Notes what a disk of the guest is made of.
+    /// Notes the image that a disk of the guest is based on.
     pub(super) fn base(&mut self, instance: InstanceId, disk: &str, image: &ImageRef) -> DriverResult<()> {
         let checksum = image.checksum.clone();
         match self.bases.get(&(instance, disk.to_owned())) {
@@ -61,7 +61,7 @@ impl SimMachine {
         }
     }
 
-    /// A copy of the disk as it is now is set aside.
+    /// Sets aside a copy of the present disk.
     pub(super) fn keep_base(&mut self, instance: InstanceId) {
         if let Some(base) = self.bases.get(&(instance, ROOT.to_owned())).cloned() {
             self.bases.insert((instance, KEPT.to_owned()), base);
@@ -123,13 +123,13 @@ impl SimMachine {
 }
 
 impl SimFleet {
-    /// The machines that have one storage with this one, but for itself.
+    /// The other machines that share this machine's storage.
     pub(super) fn beside(&self, index: usize) -> Vec<usize> {
         let shared = self.has_shared_storage();
         (0..self.len()).filter(|host| shared && *host != index).collect()
     }
 
-    /// Images that disks need and that are not there any more, by host: what must never be.
+    /// Images that disks need but that no longer exist, by host. A correct control plane never causes any.
     pub fn baseless(&self) -> Vec<(usize, String)> {
         let lost = |host| {
             let machine = self.machine(host);
@@ -139,7 +139,7 @@ impl SimFleet {
         (0..self.len()).flat_map(lost).collect()
     }
 
-    /// The notes on a host's images, idle ones alone.
+    /// The images of a host that are noted as unused, with their times.
     pub fn idle_images(&self, host: usize) -> Vec<(String, Timestamp)> {
         self.machine(host).idle.iter().map(|(checksum, since)| (checksum.clone(), *since)).collect()
     }
@@ -152,7 +152,7 @@ impl SimHost {
         beside.flat_map(|host| self.fleet.machine(host).images_in_use()).collect()
     }
 
-    /// Does on every machine with this storage what was done here.
+    /// Repeats a change on every other machine with this storage.
     pub(super) fn echo(&self, mut work: impl FnMut(&mut SimMachine) -> DriverResult<()>) -> DriverResult<()> {
         self.fleet.beside(self.index).into_iter().try_for_each(|host| work(&mut self.fleet.machine(host)))
     }

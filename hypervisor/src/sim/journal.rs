@@ -1,8 +1,8 @@
-//! Keeps the state of the machines in a file that outlives the process.
+//! Stores the state of the machines in a file that survives the process.
 //!
-//! A text log, one change per line, appended with one write: a killed process leaves at most an incomplete last line, which
-//! was never acknowledged and is cut off. Reading replays the lines; opening rewrites the file to what is left of
-//! them. There is no fsync: the machines share the fate of the computer that simulates them.
+//! The file is a text log with one change per line, each appended with one write. A killed process leaves at most an
+//! incomplete last line. That line was never acknowledged and is cut off. Opening replays the lines and rewrites the
+//! file in its shortest form. There is no fsync, because the machines exist only on this computer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -36,15 +36,15 @@ pub(super) enum SimChange {
     Off(InstanceId),
     Pause(InstanceId),
     Unpause(InstanceId),
-    /// Off, with its memory on the disk.
+    /// The guest is off, with its memory on the disk.
     Save(InstanceId),
-    /// On, with its memory from the disk.
+    /// The guest is on, with its memory from the disk.
     Restore(InstanceId),
     Undefine(InstanceId),
-    /// A volume, by its serial.
+    /// A volume is attached, by its serial.
     Plug(InstanceId, String),
     Unplug(InstanceId, String),
-    /// Disks without a domain.
+    /// There are disks without a domain.
     Leak(InstanceId),
     Tidy(InstanceId),
     /// A copy of the disk is set aside.
@@ -55,24 +55,24 @@ pub(super) enum SimChange {
     NoNetwork(NetworkId),
     Filter(String),
     NoFilter(String),
-    /// A volume of the volume service: bytes, and what its content is.
+    /// A volume of the volume service: its size in bytes, and its content.
     Volume {
         name: String,
         size: u64,
         content: String,
     },
     NoVolume(String),
-    /// One more interface, by its MAC.
+    /// An interface is attached, by its MAC.
     PlugNic(InstanceId, String),
     UnplugNic(InstanceId, String),
-    /// Started from a rescue disk, or from its own again.
+    /// The guest is started from a rescue disk, or from its own disk again.
     Rescue(InstanceId),
     NoRescue(InstanceId),
-    /// A copy of a guest's disk.
+    /// There is a copy of a guest's disk.
     Copy(InstanceId, ImageId),
     NoCopy(InstanceId, ImageId),
     NoImage(String),
-    /// Since when nobody uses the image.
+    /// The time since which the image is unused.
     Idle(String, Timestamp),
     Busy(String),
     /// The disk with this suffix is based on the image.
@@ -204,7 +204,7 @@ impl Journal {
         |source| JournalError::Io { path: path.to_owned(), source }
     }
 
-    /// The changes a file holds, without a torn last line.
+    /// Reads the changes in a file, without an incomplete last line.
     pub(super) fn read(path: &Path) -> Result<Vec<(usize, SimChange)>, JournalError> {
         let content = match fs::read(path) {
             Ok(content) => content,
@@ -221,7 +221,7 @@ impl Journal {
             .collect()
     }
 
-    /// Replaces the file by `lines` and appends from there. The old file is whole until the new one is.
+    /// Replaces the file by `lines` and appends from there. The old file stays intact until the new one is complete.
     pub(super) fn rewrite(path: &Path, lines: &str) -> Result<Self, JournalError> {
         let fresh = path.with_extension("new");
         OpenOptions::new()

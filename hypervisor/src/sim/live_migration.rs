@@ -1,7 +1,8 @@
-//! Running guests on their way between simulated hosts.
+//! Live migrations between simulated hosts.
 //!
-//! A plan belongs to the hosts: it ends when its time is over, whether or not anybody asks. It is looked at before every
-//! call, so that nothing runs in the background. The guest that arrives is the one that left: its boots are counted on.
+//! A migration belongs to the hosts: it ends when its time is over, even if nobody asks. Every call first advances the
+//! migrations, so that nothing runs in the background. The guest that arrives is the one that left: its boots are still
+//! counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
@@ -26,7 +27,7 @@ use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{GuestSpec, PowerState};
 use crate::pinning::Pinning;
 
-/// How often a plan is looked at by who waits for its end.
+/// How often a caller that waits for the end of a migration checks it.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone)]
@@ -38,9 +39,9 @@ struct MigratingGuest {
     began: Instant,
     forced: bool,
     post_copy: bool,
-    /// It is being put down at its destination.
+    /// Whether the guest is being moved to its destination.
     landing: bool,
-    /// Where it will be at its destination.
+    /// The placement of the guest at its destination.
     pinning: Pinning,
 }
 
@@ -50,27 +51,27 @@ pub(super) struct SimMigrations {
     on_way: BTreeMap<InstanceId, MigratingGuest>,
     failed: BTreeMap<InstanceId, (ProcessId, String)>,
     takes: Duration,
-    /// No migration ends unless it is forced to complete.
+    /// Whether migrations end only if they are forced to complete.
     held: bool,
     fails: Option<String>,
     shared: bool,
     shared_disk_breaches: Vec<SharedDiskBreach>,
-    /// Why nobody can go to a host.
+    /// Why no guest can migrate to a host.
     bars: BTreeMap<usize, String>,
-    /// Why a host cannot encrypt.
+    /// Why a host cannot encrypt migrations.
     plain: BTreeMap<usize, String>,
-    /// Interfaces that all hosts have, with an address each.
+    /// The network interfaces that all hosts have, each with an address.
     interfaces: BTreeSet<String>,
 }
 
-/// A call that removed or wrote over a guest's disk, on storage that all hosts have, while other hosts had that guest.
+/// A call that removed or overwrote a guest's disk on shared storage while other hosts had that guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedDiskBreach {
     pub instance: InstanceId,
     pub at: Instant,
     pub call: DriverCall,
     pub here: usize,
-    /// The hosts that had the guest, and for how long each had been up.
+    /// The hosts that had the guest, and how long each had been up.
     pub there: Vec<(usize, Duration)>,
 }
 
@@ -86,12 +87,13 @@ impl SimFleet {
         self.travel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether every host sees the disks of all.
+    /// Whether all hosts share storage.
     pub fn has_shared_storage(&self) -> bool {
         self.travel().shared
     }
 
-    /// Notes that a call touches disks that are another machine's, too. `on`: it does no harm unless the guest runs there.
+    /// Notes that a call changes disks that belong to other machines, too. `on`: it is harmful only if the guest runs
+    /// there.
     pub(super) fn touch(&self, index: usize, call: DriverCall, instance: InstanceId, on: bool) {
         if !self.has_shared_storage() || !self.is_alive(index) {
             return;
@@ -113,45 +115,45 @@ impl SimFleet {
         }
     }
 
-    /// Calls that touched the disks of guests that other machines had. The test judges the harm: a host that was down may
-    /// still have a guest that moved away, and such a guest needs its disk no more.
+    /// Calls that changed the disks of guests that other machines had. The test judges the harm. A host that was down
+    /// may still have a guest that moved away, and such a guest no longer needs its disk.
     pub fn shared_disk_breaches(&self) -> Vec<SharedDiskBreach> {
         self.travel().shared_disk_breaches.clone()
     }
 
     // For tests: changes of migrations.
 
-    /// How long a live migration takes from now on.
+    /// Sets how long a live migration takes from now on.
     pub fn set_travel(&self, takes: Duration) {
         self.travel().takes = takes;
     }
 
-    /// Whether live migrations go on until they are forced to complete, aborted, or released.
+    /// Sets whether live migrations run until they are forced to complete, aborted or released.
     pub fn hold_travellers(&self, held: bool) {
         self.travel().held = held;
     }
 
-    /// Whether live migrations fail at their end, and with which words.
+    /// Sets whether live migrations fail at their end, and the message.
     pub fn fail_travellers(&self, reason: Option<&str>) {
         self.travel().fails = reason.map(str::to_owned);
     }
 
-    /// Whether every host sees the disks of all.
+    /// Sets whether all hosts share storage.
     pub fn share_storage(&self, shared: bool) {
         self.travel().shared = shared;
     }
 
-    /// Why no guest can come to the host from now on.
+    /// Sets the reason why no guest can migrate to the host from now on.
     pub fn bar(&self, host: usize, reason: &str) {
         self.travel().bars.insert(host, reason.to_owned());
     }
 
-    /// Why the host cannot encrypt what guests take along.
+    /// Sets the reason why the host cannot encrypt migrations.
     pub fn refuse_tls(&self, host: usize, reason: &str) {
         self.travel().plain.insert(host, reason.to_owned());
     }
 
-    /// Every host has an interface of that name; the third one's address is 192.0.2.3.
+    /// Gives every host an interface of that name. The third host's address is 192.0.2.3.
     pub fn add_interface(&self, name: &str) {
         self.travel().interfaces.insert(name.to_owned());
     }
@@ -161,7 +163,8 @@ impl SimFleet {
         self.travel().on_way.keys().copied().collect()
     }
 
-    /// Ends what is over. Never holds the roads and a machine at the same time, since calls hold a machine first.
+    /// Ends the migrations that are due. Never locks the migrations and a machine at the same time, because calls lock
+    /// a machine first.
     pub(super) fn advance(&self) {
         let due: Vec<(InstanceId, MigratingGuest)> = {
             let travel = self.travel();
@@ -224,9 +227,9 @@ impl SimFleet {
         }
     }
 
-    /// From one machine to the other, at once.
+    /// Moves the guest from one machine to the other at once.
     fn land(&self, instance: InstanceId, migrating: &MigratingGuest) {
-        // Always the lower number first, so that two landings do not wait for each other.
+        // The machine with the lower number is locked first, so that two moves do not wait for each other.
         let (low, high) = (migrating.from.min(migrating.to), migrating.from.max(migrating.to));
         let (mut first, mut second) = (self.machine(low), self.machine(high));
         let (source, target) =
@@ -261,7 +264,7 @@ impl SimMachine {
         if self.orphans().contains(&instance) {
             self.change(&SimChange::Tidy(instance))?;
         }
-        // The very same one, with all that is not kept in the journal.
+        // It is the same guest, including the state that the journal lacks.
         let mut guest = guest.clone();
         guest.carried = false;
         self.tell(HostSignal::Guest { instance, power: guest.power });
@@ -291,7 +294,7 @@ impl SimMachine {
         if self.guests.contains_key(&spec.instance) || self.orphans().contains(&spec.instance) {
             return Ok(());
         }
-        // On storage that is shared everything is there, the image below the disk, too.
+        // Shared storage has everything, including the image below the disk.
         if !copied {
             return Ok(());
         }
@@ -308,7 +311,7 @@ impl SimMachine {
                 let copies: Vec<_> = self.copies.iter().filter(|(of, _)| *of == instance).copied().collect();
                 let below = self.bases.get(&(instance, super::image_caches::KEPT.to_owned())).cloned();
                 self.change(&SimChange::Undefine(instance))?;
-                // No disk goes with the definition.
+                // The disks stay when the definition is removed.
                 for (instance, copy) in copies {
                     self.change(&SimChange::Copy(instance, copy))?;
                 }

@@ -1,4 +1,4 @@
-//! One simulated machine: what it holds and what the driver's calls do to it.
+//! One simulated machine: its state, and the effects of the driver's calls on it.
 
 pub(super) mod moves;
 
@@ -21,7 +21,7 @@ use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 use crate::pinning::Pinning;
 
-/// Signals a listener may lag behind; kept small because a fleet has many machines.
+/// The number of signals that a listener may miss. It is small, because a fleet has many machines.
 const SIGNALS: usize = 64;
 
 /// The state of one machine.
@@ -37,26 +37,26 @@ pub(super) struct SimMachine {
     pub(super) calls: BTreeMap<DriverCall, u64>,
     pub(super) struck: BTreeMap<Effect, u64>,
     alive: bool,
-    /// State of this process, as long as it runs.
+    /// The time since which the machine is up, in this process.
     pub(super) up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
     pub(super) copies: BTreeSet<(InstanceId, ImageId)>,
-    /// Guests of which a copy of the disk is set aside.
+    /// Guests with a set-aside copy of their disk.
     pub(super) kept: BTreeSet<InstanceId>,
     pub(super) images: BTreeSet<String>,
-    /// Since when nobody uses an image, where that was noted.
+    /// The images noted as unused, with the time of each.
     pub(super) idle: BTreeMap<String, Timestamp>,
-    /// The images that disks are based on, by guests and suffixes.
+    /// The images of disks, by guest and the part of the disk's name after the guest's id.
     pub(super) bases: BTreeMap<(InstanceId, String), String>,
-    /// Small ones, as they came in this process.
+    /// The content of small images that this process uploaded.
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
     pub(super) filters: BTreeSet<String>,
-    /// The volume service's volumes; those of all machines, where they share them.
+    /// The volumes of the volume service. All machines may share them.
     pub(super) volumes: SimPool,
-    /// As they were last given in this process; not kept.
+    /// The filters as this process last set them; not stored.
     pub(super) filter_specs: BTreeMap<String, FilterSpec>,
     signals: Option<broadcast::Sender<HostSignal>>,
     image_gate: Arc<tokio::sync::Mutex<()>>,
@@ -94,7 +94,7 @@ impl SimMachine {
         }
     }
 
-    /// From now on changes are kept.
+    /// Stores all further changes in the journal.
     pub(super) fn keep_in(&mut self, journal: &Arc<Journal>) {
         self.journal = Some(Arc::clone(journal));
     }
@@ -103,7 +103,7 @@ impl SimMachine {
         Arc::clone(&self.image_gate)
     }
 
-    /// Counts the call; its latency and the fault that will strike it.
+    /// Counts the call. Returns its latency, and its fault if there is one.
     pub(super) fn begin(&mut self, call: DriverCall) -> DriverResult<(Duration, Option<Effect>)> {
         let nth = self.calls.entry(call).or_default();
         *nth += 1;
@@ -125,7 +125,7 @@ impl SimMachine {
         if self.alive { Ok(()) } else { Err(DriverError::Unreachable(format!("{} is down", self.hostname))) }
     }
 
-    /// Persists a change, then makes it.
+    /// Stores a change and then makes it.
     pub(super) fn change(&mut self, change: &SimChange) -> DriverResult<()> {
         if let Some(journal) = &self.journal {
             let failed = |error| DriverError::Failed { call: "state file", message: format!("{error}") };
@@ -135,11 +135,11 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Makes a change; also how the state file is replayed.
+    /// Makes a change. Also replays the state file.
     pub(super) fn apply(&mut self, change: &SimChange) {
         match change {
             SimChange::Define { instance, vcpus, memory_mib, disk_gib, name } => {
-                // Another definition of a guest leaves what it wrote to its console.
+                // A new definition of a guest keeps its console output.
                 let boots = self.guests.get(instance).map_or(0, |before| before.boots);
                 let guest = SimGuest {
                     domain_name: name.clone(),
@@ -243,7 +243,7 @@ impl SimMachine {
 
     fn put(&mut self, instance: InstanceId, power: PowerState, saved: bool) {
         if let Some(guest) = self.guests.get_mut(&instance) {
-            // The freeze is in the guest's memory, which is gone or kept.
+            // Freezing is a state of the guest's memory, which is now either lost or saved.
             guest.frozen &= saved || power != PowerState::Shutdown;
             guest.power = power;
             guest.saved = saved;
@@ -299,7 +299,7 @@ impl SimMachine {
 
     pub(super) fn tell(&self, signal: HostSignal) {
         if let Some(signals) = &self.signals {
-            // Nobody listening is no error.
+            // A failure means that there is no listener.
             let _ = signals.send(signal);
         }
     }
@@ -401,7 +401,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// From nothing: what was in its memory is gone.
+    /// Boots the guest again; the content of its memory is lost.
     pub(super) fn reboot(&mut self, instance: InstanceId) -> DriverResult<()> {
         self.power_off(instance)?;
         if self.guest(instance)?.saved {
@@ -454,7 +454,7 @@ impl SimMachine {
         }
     }
 
-    /// How long until the guest would notice its power button; never, if it is deaf.
+    /// The time until a booting guest notices its power button; `None`: never, because it is deaf.
     pub(super) fn until_attentive(&self, instance: InstanceId) -> DriverResult<Option<Duration>> {
         self.require_alive()?;
         let guest = self.guest(instance)?;
@@ -483,9 +483,9 @@ impl SimMachine {
         self.leaks.iter().copied().collect()
     }
 
-    /// A boot's worth of text per boot, the last one without its end while it boots.
+    /// The text of every boot. The last text is incomplete while the guest boots.
     pub(super) fn console(&self, instance: InstanceId, max: usize) -> DriverResult<Bytes> {
-        // The log is one of the files that a guest leaves behind.
+        // The log is one of the files that remain of a guest.
         let guest = match self.guest(instance) {
             Err(_) if self.leaks.contains(&instance) => return Ok(Bytes::from_static(b"Booting simulated guest\n")),
             guest => guest?,
@@ -500,7 +500,7 @@ impl SimMachine {
             }
         }
         let from = text.len().saturating_sub(max);
-        // ASCII but for the name; a cut character is the caller's business, as on a real console.
+        // The log is ASCII except for the name. It may begin inside a character, as on a real console.
         Ok(Bytes::from(text.into_bytes()).slice(from..))
     }
 
@@ -515,7 +515,7 @@ impl SimMachine {
 
     // Events of the machine.
 
-    /// Power off, guests and all; what the caller of the moment sees.
+    /// Powers off the machine and its guests. Returns the error of the current call.
     pub(super) fn die(&mut self) -> DriverError {
         let reason = format!("{} is down", self.hostname);
         if self.alive {
@@ -525,7 +525,7 @@ impl SimMachine {
         DriverError::Unreachable(reason)
     }
 
-    /// Reachable again. After a power failure its guests are off; after a mere loss of the connection they run on.
+    /// Makes the machine reachable. After a power failure its guests are off; after a lost connection they still run.
     pub(super) fn revive(&mut self, guests_survived: bool) -> DriverResult<()> {
         if !guests_survived {
             let running: Vec<_> = self.guests.iter().filter(|(_, guest)| guest.is_on()).map(|(id, _)| *id).collect();
@@ -545,12 +545,12 @@ impl SimMachine {
         self.alive
     }
 
-    /// The guest's process ends by itself.
+    /// The guest's process ends without a call.
     pub(super) fn crash_guest(&mut self, instance: InstanceId) -> DriverResult<()> {
         self.power_off(instance)
     }
 
-    /// Somebody undefines the guest behind our back.
+    /// Undefines the guest without a call of a driver.
     pub(super) fn lose_guest(&mut self, instance: InstanceId) -> DriverResult<()> {
         self.guest(instance)?;
         self.change(&SimChange::Undefine(instance))?;

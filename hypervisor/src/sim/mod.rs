@@ -1,12 +1,12 @@
-//! A simulated fleet behind the real interface.
+//! A simulated fleet behind the interface of the driver.
 //!
-//! `sim://N?...` is N hosts with stable identities, seeded latency and faults, guests that boot, answer ACPI and write a
-//! console, host death and revival. [`SimFleet`] is the machines: it outlives the control plane inside a test process,
-//! and with a state directory it survives the process (what was acknowledged is in the file before the call returns;
-//! machines do not die with the program that drives them). [`SimHost`] is the driver for one of them.
+//! `sim://N?...` has N hosts with stable identities, and seeded latency and faults. Guests boot, react to ACPI and
+//! write a console. Hosts die and revive. [`SimFleet`] has the machines, which survive a control plane inside a test
+//! process. With a state directory they also survive the process: an acknowledged change is in the file before the call
+//! returns. [`SimHost`] is the driver of one machine.
 //!
-//! Invariants: without latency no call waits or spawns anything; the same seed and the same calls give the same
-//! outcomes; a spawn needs its image, networks and filters, as on a real host.
+//! Invariants: without latency no call waits or spawns a task. The same seed and the same calls give the same outcomes.
+//! A spawn needs its image, networks and filters, as on a real host.
 
 mod agent;
 mod console;
@@ -55,7 +55,7 @@ use crate::capability::{
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
 
-/// How many seconds a lost reply claims to have waited.
+/// The time in seconds that the error of a lost reply reports.
 const LOST_AFTER: u64 = 60;
 
 /// The driver for one simulated host.
@@ -63,7 +63,7 @@ pub struct SimHost {
     fleet: Arc<SimFleet>,
     index: usize,
     uri: String,
-    /// Whether the control plane that holds this driver is dead: no call of it reaches the host any more.
+    /// Whether the control plane with this driver is dead. Then none of its calls reaches the host.
     severed: Option<Arc<AtomicBool>>,
 }
 
@@ -88,7 +88,7 @@ impl SimHost {
         }
     }
 
-    /// One call: counted, delayed, perhaps struck by a fault, done.
+    /// Performs one call: counts it, delays it, and applies a fault if one is due.
     async fn perform<T>(
         &self,
         call: DriverCall,
@@ -121,7 +121,7 @@ impl SimHost {
         }
     }
 
-    /// Waits until a guest that is still booting would notice a power button.
+    /// Waits until a booting guest would notice its power button.
     async fn until_booted(&self, instance: InstanceId, limit: Duration) -> DriverResult<bool> {
         let left = self.fleet.machine(self.index).until_attentive(instance)?;
         match left {
@@ -185,7 +185,7 @@ impl Driver for SimHost {
 
     async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
         if let StopMode::Graceful { timeout_seconds } = mode {
-            // Reacting or not, it is off in the end.
+            // The guest is off afterwards, whether it reacted or not.
             self.until_booted(instance, Duration::from_secs(timeout_seconds.into())).await?;
         }
         self.perform(DriverCall::Stop, |machine| machine.power_off(instance)).await
@@ -224,7 +224,7 @@ impl Driver for SimHost {
             }
             match receiver.recv().await {
                 Ok(signal) => Some((signal, (None, receiver))),
-                // Something was missed: resynchronise.
+                // Signals were missed, so the listener must resynchronise.
                 Err(RecvError::Lagged(_)) => Some((HostSignal::Connected, (None, receiver))),
                 Err(RecvError::Closed) => None,
             }
@@ -251,8 +251,7 @@ impl Driver for SimHost {
     }
 }
 
-/// Reads an image as a real host would, and believes its checksum as little.
-/// Images of at most so many bytes can be read again in this process.
+/// Images of at most this many bytes can be read again in this process.
 const SMALL_IMAGE: usize = 1 << 20;
 
 async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<Bytes> {

@@ -1,18 +1,18 @@
-//! The smallest qcow2 file of a size: a header and empty tables, with a note that tells two of them apart.
+//! The smallest qcow2 file of a size: a header and empty tables, and a note that distinguishes files.
 
 use bytes::Bytes;
 
 const CLUSTER: usize = 65_536;
 const CLUSTER_BITS: u32 = 16;
-/// Entries of the first-level table that one cluster holds.
+/// The number of first-level entries in one cluster.
 const MOST_L1: u32 = 8_192;
-/// Bytes of one entry of the first-level table: a cluster of second-level entries of one cluster each.
+/// The number of bytes that one first-level entry covers: a cluster of second-level entries, each for one cluster.
 const PER_L1: u64 = (CLUSTER as u64 / 8) * CLUSTER as u64;
 
 /// An empty disk of `size` bytes.
 pub(super) fn empty(size: u64, note: &str) -> Bytes {
     let entries = u32::try_from(size.div_ceil(PER_L1)).unwrap_or(u32::MAX).min(MOST_L1);
-    // Header, first-level table, reference count table, reference counts.
+    // The clusters: header, first-level table, table of reference counts, reference counts.
     let mut file = vec![0_u8; 4 * CLUSTER];
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
@@ -37,7 +37,7 @@ pub(super) fn empty(size: u64, note: &str) -> Bytes {
         let at = 3 * CLUSTER + cluster * 2;
         file[at..at + 2].copy_from_slice(&1_u16.to_be_bytes());
     }
-    // Behind the end of the header's extensions, where nobody looks.
+    // The note is after the end of the header's extensions, where no program reads.
     let note = &note.as_bytes()[..note.len().min(1_024)];
     file[4_096..4_096 + note.len()].copy_from_slice(note);
     Bytes::from(file)

@@ -1,4 +1,4 @@
-//! Finds leftovers on simulated machines. They have no partial images: an upload is complete or leaves nothing.
+//! Finds leftovers on simulated machines. They have no incomplete images: an upload either completes or leaves nothing.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;

@@ -1,4 +1,4 @@
-//! Simulates a host besides its guests: its properties, images, networks, filters.
+//! A simulated host without its guests: properties, images, networks and filters.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ impl SimMachine {
         self.place_image(image, content)
     }
 
-    /// Whether or not the machine is on: the storage may be another's, too.
+    /// Adds an image even if the machine is off, because the storage may belong to other machines, too.
     pub(super) fn place_image(&mut self, image: &ImageRef, content: Bytes) -> DriverResult<()> {
         self.image_content.insert(image.checksum.clone(), content);
         self.change(&SimChange::Image(image.checksum.clone()))

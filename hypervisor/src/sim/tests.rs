@@ -140,7 +140,7 @@ async fn a_lost_reply_is_found_done_afterwards() {
 async fn a_slow_call_takes_long_and_is_counted() {
     let fleet = fleet("sim://1?fail=spawn:slow-n1");
     let driver = &fleet.drivers()[0];
-    // The clock stands still, and goes on only when everybody sleeps.
+    // The paused clock advances only when all tasks sleep.
     let (first, second) = (guest(1), guest(2));
     let mut slow = driver.spawn(&first);
     assert!(tokio::time::timeout(faults::SLOW / 2, &mut slow).await.is_err(), "it takes longer");

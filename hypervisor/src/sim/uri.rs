@@ -1,4 +1,4 @@
-//! `sim://10?seed=7&latency_ms=5&fail=spawn:p0.01`: how many hosts, and what they are like.
+//! `sim://10?seed=7&latency_ms=5&fail=spawn:p0.01`: the number of simulated hosts and their properties.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -21,27 +21,27 @@ pub enum SimUriError {
     Value { name: &'static str, value: String },
 }
 
-/// A simulated fleet's description.
+/// The description of a simulated fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimUri {
     pub hosts: usize,
-    /// Beginning of the host names; two fleets of one control plane need two names.
+    /// The prefix of the host names. Two fleets of one control plane need different prefixes.
     pub name: String,
-    /// Decides latencies and faults.
+    /// The seed of latencies and faults.
     pub seed: u64,
-    /// A call takes between half and one and a half of this.
+    /// The mean latency. A call takes between half and one and a half of it.
     pub latency: Duration,
-    /// From start to a console that says so.
+    /// The time from a guest's start until its console shows the end of the boot.
     pub boot: Duration,
     pub vcpus: u32,
     pub memory_mib: u64,
     pub disk_gib: u64,
     pub kvm: bool,
-    /// NUMA cells; 0: it does not tell.
+    /// The number of NUMA cells; 0: the host does not report any.
     pub cells: u32,
-    /// Hardware threads of one core.
+    /// The number of hardware threads per core.
     pub threads: u32,
-    /// Pages of 2 MiB in each cell.
+    /// The number of 2 MiB pages in each cell.
     pub huge_pages: u64,
     pub faults: FaultPlan,
 }
@@ -65,12 +65,12 @@ impl SimUri {
         }
     }
 
-    /// `sim-0001` is the first.
+    /// The name of a host. The first one is `sim-0001`.
     pub fn hostname(&self, index: usize) -> String {
         format!("{}-{:04}", self.name, index + 1)
     }
 
-    /// Follows from the host's name: the same fleet has the same hosts in every process.
+    /// The id of a host. It derives from the host's name, so a fleet has the same ids in every process.
     pub fn host_id(&self, index: usize) -> HostId {
         HostId::derive(Uuid::NAMESPACE_URL, &format!("sim://{}", self.hostname(index)))
     }

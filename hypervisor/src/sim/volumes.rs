@@ -1,4 +1,4 @@
-//! The volume service's volumes on a simulated machine: sizes, and a line of text that stands for the content.
+//! The volume service's volumes on a simulated machine: their sizes, and a line of text as their content.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,15 +15,15 @@ use crate::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent, Vol
 use crate::driver::{ByteStream, DriverError, DriverResult};
 
 const GIB: u64 = 1 << 30;
-/// As much of a volume can be read as its text needs: the rest would be zeros.
+/// The readable length of a volume in bytes. The text fits into it; the rest would be zeros.
 const SECTOR: usize = 512;
 
-/// Volumes by name: bytes and content.
+/// The size in bytes and the content of each volume, by name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SimPool(Arc<Mutex<BTreeMap<String, (u64, String)>>>);
 
 impl SimPool {
-    /// A panic elsewhere leaves it as it was between two changes.
+    /// Ignores poisoning: a panicking thread leaves the pool between two changes, which is consistent.
     pub(super) fn all(&self) -> MutexGuard<'_, BTreeMap<String, (u64, String)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,7 +42,7 @@ impl SimMachine {
         }
     }
 
-    /// The changes that lead to the volumes as they are.
+    /// The changes that give the present volumes.
     pub(super) fn volume_changes(&self) -> Vec<SimChange> {
         let change = |(name, (size, content)): (&String, &(u64, String))| SimChange::Volume {
             name: name.clone(),

@@ -12,7 +12,7 @@ use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, Quiesce, Renew};
 
 impl SimMachine {
-    /// Off, another definition, on.
+    /// Switches the guest off, changes its definition and switches it on.
     pub(super) fn redefine(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
         let instance = spec.instance;
         if !self.guests.contains_key(&instance) {
@@ -48,7 +48,7 @@ impl SimMachine {
     }
 
     pub(super) fn copy_root(&mut self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<()> {
-        // Held still for no longer than it takes to begin, which here takes no time.
+        // A freeze lasts only until the copy has begun, which takes no time here.
         if self.guest(instance)?.is_on() && quiesce == Quiesce::Required {
             self.require_agent("quiesce", instance)?;
         }
@@ -58,7 +58,7 @@ impl SimMachine {
         }
     }
 
-    /// Enough to tell two disks apart: the guest, and how often the disk was made.
+    /// The content of a copy: the guest, and how often its disk was created. This is enough to distinguish two disks.
     pub(super) fn copied(&self, instance: InstanceId, copy: ImageId) -> DriverResult<Bytes> {
         let guest = self.guest(instance)?;
         if !self.copies.contains(&(instance, copy)) {

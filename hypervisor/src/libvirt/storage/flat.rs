@@ -1,7 +1,7 @@
-//! Raw files that need no other: `images_type = raw` or `flat`.
+//! Raw files without a backing file: `images_type = raw` or `flat`.
 //!
-//! libvirt guesses the format of files from their first bytes, which here are the guest's. Code that has libvirt read such a
-//! file as anything but bytes first looks which format libvirt guesses (`snapshot`).
+//! libvirt detects the format of files from their first bytes, which here the guest writes. Before libvirt reads such a
+//! file other than as bytes, the code checks the format that libvirt detects (`snapshot`).
 
 use virt_sys as sys;
 
@@ -13,12 +13,12 @@ use crate::libvirt::error::Context;
 use crate::libvirt::pool;
 use crate::options::{ImagesType, LibvirtOptions};
 
-/// The suffix of a disk's name in the directory: names without it are those of copy-on-write files.
+/// The suffix of raw disks in the directory. Copy-on-write files have no suffix.
 const SUFFIX: &str = ".raw";
 
 pub(super) struct Flat;
 
-/// As large as wanted, and with all its room taken from the file system where that is wanted.
+/// Grows the disk to its size, and allocates all its space in the file system if preallocation is configured.
 fn settle(site: HostStorage<'_>, disk: &StoredDisk, capacity: u64) -> DriverResult<()> {
     let now = disk.capacity()?;
     let flags = if site.options.images.preallocate { sys::VIR_STORAGE_VOL_RESIZE_ALLOCATE } else { 0 };

@@ -1,7 +1,8 @@
 //! Logical volumes: `images_type = lvm`.
 //!
-//! libvirt's logical pools make, list and remove volumes and cannot resize them. A volume grows by being copied to a larger
-//! one and back, since libvirt cannot rename one either: `NAME.larger` is whole as long as `NAME` is missing or as large.
+//! libvirt's logical pools create, list and remove volumes. They can neither resize nor rename one. So a volume grows
+//! by being copied to a larger one and back. `NAME.larger` is complete as long as `NAME` is missing or has the same
+//! size.
 
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
@@ -16,7 +17,7 @@ use crate::libvirt::{pool, sparse};
 use crate::options::{ImagesType, LibvirtOptions, VolumeClear};
 use crate::xml::Element;
 
-/// The first room of a sparse volume, as in Nova.
+/// The initial allocation of a sparse volume in bytes, as in Nova.
 const SPARSE_ROOM: u64 = 64 << 20;
 const LARGER: &str = ".larger";
 const MIB: u64 = 1 << 20;
@@ -70,7 +71,7 @@ impl ImageBackend for Logical {
         true
     }
 
-    /// As by Nova: wherever a group is named, disks of an earlier `images_type` may be in it.
+    /// As in Nova: if a volume group is configured, it may have disks of an earlier `images_type`.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
         options.images.volume_group.is_some()
     }
@@ -85,7 +86,7 @@ impl ImageBackend for Logical {
         (!volume.ends_with(LARGER)).then_some(volume)
     }
 
-    /// An interrupted growth leaves two volumes; the whole one is the disk.
+    /// An interrupted growth leaves two volumes. The complete one is the disk.
     fn lookup(&self, site: HostStorage<'_>, pool: &StoragePool, volume: &str) -> DriverResult<Option<StorageVol>> {
         let found = pool::lookup(pool, volume)?;
         let Some(larger) = pool::lookup(pool, &format!("{volume}{LARGER}"))? else { return Ok(found) };
@@ -127,10 +128,10 @@ impl ImageBackend for Logical {
         pool::delete(&whole)
     }
 
-    /// Nova's `volume_clear`.
+    /// Clears a volume as configured by Nova's `volume_clear`.
     fn clear(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
         let images = &site.options.images;
-        // Unwritten parts of a sparse volume have no room to wipe; libvirt refuses it.
+        // Unwritten parts of a sparse volume have no allocated space to wipe, and libvirt refuses it.
         if images.clear == VolumeClear::None || images.sparse_logical_volumes {
             return Ok(());
         }
@@ -145,7 +146,7 @@ impl ImageBackend for Logical {
         }
     }
 
-    /// Every host has a volume group of its own, whatever they are called.
+    /// Every host has a volume group of its own, even if the names are equal.
     fn shared(&self, _: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         Ok(None)
     }

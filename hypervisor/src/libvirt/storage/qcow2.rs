@@ -51,7 +51,7 @@ impl ImageBackend for Qcow2 {
     }
 }
 
-/// A file in the image's own format that needs no other: what Nova's `flat` makes where `force_raw_images` is off.
+/// Creates a file in the image's own format without a backing file, like Nova's `flat` without `force_raw_images`.
 pub(super) fn whole(site: HostStorage<'_>, disk: &str, capacity: u64, image: &ImageRef) -> DriverResult<()> {
     let pool = Qcow2.pool(site)?;
     let volume = copy_image(site, &pool, &volume_xml(disk, capacity, 0, "qcow2"), image)?;

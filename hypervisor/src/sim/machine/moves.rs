@@ -1,4 +1,4 @@
-//! Guests that come from another machine and go to one.
+//! Guests that arrive from another machine or leave for one.
 //!
 //! A disk without a domain is a leftover (`leaks`) until the guest is installed over it, as on a real host.
 
@@ -63,7 +63,7 @@ impl SimMachine {
         self.base_root(spec)
     }
 
-    /// `shared`: what is missing here is on storage that all hosts have.
+    /// `shared`: disks that are missing here may be on shared storage.
     pub(in crate::sim) fn install(&mut self, spec: &GuestSpec, on: bool, shared: bool) -> DriverResult<()> {
         let instance = spec.instance;
         let known = self.guests.get(&instance);
