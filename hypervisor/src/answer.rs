@@ -7,6 +7,7 @@ use chronova_events::ids::InstanceId;
 use futures::Stream;
 use thiserror::Error;
 
+/// Why a driver's call failed.
 #[derive(Debug, Error)]
 pub enum DriverError {
     /// The host cannot be reached. Nobody knows whether it performed the call.
@@ -23,7 +24,7 @@ pub enum DriverError {
     /// The host has no space (disk full, out of memory). Another host may have some.
     #[error("the host has no room: {0}")]
     NoRoom(String),
-    /// The image's bytes did not match its size or checksum, or could not be read.
+    /// The image's content did not have the announced size or checksum, or could not be read.
     #[error("image {image} is unusable: {reason}")]
     BadImage { image: String, reason: String },
     /// The guest was created without a channel for an agent.
@@ -41,6 +42,8 @@ impl DriverError {
     }
 }
 
+/// The result of a driver's call.
 pub type DriverResult<T> = Result<T, DriverError>;
 
+/// The content of a disk or an image, in chunks.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>;

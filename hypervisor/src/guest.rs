@@ -112,7 +112,7 @@ pub struct VolumeDisk {
     pub boot_order: Option<u32>,
 }
 
-/// An image in a host's cache. The checksum of the content identifies it, not its id.
+/// An image in a host's cache. It is identified by the checksum of its content, not by its id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageRef {
     pub id: ImageId,

@@ -254,7 +254,7 @@ impl Migrations {
                 (Now::PreMigrating, Some(MigrationEnd::from(&targeted.target)))
             }
             (InstanceEvent::MoveUntargeted(_), now) => (now, None),
-            // The old host may have come back during the evacuation; no later event would complete this migration.
+            // The old host may have come back during the evacuation, and then no later event completes this migration.
             (InstanceEvent::Evacuated(_), _) if !self.down.contains(&row.source.host) => {
                 (Now::Completed, row.target.clone())
             }

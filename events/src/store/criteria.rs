@@ -43,7 +43,8 @@ pub struct Criteria {
 #[derive(Debug, Clone)]
 pub struct EventSearchResult {
     pub events: Vec<Arc<Recorded>>,
-    /// All matching events up to this position were found. If the log ends where the search began, it is that position.
+    /// All matching events up to this position were found. If the log ends where the search began, `until` is that
+    /// position.
     pub until: Position,
 }
 

@@ -1,4 +1,5 @@
-//! The bus addresses of a guest's interfaces and disks. The guest's metadata tells it by them which device is which.
+//! The bus addresses of a guest's interfaces and disks. The metadata service uses them to tell the guest which device
+//! is which.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;

@@ -47,8 +47,8 @@ impl DiskFile {
 
 #[async_trait]
 pub trait DiskTransfer: Send + Sync {
-    /// The files of a guest's disks, including those set aside. It lacks the files that every host creates for itself
-    /// (config drive, console log).
+    /// The files of a guest's disks, including those set aside. Files that every host creates for itself (config drive,
+    /// console log) are not listed.
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>>;
     /// Reads a disk that no guest writes to.
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream>;

@@ -36,13 +36,13 @@ pub struct MigrationData {
 /// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationPlan {
-    /// The process of this plan. It tells the error of this plan from that of another one.
+    /// The process of this plan. Its id distinguishes the errors of this plan from those of another one.
     pub migration: ProcessId,
     /// The URI by which the source connects to the destination's hypervisor.
     pub peer: String,
     /// The address on which the destination receives the guest's memory. `None`: the hosts choose it.
     pub stream: Option<String>,
-    /// The names in the guest of the disks to copy; empty for shared storage.
+    /// The disks to copy, by their names in the guest; empty for shared storage.
     pub copied: Vec<String>,
     pub tls: bool,
     /// Whether the guest's memory is sent between the two libvirtds instead of between the two QEMUs.

@@ -10,7 +10,7 @@ use crate::checksum::RunningDigest;
 use crate::volumes;
 
 const MIB: u64 = 1 << 20;
-/// An MD5 of this length is enough to tell contents apart.
+/// The length of this text selects MD5, which is enough to tell contents apart.
 const MD5: &str = "00000000000000000000000000000000";
 
 impl Trial {

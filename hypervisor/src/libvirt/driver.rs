@@ -46,7 +46,7 @@ impl Driver for LibvirtDriver {
         let direct_io = Arc::clone(&self.direct_io);
         let deadline = self.making();
         self.change("spawn", guest.instance, deadline, move |connect, options| {
-            // Until the guest is defined it is unknown, and late events of its former life do not concern it.
+            // Until the guest is defined, the register must not know it: late events are about its former life.
             link.guests_known().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if definition::spawn(connect, options, &facts, &spec)? == definition::HostFinding::NoDirectIo {

@@ -100,9 +100,9 @@ pub(super) struct CallbackRegistrations {
 impl CallbackRegistrations {
     pub(super) fn new(connect: &Arc<Connect>, sink: &EventSink) -> Result<Self, Error> {
         let opaque = opaque(sink);
-        // SAFETY: `virConnectDomainEventRegisterAny` takes the generic callback type. For the lifecycle event id it
-        // calls it with the arguments of `virConnectDomainEventCallback`, which is the type of `on_lifecycle`. Function
-        // pointers have the same size whatever their signature.
+        // SAFETY: `virConnectDomainEventRegisterAny` takes the generic callback type. For the lifecycle event id,
+        // libvirt calls the callback with the arguments of `virConnectDomainEventCallback`, which is the type of
+        // `on_lifecycle`. Function pointers have the same size whatever their signature.
         let callback = unsafe {
             std::mem::transmute::<
                 LifecycleCallback,

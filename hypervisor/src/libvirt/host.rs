@@ -1,4 +1,5 @@
-//! One libvirt host: its connection, its threads, and the known facts about it. Other files have the calls.
+//! One libvirt host: its connection, its threads, and the known facts about it. The driver's calls are in the other
+//! files.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -29,16 +30,16 @@ pub struct LibvirtDriver {
     pub(super) uri: String,
     pub(super) options: Arc<LibvirtOptions>,
     pub(super) link: Arc<Link>,
-    /// For calls that take long.
+    /// The threads for calls that change the host.
     pub(super) threads: CallThreads,
-    /// For queries, so that they are answered while many guests are being created.
+    /// The threads for queries, so that the host answers queries while it creates many guests.
     pub(super) questions: CallThreads,
     pub(super) images: ImageFetcher,
     /// Admits one change at a time per volume of the volume service.
     pub(super) volumes: Gates<String>,
     /// Facts about the host, and the connection on which they were read.
     pub(super) known: Mutex<Option<(Arc<Connect>, Arc<ProbedHost>)>>,
-    /// Whether the pool's files can be opened with direct I/O. The first refusal clears it.
+    /// Whether the pool's files can be opened with direct I/O. The first refusal clears this flag.
     pub(super) direct_io: Arc<AtomicBool>,
     /// The forward mode that works. Its lock also serialises the network changes of a host.
     pub(super) forward: tokio::sync::Mutex<ForwardMode>,
@@ -86,7 +87,7 @@ impl LibvirtDriver {
         self.call_within(call, self.options.call_deadline, work).await
     }
 
-    /// Like `call`, for queries. Also ends when the connection ends.
+    /// Like `call`, but on the threads for queries. Fails as soon as the connection is lost.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         call: &'static str,
@@ -116,8 +117,8 @@ impl LibvirtDriver {
         self.threads.run(call, deadline, move || work(&*link.line(&session)?, &options)).await
     }
 
-    /// The time limit for creating and removing disks. Each call may take a while on a busy host. Copying or clearing a
-    /// whole disk takes as long as its size demands.
+    /// The time limit for creating and removing disks. Each call may take a while on a busy host. If disks are copied
+    /// as a whole, the limit is that of a copy.
     pub(super) fn making(&self) -> Duration {
         if storage::copies_whole(&self.options) { COPY_LIMIT } else { self.options.call_deadline * 3 }
     }

@@ -308,7 +308,7 @@ impl LiveMigration for LibvirtDriver {
     async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {
         self.call("console log", move |connect, options| {
             let pool = pool::open(connect, options)?;
-            // The older part of the log is read from there.
+            // The older part of the console log is read from this volume.
             pool::put(connect, &pool, &format!("{}.0", volumes::console_log(instance)), &text)
         })
         .await

@@ -19,7 +19,7 @@ const CALL: &str = "live migration";
 /// The guest's state and its reason.
 fn state(domain: &Domain) -> Result<(u32, u32), Error> {
     let (mut state, mut reason) = (0, 0);
-    // SAFETY: the domain is alive (we hold a reference), and both places live until the call returns.
+    // SAFETY: the domain is alive (we hold a reference), and both variables live until the call returns.
     let got = unsafe { sys::virDomainGetState(domain.as_ptr(), &raw mut state, &raw mut reason, 0) };
     if got < 0 {
         return Err(Error::last_error());

@@ -161,7 +161,8 @@ pub(super) fn create(pool: &StoragePool, xml: &str) -> DriverResult<StorageVol> 
     StorageVol::create_xml(pool, xml, 0).during("volume create")
 }
 
-/// Creates a sparse file that the emulator's user can read: shared base images are never labelled for one guest.
+/// Creates a sparse file that the emulator's user can read, because libvirt never relabels shared base images for one
+/// guest.
 pub(super) fn create_raw(pool: &StoragePool, name: &str, capacity: u64, mode: &str) -> DriverResult<StorageVol> {
     create(pool, &volume_xml(name, capacity, "raw", mode, None))
 }

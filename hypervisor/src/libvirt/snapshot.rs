@@ -179,8 +179,8 @@ fn no_disk() -> DriverError {
     DriverError::Unsupported("the guest has no disk of its own".to_owned())
 }
 
-/// Refuses a raw disk that looks like another format. The guest writes its first bytes. libvirt would read it as that
-/// format, and so read any file of the host that its header names.
+/// Refuses a raw disk that looks like another format. The guest writes the first bytes of the disk. libvirt would read
+/// the disk as that format, and so read any file of the host that the header names.
 fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
     // The disk is checked again. The guest is off, so no later check finds another format.
     disk.pool.refresh(0).map_err(|error| {

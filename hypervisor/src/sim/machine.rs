@@ -135,7 +135,7 @@ impl SimMachine {
         Ok(())
     }
 
-    /// Makes a change. Also replays the state file.
+    /// Makes a change. Replaying the state file also calls this.
     pub(super) fn apply(&mut self, change: &SimChange) {
         match change {
             SimChange::Define { instance, vcpus, memory_mib, disk_gib, name } => {
@@ -485,7 +485,7 @@ impl SimMachine {
 
     /// The text of every boot. The last text is incomplete while the guest boots.
     pub(super) fn console(&self, instance: InstanceId, max: usize) -> DriverResult<Bytes> {
-        // The log is one of the files that remain of a guest.
+        // The log file remains when only the disks of a guest are left.
         let guest = match self.guest(instance) {
             Err(_) if self.leaks.contains(&instance) => return Ok(Bytes::from_static(b"Booting simulated guest\n")),
             guest => guest?,

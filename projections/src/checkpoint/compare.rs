@@ -32,7 +32,7 @@ impl ViewVisitor for Comparison {
         }
         match (serde_json::to_value(&*left), serde_json::to_value(&*right)) {
             (Ok(a), Ok(b)) => compare(P::NAME, Some(&a), Some(&b), self.limit, &mut self.found),
-            // Two read models that cannot be written as JSON would look equal.
+            // Otherwise two read models that cannot be written as JSON would look equal.
             _ => self.found.push(format!("{}: cannot be written as JSON", P::NAME)),
         }
     }

@@ -214,7 +214,7 @@ impl FleetView {
                     self.apply_instance(server, event);
                 }
             }
-            // When a step fails, only a build has itself selected a host.
+            // Only a build selects its host itself, so a failed step with a host means a failed build.
             Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
                 if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {
                     let row = &mut self.rows[slot as usize];

@@ -173,8 +173,8 @@ impl ProviderIndex {
         match event {
             LedgerEvent::Claimed(_) | LedgerEvent::AllocationsReplaced(_) | LedgerEvent::Released(_) => {
                 let touched = holders(ledger, event);
-                // A row that holds a provider makes the ledger copy it. These providers are about to change, so the
-                // rows let go.
+                // If a row held a provider, the ledger would have to copy it. These providers are about to change, so
+                // their rows drop them.
                 for id in &touched {
                     self.let_go(*id);
                 }
@@ -219,7 +219,7 @@ impl ProviderIndex {
                 evolve(ledger);
                 *self = Self::of(ledger);
             }
-            // The row holds the ledger's own provider and lets go of it, so that the ledger need not copy it.
+            // The row drops the ledger's own provider, so that the ledger need not copy it.
             LedgerEvent::ProviderAdopted(adopted) => {
                 self.let_go(adopted.provider);
                 evolve(ledger);

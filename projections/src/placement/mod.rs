@@ -24,12 +24,12 @@ use index::ProviderIndex;
 #[serde(from = "StoredPlacement")]
 pub struct Placement {
     pub ledger: Ledger,
-    /// Follows the ledger. A view that is read from a checkpoint builds it from the ledger.
+    /// The index of the ledger. A checkpoint does not store it; it is computed from the ledger.
     #[serde(skip_serializing)]
     pub index: ProviderIndex,
 }
 
-/// The part that a checkpoint keeps.
+/// The part that a checkpoint stores.
 #[derive(Deserialize)]
 struct StoredPlacement {
     ledger: Ledger,

@@ -15,7 +15,7 @@ pub(super) fn explain(error: &Error, position: u64) -> StoreError {
     match error {
         Error::SqliteFailure(failure, _) => match failure.code {
             ErrorCode::DiskFull => StoreError::Full,
-            // A full disk has this error if SQLite had to grow the index of the write-ahead log.
+            // SQLite reports this error on a full disk if it has to grow the index of the write-ahead log.
             ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::Full,
             // A violated constraint means that two events have the same position, so the file differs from the writer's
             // state.

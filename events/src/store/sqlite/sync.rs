@@ -24,7 +24,8 @@ use crate::envelope::Recorded;
 use crate::store::tail::Tail;
 use crate::store::{AppendError, Appended, StoreError};
 
-/// The limit of one sync in the average, so that a single stall of the disk does not lengthen the collection time.
+/// The largest time that one sync adds to the average, so that a single stall of the disk does not lengthen the
+/// collection time.
 const LONGEST: Duration = Duration::from_millis(2);
 
 /// An answer that waits for the sync.

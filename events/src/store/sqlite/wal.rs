@@ -61,12 +61,13 @@ pub(super) struct WalFrame<'a> {
 pub(super) struct WalContents {
     /// The number of frames of finished transactions.
     pub(super) committed: u64,
-    /// The number of whole frames after those, of the same generation of the file. They are unfinished or damaged.
+    /// The number of complete frames after the committed ones, in the same generation of the file. They are unfinished
+    /// or damaged.
     pub(super) unfinished: u64,
 }
 
 /// Calls `each` with the newest frame of every page among the first `count` frames, in the order of pages. SQLite
-/// itself has just read these frames. It reads only the headers of other frames.
+/// itself has just read these frames. This function reads only the headers of all other frames.
 pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&WalFrame<'_>) -> io::Result<()>) -> io::Result<()> {
     let file = File::open(path)?;
     let mut header = [0; HEADER];
