@@ -10,7 +10,7 @@ use crate::links::Links;
 use crate::query::percent_decode;
 use crate::service::Service;
 
-/// A request's place: the service, the path below the service's root, and the addresses for links.
+/// A request's service, its path below the service's root, and the addresses for links.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestAddress {
     pub service: Service,
@@ -19,7 +19,8 @@ pub(crate) struct RequestAddress {
     pub links: Links,
 }
 
-/// Finds the service: a listener of its own serves one at the root, the common listener all under their prefixes.
+/// Finds the service of a request. A listener with `only` serves that service at the root. The common listener serves
+/// all services, each under its prefix.
 pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebConfig) -> Option<RequestAddress> {
     let path = request.path();
     let host = host(request, config);
@@ -45,7 +46,7 @@ pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebCo
     Some(RequestAddress { service, path: below.to_owned(), links })
 }
 
-/// `http://host:port` as the client wrote it; behind a proxy, as the proxy says, where it is believed.
+/// `http://host:port` as the client wrote it. Behind a trusted proxy, the proxy's headers give it.
 pub(crate) fn host(request: &HttpRequest, config: &WebConfig) -> String {
     let text = |name: &str| first(request.headers(), name);
     let (scheme, host, prefix) = if is_trusted(request, config) {
@@ -62,7 +63,7 @@ pub(crate) fn host(request: &HttpRequest, config: &WebConfig) -> String {
     let host = host
         .or_else(|| text("Host"))
         .or_else(|| request.uri().authority().map(actix_web::http::uri::Authority::as_str))
-        // A value that is no host must not become a link.
+        // A header that holds no valid host must not become part of a link.
         .filter(|host| {
             host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b'[' | b']' | b'_'))
         })
@@ -70,18 +71,18 @@ pub(crate) fn host(request: &HttpRequest, config: &WebConfig) -> String {
     format!("{scheme}://{host}{}", prefix.map_or("", |prefix| prefix.trim_end_matches('/')))
 }
 
-/// The scheme that the client used, as a proxy that is believed says.
+/// The scheme that the client used, if a trusted proxy reports it.
 pub(crate) fn forwarded_scheme<'a>(request: &'a HttpRequest, config: &WebConfig) -> Option<&'a str> {
     first(request.headers(), "X-Forwarded-Proto").filter(|_| is_trusted(request, config))
 }
 
-/// Anybody can write such headers; only who was named is believed.
+/// Any client can write `X-Forwarded-` headers, so only the proxies in `trusted_proxies` are believed.
 fn is_trusted(request: &HttpRequest, config: &WebConfig) -> bool {
     config.enable_proxy_headers_parsing && request.peer_addr().is_some_and(|peer| is_proxy(peer.ip(), config))
 }
 
 fn is_proxy(address: IpAddr, config: &WebConfig) -> bool {
-    // A client of IPv4 on a socket of IPv6 has an address of both kinds.
+    // An IPv4 client on an IPv6 socket has an IPv4-mapped address.
     let address = address.to_canonical();
     config.trusted_proxies.iter().any(|proxy| proxy.contains(&address))
 }
@@ -94,7 +95,8 @@ pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConf
     }
     let texts = headers.get_all("X-Forwarded-For").filter_map(|value| value.to_str().ok());
     let told: Vec<IpAddr> = texts.flat_map(|text| text.split(',')).filter_map(|one| one.trim().parse().ok()).collect();
-    // Each proxy adds whom it heard; what stands before the last that is none of ours anybody may have written.
+    // Each proxy appends the address that it heard. The client is the last address that is no trusted proxy, because
+    // the client itself may have written the addresses before it.
     Some(told.into_iter().rev().find(|one| !is_proxy(*one, config)).unwrap_or(peer))
 }
 

@@ -35,7 +35,7 @@ pub struct App {
     pub feeds: OpenFeeds,
     /// The consoles that are open.
     pub consoles: OpenConsoles,
-    /// How fast projects may ask, where that is limited.
+    /// The request rates of projects; `None` without a limit.
     pub(crate) rate_limits: Option<RateLimits>,
     log: Option<Arc<dyn EventStore>>,
     dispatch: Option<Dispatch>,
@@ -82,14 +82,14 @@ impl App {
         self
     }
 
-    /// Lets the log be read over HTTP.
+    /// Serves the log over HTTP.
     #[must_use]
     pub fn with_log(mut self, log: Arc<dyn EventStore>) -> Self {
         self.log = Some(log);
         self
     }
 
-    /// The log. Without it (some tests) nobody can read it over HTTP.
+    /// The log. 404 when the process does not serve it (some tests).
     pub fn log(&self) -> Result<&Arc<dyn EventStore>, Fault> {
         self.log.as_ref().ok_or_else(|| Fault::not_found("The event log is not served here."))
     }
@@ -101,7 +101,7 @@ impl App {
         self
     }
 
-    /// The embedded identity service, unless another one does its work.
+    /// The embedded identity service; 404 when an external one is configured.
     pub fn identity(&self) -> Result<&Arc<IdentityService>, Fault> {
         self.identity.as_ref().ok_or_else(|| Fault::not_found("The identity service is elsewhere."))
     }
@@ -113,7 +113,7 @@ impl App {
         self
     }
 
-    /// The embedded image service, unless another one does its work.
+    /// The embedded image service; 404 when an external one is configured.
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }
@@ -125,24 +125,24 @@ impl App {
         self
     }
 
-    /// The embedded volume service, unless another one does its work.
+    /// The embedded volume service; 404 when an external one is configured.
     pub fn volumes(&self) -> Result<&Arc<EmbeddedVolumes>, Fault> {
         self.volumes.as_ref().ok_or_else(|| Fault::not_found("The volume service is elsewhere."))
     }
 
-    /// Lets operations that take `as_of` be asked about the past.
+    /// Enables `as_of` on the operations that take it.
     #[must_use]
     pub fn with_history(mut self, history: Arc<History>) -> Self {
         self.history = Some(history);
         self
     }
 
-    /// The read models as they were, where they can be had.
+    /// The past states of the read models, if the process keeps them.
     pub fn history(&self) -> Option<&Arc<History>> {
         self.history.as_ref()
     }
 
-    /// The way to the aggregates, for callers with a permit. Without it (some tests) nothing can be served.
+    /// The handlers' access to the command gateway, for callers with a permit. Missing only in some tests.
     pub fn dispatch(&self) -> Result<&Dispatch, Fault> {
         self.dispatch.as_ref().ok_or_else(|| Fault::internal("the web layer stands alone".to_owned()))
     }

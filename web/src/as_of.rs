@@ -6,7 +6,7 @@
 //! operation names in `X-Chronova-Position` the position that reproduces it.
 //!
 //! Invariant: a query about the past needs [`rule`] besides the operation's own rule. By default only administrators
-//! do: what others might have seen then depends on the roles that they had then.
+//! have that right, because the log does not tell which roles a caller had at that time.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::fault::Fault;
 use crate::query::Query;
 use crate::service::Service;
 
-/// The policy rule of questions about the past.
+/// The policy rule for queries with `as_of`.
 pub const fn rule(service: Service) -> &'static str {
     match service {
         Service::Placement => "placement:chronova:as_of",
@@ -28,15 +28,15 @@ pub const fn rule(service: Service) -> &'static str {
     }
 }
 
-/// On answers about the past.
+/// The header of an answer about the past: its position in the log.
 pub const AS_OF: &str = "X-Chronova-As-Of";
-/// On live answers that can be had again.
+/// The header of a live answer: the position that reproduces it with `as_of`.
 pub const POSITION: &str = "X-Chronova-Position";
 const KEYS: [&str; 2] = ["as_of", "chronova:as_of"];
-/// How much of what somebody sent is said back.
+/// An error message repeats at most this many characters of a sent value.
 const SHOWN: usize = 64;
 
-/// Takes the moment out of the query, if one was asked for.
+/// Removes `as_of` from the query and returns its moment, if the client sent one.
 pub(crate) fn take(query: &mut Query) -> Result<Option<PastMoment>, Fault> {
     let values: Vec<&str> =
         query.pairs().iter().filter(|(key, _)| KEYS.contains(&key.as_str())).map(|(_, value)| value.as_str()).collect();
@@ -53,7 +53,7 @@ fn read(text: &str) -> Result<PastMoment, Fault> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().map(|position| PastMoment::Position(Position(position))).map_err(|_| bad(text));
     }
-    // An offset's plus sign that was not escaped has become a blank.
+    // A plus sign in an offset that the client did not escape has become a blank.
     let at = DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_rfc3339(&text.replace(' ', "+")));
     at.map(|at| PastMoment::Time(Timestamp(at.timestamp_micros()))).map_err(|_| bad(text))
 }
@@ -65,7 +65,7 @@ fn bad(text: &str) -> Fault {
     ))
 }
 
-/// The read models of that moment.
+/// The read models as they were at `moment`.
 pub(crate) async fn views(app: &App, moment: PastMoment) -> Result<Arc<Views>, Fault> {
     let history = app.history().ok_or_else(|| Fault::not_implemented("This server keeps no history to ask about."))?;
     history.at(moment, app.queries()?.clock.now()).await.map_err(fault)

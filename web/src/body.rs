@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::service::Service;
 
-/// A client that takes longer to send a small body is not going to.
+/// A client that has not sent its body by then gets 408.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The whole body, if it is no longer than `limit`.
+/// Reads the whole body; refuses one that is longer than `limit` bytes.
 pub(crate) async fn read(payload: Payload, headers: &HeaderMap, limit: usize) -> Result<Bytes, Fault> {
     let announced =
         headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse::<u64>().ok());
@@ -49,7 +49,7 @@ pub(crate) fn parse(service: Service, headers: &HeaderMap, body: &[u8]) -> Resul
     }
     match (service, media_type.as_deref()) {
         (_, Some(media)) if media == "application/json" || media.ends_with("+json") => {}
-        // Glance has media types of its own for patches.
+        // Glance has its own media types for patches.
         (Service::Image, Some(media)) if media.starts_with("application/openstack-images") => {}
         (Service::Placement, None) => {
             return Err(Fault::bad_request("content-type header required when content-length > 0"));
@@ -59,7 +59,7 @@ pub(crate) fn parse(service: Service, headers: &HeaderMap, body: &[u8]) -> Resul
                 "The media type {media} is not supported, use application/json"
             )));
         }
-        // These services do not look at the media type; Nova reads these two as JSON.
+        // These services ignore the media type. Nova reads these two types as JSON.
         (Service::Identity | Service::Network | Service::Image, _)
         | (_, None | Some("" | "text/plain" | "application/x-www-form-urlencoded")) => {}
         (_, Some(_)) => return Err(Fault::unsupported_media_type("Unsupported Content-Type")),

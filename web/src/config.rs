@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::metadata::MetadataConfig;
 use crate::service::Service;
 
-/// All of them.
+/// All options of the web layer.
 #[derive(Debug, Clone)]
 pub struct WebConfig {
     /// `[oslo_middleware] max_request_body_size`: the longest JSON body, in bytes.
@@ -15,11 +15,11 @@ pub struct WebConfig {
     /// `[oslo_middleware] enable_proxy_headers_parsing`: believe `X-Forwarded-Proto`, `-Host` and `-Prefix` of trusted
     /// proxies.
     pub enable_proxy_headers_parsing: bool,
-    /// `[chronova] trusted_proxies`: whose `X-Forwarded-` headers are believed.
+    /// `[chronova] trusted_proxies`: the proxies that may send `X-Forwarded-` headers.
     pub trusted_proxies: Vec<IpNet>,
-    /// `[chronova] reserved_networks`: what subnets of projects keep out of.
+    /// `[chronova] reserved_networks`: address ranges that subnets of projects must not overlap.
     pub reserved_networks: Vec<IpNet>,
-    /// `[chronova] rate_limit`: requests a second of one project; 0 is no limit.
+    /// `[chronova] rate_limit`: requests a second of one project; 0 means no limit.
     pub rate_limit: f64,
     /// `[chronova] rate_limit_burst`: requests that may come at once.
     pub rate_limit_burst: u32,
@@ -27,7 +27,7 @@ pub struct WebConfig {
     pub compute_link_prefix: Option<String>,
     /// `[api] glance_link_prefix`: the same for links to images.
     pub glance_link_prefix: Option<String>,
-    /// `[neutron] default_floating_pool`: where floating addresses come from if nobody says where from.
+    /// `[neutron] default_floating_pool`: the network of a floating address when the request names none.
     pub default_floating_pool: String,
     /// `[api] max_limit`: the largest page.
     pub max_limit: u64,
@@ -35,11 +35,12 @@ pub struct WebConfig {
     pub max_feeds: usize,
     /// `[chronova] max_consoles`: consoles that are open at the same time.
     pub max_consoles: usize,
-    /// `[chronova] dashboard`: whether its pages are served below `/dashboard`.
+    /// `[chronova] dashboard`: whether the process serves the dashboard below `/dashboard`.
     pub dashboard: bool,
-    /// `[keystone_authtoken] www_authenticate_uri`: what a 401 names; by default the request's own host.
+    /// `[keystone_authtoken] www_authenticate_uri`: the identity service that a 401 names; by default the request's own
+    /// host.
     pub www_authenticate_uri: Option<String>,
-    /// How the metadata service knows who asks.
+    /// How the metadata service identifies the guest that asks.
     pub metadata: MetadataConfig,
     pub cors: CorsConfig,
     pub policy: PolicyConfig,
@@ -69,10 +70,10 @@ impl Default for WebConfig {
     }
 }
 
-/// `[cors]`; without an allowed origin nothing is added to replies.
+/// `[cors]`. Without an allowed origin, replies get no CORS headers.
 #[derive(Debug, Clone)]
 pub struct CorsConfig {
-    /// `allowed_origin`; `*` allows every one.
+    /// `allowed_origin`; `*` allows every origin.
     pub allowed_origin: Vec<String>,
     pub allow_credentials: bool,
     pub expose_headers: Vec<String>,
@@ -119,13 +120,13 @@ pub struct PolicyConfig {
     pub policy_file: Option<PathBuf>,
     /// `policy_dirs`, as paths; their files are read after `policy_file`.
     pub policy_dirs: Vec<PathBuf>,
-    /// `policy_default_rule`: asked in place of a rule that is not defined.
+    /// `policy_default_rule`: the rule that counts in place of an undefined one.
     pub default_rule: String,
-    /// Services with a file of their own (`[placement] policy_file`...), which then replaces the shared one.
+    /// Services with their own policy file (`[placement] policy_file`...). That file replaces the shared one.
     pub service_policy_files: Vec<(Service, PathBuf)>,
-    /// `enforce_scope`: refuse tokens of another scope than the rule's.
+    /// `enforce_scope`: refuse tokens whose scope the rule does not list.
     pub enforce_scope: bool,
-    /// `enforce_new_defaults`: do not also accept what the deprecated default accepted.
+    /// `enforce_new_defaults`: ignore the deprecated defaults, which otherwise count besides the new ones.
     pub enforce_new_defaults: bool,
 }
 

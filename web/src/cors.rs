@@ -10,13 +10,13 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The origin as it may be echoed.
+/// The value for `Access-Control-Allow-Origin`, if the request's origin is allowed.
 fn allowed<'a>(config: &CorsConfig, headers: &'a HeaderMap) -> Option<&'a str> {
     let origin = text(headers, "Origin")?;
     config.allowed_origin.iter().any(|allowed| allowed == "*" || allowed == origin).then_some(origin)
 }
 
-/// The answer to an `OPTIONS` request, where cross-origin requests are allowed at all.
+/// The answer to a preflight `OPTIONS` request; `None` when no origin is allowed.
 pub(crate) fn preflight(config: &CorsConfig, headers: &HeaderMap) -> Option<Reply> {
     if config.allowed_origin.is_empty() {
         return None;
@@ -64,7 +64,7 @@ pub(crate) fn preflight(config: &CorsConfig, headers: &HeaderMap) -> Option<Repl
     Some(reply)
 }
 
-/// The headers that an ordinary answer gets in addition.
+/// The CORS headers of an ordinary answer.
 pub(crate) fn headers(config: &CorsConfig, request: &HeaderMap) -> Vec<(&'static str, String)> {
     let Some(origin) = allowed(config, request) else { return Vec::new() };
     let mut headers = vec![("Vary", "Origin".to_owned()), ("Access-Control-Allow-Origin", origin.to_owned())];

@@ -28,7 +28,7 @@ use crate::query::Query;
 use crate::route::{Route, RouteAccess};
 use crate::service::Service;
 
-/// How long an upload may bring nothing.
+/// An upload that brings no byte for this long is ended.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One request on its way through a handler.
@@ -78,8 +78,8 @@ impl Ctx {
         }
     }
 
-    /// The network service as the answer is made of it: as it is, or as it was at the moment that `as_of` names. `None`: it
-    /// does not remember.
+    /// The network service now, or as it was at the moment that `as_of` names. `None`: the service keeps no past
+    /// states.
     pub fn networks(&self) -> Result<Option<Arc<dyn NetworkService>>, Fault> {
         let live = &self.queries()?.networks;
         Ok(match &self.past {
@@ -88,7 +88,7 @@ impl Ctx {
         })
     }
 
-    /// The caller, as the services beside Compute are told.
+    /// The caller in the form that the ports of the other services take.
     pub fn service_caller(&self) -> ServiceCaller {
         let caller = self.caller();
         ServiceCaller {
@@ -99,12 +99,12 @@ impl Ctx {
         }
     }
 
-    /// Whether the answer is about the past: what is measured now has no place in it.
+    /// Whether the answer is about the past. Such an answer must not hold current measurements.
     pub fn is_past(&self) -> bool {
         self.past.is_some()
     }
 
-    /// The query string of the next page, which stays in the same past.
+    /// The query string of the next page; it keeps `as_of`.
     pub fn page_query(&self) -> std::borrow::Cow<'_, Query> {
         match &self.past {
             Some(past) => {
@@ -124,12 +124,12 @@ impl Ctx {
         self.requester.request_id.as_str()
     }
 
-    /// A path parameter, decoded. The dispatcher has put every name of the route's path there.
+    /// A path parameter, decoded. The dispatcher has stored a value for each name in the route's path.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// A path parameter as a typed id, or 404 with `message`: what cannot be an id names nothing.
+    /// A path parameter as a typed id, or 404 with `message`, because no resource has a malformed id.
     pub fn id<T: std::str::FromStr>(&self, name: &str, message: impl FnOnce(&str) -> String) -> Result<T, Fault> {
         let text = self.param(name);
         text.parse().map_err(|_| Fault::not_found(message(text)))
@@ -168,7 +168,8 @@ impl Ctx {
         self.permit.clone().ok_or_else(|| Fault::internal(format!("{} has no policy of its own", self.route.op)))
     }
 
-    /// Checks the route's own rule against `target`: what a route with `.policy_on_target(rule)` owes.
+    /// Checks the route's own rule against `target`. The handler of a route with `.policy_on_target(rule)` must call
+    /// it.
     pub fn authorize(&self, target: &PolicyTarget) -> Result<Permit, Fault> {
         match self.route.access {
             RouteAccess::Rule(rule) | RouteAccess::RuleOnTarget(rule) => self.authorize_rule(rule, target),
@@ -187,17 +188,18 @@ impl Ctx {
             .map_err(|denied| denied.fault(self.service))
     }
 
-    /// Whether a rule holds; for fields and filters that appear only for some.
+    /// Whether a rule holds, for fields and filters that only some callers get.
     pub fn allows(&self, rule: &'static str, target: &PolicyTarget) -> bool {
         self.app.policy.allows(self.service, rule, self.caller(), target)
     }
 
-    /// The caller and the caller's own project as the target.
+    /// A target with the caller's own user and project.
     pub fn own_target(&self) -> PolicyTarget {
         PolicyTarget::of(self.caller())
     }
 
-    /// The raw body of a route with `.raw_body()`, once. It may take long, but something has to come all the time.
+    /// The raw body of a route with `.raw_body()`; the first call takes it. The upload may take long, but it fails when
+    /// no byte comes for [`PATIENCE`].
     pub fn take_payload(&mut self) -> LocalBoxStream<'static, std::io::Result<Bytes>> {
         let Some(payload) = self.payload.take() else { return futures::stream::empty().boxed_local() };
         futures::stream::unfold(Some(payload), |payload| async {
@@ -211,7 +213,8 @@ impl Ctx {
         .boxed_local()
     }
 
-    /// The raw body of a route with `.raw_body()`, once, if it is no longer than `limit`.
+    /// The raw body of a route with `.raw_body()`; the first call takes it. A body longer than `limit` bytes is
+    /// refused.
     pub(crate) async fn read_body(&mut self, limit: usize) -> Result<Bytes, Fault> {
         match self.payload.take() {
             Some(payload) => body::read(payload, &self.headers, limit).await,

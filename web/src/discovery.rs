@@ -7,7 +7,7 @@ use crate::microversion::{COMPUTE, PLACEMENT, VOLUME};
 use crate::reply::Reply;
 use crate::service::Service;
 
-/// The document at `path` (below the service's root), where there is one.
+/// The version document at `path` (below the service's root), if there is one.
 pub(crate) fn document(service: Service, path: &str, links: &Links) -> Option<Reply> {
     let root = links.root.as_str();
     let path = path.trim_end_matches('/');

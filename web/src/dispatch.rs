@@ -1,8 +1,8 @@
 //! The way from a permitted request to the command gateway.
 //!
 //! A handler holds a [`Dispatch`], whose operations are private. The functions here take a `&Permit`, which only the
-//! policy module makes. So a command without a check of the caller's rights does not compile. The one command of a
-//! guest takes a `&Guest`, which only the metadata service makes.
+//! policy module makes. So a command without a check of the caller's rights does not compile. The one command that a
+//! guest may send takes a `&Guest`, which only the metadata service makes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::policy::Permit;
 /// more than this, the client gets its answer all the same.
 const READ_YOUR_WRITES: Duration = Duration::from_secs(5);
 
-/// The handlers' access to [`Operations`]. It sends nothing by itself.
+/// The handlers' access to [`Operations`], which are private to this module.
 ///
 /// ```compile_fail,E0616
 /// fn without_permit(dispatch: &chronova_web::dispatch::Dispatch) {
@@ -56,7 +56,7 @@ impl Dispatch {
         self.operations.queries()
     }
 
-    /// Passwords on their way to guests.
+    /// The one-time passwords that guests have not fetched yet.
     pub fn passwords(&self) -> &OneTimePasswords {
         self.operations.passwords()
     }
@@ -67,7 +67,7 @@ impl Dispatch {
     }
 }
 
-/// Records how the network service has the interfaces of a server now.
+/// Records the interfaces of a server as the network service has them now.
 pub async fn refresh_interfaces(dispatch: &Dispatch, _: &Permit, server: InstanceId) {
     dispatch.operations.refresh_interfaces(server).await;
 }
@@ -82,8 +82,8 @@ pub fn eraser(dispatch: &Dispatch, _: &Permit, store: &Arc<dyn EventStore>, hist
     dispatch.operations.eraser(store, history)
 }
 
-/// Has `command` decided, in the name of the permitted caller. When this returns, the events are durable and the read
-/// models show them, so the next query sees them.
+/// Sends `command` to its aggregate in the name of the permitted caller. When this returns, the events are durable and
+/// the read models show them.
 pub async fn send<A: Reachable>(
     dispatch: &Dispatch,
     permit: &Permit,
@@ -95,11 +95,10 @@ pub async fn send<A: Reachable>(
     Ok(committed)
 }
 
-/// Performs a use case of [`Operations`], in the name of the permitted caller. When this returns, the read models show what
-/// happened.
+/// Performs a use case of [`Operations`] in the name of the permitted caller. When this returns, the read models show
+/// its events.
 ///
-/// # Errors
-/// The use case refuses.
+/// # Errors The refusal of the use case.
 pub async fn perform<R>(
     dispatch: &Dispatch,
     permit: &Permit,
@@ -110,8 +109,8 @@ pub async fn perform<R>(
     Ok(())
 }
 
-/// Creates servers, in the name of the permitted caller. When this returns, the read models show all of them, or none is
-/// left.
+/// Creates servers in the name of the permitted caller. When this returns, either the read models show all of them, or
+/// all are removed.
 pub async fn create_servers(
     dispatch: &Dispatch,
     permit: &Permit,
@@ -123,8 +122,8 @@ pub async fn create_servers(
     Ok(created.instances)
 }
 
-/// Keeps what a guest tells its owner. A guest has no rights that a policy could check. It may send this one command,
-/// and a [`Guest`] proves its identity.
+/// Records the encrypted password that a guest reports for its owner. A guest has no rights that a policy could check.
+/// It may send this one command, and a [`Guest`] proves its identity.
 pub(crate) async fn post_password(
     dispatch: &Dispatch,
     guest: &Guest,
@@ -143,14 +142,14 @@ pub(crate) async fn post_password(
     Ok(())
 }
 
-/// Waits until the read models show what was accepted at `position` by a service that sends commands of its own.
+/// Waits until the read models show `position`, which a service reached that sends its own commands.
 pub async fn shown(dispatch: &Dispatch, position: Position) {
     if !dispatch.queries().views.wait_for(position, READ_YOUR_WRITES).await {
         tracing::warn!(%position, "the read models lag behind");
     }
 }
 
-/// Gives a server one more interface, in the name of the permitted caller; ends when the guest has it.
+/// Attaches an interface to a server in the name of the permitted caller. Returns when the guest has it.
 pub async fn attach_interface(
     dispatch: &Dispatch,
     permit: &Permit,
@@ -159,7 +158,7 @@ pub async fn attach_interface(
     dispatch.operations.attach_interface(wanted, meta(permit)).await
 }
 
-/// Gives a server one more address, or takes one from it, in the name of the permitted caller.
+/// Adds an address to a server, or removes one, in the name of the permitted caller.
 pub async fn change_address(
     dispatch: &Dispatch,
     permit: &Permit,
@@ -169,7 +168,7 @@ pub async fn change_address(
     dispatch.operations.change_address(server, change, meta(permit)).await
 }
 
-/// Has a security group apply to the ports of a server, or no longer, in the name of the permitted caller.
+/// Adds a security group to the ports of a server, or removes it, in the name of the permitted caller.
 pub async fn change_security_group(
     dispatch: &Dispatch,
     _: &Permit,
@@ -181,8 +180,8 @@ pub async fn change_security_group(
 
 /// The metadata of the events: the requester and the cause.
 ///
-/// The correlation is the request's own UUID. So the id that the client got finds everything that follows from the
-/// request, in any stream.
+/// The correlation is the request's own UUID. So the request id that the client got finds all events that follow from
+/// the request, in any stream.
 pub fn meta(permit: &Permit) -> Arc<Meta> {
     meta_of(permit.requester())
 }

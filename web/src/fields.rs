@@ -12,7 +12,7 @@
 //! let json = SERVER.render(&view, ctx.version);
 //! ```
 //!
-//! Keys come out in the order of the table. Which fields a version has is worked out once per version.
+//! Keys come out in the order of the table. The table computes the fields of a version once and caches them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,7 +28,7 @@ pub struct Field<V> {
     pub since: Microversion,
     pub until: Option<Microversion>,
     pub render: fn(&V) -> Value,
-    /// Left out where this says no (fields that only administrators see, say).
+    /// The field is left out of views for which this function returns false.
     pub present: Option<fn(&V) -> bool>,
 }
 
@@ -62,7 +62,7 @@ impl<V> Field<V> {
         }
     }
 
-    /// Only for views of which this holds.
+    /// Renders the field only for views for which `present` returns true.
     #[must_use]
     pub const fn when(self, present: fn(&V) -> bool) -> Self {
         Self { name: self.name, since: self.since, until: self.until, render: self.render, present: Some(present) }
@@ -92,7 +92,7 @@ impl<V> FieldTable<V> {
         Value::Object(self.render_map(view, version))
     }
 
-    /// The same, for callers that add keys.
+    /// As [`Self::render`], for callers that add keys.
     pub fn render_map(&self, view: &V, version: Microversion) -> Map<String, Value> {
         let plan = self.plan(version);
         let mut map = Map::with_capacity(plan.len());
@@ -102,12 +102,12 @@ impl<V> FieldTable<V> {
         map
     }
 
-    /// The same as text at the end of `out`, without a map in between.
+    /// As [`Self::render`], but appends JSON text to `out` without building a map.
     pub fn write(&self, view: &V, version: Microversion, out: &mut Vec<u8>) {
         let mut before = b'{';
         for field in self.plan(version).iter().filter(|field| field.present.is_none_or(|present| present(view))) {
             out.extend_from_slice(&[before, b'"']);
-            // Names are our own, and none needs escaping (a test looks).
+            // The names come from our tables, and none needs escaping (a test checks this).
             out.extend_from_slice(field.name.as_bytes());
             out.extend_from_slice(b"\":");
             append(out, &(field.render)(view));
@@ -124,7 +124,8 @@ impl<V> FieldTable<V> {
         views.into_iter().map(|view| self.render(view, version)).collect()
     }
 
-    /// The fields of `version`, from the cache. The number of versions is bounded by what negotiation lets through.
+    /// The fields of `version`, from the cache. Negotiation accepts a bounded number of versions, so the cache is
+    /// bounded.
     fn plan(&self, version: Microversion) -> FieldPlan<V> {
         if let Some(plan) = self.plans.read().unwrap_or_else(PoisonError::into_inner).get(&version) {
             return Arc::clone(plan);
@@ -137,7 +138,7 @@ impl<V> FieldTable<V> {
 
 /// A value as text at the end of `out`.
 pub fn append(out: &mut Vec<u8>, value: &Value) {
-    // Neither a value nor memory refuses.
+    // Serializing a `Value` into a `Vec` cannot fail.
     let _ = serde_json::to_writer(out, value);
 }
 

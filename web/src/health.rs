@@ -1,4 +1,4 @@
-//! `/healthz`: whether the parts of the process work.
+//! `/healthz`: whether each part of the process is healthy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::reply::Reply;
 
-/// A part's state now: its name, and what is wrong with it.
+/// Checks a part of the process; `Err` says what is wrong.
 pub type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// A part's report about itself, healthy or not.
@@ -34,7 +34,7 @@ impl Health {
         self
     }
 
-    /// Adds what is told beside the checks; it must not block.
+    /// Adds a report that `/healthz` shows besides the checks. The report function must not block.
     #[must_use]
     pub fn telling(mut self, name: &'static str, tale: HealthReport) -> Self {
         self.tales.push((name, tale));

@@ -1,4 +1,4 @@
-//! Speaking: the HTTP APIs.
+//! The HTTP APIs.
 //!
 //! A request runs through [`server`] (headers, ids, log) and `pipeline` (authentication, version, schema, policy) into
 //! a handler. The handler gets a [`ctx::Ctx`] and returns a [`reply::Reply`] or a [`fault::Fault`]. Operations are

@@ -1,4 +1,4 @@
-//! The URLs in replies, built from the address under which the client reached us.
+//! The URLs in replies, built from the address that the client used.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub struct Links {
     pub root: String,
     /// The API's root: `http://host:port/compute/v2.1`.
     pub api: String,
-    /// The project that the request's path named (`/v2.1/{project_id}/servers`), which links then name too.
+    /// The project in the request's path (`/v2.1/{project_id}/servers`). Links then name it, too.
     pub project: Option<String>,
     /// The path of the request, without the query string.
     pub path: String,

@@ -1,10 +1,10 @@
-//! Counters of the HTTP layer, in a registry that the process shows at `/metrics`.
+//! Counters of the HTTP layer, in the registry that `/metrics` shows.
 
 use std::time::Duration;
 
 use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
-/// Requests by service, operation and status; their duration; how many are being served.
+/// Counts requests by service, operation and status, their durations, and the requests in flight.
 #[derive(Debug, Clone)]
 pub struct HttpMetrics {
     registry: Registry,

@@ -1,4 +1,4 @@
-//! Microversions: what a version is, and how a request names the one it wants.
+//! Microversions: their order, and how a request names the one that it wants.
 //!
 //! Compute takes `OpenStack-API-Version: compute X.Y` and the older `X-OpenStack-Nova-API-Version: X.Y`; Placement takes
 //! `OpenStack-API-Version: placement X.Y`. The first header may hold a comma list for several services. `latest` is the
@@ -110,7 +110,8 @@ pub fn negotiate(service: Service, headers: &HeaderMap) -> Result<Microversion, 
     }
 }
 
-/// Nova: a malformed version is 400, one outside the range 406; a header for another service only is no header.
+/// Nova: a malformed version is 400, one outside the range 406; a header that names only another service counts as no
+/// header.
 fn negotiate_compute(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let wanted = listed(headers, COMPUTE.service_type).or_else(|| {
         headers.get(LEGACY_HEADER).and_then(|value| value.to_str().ok()).map(|text| text.trim().to_owned())
@@ -134,7 +135,7 @@ fn negotiate_compute(headers: &HeaderMap) -> Result<Microversion, Fault> {
     )))
 }
 
-/// Cinder: as Nova, with one header and words of its own.
+/// Cinder: as Nova, but with one header only and with other messages.
 fn negotiate_volume(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let Some(wanted) = listed(headers, VOLUME.service_type) else { return Ok(VOLUME.min) };
     if wanted == "latest" {
@@ -154,7 +155,7 @@ fn negotiate_volume(headers: &HeaderMap) -> Result<Microversion, Fault> {
     )))
 }
 
-/// Placement: what is no version at all is 400, a version it does not have 406.
+/// Placement: a malformed version is 400, an unsupported one 406.
 fn negotiate_placement(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let Some(wanted) = listed(headers, PLACEMENT.service_type) else { return Ok(PLACEMENT.min) };
     if wanted == "latest" {
@@ -198,7 +199,7 @@ fn number(text: &str, zero: bool) -> Option<u16> {
     if leading_zero || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // A number too large for us is well formed, only far out of range.
+    // A number too large for `u16` is well formed but out of range.
     if text.is_empty() { None } else { Some(text.parse().unwrap_or(u16::MAX)) }
 }
 

@@ -1,8 +1,8 @@
 //! The APIs as OpenAPI 3.1 documents, made of the route tables: `GET /openapi.json?service=compute&version=2.93`.
 //!
-//! A document holds the operations of a version, with the schemas that validate its requests. So it cannot differ from
-//! the served API. Operations of one path and method (actions of servers) are one operation of the document whose body
-//! is one of theirs. Answers are not described in it.
+//! A document holds the operations of one version with the schemas that validate their requests. So it cannot differ
+//! from the served API. Routes with the same path and method (actions of servers) become one operation, and its body is
+//! any one of their bodies. The document does not describe answers.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub fn document(service: Service, version: Option<Microversion>) -> Value {
     })
 }
 
-/// `{name*}` is the rest of a path, for which OpenAPI has no word.
+/// Renders `{name*}` (the rest of a path) as `{name}`, because OpenAPI has no pattern for several segments.
 fn plain(path: &str) -> String {
     path.replace("*}", "}")
 }
@@ -101,7 +101,7 @@ fn operation(routes: &[&Route], version: Microversion) -> Value {
     Value::Object(shown)
 }
 
-/// A query string is judged as an object of lists.
+/// The query schema describes an object of lists, one per parameter.
 fn parameters(route: &Route, version: Microversion) -> Vec<Value> {
     let schema = route.query.map(|schema| schema().render(version)).unwrap_or_default();
     let one = |(name, schema): (&String, &Value)| {

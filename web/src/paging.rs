@@ -10,14 +10,14 @@ use crate::query::Query;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest {
     pub limit: usize,
-    /// The id of the last item of the page before.
+    /// The id of the last item of the previous page.
     pub marker: Option<String>,
-    /// Whether the client asked for a limit: only then do some APIs link to the next page.
+    /// Whether the client sent a limit. Some APIs link to the next page only then.
     pub limited: bool,
 }
 
 impl PageRequest {
-    /// Reads `limit` and `marker`; the query's schema has already refused what is no number.
+    /// Reads `limit` and `marker`; the query's schema has already refused anything but numbers.
     pub fn of(query: &Query, max_limit: u64) -> Result<Self, Fault> {
         let wanted = query
             .last("limit")

@@ -1,4 +1,4 @@
-//! Patterns that users send, to be held against what they look for: MySQL's REGEXP, without case.
+//! Patterns of users' filters: MySQL's REGEXP, without case.
 //!
 //! Every pattern takes time in proportion to the matched text, and little memory. Constructs that would take more
 //! (look-around, back-references, as in ICU's patterns of MySQL 8) are refused.
@@ -10,7 +10,7 @@ const LONGEST: usize = 1_024;
 /// The largest compiled pattern, in bytes.
 const LARGEST: usize = 256 << 10;
 
-/// `None` if it is no pattern, or too much of one.
+/// `None` when the text is no valid pattern, or one beyond the limits.
 pub(crate) fn compile(text: &str) -> Option<Regex> {
     let fits = text.len() <= LONGEST;
     fits.then(|| RegexBuilder::new(text).case_insensitive(true).size_limit(LARGEST).build().ok()).flatten()

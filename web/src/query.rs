@@ -38,7 +38,7 @@ impl Query {
         self.pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// The last value: what webob's `GET.get` returns, and so what counts in Nova where a key is given twice.
+    /// The last value of a key. webob's `GET.get` returns it, so it counts in Nova when a client gives a key twice.
     pub fn last(&self, key: &str) -> Option<&str> {
         self.pairs.iter().rfind(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
@@ -52,7 +52,7 @@ impl Query {
         self.pairs.retain(|(key, _)| keep(key));
     }
 
-    /// `?a=1&a=2` as `{"a": ["1", "2"]}`: how Nova validates query strings.
+    /// `?a=1&a=2` as `{"a": ["1", "2"]}`: the form in which Nova validates query strings.
     pub fn as_lists(&self) -> Value {
         let mut map: Map<String, Value> = Map::new();
         for (key, value) in &self.pairs {
@@ -64,7 +64,7 @@ impl Query {
         Value::Object(map)
     }
 
-    /// `?a=1` as `{"a": "1"}`, the last one counting: how Placement validates them.
+    /// `?a=1` as `{"a": "1"}`: the form in which Placement validates query strings. The last value of a key counts.
     pub fn as_single(&self) -> Value {
         let mut map = Map::new();
         for (key, value) in &self.pairs {

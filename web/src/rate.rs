@@ -1,17 +1,17 @@
-//! How fast somebody may ask: a bucket of tokens for each project, refilled all the time; each request takes one. A user
-//! whose token is of no project has a bucket of their own.
+//! Rate limits: each project has a bucket of tokens that refills steadily, and each request takes one token. A user
+//! with an unscoped token has a separate bucket.
 //!
-//! Off unless `[chronova] rate_limit` says how many requests a second. Administrators and other services are never held up:
-//! they are who mends things. Invariants: memory is bounded, since a bucket that is full again is forgotten, and where too
-//! many are not full, newcomers share one.
+//! The limits are off unless `[chronova] rate_limit` gives requests a second. They do not apply to administrators and
+//! services, who must be able to repair an overloaded deployment. Invariant: memory is bounded. Above [`MOST_BUCKETS`],
+//! full buckets are dropped; if too many remain, new projects share one bucket.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Beyond this many buckets the full ones are forgotten.
+/// Above this number of buckets, the full ones are dropped.
 const MOST_BUCKETS: usize = 10_000;
-/// The bucket of everybody else when there are too many.
+/// The key of the shared bucket of new projects, when there are too many buckets.
 const EVERYBODY_ELSE: &str = "";
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ struct TokenBucket {
     at: Instant,
 }
 
-/// The buckets of all who ask.
+/// The buckets of all projects and unscoped users.
 #[derive(Debug)]
 pub struct RateLimits {
     per_second: f64,
@@ -29,13 +29,13 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// `None` where nothing limits: `per_second` is 0.
+    /// `None` when `per_second` is 0, which means no limit.
     pub fn new(per_second: f64, burst: u32) -> Option<Self> {
         let burst = f64::from(burst.max(1)).max(per_second);
         (per_second > 0.0).then(|| Self { per_second, burst, buckets: Mutex::default() })
     }
 
-    /// Takes a token out of somebody's bucket. `Err`: in so many seconds there is one.
+    /// Takes a token from the bucket of `whose`. `Err`: the seconds until the bucket has one.
     pub fn take(&self, whose: &str, now: Instant) -> Result<(), u64> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut whose = whose;
@@ -52,12 +52,12 @@ impl RateLimits {
             return Ok(());
         }
         let seconds = ((1.0 - bucket.tokens) / self.per_second).ceil();
-        // At most the time that one token takes.
+        // The time is at most that of one token.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         Err((seconds as u64).max(1))
     }
 
-    /// Puts a token back that was taken for nothing.
+    /// Puts a token back, for an attempt that turned out not to count.
     pub fn give_back(&self, whose: &str) {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let whose = if buckets.contains_key(whose) { whose } else { EVERYBODY_ELSE };

@@ -67,12 +67,12 @@ macro_rules! handler {
     };
 }
 
-/// The rule of who may call.
+/// Who may call an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteAccess {
     /// Anybody, without a token: version documents, logging in.
     Public,
-    /// Anybody; with a valid token the caller is known.
+    /// Anybody; the handler knows the caller if the request has a valid token.
     Optional,
     /// Anybody with a valid token.
     Token,
@@ -94,7 +94,7 @@ impl RouteAccess {
 /// The body that an operation takes.
 #[derive(Clone, Copy)]
 pub enum BodySpec {
-    /// None; what is sent is ignored.
+    /// The operation takes no body and ignores a sent one.
     None,
     /// JSON that the schema must accept.
     Json(SchemaFn),
@@ -126,14 +126,14 @@ pub struct Route {
     /// The single key of the body, for `.../action` paths.
     pub action: Option<&'static str>,
     pub since: Microversion,
-    /// The last version that has the operation; `None` = still there.
+    /// The last version that has the operation; `None`: the newest version has it, too.
     pub until: Option<Microversion>,
     pub access: RouteAccess,
     pub body: BodySpec,
     pub query: Option<SchemaFn>,
     /// The answer to a version outside the range: 404, rarely 405.
     pub outside: u16,
-    /// Whether it can be asked about the past with `?as_of=`.
+    /// Whether the operation takes `?as_of=`.
     pub as_of: bool,
     /// A removed operation answers this status and nothing else.
     pub removed: Option<u16>,
@@ -199,7 +199,7 @@ impl Route {
         self
     }
 
-    /// Can be asked about the past: its handler reads `ctx.views()` and nothing else that changes.
+    /// The operation takes `?as_of=`. Its handler reads `ctx.views()` and no other state that changes.
     pub const fn as_of(mut self) -> Self {
         self.as_of = true;
         self
@@ -211,7 +211,7 @@ impl Route {
         self
     }
 
-    /// Takes a token but needs none.
+    /// Accepts a token but does not need one.
     pub const fn optional_token(mut self) -> Self {
         self.access = RouteAccess::Optional;
         self

@@ -1,7 +1,8 @@
-//! From a path to the operations that have it.
+//! Finds the operations of a path.
 //!
-//! A tree of segments. A literal beats a parameter. A match without the method gives way to one that has it: `GET
-//! /servers/detail` is a listing, `DELETE /servers/detail` is about a server of that name.
+//! The router is a tree of segments. A literal segment goes before a parameter. If the literal has no route for the
+//! method, the parameter's routes count: `GET /servers/detail` is a listing, `DELETE /servers/detail` deletes a server
+//! of that name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,7 +109,8 @@ impl OperationRouter {
         Ok(())
     }
 
-    /// The operations at `path`, whose segments are decoded; a method that no route can have finds only other methods.
+    /// The operations at `path`, a list of decoded segments. `None` as the method finds only
+    /// [`RouteMatch::OtherMethods`].
     pub fn find(&self, method: Option<Method>, path: &[String]) -> RouteMatch<'_> {
         let mut others = BTreeSet::new();
         let mut values = Vec::new();
@@ -158,7 +160,7 @@ impl OperationRouter {
         let all = || at.iter().filter_map(|index| self.operations.get(*index));
         let of = |method: Option<Method>| all().filter(|o| Some(o.route.method) == method).collect::<Vec<_>>();
         let mut found = of(method);
-        // HEAD is GET without the body unless a route says otherwise.
+        // HEAD is GET without the body, unless the path has a HEAD route.
         if found.is_empty() && method == Some(Method::Head) {
             found = of(Some(Method::Get));
         }

@@ -19,7 +19,7 @@ impl Secret {
         &self.0
     }
 
-    /// A fingerprint by which the secret can be found again without being kept.
+    /// A fingerprint that finds the secret again, so that nobody has to store the secret itself.
     pub fn hash(&self) -> SecretHash {
         SecretHash(Sha256::digest(self.0.as_bytes()).into())
     }

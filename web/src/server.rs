@@ -1,4 +1,4 @@
-//! The HTTP side: listeners, request ids, headers of every answer, the access log, and the paths that are no API.
+//! The HTTP server: listeners, request ids, headers of every answer, the access log, and the paths outside the APIs.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -31,21 +31,21 @@ use crate::{console, cors, dashboard, discovery, openapi};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
     pub address: SocketAddr,
-    /// `None`: every service under its prefix. Otherwise one service at the root, as on its customary port.
+    /// `None`: every service under its prefix. Otherwise one service at the root, as on its usual port.
     pub only: Option<Service>,
     /// Whether it speaks TLS.
     pub secure: bool,
 }
 
-/// How long clients may take. A slower client is disconnected: connections are limited, and another client could use
-/// this one.
+/// How long clients may take. A slower client is disconnected, because the number of connections is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientTimeouts {
-    /// For the handshake of TLS, and for the head of a request from its first byte on.
+    /// For the TLS handshake, and for the head of a request from its first byte on.
     pub head: Duration,
-    /// Between two requests; `None` ends a connection after each answer. An orderly end waits for idle connections, too.
+    /// Between two requests; `None` closes a connection after each answer. A graceful shutdown also waits for idle
+    /// connections.
     pub idle: Option<Duration>,
-    /// Without taking any of an answer that waits to be sent; zero waits as long as the kernel does.
+    /// Without reading any byte of a waiting answer. Zero leaves the timeout to the kernel.
     pub stalled: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Default for ClientTimeouts {
 pub struct HttpOptions {
     pub workers: usize,
     pub patience: ClientTimeouts,
-    /// For the listeners that are secure.
+    /// The certificate and key of the secure listeners.
     pub tls: Option<TlsFiles>,
 }
 
@@ -100,14 +100,14 @@ pub fn serve(
         .collect()
 }
 
-/// Accepted connections inherit what is set here.
+/// Accepted connections inherit the options of this socket.
 fn bind(address: SocketAddr, stalled: Duration) -> std::io::Result<TcpListener> {
     const BACKLOG: i32 = 2048;
     let listener = TcpListener::bind(address)?;
     let socket = SockRef::from(&listener);
     socket.listen(BACKLOG)?;
     if !stalled.is_zero() {
-        // Counts also while the client says that it has no room (tcp(7), TCP_USER_TIMEOUT).
+        // This timeout also counts while the client's receive window is zero (tcp(7), TCP_USER_TIMEOUT).
         socket.set_tcp_user_timeout(Some(stalled))?;
     }
     Ok(listener)
@@ -122,7 +122,7 @@ pub fn configure(
     configure_behind(StartupGate::open(app), routers, only)
 }
 
-/// As [`configure`], behind a door that may still be closed.
+/// As [`configure`], behind a start-up gate that may still be closed.
 pub fn configure_behind(
     door: StartupGate,
     routers: Arc<Routers>,
@@ -244,14 +244,15 @@ fn log(request: &HttpRequest, facts: &ResponseFacts, status: u16, took: std::tim
     );
 }
 
-/// Another service's request id counts only in its own form, so that nothing else gets into logs and events.
+/// The `X-OpenStack-Request-ID` of another service, if it has the form of a request id. No other text may get into logs
+/// and events.
 fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
     let text = headers.get("X-OpenStack-Request-ID")?.to_str().ok()?;
     let uuid = text.strip_prefix("req-")?;
     (uuid.len() == 36 && Uuid::try_parse(uuid).is_ok()).then(|| RequestId::new(text))
 }
 
-/// The index, health and metrics: only where all services are served.
+/// The index, health and metrics: only on listeners that serve all services.
 fn outside_services(front: &OpenedApp<'_>, request: &HttpRequest) -> Reply {
     match request.path() {
         "/" => discovery::index(&address::host(request, &front.app.config)),
@@ -305,7 +306,7 @@ fn finish(reply: Reply, head: bool) -> HttpResponse {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = HttpResponse::build(status);
     for (name, value) in reply.headers {
-        // A value with line breaks or the like is not sent: nobody may add headers of their own.
+        // Values with line breaks are dropped, so that a value cannot inject another header.
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             response.append_header((name, value));
         }
@@ -344,10 +345,10 @@ mod tests {
     use crate::metrics::HttpMetrics;
     use crate::policy::{Enforcer, Overrides};
 
-    /// Only a hang reaches it.
+    /// Tests reach this limit only when they hang.
     const FOR_EVER: Duration = Duration::from_mins(1);
 
-    /// A listener with this patience.
+    /// Starts a listener with these timeouts.
     fn listening(patience: ClientTimeouts) -> (SocketAddr, dev::ServerHandle) {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
@@ -367,7 +368,7 @@ mod tests {
         socket
     }
 
-    /// All that comes until the other side closes.
+    /// Reads until the server closes the connection.
     fn until_closed(socket: &mut TcpStream) -> String {
         let mut bytes = Vec::new();
         match socket.read_to_end(&mut bytes) {
@@ -412,7 +413,7 @@ mod tests {
             let mut socket = connect(address);
             socket.set_nonblocking(true).unwrap();
             for _ in 0..3_000 {
-                // More and more is asked for, and nothing is read.
+                // The client sends request after request and reads no answer.
                 if let Err(error) = socket.write(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n")
                     && error.kind() != std::io::ErrorKind::WouldBlock
                 {

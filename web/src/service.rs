@@ -1,4 +1,4 @@
-//! The APIs that one process serves: a leaf, which everything else may name.
+//! The APIs that one process serves. This file imports no other, so that every other file may import it.
 
 /// The APIs that one process serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,8 +1,8 @@
 //! Holds requests while the control plane starts.
 //!
-//! The listeners are bound before the read models are complete. That may take a while: a replay of a long log, a
-//! rebuild after a change of version. Requests wait meanwhile, and are served as soon as the control plane is ready. A
-//! request that has waited for too long is asked to retry. `/healthz` reports the progress from the first moment on.
+//! The listeners are bound before the read models are complete. A replay of a long log, or a rebuild after an upgrade,
+//! takes a while. Requests wait meanwhile, and are served as soon as the control plane is ready. A request that has
+//! waited for too long is asked to retry. `/healthz` reports the progress from the beginning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::service::Service;
 /// A request that has waited for longer than this is asked to retry.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The application behind the listeners: nothing yet, or the control plane.
+/// Holds the application once the control plane has started.
 #[derive(Clone)]
 pub struct StartupGate {
     app: watch::Receiver<Option<Arc<App>>>,
@@ -34,7 +34,7 @@ impl std::fmt::Debug for StartupGate {
     }
 }
 
-/// Opens a door, once.
+/// Opens a gate, once.
 #[derive(Debug)]
 pub struct StartupGateOpener(watch::Sender<Option<Arc<App>>>);
 
@@ -45,19 +45,19 @@ impl StartupGateOpener {
 }
 
 impl StartupGate {
-    /// One that is open from the beginning.
+    /// A gate that is open from the beginning.
     pub fn open(app: Arc<App>) -> Self {
         let (_, opened) = watch::channel(Some(app));
         Self { app: opened, tale: Arc::new(|| json!(null)), patience: PATIENCE }
     }
 
-    /// One that somebody else opens. `tale`: what `/healthz` tells until then, as `read_models`.
+    /// A closed gate and its opener. Until it opens, `/healthz` shows `tale` as `read_models`.
     pub fn closed(tale: HealthReport) -> (StartupGateOpener, Self) {
         let (opener, app) = watch::channel(None);
         (StartupGateOpener(opener), Self { app, tale, patience: PATIENCE })
     }
 
-    /// Another patience than a minute.
+    /// Replaces the limit of a minute.
     #[must_use]
     pub fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;

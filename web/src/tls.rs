@@ -1,7 +1,7 @@
 //! TLS with rustls: certificates and keys from files, for every listener that has them.
 //!
-//! Versions 1.2 and 1.3, with the suites that rustls takes for safe. The files are read once, at the start, which fails with
-//! the name of the file that cannot be used.
+//! Versions 1.2 and 1.3, with the cipher suites that rustls considers safe. The files are read once, at start-up.
+//! Start-up fails with the name of a file that cannot be used.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-/// A certificate (with those that sign it) and its private key, in PEM.
+/// A certificate (with its chain) and its private key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Certificates one of which must have signed each client's; without it clients need none.
+    /// The certificate authorities of clients. With this file every client needs a certificate that one of them signed.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Why the files cannot be used.
+/// A certificate or key file that cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
     #[error("{path} cannot be used for TLS: {reason}")]
@@ -42,7 +42,7 @@ impl TlsFiles {
             key: self.key.clone(),
             reason: error.to_string(),
         };
-        // The provider is named, because another part of the program may have brought another one along.
+        // The provider is explicit, because another crate may have installed a different default.
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()

@@ -1,4 +1,4 @@
-//! The dispatcher from the outside: which error wins, which headers every answer has, what a handler sees.
+//! The dispatcher from the outside: the precedence of errors, the headers of every answer, the context of handlers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::unused_async)]
 
 use std::sync::Arc;
@@ -217,7 +217,7 @@ async fn without_a_token() {
     assert_eq!(answer.status, 401);
     assert!(answer.header("WWW-Authenticate").unwrap().starts_with("Keystone uri="));
     assert!(answer.header("x-openstack-request-id").is_some());
-    // Unknown paths do not show without a token either.
+    // Without a token, an unknown path is 401, too.
     assert_eq!(send(TestRequest::with_uri("/compute/v2.1/nothing")).await.status, 401);
     assert_eq!(send(TestRequest::post().uri("/identity/v3/auth/tokens").set_payload("{}")).await.status, 200);
 }
@@ -286,11 +286,11 @@ async fn policy() {
     let (status, message) = send(reader.set_json(json!({"thing": {"name": "a"}}))).await.fault();
     assert_eq!(status, 403);
     assert_eq!(message, "Policy doesn't allow os_compute_api:servers:create to be performed.");
-    // The target is another project's: a member may not, an administrator may.
+    // The target belongs to another project. A member may not access it, an administrator may.
     assert_eq!(send(compute("GET", "/things/1")).await.fault().0, 403);
     let admin = compute("GET", "/things/1").insert_header(("X-Roles", "admin"));
     assert_eq!(send(admin).await.json(), json!({"id": "1", "rule": "os_compute_api:servers:show"}));
-    // A handler that forgets to ask does not answer.
+    // The dispatcher refuses the answer of a handler that did not check its rule.
     assert_eq!(send(compute("GET", "/things/careless")).await.fault().0, 500);
 }
 
@@ -311,7 +311,7 @@ async fn what_is_not_there() {
     assert_eq!((options.status, options.header("Access-Control-Allow-Origin")), (200, None));
     let closed = send_to(app_for(Authentication::NoAuth, &[]), None, placement("OPTIONS", "/")).await;
     assert_eq!(closed.status, 405);
-    // Placement tells the version before the media type.
+    // Placement checks the version before the media type.
     let wrong = |version: &'static str| {
         placement("POST", "/resource_classes")
             .insert_header(("OpenStack-API-Version", version))

@@ -1,7 +1,7 @@
 //! Renders events in the vocabulary of the Cloud Auditing Data Federation (DMTF DSP0262), as OpenStack's own services
 //! use it: initiator, action, target, outcome.
 //!
-//! The taxonomies are prefixes: `compute/machine` is DSP0262's, and what it lacks is put below the nearest word that it has.
+//! The taxonomies are prefixes: `compute/machine` is DSP0262's. A type that DSP0262 lacks goes below its nearest type.
 
 use chronova_events::envelope::{Cause, Recorded};
 use chronova_events::instance::{InstanceEvent, PowerAction};
@@ -9,7 +9,7 @@ use chronova_events::process::{ProcessEvent, ProcessOutcome};
 use chronova_events::registry::Event;
 use serde_json::{Value, json};
 
-/// The five questions of an audit, answered for one event.
+/// The five CADF fields of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CadfEvent {
     pub initiator: CadfInitiator,
@@ -28,7 +28,7 @@ pub struct CadfResource {
     pub id: String,
 }
 
-/// The cause, and for a user the project.
+/// The cause of the event, and the project if a user caused it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CadfInitiator {
     pub resource: CadfResource,
@@ -37,13 +37,13 @@ pub struct CadfInitiator {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CadfReason {
-    /// An HTTP status, where there is one.
+    /// An HTTP status, if the failure has one.
     pub code: Option<u64>,
     pub text: String,
 }
 
 impl CadfEvent {
-    /// `payload` is the event as JSON, from which failures tell their reason.
+    /// Describes one event. `payload` is the event as JSON; it holds the reason of a failure.
     pub fn of(recorded: &Recorded, event: &Event, payload: &Value) -> Self {
         let (verb, outcome) = verb(&recorded.kind, event);
         Self {
@@ -99,7 +99,7 @@ impl CadfReason {
     }
 }
 
-/// Last words of kinds that say neither `..._created` nor the like.
+/// CADF actions of event kinds, by the last word of the kind, where the word itself is no CADF action.
 const VERBS: &[(&str, &str)] = &[
     ("build_requested", "create"),
     ("build_succeeded", "create"),
@@ -173,7 +173,7 @@ fn by_ending(last: &str) -> &'static str {
     }
 }
 
-/// The noun's type in the taxonomy of resources.
+/// CADF resource types, by the first word of the event kind.
 const TYPES: &[(&str, &str)] = &[
     ("console", "service/compute/console"),
     ("erasure", "data/security/erasure"),
@@ -210,7 +210,7 @@ const PEOPLE: &[(&str, &str)] = &[
 fn target(recorded: &Recorded, payload: &Value) -> CadfResource {
     let noun = recorded.kind.split_once('.').map_or(&*recorded.kind, |(noun, _)| noun);
     if noun == "identity" {
-        // `project_created` names its domain, too; the kind's own first word comes first.
+        // `project_created` also names its domain, so the first word of the kind is tried first.
         let own = recorded.kind.split_once('.').and_then(|(_, last)| last.split_once('_')).map(|(word, _)| word);
         let named = |(key, type_uri): &(&'static str, &'static str)| {
             Some(CadfResource { type_uri, id: payload[*key].as_str()?.to_owned() })
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// DSP0262's actions, as pyCADF knows them: a longer one begins with one of these.
+    /// DSP0262's actions, as pyCADF lists them. Every action must begin with one of these.
     const ACTIONS: &[&str] = &[
         "backup",
         "capture",
@@ -258,7 +258,7 @@ mod tests {
         "notify",
         "unknown",
     ];
-    /// The roots of its resources.
+    /// The roots of DSP0262's resource taxonomy.
     const RESOURCES: &[&str] = &["storage", "compute", "network", "service", "data"];
 
     #[test]

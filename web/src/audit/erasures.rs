@@ -1,7 +1,7 @@
-//! `/chronova/v1/erasures`: erasing personal data, and what was erased.
+//! `/chronova/v1/erasures`: erases personal data, and lists the erasures.
 //!
-//! `POST {"erasure": {"user": "...", "reason": "..."}}` (or `server`, or `project`) looks only, unless `"dry_run": false`;
-//! what is alive is refused, unless `"even_alive": true`.
+//! `POST {"erasure": {"user": "...", "reason": "..."}}` (or `server`, or `project`) is a dry run, unless `"dry_run":
+//! false`. The data of servers that still exist is refused, unless `"even_alive": true`.
 
 use chronova_actors::erasure::work::{Eraser, ErasureError, ErasurePlan};
 use chronova_events::erasure::{Erasure, ErasureCompleted, ErasureTarget};
@@ -86,7 +86,7 @@ fn plan(ctx: &Ctx, request: &ErasureRequest) -> Result<ErasurePlan, Fault> {
     }
 }
 
-/// The work has a task of its own: a client that hangs up does not stop it half-way.
+/// Runs the erasure in a separate task, so that a client that disconnects does not stop it half-way.
 async fn erase(
     ctx: &Ctx,
     eraser: Eraser,

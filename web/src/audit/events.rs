@@ -34,7 +34,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// A feed that goes on behind the last event that the client has seen.
+/// A feed that starts after the last event that the client has seen.
 fn follow(ctx: &Ctx, mut asked: AuditQuery, format: Format) -> Result<Reply, Fault> {
     if let Some(last) = ctx.header("Last-Event-ID") {
         let position = last.trim().parse().map_err(|_| Fault::bad_request("Last-Event-ID is no position."))?;
@@ -43,7 +43,7 @@ fn follow(ctx: &Ctx, mut asked: AuditQuery, format: Format) -> Result<Reply, Fau
     let personal = ctx.allows(PERSONAL, &ctx.own_target());
     let right = FeedRight { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal };
     let stream = feed::start(right, std::sync::Arc::clone(ctx.app.log()?), asked, format)?;
-    // Proxies are asked not to collect what is meant to arrive at once.
+    // Proxies must not buffer the feed.
     let reply = Reply::stream(SSE, None, stream).header("Cache-Control", "no-store");
     Ok(reply.header("X-Accel-Buffering", "no"))
 }
@@ -58,7 +58,7 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
     }
 }
 
-/// One page; `next` is what `after` has to be for the next one, and absent at the end of the log.
+/// One page of events. `next` is the value of `after` for the next page; it is absent at the end of the log.
 async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fault> {
     let limit = limit(&ctx.query, ctx.app.config.max_limit)?;
     let (store, personal) = (ctx.app.log()?, ctx.allows(PERSONAL, &ctx.own_target()));
@@ -84,7 +84,7 @@ async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fau
     Ok(Reply::ok(json!({"events": events, "position": at.0.min(asked.up_to.0), "next": next})))
 }
 
-/// An event as somebody sees it who must not see personal fields; `None` for those who may see it as it is.
+/// The event without personal fields; `None` when the caller may see the event unchanged.
 pub(super) fn without(recorded: &Recorded, personal: bool) -> Result<Option<Recorded>, DecodeError> {
     if personal { Ok(None) } else { recorded.without_personal().map(Some) }
 }

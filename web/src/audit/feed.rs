@@ -2,8 +2,8 @@
 //!
 //! The id of an event is its position. So a client that resumes with its last id misses nothing and sees nothing twice.
 //! Catching up is a search of the log; then the feed follows the log's own subscription. Memory is bounded: at most
-//! [`WAITING`] chunks wait for a client. A client that takes none for [`SLOW`] is disconnected, and can resume where it
-//! was. The caller's right is checked again every [`RECHECK`], so a feed does not outlive its token.
+//! [`WAITING`] chunks wait for a client. A client that takes no chunk for [`SLOW`] is disconnected, and can resume at
+//! its last id. The caller's right is checked again every [`RECHECK`], so a feed does not outlive its token.
 
 use std::io;
 use std::sync::Arc;
@@ -28,28 +28,28 @@ use crate::service::Service;
 
 /// Chunks that may wait for one client.
 const WAITING: usize = 8;
-/// A chunk is sent when it has this many bytes, or when nothing more is there.
+/// A chunk is sent when it has this many bytes, or when no further event is there.
 const CHUNK: usize = 32 << 10;
 /// Events searched for at once.
 const PAGE: usize = 512;
-/// A client that takes nothing for so long is let go.
+/// A client that takes no chunk for this long is disconnected.
 const SLOW: Duration = Duration::from_secs(15);
-/// A quiet feed says so often that it is alive, and how far it is.
+/// A quiet feed sends its position at this interval.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const RECHECK: Duration = Duration::from_mins(1);
 
-/// The right to the feed: checked again and again.
+/// The caller's right to the feed, which is checked repeatedly.
 pub(super) struct FeedRight {
     pub app: Arc<App>,
     pub headers: HeaderMap,
     pub rule: &'static str,
-    /// Whether personal fields are shown, too.
+    /// Whether the feed shows personal fields.
     pub personal: bool,
 }
 
 impl FeedRight {
     async fn holds(&self) -> bool {
-        // An identity service that is away for a moment takes nobody's rights away.
+        // An identity service that is unavailable for a moment does not end the feed.
         let caller = match self.app.authentication.caller(&self.headers).await {
             Ok(Some(caller)) => caller,
             Ok(None) | Err(crate::auth::AuthError::Invalid) => return false,
@@ -60,7 +60,7 @@ impl FeedRight {
     }
 }
 
-/// Starts a feed; what it gives is the body of the answer.
+/// Starts a feed and returns the body of the answer.
 pub(super) fn start(
     right: FeedRight,
     store: Arc<dyn EventStore>,
@@ -153,7 +153,7 @@ impl AuditFeed {
         Ok(())
     }
 
-    /// The events that are in the log already.
+    /// Sends the events that are already in the log.
     async fn catch_up(&mut self, recheck: &mut Instant) -> Result<Position, FeedEnd> {
         let mut at = self.asked.after;
         while at < self.asked.up_to {
@@ -188,11 +188,11 @@ impl AuditFeed {
     }
 }
 
-/// The other end, with the chunk that is being filled for it.
+/// The sender to the client, with the chunk that is being filled.
 struct FeedClient {
     sender: mpsc::Sender<Bytes>,
     chunk: String,
-    /// The last position it was told of.
+    /// The last position that the client got.
     told: Position,
 }
 
@@ -207,7 +207,8 @@ impl FeedClient {
         if self.chunk.len() >= CHUNK { self.flush().await } else { Ok(()) }
     }
 
-    /// An event without data: the client takes the id, so that it need not search again what was not for it.
+    /// Sends an event without data. The client remembers its id, so a resumed feed does not search the skipped events
+    /// again.
     async fn beat(&mut self, at: Position) -> Result<(), FeedEnd> {
         self.chunk.push_str(": alive\n");
         if at > self.told {

@@ -1,4 +1,5 @@
-//! The query parameters of the audit API. Each may be given several times; what several take, either may take.
+//! The query parameters of the audit API. A client may give each several times; an event matches if it matches one of
+//! the values.
 
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};
@@ -8,7 +9,7 @@ use uuid::Uuid;
 use crate::fault::Fault;
 use crate::query::Query;
 
-/// Parameters that the listing takes; any other is refused, so that a misspelt filter does not show everything.
+/// Parameters that the listing takes. Any other is refused, because ignoring a misspelt filter would show all events.
 const KNOWN: [&str; 14] = [
     "stream",
     "kind",
@@ -25,16 +26,16 @@ const KNOWN: [&str; 14] = [
     "format",
     "follow",
 ];
-/// Values of one parameter.
+/// The most values of one parameter.
 const MOST: usize = 64;
 
-/// The question, apart from the form of the answer.
+/// The parsed query, without the format of the answer.
 #[derive(Debug, Clone)]
 pub(super) struct AuditQuery {
     pub criteria: Criteria,
-    /// Only what follows this position.
+    /// Only events after this position.
     pub after: Position,
-    /// Only up to and with this position.
+    /// Only events up to this position, inclusive.
     pub up_to: Position,
 }
 
@@ -70,7 +71,7 @@ impl AuditQuery {
     }
 }
 
-/// How many events at once, `most` at the most.
+/// The `limit` parameter, capped at `most`.
 pub(super) fn limit(query: &Query, most: u64) -> Result<usize, Fault> {
     let limit = number(query, "limit")?.unwrap_or(most).min(most);
     if limit == 0 {

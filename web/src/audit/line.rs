@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::cadf::CadfEvent;
 
-/// A form.
+/// The format of a rendered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// One JSON object.
@@ -39,7 +39,7 @@ impl Format {
         }
     }
 
-    /// The first line of a listing in this form, with its end.
+    /// The head line of a listing in this format, with its line end.
     pub fn head(self) -> Option<String> {
         match self {
             Self::Json | Self::CloudEvents => None,
@@ -48,7 +48,7 @@ impl Format {
         }
     }
 
-    /// One event, with the end of its line.
+    /// One event as a line, with its line end.
     pub fn line(self, recorded: &Recorded) -> Result<String, DecodeError> {
         Ok(match self {
             Self::Json => json_line(recorded)?.to_string() + "\n",
@@ -92,7 +92,7 @@ pub fn json_line(recorded: &Recorded) -> Result<Value, DecodeError> {
     Ok(Value::Object(line))
 }
 
-/// The same as a CloudEvent: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>. `sequence` is the
+/// One event as a CloudEvent: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>. `sequence` is the
 /// extension of that name.
 pub fn cloud_event(recorded: &Recorded) -> Result<Value, DecodeError> {
     let mut data = json_line(recorded)?;
@@ -204,7 +204,7 @@ pub fn shown(event: &Event) -> Value {
 }
 
 const SECRET_WORDS: [&str; 4] = ["password", "secret", "private_key", "hash"];
-/// Contain a secret word and are none.
+/// Fields with a secret word in their name that are not secret.
 const PUBLIC: [&str; 2] = ["checksum_hash", "image_hash"];
 
 fn hide(value: &mut Value) {

@@ -16,12 +16,12 @@ pub struct OpenFeeds {
 }
 
 impl OpenFeeds {
-    /// At most so many at the same time.
+    /// Allows at most `most` feeds at the same time.
     pub fn new(most: usize) -> Self {
         Self { open: Arc::default(), most, closing: watch::Sender::new(false) }
     }
 
-    /// Ends every feed, now and from now on: a server that is told to end does not wait for its clients.
+    /// Ends every feed and refuses new ones, because a stopping process must not wait for clients.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }

@@ -1,6 +1,6 @@
 //! Host aggregates: groups of hosts with metadata. An aggregate may define an availability zone.
 //!
-//! `POST .../images` (2.81) is asynchronous as in Nova: 202 says that the hosts were told to fetch the images.
+//! `POST .../images` (2.81) is asynchronous as in Nova: 202 means that the hosts fetch the images in the background.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"aggregate": AGGREGATE.render(&find(ctx, number)?, ctx.version)})))
 }
 
-/// The numbers of servers on these hosts.
+/// The number of servers on each of these hosts.
 fn occupants(ctx: &Ctx, hosts: impl IntoIterator<Item = HostId>) -> Result<ServersPerHost, Fault> {
     Ok(ctx
         .queries()?

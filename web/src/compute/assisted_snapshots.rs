@@ -1,10 +1,10 @@
-//! `/os-assisted-volume-snapshots`: a volume service that keeps volumes as files has a running guest switch to a new
-//! overlay file.
+//! `/os-assisted-volume-snapshots`: a volume service that keeps volumes as files asks for a new overlay file under a
+//! running guest's disk.
 //!
 //! Source: nova `api/openstack/compute/assisted_volume_snapshots.py`, `compute/api.py` (`volume_snapshot_create`). Only
 //! drivers with volumes as files on a shared file system use it (NFS and the like). The volumes here are in libvirt
-//! pools, and the volume service itself makes their snapshots. So after all checks the answer is that the volume is not
-//! of that kind.
+//! pools, and the volume service itself makes their snapshots. So after all checks the answer refuses the volume: it is
+//! no file on a shared file system.
 
 use chronova_events::ids::VolumeId;
 use chronova_events::instance::{Alive, status};

@@ -7,7 +7,7 @@ use crate::console::ConsoleConfig;
 /// All of them, already read and checked.
 #[derive(Debug, Clone)]
 pub struct ComputeConfig {
-    /// `[quota]`: the limits of a project that has none of its own, by the API's names.
+    /// `[quota]`: the default limits of a project, by the API's resource names.
     pub quota: BTreeMap<&'static str, i64>,
     /// `[DEFAULT] internal_service_availability_zone`
     pub internal_availability_zone: String,
@@ -21,15 +21,16 @@ pub struct ComputeConfig {
     pub force_config_drive: bool,
     /// The enabled consoles, and their addresses.
     pub consoles: ConsoleConfig,
-    /// `[DEFAULT] max_local_block_devices`; below zero there is no bound.
+    /// `[DEFAULT] max_local_block_devices`; a negative number means no limit.
     pub max_local_block_devices: i32,
-    /// `[compute] max_disk_devices_to_attach`; `None`: no bound.
+    /// `[compute] max_disk_devices_to_attach`; `None` means no limit.
     pub max_disk_devices: Option<usize>,
     /// `[chronova] max_servers_per_request`
     pub max_servers_per_request: u32,
     /// `[cinder] cross_az_attach`
     pub cross_az_attach: bool,
-    /// `[glance] unchecked_certificates`: take trusted certificates although no signature of an image is verified.
+    /// `[glance] unchecked_certificates`: accept trusted certificates in requests, although Chronova verifies no image
+    /// signatures.
     pub unchecked_certificates: bool,
     /// The host name under which the control plane's own services are listed; `chronova` without one.
     pub host: Option<String>,
@@ -74,7 +75,7 @@ impl Default for ComputeConfig {
 }
 
 impl ComputeConfig {
-    /// The default limit of a resource; -1 is none.
+    /// The default limit of a resource; -1 means unlimited.
     pub fn limit(&self, resource: &str) -> i64 {
         self.quota.get(resource).copied().unwrap_or(-1)
     }

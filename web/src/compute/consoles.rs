@@ -1,6 +1,6 @@
 //! Remote consoles: the URL for a user's browser, and the lookup of the token for the proxy at that URL.
 //!
-//! Tokens are kept as hashes and are good for `[consoleauth] token_ttl` seconds. `[vnc]`, `[spice]` and
+//! Tokens are stored as hashes and are valid for `[consoleauth] token_ttl` seconds. `[vnc]`, `[spice]` and
 //! `[serial_console]` enable the types; [`crate::console`] accepts the tokens. libvirt guests have no MKS.
 //!
 //! Source of texts: nova `api/openstack/compute/remote_consoles.py`, `console_auth_tokens.py`, `compute/manager.py`.

@@ -1,5 +1,5 @@
-//! `GET /extensions`: the extensions of v2 of the API. All of them have long been part of the API. The list never
-//! changes, and old clients still look for names in it.
+//! `GET /extensions`: the extensions of version 2 of the API, which are now part of it. Old clients look for names in
+//! this list, so it never changes.
 
 use serde_json::{Value, json};
 

@@ -2,15 +2,15 @@
 //! services.
 //!
 //! Each event has its own code in the answer: 200 accepted, 400 without the tag that its kind needs, 404 no such
-//! server, 422 a server without a host. The answer has 207 if any event has one of the latter. The kinds and their
-//! effects:
+//! server, 422 a server without a host. The answer has status 207 if any event has another code than 200. The kinds and
+//! their effects:
 //!
 //! | kind | does |
 //! |---|---|
 //! | `network-changed` | the server's addresses are refreshed |
 //! | `network-vif-deleted` | the guest loses the interface |
-//! | `power-update` | records and does a start or a stop, where the server is in the state for it |
-//! | others | nothing here waits for them; they are taken, as Nova takes those that nobody waits for |
+//! | `power-update` | the server is started or stopped, if its state allows it |
+//! | others | accepted without effect, because no process here waits for them; Nova does the same |
 //!
 //! Source: nova `api/openstack/compute/server_external_events.py`, `compute/manager.py`.
 
@@ -88,7 +88,7 @@ async fn act(ctx: &Ctx, event: &ExternalEvent) -> Result<(), Fault> {
             Err(_) => Ok(()),
         },
         "power-update" => match power(tag, &server) {
-            // The owner's lock does not bind the service that sends this.
+            // A lock by the owner does not bind the service that sends the event.
             Some(action) => {
                 send(ctx, id, InstanceRequest::Power { process, action, asker: CallerRights { overrides_lock: true } })
                     .await
@@ -102,7 +102,7 @@ async fn act(ctx: &Ctx, event: &ExternalEvent) -> Result<(), Fault> {
     }
 }
 
-/// The power action. `None`, if the server is not in the state for it, or if the tag is neither of the two.
+/// The power action of `tag`. `None` if the tag is unknown, or the server's state does not allow the action.
 fn power(tag: &str, server: &Alive) -> Option<PowerAction> {
     let rests = server.ongoing.is_none();
     match (tag, server.phase) {
@@ -112,7 +112,7 @@ fn power(tag: &str, server: &Alive) -> Option<PowerAction> {
     }
 }
 
-/// The server may be in another state by now. Then the event was accepted, but has no effect.
+/// The server may have changed its state meanwhile. Then the event was accepted, but has no effect.
 async fn send(ctx: &Ctx, id: InstanceId, request: InstanceRequest) -> Result<(), Fault> {
     match dispatch::send::<InstanceRoot>(ctx.dispatch()?, &ctx.permit()?, &id, request).await {
         Err(error) if error.rejection().is_none() => Err(super::reject::instance(id, error)),

@@ -90,7 +90,7 @@ pub(super) fn is_visible(flavor: &Flavor, project: Option<&ProjectId>) -> bool {
     flavor.definition.public || project.is_some_and(|project| flavor.access.contains(project))
 }
 
-/// Public ones and those that the project has access to; administrators may request private ones, or all.
+/// The public flavors and those that the project has access to. Administrators may request private ones, or all.
 fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Flavor>>, Fault> {
     let admin = ctx.caller().is_admin;
     let public = if admin { parse_public(ctx.query.first("is_public"))? } else { Some(true) };

@@ -1,7 +1,7 @@
 //! A user's key pairs.
 //!
-//! Generated pairs (until 2.91) are Ed25519, certificates (`x509`, from 2.2 on) of P-256; the private half goes into the
-//! answer and nowhere else.
+//! Generated pairs (until 2.91) are Ed25519 keys; certificates (`x509`, from 2.2 on) use P-256. Only the answer has the
+//! private half; it is not stored.
 
 use chronova_actors::keypair::{KeypairCommand, KeypairRoot};
 use chronova_events::ids::UserId;

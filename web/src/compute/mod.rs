@@ -1,10 +1,10 @@
 //! The Compute API: servers, flavors, keypairs, hypervisors and the rest of Nova's operations.
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+//! One file per resource, each with a route table. The dispatcher knows this list of tables only.
 //!
 //! `bodies` holds the schemas of requests, `views` the fields of answers (both per microversion). [`reject`] words the
-//! refusals. [`versions`] holds the other differences between microversions. Operations of Nova that are not served are
-//! listed too and say so.
+//! refusals. [`versions`] holds the other differences between microversions. [`unserved`] lists Nova's operations that
+//! are not served; each answers that it is not.
 
 mod aggregates;
 mod assisted_snapshots;

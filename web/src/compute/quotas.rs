@@ -1,7 +1,7 @@
 //! Quotas, limits and quota classes.
 //!
-//! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources without a
-//! counterpart here (fixed addresses, security groups, injected files) show their configured limit and no use.
+//! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources that Chronova does
+//! not count (fixed addresses, security groups, injected files) show their configured limit and a usage of 0.
 
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::quota_class::{QuotaClassCommand, QuotaClassRoot, QuotaClassesId};
@@ -51,7 +51,7 @@ const NETWORK: &[&str] = &["fixed_ips", "floating_ips", "security_group_rules", 
 const FILES: &[&str] = &["injected_file_content_bytes", "injected_file_path_bytes", "injected_files"];
 const GROUPS: &[&str] = &["server_group_members", "server_groups"];
 
-/// The limit of a project for one resource; -1 is none.
+/// The limit of a project for one resource; -1 means unlimited.
 pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
     let own = ctx
         .queries()?
@@ -61,7 +61,7 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
     own.map_or_else(|| default(ctx, resource), Ok)
 }
 
-/// The limit of projects that have none of their own: that of the class `default`, or else the configured one.
+/// The default limit of a resource: that of the class `default`, or else the configured one.
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     let of_class =
         ctx.queries()?.views.quotas.read(|view| {
@@ -70,7 +70,7 @@ pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
 }
 
-/// The limits that the quota aggregate enforces where a project has none of its own.
+/// The limits that the quota aggregate enforces for projects without own limits.
 pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
     Ok(DefaultLimits {
         instances: default(ctx, "instances")?,
@@ -99,7 +99,7 @@ fn state(ctx: &Ctx, project: &ProjectId) -> Result<ProjectQuotaState, Fault> {
     Ok(ProjectQuotaState { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
 }
 
-/// Members of groups are counted per group and per user: there is no number for a project.
+/// Members of server groups are counted per group and user, so a project has no usage for them.
 fn used(state: &ProjectQuotaState, resource: &str) -> u64 {
     match resource {
         "instances" => state.held.len() as u64,
@@ -172,7 +172,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"quota_set": set(&ctx, &quota)?})))
 }
 
-/// The limits asked for, sorted by resource. One below what is in use needs `force`.
+/// The requested limits, sorted by resource. A limit below the current usage needs `force`.
 fn asked(body: &bodies::QuotaSetBody, now: &ProjectQuotaState) -> Result<Vec<(String, i64)>, Fault> {
     let mut limits: Vec<(String, i64)> = Vec::new();
     for (name, value) in &body.limits {
@@ -233,7 +233,8 @@ fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     if versions::quota_classes_follow_quota_sets(ctx.version) {
         limits.retain(|name, _| !NETWORK.contains(&name.as_str()));
     } else {
-        // Earlier versions lack these two, and keep the network's limits longer than quota sets do.
+        // Earlier versions lack the two limits of server groups. They keep the network limits longer than quota sets
+        // do.
         limits.retain(|name, _| !GROUPS.contains(&name.as_str()));
         for name in NETWORK {
             limits.insert((*name).to_owned(), limit(name));

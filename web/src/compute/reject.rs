@@ -1,6 +1,6 @@
-//! Refusals in Nova's words: every reason an aggregate or a port may have, matched in one place to status and message.
+//! Refusals in Nova's words: one place maps each rejection of an aggregate or a port to a status and a message.
 //!
-//! Source of the words: the Compute API's own faults, which clients show to people and sometimes match on.
+//! Source of the messages: Nova's own faults. Clients show them to users, and some clients match on them.
 
 mod use_cases;
 
@@ -24,7 +24,7 @@ pub(super) use self::use_cases::{remove_host, server_image, server_move, server_
 use crate::fault::Fault;
 use crate::schema::repr;
 
-/// The log did not take the command.
+/// The fault for a refused command; `of` maps the aggregate's own rejections.
 pub(super) fn refused<R>(error: CommandError<R>, of: impl FnOnce(R) -> Fault) -> Fault {
     match error {
         CommandError::Rejected(reject) => of(reject),
@@ -153,7 +153,7 @@ pub(super) fn multiattach() -> Fault {
     Fault::bad_request("Multiattach volumes are only supported starting with compute API version 2.60.")
 }
 
-/// The volume service's words for a volume that cannot be kept for a server now.
+/// The volume service's message for a volume that cannot be reserved now.
 pub(super) fn not_reservable(volume: VolumeId, status: &str) -> String {
     format!(
         "Invalid input received: Invalid volume: Volume {volume} status must be available or downloading to reserve, but the \
@@ -169,7 +169,7 @@ pub(super) fn volume(id: impl Display, error: PortError) -> Fault {
     }
 }
 
-/// The volume service's refusal of a change. Its own words follow Nova's.
+/// The volume service's refusal of a change. The service's own message follows Nova's.
 pub(super) fn volume_service(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),
@@ -248,7 +248,7 @@ pub(super) fn keypair(error: CommandError<KeypairReject>) -> Fault {
 pub(super) fn host(id: HostId, error: CommandError<HostReject>) -> Fault {
     refused(error, |reject| match reject {
         HostReject::NotFound => no_host(id),
-        // The Compute API's commands on hosts have nothing to do with drains.
+        // The Compute API sends no commands about drains, so these rejections cannot occur.
         HostReject::NotDraining | HostReject::DrainEnding | HostReject::NotInMaintenance => {
             Fault::conflict(format!("Compute host {id}: {reject}."))
         }
@@ -345,7 +345,7 @@ pub(super) fn attachment(error: PortError) -> Fault {
     }
 }
 
-/// Why a server has no further interface.
+/// The refusal to attach an interface.
 pub(super) fn attach_interface(id: InstanceId, error: AttachInterfaceReject) -> Fault {
     match error {
         AttachInterfaceReject::Instance(reject) => instance_reject(id, reject),
@@ -358,7 +358,7 @@ pub(super) fn attach_interface(id: InstanceId, error: AttachInterfaceReject) -> 
     }
 }
 
-/// Why the addresses of a server stay as they are.
+/// The refusal to change a server's addresses.
 pub(super) fn interface(id: InstanceId, error: InterfaceReject) -> Fault {
     match error {
         InterfaceReject::Network(error) => address(error),
@@ -378,7 +378,7 @@ pub(super) fn address(error: PortError) -> Fault {
 /// The image service's refusal of a request for a server.
 pub(super) fn image(error: PortError) -> Fault {
     match error {
-        // Nova does not tell a missing image from one that the project may not see.
+        // As in Nova, a missing image and one that the project may not see get the same answer.
         PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Can not find requested image"),
         PortError::Invalid(message) | PortError::Conflict(message) => Fault::bad_request(message),
         PortError::Unavailable(message) => Fault::unavailable("The image service does not answer.").caused_by(message),

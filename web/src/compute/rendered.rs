@@ -16,7 +16,7 @@ use super::views::server::{ServerView, ServerViewExtras, ServerVisibility};
 use crate::fields::FieldTable;
 use crate::microversion::Microversion;
 
-/// The limit of kept text, in bytes. A thousand servers in full take less than two million.
+/// The limit of cached text, in bytes. A thousand servers in full take less than two million.
 const ROOM: usize = 16 << 20;
 const SHARDS: usize = 16;
 /// The size of an entry besides its text.
@@ -70,7 +70,7 @@ impl Default for RenderedServers {
 }
 
 impl RenderedServers {
-    /// The same as `sees`, and the same one as before if there was one.
+    /// A shared value equal to `sees`: the remembered one, if there is one.
     pub(super) fn same(&self, sees: ServerVisibility) -> Arc<ServerVisibility> {
         let known = |all: &[Arc<ServerVisibility>]| all.iter().find(|known| ***known == sees).cloned();
         if let Some(known) = known(&self.sees.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -203,7 +203,7 @@ mod tests {
         floats.floating = vec![FloatingAddress { port, address: [203, 0, 113, 5].into() }];
         check(&floats);
         drop(floats);
-        // As a read model changes it: nobody else holds the row, so it is changed where it is.
+        // Changes the row as a read model does: no other strong reference exists, so it is changed in place.
         if let Instance::Alive(alive) = &mut Arc::make_mut(&mut row).instance {
             alive.request.name = "another".to_owned();
         }

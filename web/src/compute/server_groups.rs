@@ -57,7 +57,7 @@ fn cut<T>(ctx: &Ctx, all: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    // As in Nova, a caller who is no administrator gets only the groups of the own project, without an error.
+    // As in Nova, other callers than administrators get the groups of their own project, without an error.
     let everything = ctx.query.has("all_projects") && ctx.caller().is_admin;
     if everything {
         ctx.authorize_rule("os_compute_api:os-server-groups:index:all_projects", &ctx.own_target())?;

@@ -32,7 +32,7 @@ pub(super) const ROUTES: &[Route] = &[
     delete("services.delete", "/os-services/{id}", handler!(remove)).policy("os_compute_api:os-services:delete"),
 ];
 
-/// The control plane's own, numbered before the hosts.
+/// The control plane's own services. Their numbers come before those of the hosts.
 const OWN: [&str; 2] = ["nova-conductor", "nova-scheduler"];
 const COMPUTE: &str = "nova-compute";
 
@@ -41,7 +41,7 @@ pub(super) fn number_of(host: u64) -> u64 {
     host + OWN.len() as u64
 }
 
-/// When a host was last heard of: its last heartbeat, or what the log says of a host not met since start-up.
+/// The time of a host's last heartbeat. For a host without a heartbeat since start-up, the log gives the time.
 fn last_heartbeat(queries: &Queries, host: &KnownHost) -> Timestamp {
     let beat = queries.usage(host.id).map_or(0, |(_, at)| at);
     Timestamp(beat).max(host.updated_at)

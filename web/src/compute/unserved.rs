@@ -1,12 +1,12 @@
 //! Operations of the API that are not served. Removed ones answer 410, as in Nova. Operations that this release does
-//! not implement yet answer 501 and say so.
+//! not implement yet answer 501 with that reason.
 //!
-//! Both are tables: a client learns the truth from the first answer, and a new operation removes its line here. The
-//! second table may only shrink: a test compares it with a list. It is empty today.
+//! Both are route tables. A newly implemented operation loses its line here. The second table may only shrink, and a
+//! test compares it with a list. It is empty today.
 
 use crate::route::{Method, Route, gone, gone_action};
 
-/// Nothing of these is left in the API.
+/// Operations that Nova has removed.
 pub const GONE: &[Route] = &[
     gone("agents.index", Method::Get, "/os-agents", 410),
     gone("agents.create", Method::Post, "/os-agents", 410),
@@ -69,5 +69,5 @@ pub const GONE: &[Route] = &[
     gone("virtual_interfaces.index", Method::Get, "/servers/{server_id}/os-virtual-interfaces", 410),
 ];
 
-/// Known, and not implemented.
+/// Operations of Nova that this release does not implement.
 pub const NOT_YET: &[Route] = &[];

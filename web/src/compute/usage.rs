@@ -28,7 +28,7 @@ pub(super) const ROUTES: &[Route] = &[
         .query(bodies::simple_tenant_usage_show_query),
 ];
 
-/// From when to when.
+/// The start and the end of the requested period.
 #[derive(Debug, Clone, Copy)]
 struct UsagePeriod {
     start: Timestamp,
@@ -46,7 +46,7 @@ impl UsagePeriod {
         Ok(Self { start, stop, now })
     }
 
-    /// Hours within the period that the server was there.
+    /// The hours within the period during which the server existed.
     #[allow(clippy::cast_precision_loss, reason = "hours of a cloud's life are far below 2^53 microseconds")]
     fn hours(&self, server: &Alive) -> f64 {
         let Some(began) = server.launched_at else { return 0.0 };
@@ -93,7 +93,7 @@ fn server_usage(row: &ServerRow, server: &Alive, period: &UsagePeriod) -> Value 
     })
 }
 
-/// The line of one project; `None` where it had nothing.
+/// The usage of one project; `None` if it had no servers in the period.
 fn project_usage(project: &ProjectId, rows: &[Arc<ServerRow>], period: &UsagePeriod, detailed: bool) -> Value {
     let (mut hours, mut cores, mut memory, mut disk) = (0.0, 0.0, 0.0, 0.0);
     let mut servers = Vec::new();
@@ -132,7 +132,7 @@ fn rows(ctx: &Ctx, period: &UsagePeriod, of: Option<&ProjectId>) -> Result<pagin
     if versions::usage_comes_in_pages(ctx.version) {
         return paging::cut(ctx, rows, |row: &Arc<ServerRow>, marker| row.id.to_string() == marker);
     }
-    // Since there are pages, the versions before them are cut off where the first page would end.
+    // In versions without pages the list ends where the first page would end, as in Nova.
     rows.truncate(usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX));
     Ok(paging::ResultPage { items: rows, more: false })
 }

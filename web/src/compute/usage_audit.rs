@@ -1,8 +1,8 @@
 //! `/os-instance_usage_audit_log`: the progress of the hosts' usage reports for the last month.
 //!
-//! Nova's compute hosts write such reports where `[DEFAULT] instance_usage_audit` is on, for a meter that listens. Here
-//! usage is read from the log (`os-simple-tenant-usage`), and no host sends reports. The answer is that of Nova with
-//! its default: reports off.
+//! Nova's compute hosts send such reports to a metering service if `[DEFAULT] instance_usage_audit` is on. Here usage
+//! is read from the log (`os-simple-tenant-usage`), and no host sends reports. The answer equals Nova's with its
+//! default, which is off.
 //!
 //! Source: nova `api/openstack/compute/instance_usage_audit_log.py`, `utils.last_completed_audit_period`.
 

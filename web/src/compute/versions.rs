@@ -32,7 +32,7 @@ pub(super) const fn unshelving_has_a_destination(version: Microversion) -> bool 
     version.at_least(v(2, 77))
 }
 
-/// Hosts, hypervisors and services are known by UUIDs instead of numbers.
+/// Hosts, hypervisors and services have UUIDs instead of numbers as ids.
 pub(super) const fn hosts_have_uuids(version: Microversion) -> bool {
     version.at_least(v(2, 53))
 }
@@ -42,12 +42,12 @@ pub(super) const fn keypairs_use_fitting_codes(version: Microversion) -> bool {
     version.at_least(v(2, 2))
 }
 
-/// Key pairs may be looked at, made and removed for other users.
+/// A caller may show, create and delete key pairs of other users.
 pub(super) const fn keypairs_of_others(version: Microversion) -> bool {
     version.at_least(v(2, 10))
 }
 
-/// A status that does not exist is an error; before, nothing has it.
+/// An unknown status is an error. Earlier versions answer with an empty list.
 pub(super) const fn unknown_status_is_refused(version: Microversion) -> bool {
     version.at_least(v(2, 38))
 }
@@ -62,12 +62,12 @@ pub(super) const fn actions_of_deleted(version: Microversion) -> bool {
     version.at_least(v(2, 21))
 }
 
-/// Everybody sees the events of an action; before, only those whom the policy let.
+/// Every caller sees the events of an action. In earlier versions the policy decides.
 pub(super) const fn action_events_for_all(version: Microversion) -> bool {
     version.at_least(v(2, 51))
 }
 
-/// A public flavor has no access list to add to.
+/// Adding a project to a public flavor's access list is refused.
 pub(super) const fn public_flavor_has_no_access_list(version: Microversion) -> bool {
     version.at_least(v(2, 7))
 }
@@ -92,7 +92,7 @@ pub(super) const fn hypervisors_show_uptime(version: Microversion) -> bool {
     version.at_least(v(2, 88))
 }
 
-/// A server's description is its own; before, its name stood for it.
+/// A server has a description of its own. In earlier versions its name serves as the description.
 pub(super) const fn servers_have_descriptions(version: Microversion) -> bool {
     version.at_least(v(2, 19))
 }
@@ -102,7 +102,7 @@ pub(super) const fn interfaces_have_tags(version: Microversion) -> bool {
     version.at_least(v(2, 70))
 }
 
-/// Hypervisors show their servers when asked to, be there any or not.
+/// Hypervisors show a requested list of servers even if it is empty.
 pub(super) const fn hypervisors_show_no_servers_too(version: Microversion) -> bool {
     version.at_least(v(2, 75))
 }
@@ -122,17 +122,17 @@ pub(super) const fn usage_comes_in_pages(version: Microversion) -> bool {
     version.at_least(v(2, 40))
 }
 
-/// A service can be said to be down.
+/// A service can be forced down.
 pub(super) const fn services_can_be_forced_down(version: Microversion) -> bool {
     version.at_least(v(2, 11))
 }
 
-/// Volumes that several servers may have can be attached.
+/// Multiattach volumes can be attached.
 pub(super) const fn volumes_may_be_shared(version: Microversion) -> bool {
     version.at_least(v(2, 60))
 }
 
-/// Volumes are attached while nobody waits: the answer says nothing of the device.
+/// Volumes are attached asynchronously, so the answer does not name the device.
 pub(super) const fn volumes_are_attached_in_the_background(version: Microversion) -> bool {
     version.at_least(v(2, 101))
 }
@@ -142,12 +142,12 @@ pub(super) const fn attachments_have_tags(version: Microversion) -> bool {
     version.at_least(v(2, 70))
 }
 
-/// Attachments show whether the volume ends with the server.
+/// Attachments show whether the volume is deleted with the server.
 pub(super) const fn attachments_show_deletion(version: Microversion) -> bool {
     version.at_least(v(2, 79))
 }
 
-/// An attachment can be changed without another volume taking its place.
+/// `PUT` on an attachment can change its properties without a swap of volumes.
 pub(super) const fn attachments_can_be_changed(version: Microversion) -> bool {
     version.at_least(v(2, 85))
 }
@@ -162,7 +162,7 @@ pub(super) const fn diagnostics_are_standard(version: Microversion) -> bool {
     version.at_least(v(2, 48))
 }
 
-/// Console tokens of all kinds are shown; before, only those of a kind that is gone.
+/// Console tokens of all kinds are shown. Earlier versions show only RDP tokens, which no longer exist.
 pub(super) const fn console_tokens_are_shown(version: Microversion) -> bool {
     version.at_least(v(2, 31))
 }
@@ -172,17 +172,17 @@ pub(super) const fn console_tokens_show_tls_ports(version: Microversion) -> bool
     version.at_least(v(2, 99))
 }
 
-/// Flavors' extra specs of known namespaces must be known, and their values of the right type.
+/// Extra specs in known namespaces must have known names and values of the right type.
 pub(super) const fn extra_specs_are_validated(version: Microversion) -> bool {
     version.at_least(v(2, 86))
 }
 
-/// Volumes come to shelved servers, and leave them.
+/// Volumes can be attached to shelved servers and detached from them.
 pub(super) const fn shelved_servers_take_volumes(version: Microversion) -> bool {
     version.at_least(v(2, 20))
 }
 
-/// A rebuild writes the image to a root disk that is a volume.
+/// A rebuild writes the image to a root volume.
 pub(super) const fn rebuild_writes_volumes(version: Microversion) -> bool {
     version.at_least(v(2, 93))
 }
@@ -202,52 +202,52 @@ pub(super) const fn migrations_are_paged(version: Microversion) -> bool {
     version.at_least(v(2, 59))
 }
 
-/// Migrations show, and can be found by, who asked for them.
+/// Migrations show the requesting user and project, and can be filtered by them.
 pub(super) const fn migrations_have_askers(version: Microversion) -> bool {
     version.at_least(v(2, 80))
 }
 
-/// A live migration's checks may go on after the answer.
+/// The answer to a live migration does not wait for its checks.
 pub(super) const fn live_migration_checks_are_asynchronous(version: Microversion) -> bool {
     version.at_least(v(2, 34))
 }
 
-/// A host that is named for a live migration is one that the scheduler has to agree to.
+/// The scheduler checks the host that a live migration names.
 pub(super) const fn live_migration_asks_the_scheduler(version: Microversion) -> bool {
     version.at_least(v(2, 30))
 }
 
-/// Unless that is forced.
+/// A live migration can skip that check with `force`.
 pub(super) const fn live_migration_can_be_forced(version: Microversion) -> bool {
     version.at_least(v(2, 30)) && !version.at_least(v(2, 68))
 }
 
-/// A live migration that has not set out can be aborted.
+/// A queued live migration can be aborted.
 pub(super) const fn waiting_live_migrations_can_be_aborted(version: Microversion) -> bool {
     version.at_least(v(2, 65))
 }
 
-/// Migrations say their kind, and live ones under way where they are shown.
+/// Migrations show their type. A running live migration shows a link to itself.
 pub(super) const fn migrations_have_links(version: Microversion) -> bool {
     version.at_least(v(2, 23))
 }
 
-/// Whether disks of an evacuated server are on shared storage is found out.
+/// The control plane detects whether an evacuated server's disks are on shared storage.
 pub(super) const fn evacuation_finds_shared_storage(version: Microversion) -> bool {
     version.at_least(v(2, 14))
 }
 
-/// A host that is named for an evacuation is one that the scheduler has to agree to.
+/// The scheduler checks the host that an evacuation names.
 pub(super) const fn evacuation_asks_the_scheduler(version: Microversion) -> bool {
     version.at_least(v(2, 29))
 }
 
-/// Unless that is forced.
+/// An evacuation can skip that check with `force`.
 pub(super) const fn evacuation_can_be_forced(version: Microversion) -> bool {
     version.at_least(v(2, 29)) && !version.at_least(v(2, 68))
 }
 
-/// Evacuated servers are stopped, whatever they were.
+/// Evacuated servers are stopped, whatever their previous state was.
 pub(super) const fn evacuated_servers_are_stopped(version: Microversion) -> bool {
     version.at_least(v(2, 95))
 }

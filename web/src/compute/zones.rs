@@ -1,6 +1,6 @@
-//! Availability zones: where the services are. A compute host is in the zone of its host aggregates, or else in
-//! `[DEFAULT] default_availability_zone`. The control plane's own services are in the internal zone, which lists for
-//! ordinary users omit.
+//! Availability zones: groups of services. A compute host is in the zone of its host aggregates, or else in `[DEFAULT]
+//! default_availability_zone`. The control plane's own services are in the internal zone, which lists for ordinary
+//! users omit.
 
 use std::collections::BTreeSet;
 
@@ -27,13 +27,13 @@ pub(super) const ROUTES: &[Route] = &[
         .query(no_query),
 ];
 
-/// The zone that a host is, or was, in.
+/// The zone of a host now, or at the moment of `views`.
 pub(super) fn of_host(queries: &Queries, views: &Views, host: HostId) -> String {
     let own = views.host_aggregates.read(|aggregates| aggregates.zone_of(host).map(str::to_owned));
     own.unwrap_or_else(|| queries.server_options.availability_zone.clone())
 }
 
-/// Whether new servers may be asked for in a zone: one of its hosts is enabled.
+/// Whether new servers may be requested in a zone: at least one of its hosts is enabled.
 pub(super) fn takes_servers(queries: &Queries, zone: &str) -> bool {
     let enabled: Vec<HostId> =
         queries.views.hosts.read(|hosts| hosts.all().filter(|host| host.enabled).map(|host| host.id).collect());

@@ -16,7 +16,7 @@ const PONG: u8 = 10;
 
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
-/// A control frame's payload, at most.
+/// The longest payload of a control frame.
 const SHORT: usize = 125;
 
 /// Why a WebSocket ends.
@@ -59,7 +59,7 @@ pub(super) enum FrameError {
     Kind(u8),
 }
 
-/// The received part of a client's frames that is not read yet.
+/// The received bytes of a client that are not parsed yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingFrames {
     buffer: BytesMut,
@@ -115,7 +115,7 @@ impl PendingFrames {
     }
 }
 
-/// A whole frame of the server's, which masks nothing.
+/// A whole frame from the server, unmasked.
 fn frame(kind: u8, payload: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(payload.len() + 10);
     bytes.put_u8(FINAL | kind);

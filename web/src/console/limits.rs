@@ -1,5 +1,5 @@
-//! Limits on open consoles: in all, for each token and for each server. So a client with one token, or with many tokens
-//! of one server, cannot take all of them.
+//! Limits on open consoles: in total, for each token and for each server. So a client with one token, or with many
+//! tokens of one server, cannot use up all consoles.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,13 @@ use chronova_events::ids::InstanceId;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Consoles that are open with one token: a viewer that connects again before its old connection is missed.
+/// The most consoles with one token. It is above one, because a viewer may reconnect before its old connection has
+/// timed out.
 pub(super) const OF_TOKEN: usize = 4;
-/// Consoles of one server.
+/// The most consoles of one server.
 pub(super) const OF_SERVER: usize = 8;
 
-/// Why there is no place.
+/// The exceeded limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum NoConsoleSlot {
     #[error("as many consoles are open as may be")]
@@ -37,7 +38,7 @@ pub(super) struct ConsoleSlots {
     counts: Arc<Mutex<Counts>>,
 }
 
-/// One of the places, given back when dropped.
+/// A counted console; dropping it ends the count.
 #[derive(Debug)]
 pub(super) struct ConsoleSlot {
     _of_all: OwnedSemaphorePermit,
@@ -50,12 +51,12 @@ impl ConsoleSlots {
         Self { all: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), counts: Arc::default() }
     }
 
-    /// From now on there are none.
+    /// Refuses all further consoles.
     pub(super) fn close(&self) {
         self.all.close();
     }
 
-    /// A place for a console of `server` with the token of this hash.
+    /// Counts a console of `server` with the token of this hash, or refuses it.
     pub(super) fn take(&self, token_hash: &str, server: InstanceId) -> Result<ConsoleSlot, NoConsoleSlot> {
         let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| NoConsoleSlot::Full)?;
         let by = [SlotCountedBy::Token(token_hash.to_owned()), SlotCountedBy::Server(server)];
@@ -86,7 +87,7 @@ impl Drop for ConsoleSlot {
     }
 }
 
-/// Every change is whole.
+/// Ignores poisoning, because no change of the counts can panic half-way.
 fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,15 +2,15 @@
 //!
 //! `GET /console?token=...` becomes a WebSocket, which relays to and from the token's console. A screen is a TCP
 //! connection to the guest's host. A serial line uses the hypervisor's own connection, so that no host needs a port for
-//! it. `/console/FILE` gives the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5).
+//! it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5).
 //!
 //! The checks, in Nova's order. The token is known and not expired, and its server is alive. A browser's `Origin` is
-//! this host or one of `[console] allowed_origins`, and no less secure than the console's URL. The guest still has its
-//! console there. A refusal has no body: it would be taken for the console's first words. Its reason is in the server's
-//! log.
+//! this host or one of `[console] allowed_origins`, and as secure as the console's URL. The guest's console still has
+//! the address in the token. A refusal has no body, because viewers would show it as console output. The process logs
+//! its reason.
 //!
-//! Bounds: `[chronova] max_consoles` connections, of which [`limits`] gives a few to each token and server; [`relay`]'s on what
-//! waits for whom. All end with the server.
+//! Bounds: `[chronova] max_consoles` connections; [`limits`] bounds those of each token and server; [`relay`] bounds
+//! the buffered data. All consoles end with the process.
 
 mod config;
 mod frames;
@@ -42,19 +42,19 @@ use crate::fault::Fault;
 use crate::query::Query;
 use crate::secret::Secret;
 
-/// The gateway's path, beside the services.
+/// The path of the gateway on the common port.
 pub const PATH: &str = "/console";
 
 /// How long a guest's host may take to accept a connection.
 const DIAL: Duration = Duration::from_secs(10);
 
-/// By what a token is known; the token itself is kept nowhere.
+/// The hash by which a token is found. The token itself is not stored.
 pub(crate) fn token_hash(token: &str) -> String {
     let bytes = Secret::new(token).hash().0;
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
-/// Why there is no console.
+/// The reason for a refused console.
 #[derive(Debug, Error)]
 enum ConsoleRefusal {
     #[error("it is no request for a WebSocket")]
@@ -93,12 +93,12 @@ impl From<Fault> for ConsoleRefusal {
     }
 }
 
-/// Whether a path is the gateway's.
+/// Whether a path belongs to the gateway.
 pub(crate) fn is_here(path: &str) -> bool {
     path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers whatever is asked below [`PATH`].
+/// Answers every request below [`PATH`].
 pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::Payload) -> HttpResponse {
     let file = request.path().strip_prefix(PATH).and_then(|rest| rest.strip_prefix('/'));
     if let Some(file) = file.filter(|file| !file.is_empty()) {
@@ -108,7 +108,7 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::
         Ok((accept, place, line)) => {
             let mut response = HttpResponse::build(StatusCode::SWITCHING_PROTOCOLS);
             response.upgrade("websocket").insert_header(("Sec-WebSocket-Accept", accept));
-            // The one that viewers ask for; base64 is of browsers that no longer exist.
+            // Viewers request `binary`. Only browsers that no longer exist need `base64`.
             if names(request.headers(), "Sec-WebSocket-Protocol").any(|name| name == "binary") {
                 response.insert_header(("Sec-WebSocket-Protocol", "binary"));
             }
@@ -125,7 +125,7 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::
     }
 }
 
-/// The handshake's answer, the place taken, and the console.
+/// Checks a request. Returns the handshake's answer, the counted slot and the console.
 async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleSlot, SerialLine), ConsoleRefusal> {
     let accept = handshake(request).ok_or(ConsoleRefusal::NoWebSocket)?;
     let (queries, config) = (app.queries()?, &app.compute.config.consoles);
@@ -145,7 +145,7 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleS
     Ok((accept, place, line))
 }
 
-/// The console itself, if it is still where the token says.
+/// Connects to the console, if its address is still the one in the token.
 async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialLine, ConsoleRefusal> {
     let screen = match known.kind.as_str() {
         "serial" => return Ok(host.serial_line(known.instance).await?),
@@ -162,12 +162,12 @@ async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialL
 async fn dial(address: &ConsoleAddress) -> Result<SerialLine, ConsoleRefusal> {
     let dialled = timeout(DIAL, TcpStream::connect((address.host.as_str(), address.port))).await;
     let socket = dialled.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
-    // Every move of the mouse is a packet of its own.
+    // Each mouse event should be sent at once, in a packet of its own.
     socket.set_nodelay(true)?;
     Ok(relay::over_tcp(socket))
 }
 
-/// From the query; from a cookie where the viewer put it there.
+/// The token from the query, or from the viewer's cookie.
 fn token(request: &HttpRequest) -> Option<String> {
     let query = Query::parse(request.query_string()).ok()?;
     if let Some(token) = query.last("token").filter(|token| !token.is_empty()) {
@@ -197,8 +197,8 @@ fn handshake(request: &HttpRequest) -> Option<String> {
     Some(base64::Engine::encode(&base64::prelude::BASE64_STANDARD, digest.as_ref()))
 }
 
-/// A page of somebody else's must not open a console with what it got hold of. Clients that are no browsers send no origin.
-/// `forwarded`: the scheme that the browser used with a proxy which is believed.
+/// Refuses other sites' pages, which must not open a console with a stolen token. Clients other than browsers send no
+/// origin. `forwarded`: the browser's scheme, as a trusted proxy reports it.
 fn check_origin(
     config: &ConsoleConfig,
     kind: &str,

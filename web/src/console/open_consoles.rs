@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 use super::limits::ConsoleSlots;
 
-/// The consoles that are open through this process.
+/// The open consoles of this process.
 #[derive(Debug)]
 pub struct OpenConsoles {
     pub(super) places: ConsoleSlots,
@@ -12,12 +12,12 @@ pub struct OpenConsoles {
 }
 
 impl OpenConsoles {
-    /// At most so many at the same time.
+    /// Allows at most `most` consoles at the same time.
     pub fn new(most: usize) -> Self {
         Self { places: ConsoleSlots::new(most), closing: watch::Sender::new(false) }
     }
 
-    /// Ends every console, now and from now on: a server that is told to end does not wait for its clients.
+    /// Ends every console and refuses new ones, because a stopping process must not wait for clients.
     pub fn close(&self) {
         self.places.close();
         self.closing.send_replace(true);

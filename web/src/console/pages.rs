@@ -1,4 +1,4 @@
-//! The files of a viewer that runs in browsers, from the folder that `[DEFAULT] web` names. Read only, and only below it.
+//! Serves the files of a viewer that runs in browsers, from the folder in `[DEFAULT] web` and nowhere else.
 
 use std::path::{Component, Path};
 
@@ -6,7 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use crate::query::percent_decode;
 
-/// Viewers are made of small files.
+/// The largest served file, in bytes.
 const LARGEST: u64 = 16 << 20;
 
 pub(super) async fn answer(folder: &Path, file: &str, request: &HttpRequest) -> HttpResponse {
@@ -23,7 +23,7 @@ pub(super) async fn answer(folder: &Path, file: &str, request: &HttpRequest) -> 
 
 async fn read(folder: &Path, file: &str) -> Option<(&'static str, Vec<u8>)> {
     let file = Path::new(file);
-    // No way up, and nothing hidden.
+    // Neither `..` nor hidden files are served.
     let plain = |part: Component<'_>| match part {
         Component::Normal(name) => !name.to_string_lossy().starts_with('.'),
         _ => false,

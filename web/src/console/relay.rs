@@ -1,7 +1,7 @@
 //! Relays between a WebSocket and a console, until one of them ends.
 //!
-//! Buffers are small: while a client takes nothing, nothing is read from the console, and after [`SLOW`] it is
-//! disconnected. A silent client gets a ping every [`ASK`].
+//! Buffers are small. While a client reads nothing, the relay reads nothing from the console. After [`SLOW`] it
+//! disconnects that client. A silent client gets a ping every [`ASK`].
 
 use std::time::Duration;
 
@@ -22,18 +22,19 @@ use super::limits::ConsoleSlot;
 /// A piece of a stream, in either direction.
 type RelayChunk = std::io::Result<Bytes>;
 
-/// Frames that may wait for a client, and pieces that may wait for a console.
+/// The most frames that wait for a client, and the most chunks that wait for a console.
 const DEPTH: usize = 16;
 /// Bytes that are read from a console at once.
 const CHUNK: usize = 32 << 10;
 const SLOW: Duration = Duration::from_mins(1);
 const ASK: Duration = Duration::from_secs(30);
 
-/// A connection as a console.
+/// Wraps a TCP connection as a console.
 pub(super) fn over_tcp(socket: TcpStream) -> SerialLine {
     let (read, mut write) = socket.into_split();
     let (input, mut typed) = mpsc::channel::<Bytes>(DEPTH);
-    // Ends with the sender, or with the connection; then the connection's other direction is told.
+    // This task ends with the sender or with the connection. Then it closes the writing half, so that the other
+    // direction ends, too.
     actix_web::rt::spawn(async move {
         while let Some(piece) = typed.recv().await {
             if write.write_all(&piece).await.is_err() {
@@ -53,7 +54,7 @@ pub(super) fn over_tcp(socket: TcpStream) -> SerialLine {
     SerialLine { input, output: Box::pin(pieces) }
 }
 
-/// Starts to carry; what it gives goes to the client.
+/// Starts the relay and returns the stream of frames for the client.
 pub(super) fn start(
     payload: web::Payload,
     line: SerialLine,
@@ -64,7 +65,7 @@ pub(super) fn start(
     actix_web::rt::spawn(async move {
         let _place = place;
         let client = RelayClient(client);
-        // A client that is gone hears no farewell.
+        // A client that has disconnected gets no close frame.
         if let Some(why) = carry(payload, line, &client, closing).await {
             client.send(frames::close(why)).await;
         }
@@ -73,17 +74,17 @@ pub(super) fn start(
     frames.boxed_local()
 }
 
-/// The way to the client.
+/// The sender of frames to the client.
 struct RelayClient(mpsc::Sender<Bytes>);
 
 impl RelayClient {
-    /// Whether it took it.
+    /// Sends a frame; false if the client is gone or too slow.
     async fn send(&self, frame: Bytes) -> bool {
         matches!(timeout(SLOW, self.0.send(frame)).await, Ok(Ok(())))
     }
 }
 
-/// Why it is over; `None` when the client went without a word.
+/// Relays until one side ends. Returns the reason, or `None` when the client disconnected without a close frame.
 async fn carry(
     mut payload: web::Payload,
     mut line: SerialLine,
@@ -112,7 +113,8 @@ async fn carry(
     }
 }
 
-/// Passes on what the client said; inside, why that was the last. `None`: it is gone.
+/// Handles the client's frames. `Some(Some(reason))`: the relay must end with this reason. `None` inside: go on.
+/// `None`: the client is gone.
 async fn hear(frames: &mut PendingFrames, line: &SerialLine, client: &RelayClient) -> Option<Option<CloseReason>> {
     loop {
         match frames.next() {

@@ -78,7 +78,7 @@ fn what_is_no_frame_of_a_client_ends_it() {
     }
 }
 
-/// Any input becomes frames or an error, and is not kept for ever.
+/// Any input becomes frames or an error, and the buffer stays bounded.
 #[test]
 fn anything_may_come() {
     let mut random = chronova_events::entropy::SplitMix::new(1);
@@ -183,7 +183,7 @@ async fn a_connection_is_a_console() {
     let mut said = [0; 12];
     guest.read_exact(&mut said).await.unwrap();
     assert_eq!(&said, b"RFB 003.008\n");
-    // The end of the console ends the connection, and the other way round.
+    // The end of the console ends the connection. The end of the connection also ends the console.
     drop(line.input);
     assert_eq!(guest.read(&mut said).await.unwrap(), 0);
     drop(guest);

@@ -1,4 +1,4 @@
-//! The dashboard's files, as they were when the program was built.
+//! The dashboard's files, which the build embeds into the program.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ static TABLE: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/dashboard.r
 /// The page that a browser opens first.
 pub(super) const INDEX: &str = "index.html";
 
-/// A file that browsers may have.
+/// A file that browsers may load.
 #[derive(Debug)]
 pub(super) struct DashboardFile {
     pub kind: &'static str,
@@ -29,7 +29,7 @@ impl DashboardFile {
     }
 }
 
-/// All of them.
+/// All files of the dashboard.
 #[derive(Debug)]
 pub(super) struct DashboardFiles {
     by_name: BTreeMap<&'static str, DashboardFile>,
@@ -51,7 +51,7 @@ impl DashboardFiles {
         self.by_name.get(name)
     }
 
-    /// A name for this set of files, which changes with any of them.
+    /// A name for this set of files; it changes when any file changes.
     pub(super) fn version(&self) -> &str {
         &self.version
     }
@@ -65,7 +65,7 @@ impl DashboardFiles {
 pub(super) fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
-        // Writing to a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
@@ -77,7 +77,7 @@ fn kind(name: &str) -> &'static str {
         "js" | "mjs" => "text/javascript; charset=utf-8",
         "css" => "text/css; charset=utf-8",
         "svg" => "image/svg+xml",
-        // Licences and sums.
+        // Licences and checksums.
         _ => "text/plain; charset=utf-8",
     }
 }

@@ -1,11 +1,11 @@
-//! The dashboard: static pages below `/dashboard`, which are part of the program.
+//! The dashboard: static pages below `/dashboard`, embedded in the program.
 //!
-//! It has no back end of its own. Its pages ask the public APIs of the same listener with the viewer's own token, so
-//! that the policy alone decides what a viewer sees. The sources are in `web/dashboard`, and are served as they are.
+//! The dashboard has no back end. Its pages call the public APIs of the same listener with the viewer's own token, so
+//! the policy alone decides what a viewer sees. The sources are in `web/dashboard`, and are served unchanged.
 //!
-//! Invariants: nothing comes from another host, and no page runs a script or a style that is not a file of ours
-//! ([`POLICY`]). All files but the first lie below a folder that is named after their content, so a browser keeps them
-//! for ever, and never mixes the files of two versions.
+//! Invariants: pages load nothing from another host, and use only scripts and styles from our files ([`POLICY`]). All
+//! files except the first are below a folder that is named after a hash of their content. So a browser caches them for
+//! ever, and never mixes the files of two versions.
 
 mod files;
 
@@ -17,10 +17,10 @@ use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use self::files::{DashboardFile, FILES};
 use crate::query::percent_decode;
 
-/// The dashboard's path, beside the services.
+/// The path of the dashboard on the common port.
 pub const PATH: &str = "/dashboard";
 
-/// The limits on what pages load and do. noVNC gives the pointer its shape with a `data:` image.
+/// The content security policy of the pages. noVNC needs `data:` images for the shape of the pointer.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -33,26 +33,26 @@ const HEADERS: [(&str, &str); 6] = [
     ("Cross-Origin-Resource-Policy", "same-origin"),
 ];
 
-/// The first page, in which the folder of the other files is named.
+/// The first page, which names the folder of the other files.
 static INDEX: LazyLock<DashboardFile> = LazyLock::new(|| {
     let source = FILES.get(files::INDEX).map(|file| String::from_utf8_lossy(&file.bytes).into_owned());
     let page = source.unwrap_or_default().replace("{{files}}", FILES.version());
     DashboardFile::new(files::INDEX, page.into_bytes().into())
 });
 
-/// Whether a path is the dashboard's.
+/// Whether a path belongs to the dashboard.
 pub(crate) fn is_here(path: &str) -> bool {
     path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers whatever is asked below [`PATH`].
+/// Answers every request below [`PATH`].
 pub(crate) fn answer(request: &HttpRequest) -> HttpResponse {
     if !matches!(request.method().as_str(), "GET" | "HEAD") {
         return start(HttpResponse::MethodNotAllowed()).insert_header(("Allow", "GET, HEAD")).finish();
     }
     let rest = request.path().strip_prefix(PATH).unwrap_or_default();
     match rest {
-        // Relative, so that it is right behind a proxy that adds a prefix.
+        // The target is relative, so that it is also right behind a proxy that adds a prefix.
         "" => start(HttpResponse::PermanentRedirect()).insert_header(("Location", "dashboard/")).finish(),
         "/" => send(request, &INDEX, "no-cache"),
         _ => match versioned(rest) {
@@ -86,7 +86,7 @@ fn start(mut response: HttpResponseBuilder) -> HttpResponseBuilder {
     response
 }
 
-/// Whether the browser says that it has this content.
+/// Whether the browser has this content in its cache (`If-None-Match`).
 fn has_it(headers: &HeaderMap, tag: &str) -> bool {
     let texts = headers.get_all("If-None-Match").filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).any(|one| matches!(one.trim(), one if one == tag || one == "*"))

@@ -79,7 +79,7 @@ fn every_answer_keeps_the_browser_strict() {
     }
 }
 
-/// Otherwise the browser would refuse them, because of the policy.
+/// The content security policy makes browsers refuse inline scripts and styles.
 #[test]
 fn pages_have_no_inline_scripts_styles_or_handlers_and_name_no_other_host() {
     let inline =
@@ -92,7 +92,7 @@ fn pages_have_no_inline_scripts_styles_or_handlers_and_name_no_other_host() {
     }
 }
 
-/// `import x from './y.js'`, from a file's own folder.
+/// Resolves `import x from './y.js'` against the folder of the importing file.
 fn resolve(from: &str, import: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -141,7 +141,7 @@ fn libraries_are_what_their_sums_say_and_have_their_licences() {
     }
 }
 
-/// A page may not wait for more than this; consoles are loaded when somebody opens one.
+/// The size of the files that the first page loads is bounded. Console viewers are loaded on demand.
 #[test]
 fn the_pages_are_light() {
     const MOST: usize = 700_000;

@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use crate::secret::{Secret, SecretHash};
 
-/// The right of a credential; each includes those before it.
+/// The right of a credential. Each right includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogRight {
-    /// Reads everything; our payloads come as JSON.
+    /// Reads the whole log; payloads of Chronova's events come as JSON.
     Read,
-    /// Also appends events of its own, to streams that are not ours.
+    /// Also appends own events, to streams outside Chronova's categories.
     Write,
-    /// Another Chronova: reads our payloads in our codec, and appends to our streams.
+    /// Another Chronova process: reads payloads in Chronova's codec, and appends to Chronova's streams.
     Peer,
 }
 
@@ -50,12 +50,12 @@ pub(super) struct LogUser {
     password: SecretHash,
 }
 
-/// Everybody who may connect.
+/// The users of the log.
 #[derive(Debug, Clone)]
 pub struct LogUsers(Vec<LogUser>);
 
 impl LogUsers {
-    /// From lines `NAME:RIGHT:PASSWORD`.
+    /// Reads lines `NAME:RIGHT:PASSWORD`.
     pub fn parse(lines: &[String]) -> Result<Self, LogUserError> {
         let mut users: Vec<LogUser> = Vec::with_capacity(lines.len());
         for (index, line) in lines.iter().enumerate() {
@@ -79,8 +79,9 @@ impl LogUsers {
         if users.is_empty() { Err(LogUserError::Nobody) } else { Ok(Self(users)) }
     }
 
-    /// The user whose credential this `Authorization` header carries: `Basic` with name and password, or `Bearer` with the
-    /// password alone. Every user is compared with, so that the time taken tells nobody who exists.
+    /// The user whose credential this `Authorization` header carries: `Basic` with name and password, or `Bearer` with
+    /// the password alone. The credential is compared with every user, so that the time does not reveal which users
+    /// exist.
     pub(super) fn admit(&self, header: &str) -> Option<&LogUser> {
         let (scheme, credential) = header.split_once(' ')?;
         let decoded;

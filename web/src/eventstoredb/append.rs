@@ -1,4 +1,4 @@
-//! Appends events: of other programs to their own streams, of our programs to ours.
+//! Appends events. Other programs append to their own streams, Chronova's processes to Chronova's streams.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use super::service::ServedLog;
 use super::status;
 use super::wire::{self, ExpectedRevision, ProposedMessage};
 
-/// The most events of one append; their bytes have the bound of [`ServedLog::max_append_bytes`].
+/// The most events of one append. [`ServedLog::max_append_bytes`] bounds their size.
 pub(super) const MAX_EVENTS: usize = 4_096;
 
-/// How far back a repeated append with the expectation "any" is looked for.
+/// A repeated append that expects any revision is searched for in this many of the newest events.
 const REPEATED: u16 = 256;
 
-/// Why an append was not carried out.
+/// The refusal of an append.
 #[derive(Debug)]
 pub(super) enum AppendRefusal {
-    /// The stream is elsewhere than the client believes.
+    /// The stream's revision is not the expected one.
     WrongVersion(Revision),
     TooLarge(usize),
     Status(Status),
@@ -37,7 +37,7 @@ impl From<Status> for AppendRefusal {
     }
 }
 
-/// The stream that a client names, if there can be such a stream.
+/// The name of the stream in a client's message, if it is a valid name.
 pub(super) fn stream_name(identifier: Option<wire::StreamIdentifier>) -> Result<String, Status> {
     let name = identifier.map(|identifier| identifier.stream_name).unwrap_or_default();
     match String::from_utf8(name.to_vec()) {
@@ -64,7 +64,7 @@ fn permitted(user: &LogUser, name: &str) -> Result<StreamId, Status> {
     Ok(stream)
 }
 
-/// Carries one append out.
+/// Performs one append.
 pub(super) async fn append(
     log: &ServedLog,
     user: &LogUser,
@@ -112,7 +112,7 @@ pub(super) async fn append(
     }
 }
 
-/// One proposed event, checked.
+/// Checks and converts one proposed event.
 fn take(log: &ServedLog, user: &LogUser, stream: &StreamId, mut message: ProposedMessage) -> Result<NewEvent, Status> {
     let id = EventId(uuid_of(message.id).ok_or_else(|| Status::invalid_argument("an event has a UUID"))?);
     let form = EventStoreDbEvent {
@@ -130,7 +130,7 @@ fn take(log: &ServedLog, user: &LogUser, stream: &StreamId, mut message: Propose
     new.map_err(|error| status::of_form(&error))
 }
 
-/// EventStoreDB's convention for metadata that are JSON.
+/// The correlation ids in JSON metadata, by EventStoreDB's convention.
 #[derive(Default, Deserialize)]
 struct Correlation {
     #[serde(rename = "$correlationId")]
@@ -157,8 +157,8 @@ pub(super) fn uuid_of(id: Option<wire::Uuid>) -> Option<Uuid> {
     }
 }
 
-/// Whether exactly these events stand after `expected`: the client repeats an append whose answer it has not seen. As in
-/// EventStoreDB, it gets that answer now.
+/// Whether the stream has exactly these events after `expected`. Then the client repeats an append because it missed
+/// the answer. As in EventStoreDB, it gets that answer again.
 async fn done_at(
     log: &ServedLog,
     stream: &StreamId,
@@ -170,7 +170,7 @@ async fn done_at(
     Ok(there.last().filter(|_| same).map(|last| Appended { revision: last.revision, position: last.position }))
 }
 
-/// The same where any revision was expected: among the stream's newest events.
+/// As [`done_at`], for an append that expects any revision: searches the stream's newest events.
 async fn done_recently(
     log: &ServedLog,
     stream: &StreamId,

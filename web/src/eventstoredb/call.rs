@@ -8,7 +8,7 @@ use tonic::codegen::Service;
 use tonic::server::Grpc;
 use tonic::{Request, Response, Status};
 
-/// Messages are framed by protobuf; one that a client sends has at most `limit` bytes, and room for its framing.
+/// A gRPC codec. A client's message has at most `limit` bytes, plus its protobuf framing.
 pub(super) fn grpc<Answer, Question>(limit: usize) -> Grpc<ProstCodec<Answer, Question>>
 where
     Answer: Message + Send + 'static,
@@ -17,7 +17,7 @@ where
     Grpc::new(ProstCodec::default()).max_decoding_message_size(limit.saturating_add(64 << 10))
 }
 
-/// A function of a message (or of a stream of messages) to a future.
+/// Adapts a function from a message (or a stream of messages) to a future.
 pub(super) struct GrpcHandler<F>(pub(super) F);
 
 impl<F, Doing, Question, Answer> Service<Request<Question>> for GrpcHandler<F>

@@ -7,19 +7,20 @@ use tonic::Status;
 
 use super::wire::{FilterExpression, FilterOptions, FilterSubject, FilterWindow};
 
-/// The longest pattern, the most prefixes, and how long one pattern may search in one name. Clients send look-ahead (the
-/// Python client excludes system events with it), so patterns can be slow on purpose; names are short.
+/// The longest pattern, in bytes; the next constants bound the number of prefixes and the search steps. Clients send
+/// look-ahead (the Python client excludes system events with it). So a client can also send a pattern that is slow on
+/// purpose.
 const MAX_PATTERN: usize = 1_024;
 const MAX_PREFIXES: usize = 128;
 const MAX_STEPS: usize = 20_000;
-/// A checkpoint is due after this many events if the client does not say.
+/// The default number of events after which a checkpoint is due.
 const DEFAULT_WINDOW: u32 = 32;
 
-/// The filter on each event.
+/// The filter for events, from a client's read.
 pub(super) struct EventMatchFilter {
     of_stream: bool,
     matcher: Matcher,
-    /// After how many events without a match the client is told how far the search has come.
+    /// The client gets a checkpoint after this many events without a match.
     pub(super) checkpoint_every: u64,
 }
 
@@ -77,7 +78,7 @@ impl Matcher {
     fn matches(&self, text: &str) -> bool {
         match self {
             Self::Prefixes(prefixes) => prefixes.iter().any(|prefix| text.starts_with(prefix.as_str())),
-            // A pattern that gives up on a name has not matched it.
+            // A pattern that reaches its search limit counts as no match.
             Self::Pattern(regex) => regex.is_match(text).unwrap_or(false),
         }
     }

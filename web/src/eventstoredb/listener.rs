@@ -1,4 +1,4 @@
-//! The sockets: allowed addresses, the limit of connections, and the orderly shutdown.
+//! The sockets: allowed addresses, the limit of connections, and the graceful shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,16 +21,16 @@ use super::access::LogUsers;
 use super::service::{self, ServedLog};
 use crate::tls::{TlsError, TlsFiles};
 
-/// Calls that one connection may have under way; subscriptions have a bound of their own.
+/// The most concurrent calls of one connection. Subscriptions have a separate bound.
 const MAX_CALLS: u32 = 64;
-/// How long a client may take for the handshake of TLS.
+/// The time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// A client that does not answer a ping for so long is gone.
+/// A client that does not answer a ping within this time is disconnected.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// How long calls may take to end when the server does.
+/// The time that running calls have to end when the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How the log is served.
+/// The options of the server.
 #[derive(Debug, Clone)]
 pub struct LogServerOptions {
     pub listen: Vec<SocketAddr>,
@@ -55,7 +55,7 @@ pub enum LogServerError {
     Tls(#[from] TlsError),
 }
 
-/// A served log. It ends when told to; dropped, it ends at once.
+/// A running server of the log. [`Self::stop`] ends it gracefully; dropping it ends it at once.
 #[derive(Debug)]
 pub struct LogServer {
     addresses: Vec<SocketAddr>,
@@ -64,12 +64,12 @@ pub struct LogServer {
 }
 
 impl LogServer {
-    /// The addresses that it listens on, with the chosen ports.
+    /// The addresses that the server listens on, with the ports that the kernel chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Takes no more calls, ends those under way, and waits for them a little.
+    /// Refuses new calls, tells the running ones to end, and waits for them up to [`FAREWELL`].
     pub async fn stop(mut self) {
         self.ends.send_replace(true);
         while self.listeners.join_next().await.is_some() {}
@@ -114,7 +114,7 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Takes connections until the server ends, then waits for those that are left.
+/// Accepts connections until the server stops, then waits for the open ones.
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<ServedLog>, places: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     let mut ending = log.ending();
@@ -127,7 +127,8 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Served
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // No more files, for example: that passes, and asking at once again would not help it.
+                // For example, the process has no file descriptor left. That passes, but an immediate retry would fail
+                // again.
                 tracing::warn!(%error, "accepting a client of the log failed");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

@@ -1,11 +1,11 @@
-//! Serves the event log in EventStoreDB's protocol (gRPC). Auditors follow it with the clients of EventStoreDB and
-//! KurrentDB for their language. Other programs may keep events of their own in it.
+//! Serves the event log in EventStoreDB's protocol (gRPC). Auditors follow the log with the EventStoreDB and KurrentDB
+//! clients for their language. Other programs may store their own events in it.
 //!
-//! * [`wire`]: the messages. [`service`]: which call is which. [`listener`]: sockets, TLS, bounds.
-//! * [`access`]: who may do what. [`read`] with [`filter`]: reads and subscriptions. [`append`]: what is taken in.
+//! * [`wire`]: the messages. [`service`]: routes calls to functions. [`listener`]: sockets, TLS, bounds.
+//! * [`access`]: users and rights. [`read`] with [`filter`]: reads and subscriptions. [`append`]: appends.
 //!
-//! Invariants: nobody reads or appends without a credential. An event in one of our streams came from one of our
-//! programs, and was decoded before it was accepted. Nothing is ever deleted. Everything that a client can make large
+//! Invariants: nobody reads or appends without a credential. Only a Chronova process appends to Chronova's streams, and
+//! the event is decoded before it is accepted. Nothing is ever deleted. Everything that a client can make large
 //! (messages, appends, patterns, connections, subscriptions) has a bound. `docs/eventstoredb.md` lists the refusals and
 //! their reasons.
 

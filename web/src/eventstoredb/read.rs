@@ -1,8 +1,8 @@
 //! Reads and subscriptions: of one stream, or of the whole log.
 //!
 //! Clients rely on EventStoreDB's rules about the start of a read. A read forwards includes its start, a subscription
-//! does not. A read backwards includes the revision, but not the position. Events are read in pages, when the client
-//! takes them. So a slow client costs one page, and a lost one nothing.
+//! does not. A read backwards includes the revision, but not the position. A page of events is read when the client
+//! takes it. So a slow client costs the memory of one page.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const PAGE: usize = 256;
 
 pub(super) type ReadResponses = BoxStream<'static, Result<ReadResp, Status>>;
 
-/// Begins what a client asks for.
+/// Starts the read or subscription that a client requests.
 pub(super) async fn read(
     log: Arc<ServedLog>,
     user: &LogUser,
@@ -94,7 +94,7 @@ pub(super) async fn read(
     }
 }
 
-/// The limits of a page.
+/// One item of the answer to a read.
 enum ReadItem {
     Event(Arc<Recorded>),
     Other(ReadContent),
@@ -104,7 +104,7 @@ struct EventRead {
     log: Arc<ServedLog>,
     shown: ReadFormat,
     source: EventSource,
-    /// The place of a subscription; nothing for a read, which ends by itself.
+    /// The counted slot of a subscription; `None` for a read, which ends by itself.
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -136,7 +136,7 @@ fn answers(reading: EventRead) -> ReadResponses {
 }
 
 impl EventSource {
-    /// The next items, possibly none yet; nothing at the end.
+    /// The next items, possibly an empty list; `None` at the end.
     async fn next(&mut self, log: &ServedLog) -> Result<Option<Vec<ReadItem>>, Status> {
         match self {
             Self::Stream(reader) => reader.next(log).await,
@@ -160,7 +160,7 @@ async fn all_page(log: &ServedLog, after: Position, limit: usize) -> Result<Vec<
     log.store.read_all(after, limit).await.map_err(|error| status::of_store(&error))
 }
 
-/// As many as are asked for, and no more than a page.
+/// The number of events to read: those left, at most a page.
 fn at_most(left: u64) -> usize {
     usize::try_from(left).unwrap_or(PAGE).min(PAGE)
 }
@@ -231,7 +231,8 @@ impl StreamReader {
 struct StreamFollower {
     stream: StreamId,
     after: Revision,
-    /// From before the catching up, so that nothing is missed; what it repeats is told by its revision.
+    /// Subscribed before the catch-up read, so that no event is missed. Events that it repeats are recognized by their
+    /// revision.
     live: Subscription,
     phase: ReadPhase,
     ending: ShutdownSignal,
@@ -293,8 +294,8 @@ fn confirmation() -> ReadItem {
     ReadItem::Other(ReadContent::Confirmation(SubscriptionConfirmation { subscription_id }))
 }
 
-/// Waits for events, unless the server ends. It says so with a status: a client takes a subscription that merely stops for
-/// one that may go on.
+/// Waits for events until the server stops. The end is a status, because clients expect that a subscription without one
+/// goes on.
 async fn newest(live: &mut Subscription, ending: &mut ShutdownSignal) -> Result<Vec<Arc<Recorded>>, Status> {
     tokio::select! {
         batch = live.next() => batch.map_err(|error| status::of_store(&error)),
@@ -328,7 +329,7 @@ impl AllReader {
             return Ok(None);
         }
         let page = if self.backwards {
-            // Positions are numbers: a window of so many of them holds no more events.
+            // A window of this many positions holds at most as many events.
             let after = Position(self.at.0.saturating_sub(PAGE as u64));
             let mut page = all_page(log, after, PAGE).await?;
             page.retain(|event| event.position <= self.at);
@@ -344,7 +345,7 @@ impl AllReader {
         let admitted = page.into_iter().filter(|event| self.filter.as_ref().is_none_or(|filter| filter.admits(event)));
         let items: Vec<ReadItem> = admitted.take(at_most(self.left)).map(ReadItem::Event).collect();
         self.left -= items.len() as u64;
-        // None of a page may be wanted; other clients get their turn before the next is looked at.
+        // A filter may match no event of many pages, so other tasks get a turn after each page.
         tokio::task::yield_now().await;
         Ok(Some(items))
     }
@@ -355,7 +356,7 @@ struct AllFollower {
     live: Subscription,
     phase: ReadPhase,
     filter: Option<EventMatchFilter>,
-    /// Events since the client was last told of a position.
+    /// The number of events since the client last got a position.
     silent: u64,
     ending: ShutdownSignal,
 }
@@ -389,7 +390,7 @@ impl AllFollower {
             }
             ReadPhase::Live => {
                 let batch = newest(&mut self.live, &mut self.ending).await?;
-                // More at once than a page: the client cannot keep up with the log.
+                // A batch of many pages means that the client cannot keep up with the log.
                 if batch.len() > PAGE * 8 {
                     self.phase = ReadPhase::CatchUp;
                     let mut items = vec![ReadItem::Other(ReadContent::FellBehind(self.standing(log)))];
@@ -406,7 +407,7 @@ impl AllFollower {
         Standing { timestamp: Some(show::now(log)), stream_revision: None, position }
     }
 
-    /// Lets through what the filter admits, and now and then says how far it has come.
+    /// Passes the events that the filter matches, and adds checkpoints.
     fn sift(&mut self, batch: Vec<Arc<Recorded>>) -> Vec<ReadItem> {
         let mut items = Vec::new();
         for event in batch {

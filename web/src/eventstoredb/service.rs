@@ -26,13 +26,13 @@ use super::wire::{
 };
 use super::{show, status};
 
-/// The version of EventStoreDB whose protocol is spoken; clients ask for it before anything else.
+/// The version of EventStoreDB that this protocol corresponds to. Clients query it first.
 const SPOKEN_VERSION: &str = "23.10.0-chronova";
 
 /// The delay after a wrong credential, so that guessing is slow.
 const GUESS: Duration = Duration::from_millis(250);
 
-/// The log, as the calls see it.
+/// The state that all calls share.
 pub(super) struct ServedLog {
     pub(super) store: Arc<dyn EventStore>,
     pub(super) clock: Arc<dyn Clock>,
@@ -42,12 +42,12 @@ pub(super) struct ServedLog {
     pub(super) ends: watch::Receiver<bool>,
 }
 
-/// Knows when the server ends.
+/// Tells when the server stops.
 pub(super) struct ShutdownSignal(watch::Receiver<bool>);
 
 impl ShutdownSignal {
     pub(super) async fn wait(&mut self) {
-        // A server that is gone without a word has ended as well.
+        // A dropped server has stopped, too.
         let _ = self.0.wait_for(|ended| *ended).await;
     }
 }
@@ -63,7 +63,8 @@ impl ServedLog {
             .map_err(|_| Status::resource_exhausted("there are as many subscriptions as are allowed"))
     }
 
-    /// The newest revision of a stream. The store only reads forwards, so it is searched for: revisions have no gaps.
+    /// The newest revision of a stream. The store only reads forwards, so this is a binary search. Revisions have no
+    /// gaps.
     pub(super) async fn last_revision(&self, stream: &StreamId) -> Result<Revision, Status> {
         let exists = async |revision: u64| -> Result<bool, Status> {
             let found = self.store.read_stream(stream, Revision(revision - 1), 1).await;
@@ -77,7 +78,7 @@ impl ServedLog {
             there += step;
             step *= 2;
         }
-        // It is at `there` or after it, and before `there + step`.
+        // The newest revision is at least `there` and less than `there + step`.
         while step > 1 {
             step /= 2;
             if exists(there + step).await? {
@@ -102,7 +103,7 @@ where
 {
     let path = request.uri().path().to_owned();
     let limit = log.max_append_bytes;
-    // Clients ask for this before they show a credential. It tells nothing of the log.
+    // Clients send this call before they send a credential. Its answer does not depend on the log.
     if path == "/event_store.client.server_features.ServerFeatures/GetSupportedMethods" {
         return grpc(limit).unary(GrpcHandler(|_: Empty| async { Ok(Response::new(supported())) }), request).await;
     }
@@ -172,7 +173,7 @@ fn supported() -> wire::SupportedMethods {
     }
 }
 
-/// A cluster of one: the address that the client has reached already.
+/// A cluster with one member: the address that the client is connected to.
 fn cluster(log: &ServedLog, local: SocketAddr) -> wire::ClusterInfo {
     let member = wire::MemberInfo {
         instance_id: Some(show::uuid(uuid::Uuid::nil(), false)),
@@ -223,14 +224,14 @@ fn too_large(log: &ServedLog) -> Status {
         "an append has at most {} bytes and {MAX_EVENTS} events",
         log.max_append_bytes
     ));
-    // The header by which EventStoreDB's clients know this refusal.
+    // EventStoreDB's clients recognize this refusal by this header.
     let value = tonic::metadata::MetadataValue::from_static("maximum-append-size-exceeded");
     status.metadata_mut().insert("exception", value);
     status
 }
 
 fn success(appended: Appended) -> AppendSuccess {
-    // Nothing was appended to a stream that is not there.
+    // An empty append to a missing stream creates no stream.
     let current = match appended.revision.0.checked_sub(1) {
         Some(revision) => CurrentRevision::Revision(revision),
         None => CurrentRevision::NoStream(Empty {}),
@@ -279,7 +280,7 @@ fn batches(log: Arc<ServedLog>, user: LogUser, requests: Streaming<BatchAppendRe
     .boxed()
 }
 
-/// Takes one part of an append in; answers when it is complete.
+/// Receives one part of an append. Returns an answer when the append is complete.
 async fn batch(
     log: &ServedLog,
     user: &LogUser,
@@ -325,7 +326,7 @@ async fn batch(
     }))
 }
 
-/// A refusal with the detail by which clients know it.
+/// A refusal with the detail by which clients recognize it.
 fn detailed(expected: &ExpectedRevision, refusal: &AppendRefusal) -> wire::RpcStatus {
     let any = |name: &str, value: Vec<u8>| wire::Any {
         type_url: format!("type.googleapis.com/event_store.client.{name}"),

@@ -8,10 +8,10 @@ use uuid::Uuid;
 use super::service::ServedLog;
 use super::wire;
 
-/// In which form a client wants things.
+/// The formats that a client requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadFormat {
-    /// Our payloads as they are kept, for processes of ours; JSON for everybody else.
+    /// Whether payloads have the stored form (for peers) instead of JSON.
     pub(super) exact: bool,
     /// UUIDs as two numbers instead of as text.
     pub(super) structured: bool,
@@ -35,7 +35,7 @@ pub(super) fn stream(stream: &StreamId) -> wire::StreamIdentifier {
     wire::StreamIdentifier { stream_name: bytes::Bytes::copy_from_slice(stream.as_str().as_bytes()) }
 }
 
-/// Commit and prepare positions differ only in transactions, which are not spoken here.
+/// Commit and prepare positions differ only in transactions, which this server does not support.
 pub(super) fn position(at: Position) -> wire::Position {
     wire::Position { commit_position: at.0, prepare_position: at.0 }
 }

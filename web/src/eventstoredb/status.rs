@@ -4,7 +4,7 @@ use chronova_events::store::StoreError;
 use chronova_events::store::eventstoredb::form::EventStoreDbEventError;
 use tonic::Status;
 
-/// The log's own troubles.
+/// The status of an error of the log.
 pub(super) fn of_store(error: &StoreError) -> Status {
     match error {
         StoreError::Full => Status::resource_exhausted(error.to_string()),
@@ -18,7 +18,7 @@ pub(super) fn of_store(error: &StoreError) -> Status {
     }
 }
 
-/// Why a proposed event is not taken.
+/// The status of a refused event.
 pub(super) fn of_form(error: &EventStoreDbEventError) -> Status {
     let mut text = error.to_string();
     if let Some(cause) = std::error::Error::source(error) {

@@ -86,7 +86,7 @@ fn options(from: ReadFrom, backwards: bool, count: ReadCount) -> ReadOptions {
     }
 }
 
-/// The revisions (of a stream) or positions (of the log) that a read gives; `None` for a stream that is not found.
+/// The revisions (of a stream) or positions (of the log) that a read returns; `None` for a missing stream.
 async fn places(log: &Arc<ServedLog>, options: ReadOptions) -> Option<Vec<u64>> {
     let whole = matches!(options.from, Some(ReadFrom::All(_)));
     let mut answers = read(Arc::clone(log), &user(LogRight::Read), Some(options)).await.unwrap();

@@ -1,10 +1,10 @@
-//! The messages of EventStoreDB's protocol, as far as they are spoken here.
+//! The messages of EventStoreDB's protocol that this server supports.
 //!
 //! Written by hand from the protocol's published field numbers. A generator for `.proto` files would be one more
-//! program to install for these few messages. A field that clients send and nothing here reads is left out; protobuf
-//! skips it.
+//! program to install for these few messages. Fields that the server never reads are left out, because protobuf skips
+//! unknown fields.
 
-/// A message or a part of one. The names of fields are the protocol's.
+/// Declares messages. The names of fields are the protocol's.
 macro_rules! messages {
     ($( $(#[$doc:meta])* $name:ident { $( $(#[$field_meta:meta])* $field:ident : $ty:ty ),* $(,)? } )+) => {$(
         $(#[$doc])*
@@ -13,7 +13,7 @@ macro_rules! messages {
     )+};
 }
 
-/// A choice between fields of one message.
+/// Declares a `oneof`.
 macro_rules! choices {
     ($( $(#[$doc:meta])* $name:ident { $( $(#[$variant_meta:meta])* $variant:ident($ty:ty) ),+ $(,)? } )+) => {$(
         $(#[$doc])*
@@ -40,7 +40,7 @@ messages! {
         #[prost(bytes = "bytes", tag = "3")]
         stream_name: bytes::Bytes,
     }
-    /// `AllStreamPosition`, and every other message of a position: they are alike.
+    /// `AllStreamPosition`, and every other message of a position, because all have the same fields.
     Position {
         #[prost(uint64, tag = "1")]
         commit_position: u64,
@@ -220,7 +220,7 @@ choices! {
     }
 }
 
-/// The value of `ReadOptions::read_direction` that is not forwards.
+/// The value of `ReadOptions::read_direction` for backwards.
 pub(super) const BACKWARDS: i32 = 1;
 
 messages! {
@@ -268,7 +268,7 @@ messages! {
         #[prost(message, optional, tag = "1")]
         stream_identifier: Option<StreamIdentifier>,
     }
-    /// `CaughtUp` and `FellBehind`: they are alike.
+    /// `CaughtUp` and `FellBehind`, which have the same fields.
     Standing {
         #[prost(message, optional, tag = "1")]
         timestamp: Option<Timestamp>,
@@ -329,7 +329,7 @@ messages! {
         #[prost(oneof = "AppendResult", tags = "1, 2")]
         result: Option<AppendResult>,
     }
-    /// `AppendResp.Success` and `BatchAppendResp.Success`: they are alike.
+    /// `AppendResp.Success` and `BatchAppendResp.Success`, which have the same fields.
     AppendSuccess {
         #[prost(oneof = "CurrentRevision", tags = "1, 2")]
         current: Option<CurrentRevision>,

@@ -1,9 +1,9 @@
 //! Errors as callers see them: a status, a machine-readable key and a message. Each service has its own form.
 //!
 //! A handler returns `Err(Fault::not_found("..."))` and need not know the form: `render` writes Nova's, Placement's,
-//! Keystone's, Glance's or Neutron's. Internals never leak: [`Fault::internal`] keeps its cause for the log and tells the
-//! client only that something failed. Every rendered fault carries the request id (headers, and the body where the
-//! service's form has a place for it).
+//! Keystone's, Glance's or Neutron's. Internals never leak: [`Fault::internal`] logs its cause and tells the client
+//! only that the request failed. Every rendered fault has the request id in its headers, and in its body if the
+//! service's form has a field for it.
 
 mod render;
 
@@ -21,7 +21,7 @@ pub use render::{RenderContext, render};
 pub struct Fault {
     pub status: u16,
     /// Neutron's exception type (`NetworkNotFound`), Placement's error code (`placement.duplicate_name`) or Nova's
-    /// fault name; empty means what the service uses for the status.
+    /// fault name; empty means the service's default for the status.
     pub key: Cow<'static, str>,
     /// For the client.
     pub message: String,
@@ -56,7 +56,7 @@ impl Fault {
         Self::new(400, message)
     }
 
-    /// 400 in the words that Nova has for a body or a parameter it cannot make sense of.
+    /// 400 with Nova's message for a malformed body or parameter.
     pub fn malformed() -> Self {
         Self::new(
             400,
@@ -74,7 +74,7 @@ impl Fault {
         Self::new(403, message)
     }
 
-    /// 403 because a policy rule says no, in the service's words.
+    /// 403 because a policy rule denies it, with the service's message.
     pub fn denied(service: Service, rule: &str) -> Self {
         match service {
             Service::Compute | Service::Volume | Service::Metadata | Service::Chronova => {
@@ -131,7 +131,7 @@ impl Fault {
         Self::new(413, "Request is too large.")
     }
 
-    /// 413 (Nova's overLimit) or 403, as the operation wants: a quota is used up.
+    /// 413 (Nova's `overLimit`): a quota is used up.
     pub fn over_limit(message: impl Into<String>) -> Self {
         Self::new(413, message).header("Retry-After", "0")
     }
@@ -156,8 +156,8 @@ impl Fault {
         Self::new(503, message)
     }
 
-    /// 503: the event log did not take the events. The message names a full disk, because its reader can help. 413 if
-    /// the request has to be smaller.
+    /// 503: the event log did not accept the events. The message names a full disk, so that the user can tell an
+    /// operator. 413: the request is too large for one event.
     pub fn of_log(cause: &StoreError) -> Self {
         let message = match cause {
             StoreError::TooLarge { .. } => {
@@ -172,7 +172,7 @@ impl Fault {
         Self::unavailable(message).caused_by(cause)
     }
 
-    /// 500: the cause goes to the log, the client learns only that it happened.
+    /// 500: the cause goes to the log, the client learns only that the request failed.
     pub fn internal(cause: impl fmt::Display) -> Self {
         let mut fault = Self::new(
             500,
@@ -195,7 +195,7 @@ impl Fault {
         self
     }
 
-    /// Adds what the log should know.
+    /// Adds the cause for the log.
     #[must_use]
     pub fn caused_by(mut self, cause: impl fmt::Display) -> Self {
         self.cause = Some(cause.to_string());

@@ -7,13 +7,13 @@ use crate::microversion::{self, Microversion};
 use crate::reply::Reply;
 use crate::service::Service;
 
-/// The inputs of the form besides the fault.
+/// The inputs of [`render`] besides the fault.
 #[derive(Debug, Clone, Copy)]
 pub struct RenderContext<'a> {
     pub service: Service,
-    /// The client's `Accept`, which Glance heeds.
+    /// The client's `Accept` header, which Glance's form depends on.
     pub accept: &'a str,
-    /// `None` while no version has been agreed upon.
+    /// `None` before the version is negotiated.
     pub version: Option<Microversion>,
     pub request_id: &'a str,
 }
@@ -21,12 +21,12 @@ pub struct RenderContext<'a> {
 /// The fault as the service would answer it.
 pub fn render(fault: &Fault, context: &RenderContext<'_>) -> Reply {
     let mut reply = if fault.status == 401 && context.service != Service::Identity {
-        // Services with keystonemiddleware in front all answer this.
+        // All services behind keystonemiddleware answer this body.
         Reply::json(401, keystone_body(fault))
     } else {
         match context.service {
             Service::Compute | Service::Volume | Service::Chronova => Reply::json(fault.status, nova_body(fault)),
-            // Placement's framework heeds who wants a page and nothing else.
+            // Placement's framework answers HTML to clients that accept it, and JSON to all others.
             Service::Placement if wants_page(context.accept) => webob(fault, context.accept),
             Service::Placement => Reply::json(fault.status, placement_body(fault, context)),
             Service::Identity => Reply::json(fault.status, keystone_body(fault)),
@@ -136,7 +136,7 @@ fn wants_page(accept: &str) -> bool {
     accept.contains("text/html") && !accept.contains("application/") && !accept.contains("*/*")
 }
 
-/// Glance and the metadata service leave their errors to webob, which answers HTML, JSON or text as the client accepts.
+/// The errors of Glance and the metadata service come from webob: HTML, JSON or text, by the client's `Accept`.
 fn webob(fault: &Fault, accept: &str) -> Reply {
     let status = format!("{} {}", fault.status, title(fault.status));
     let accept = accept.to_ascii_lowercase();

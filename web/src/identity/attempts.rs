@@ -1,22 +1,22 @@
 //! Limits attempts with wrong passwords, by source address and by user.
 //!
-//! An attempt takes a token of both buckets, and gives it back if the password was right. So a user with the right
-//! password is never throttled by their own attempts. Parallel attempts count like those one after the other. A
-//! throttled attempt costs no hashing. A bucket refills all the time, so nobody is locked out for long; that is what
-//! [`super::lockout`] is for.
+//! An attempt takes a token from both buckets, and returns it if the password is right. So a user with the right
+//! password is never throttled by their own attempts. Parallel attempts count like sequential ones. A throttled attempt
+//! costs no hashing. A bucket refills steadily, so nobody is locked out for long. A longer lockout is the task of
+//! [`super::lockout`].
 
 use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::rate::RateLimits;
 
-/// The network of an address of IPv6 that one customer has.
+/// The prefix length of the IPv6 network that one customer typically has. Its addresses share a bucket.
 const PREFIX: u8 = 64;
 
 #[derive(Debug)]
 pub(super) struct FailedLogins(Option<RateLimits>);
 
-/// A try, of which nobody knows yet how it ends.
+/// An attempt without a known result.
 #[derive(Debug)]
 pub(super) struct LoginAttempt<'a> {
     limits: Option<&'a RateLimits>,
@@ -24,19 +24,19 @@ pub(super) struct LoginAttempt<'a> {
 }
 
 impl FailedLogins {
-    /// So many a minute, and as many at once; 0 is no limit.
+    /// Allows `per_minute` attempts a minute, and as many at once; 0 means no limit.
     pub(super) fn new(per_minute: u32) -> Self {
         Self(RateLimits::new(f64::from(per_minute) / 60.0, per_minute))
     }
 
-    /// `Err`: in so many seconds there may be a try.
+    /// Starts an attempt. `Err`: the seconds until the next attempt is allowed.
     pub(super) fn begin(&self, from: Option<IpAddr>, user: &str) -> Result<LoginAttempt<'_>, u64> {
         let mut attempt = LoginAttempt { limits: self.0.as_ref(), keys: Vec::new() };
         let Some(limits) = &self.0 else { return Ok(attempt) };
         let now = Instant::now();
         for key in from.map(network).into_iter().chain([format!("user {user}")]) {
             if let Err(seconds) = limits.take(&key, now) {
-                // It was none.
+                // The other bucket refused the attempt, so this bucket gets its token back.
                 attempt.succeeded();
                 return Err(seconds);
             }

@@ -42,7 +42,7 @@ fn catalogue_wanted<'a>(ctx: &Ctx, catalogue: &'a ServiceCatalogue) -> Option<&'
     (!ctx.query.has("nocatalog")).then_some(catalogue)
 }
 
-/// The claims of the token that the request is about.
+/// The claims of the subject token.
 fn subject(ctx: &Ctx) -> Result<Claims, Fault> {
     let text = ctx.header("X-Subject-Token").ok_or_else(|| Fault::bad_request("Expecting to find X-Subject-Token."))?;
     let token = Secret::new(text);
@@ -53,7 +53,7 @@ fn target(claims: &Claims) -> PolicyTarget {
     PolicyTarget::default().with("target.token.user_id", claims.user.as_str())
 }
 
-/// A caller without the right to a token learns nothing about it, not even whether it is one.
+/// A caller without the right to a token does not learn whether it is valid.
 fn permitted_subject(ctx: &Ctx) -> Result<(Claims, crate::policy::Permit), Fault> {
     match subject(ctx) {
         Ok(claims) => ctx.authorize(&target(&claims)).map(|permit| (claims, permit)),
@@ -78,7 +78,7 @@ async fn revoke(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// `{"token": {...}}`; `None` when the user or the scope went away meanwhile.
+/// `{"token": {...}}`; `None` if the user or the scope was deleted meanwhile.
 fn document(identity: &Identity, claims: &Claims, catalogue: Option<&ServiceCatalogue>) -> Option<Value> {
     let user = identity.users.get(&claims.user)?;
     let mut token = Map::new();

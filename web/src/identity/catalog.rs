@@ -1,4 +1,4 @@
-//! `/v3/services`, `/v3/endpoints`, `/v3/regions`: the catalogue, for reading.
+//! `/v3/services`, `/v3/endpoints`, `/v3/regions`: the read-only catalogue.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The service catalogue: the services of this cloud and their endpoints.
 //!
-//! It follows from the configuration, so nothing of it is stored, and it can be read but not changed through the API. Ids
-//! are derived from names: the same configuration gives the same ids on every start.
+//! The configuration determines it. So it is not stored, and the API can read it but not change it. Ids are derived
+//! from names: the same configuration gives the same ids on every start.
 
 use chronova_events::identity::IdentityScope;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub struct ServiceCatalogue {
     pub services: Vec<ServiceEntry>,
 }
 
-/// Type, name, description and path of the services that one port has.
+/// Type, name, description and path of the services on the common port.
 const ON_ONE_PORT: [(&str, &str, &str, &str); 7] = [
     ("block-storage", "cinder", "Block Storage", "/volume/v3"),
     ("compute", "nova", "Compute", "/compute/v2.1"),
@@ -57,7 +57,7 @@ impl ServiceCatalogue {
         Self { region: region.to_owned(), services }
     }
 
-    /// Adds a service, or moves it elsewhere: to the real Neutron, say.
+    /// Adds a service, or replaces its endpoints, by those of a real Neutron, for example.
     #[must_use]
     pub fn with(mut self, entry: ServiceEntry) -> Self {
         self.services.retain(|known| known.kind != entry.kind);
@@ -71,7 +71,7 @@ impl ServiceCatalogue {
         Uuid::new_v5(&seed, what.as_bytes()).simple().to_string()
     }
 
-    /// As tokens carry it. `%(project_id)s` and its older spelling stand for the project of the token.
+    /// The catalogue for a token. `%(project_id)s` and its older spelling become the project of the token.
     pub(super) fn in_token(&self, scope: Option<&IdentityScope>) -> Value {
         let services = self.services.iter().filter_map(|service| {
             let url = substitute(&service.url, scope)?;
@@ -150,7 +150,8 @@ impl ServiceCatalogue {
     }
 }
 
-/// Keystone leaves an endpoint out whose URL needs a project that the token does not have.
+/// Replaces the project in a URL. `None` if the URL needs a project and the token has none; as in Keystone, the
+/// catalogue then leaves the endpoint out.
 fn substitute(url: &str, scope: Option<&IdentityScope>) -> Option<String> {
     if !url.contains("%(") && !url.contains("$(") {
         return Some(url.to_owned());

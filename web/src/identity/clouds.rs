@@ -2,8 +2,8 @@
 
 use crate::secret::Secret;
 
-/// The content of a `clouds.yaml` with the cloud `chronova`, for the administrator that the first start made. `base` is
-/// `http://host:port`. Write it with mode 0600: it holds the password.
+/// The content of a `clouds.yaml` with the cloud `chronova`, for the administrator that the first start created. `base`
+/// is `http://host:port`. Write it with mode 0600: it holds the password.
 pub fn clouds_yaml(base: &str, region: &str, password: &Secret) -> String {
     let base = base.trim_end_matches('/');
     format!(

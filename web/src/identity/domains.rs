@@ -73,7 +73,7 @@ fn reply(ctx: &Ctx, status: u16, id: &DomainId) -> Result<Reply, Fault> {
     Ok(Reply::json(status, json!({"domain": found})))
 }
 
-/// A caller who is no administrator sees only the domain of the token.
+/// Callers other than administrators see only the domain of their token.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let all = read(&ctx, |identity| identity.domains.values().cloned().collect::<Vec<_>>())?;
     let visible: Vec<Value> = all
@@ -81,7 +81,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         .filter(|domain| ctx.allows("identity:list_domains", &target(&domain.id)))
         .map(|domain| show_one(&ctx, domain))
         .collect();
-    // A caller who would see none at all is refused.
+    // A caller who may see no domain is refused.
     let first = all.iter().find(|domain| ctx.allows("identity:list_domains", &target(&domain.id)));
     ctx.authorize(&first.map_or_else(PolicyTarget::default, |domain| target(&domain.id)))?;
     Ok(listing::reply(&ctx, "domains", visible, &["name", "enabled"]))

@@ -1,4 +1,4 @@
-//! Attributes that Keystone does not know, but keeps.
+//! Unknown attributes, which Keystone stores.
 
 use chronova_events::identity::ExtraAttributes;
 use serde_json::{Map, Value};

@@ -83,7 +83,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("identity:list_role_assignments"),
 ];
 
-/// The grant that a path names.
+/// The grant in a path.
 struct AssignmentPath {
     user: UserId,
     grant: Grant,
@@ -111,7 +111,7 @@ fn place(ctx: &Ctx) -> Result<AssignmentPath, Fault> {
     Ok(AssignmentPath { user: UserId::new(ctx.param("user_id")), grant, target })
 }
 
-/// 404 for what is not there.
+/// Answers 404 if the user or the scope does not exist.
 fn exists(identity: &Identity, user: &UserId, scope: &IdentityScope) -> Result<(), Fault> {
     let place = match scope {
         IdentityScope::Project(id) if !identity.projects.contains_key(id) => {
@@ -182,7 +182,7 @@ async fn assignments(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(listing::reply(&ctx, "role_assignments", items, &[]))
 }
 
-/// The assignments that the query wants.
+/// The assignments that match the query.
 fn rows(ctx: &Ctx, identity: &Identity, wanted: &RoleAssignmentQuery<'_>) -> Vec<Value> {
     let all = identity.grants.iter().flat_map(|(user, grants)| grants.iter().map(move |grant| (user, grant)));
     let expanded = all.flat_map(|(user, grant)| expand(identity, user, grant, wanted.effective));
@@ -190,7 +190,8 @@ fn rows(ctx: &Ctx, identity: &Identity, wanted: &RoleAssignmentQuery<'_>) -> Vec
     matching.map(|(user, grant)| assignment(ctx, identity, wanted, &user, &grant)).collect()
 }
 
-/// With `effective`, an assignment becomes what it brings about: implied roles too, and inherited ones where they arrive.
+/// Expands an assignment. With `effective`, the result has its implied roles, and inherited roles at the projects that
+/// inherit them.
 fn expand(identity: &Identity, user: &UserId, grant: &Grant, effective: bool) -> Vec<(UserId, Grant)> {
     if !effective {
         return vec![(user.clone(), grant.clone())];

@@ -1,4 +1,4 @@
-//! `/v3/groups`: there are none, and clients that ask are told so.
+//! `/v3/groups`: Chronova has no groups, so lists are empty and ids are not found.
 
 use super::listing;
 use crate::ctx::Ctx;

@@ -1,4 +1,4 @@
-//! Lists: filters and the frame around them.
+//! Lists: their filters and their envelope.
 
 use serde_json::{Map, Value, json};
 
@@ -6,8 +6,8 @@ use crate::ctx::Ctx;
 use crate::query::Query;
 use crate::reply::Reply;
 
-/// `{"users": [...], "links": {...}}`: those that the query's filters let through. A parameter that is none of `filters`
-/// (with a comparison, as in `name__contains`, or without) is ignored, as Keystone does.
+/// `{"users": [...], "links": {...}}` with the items that match the query's filters. A parameter that is none of
+/// `filters` (with a comparison, as in `name__contains`, or without) is ignored, as Keystone does.
 pub(super) fn reply(ctx: &Ctx, key: &str, items: Vec<Value>, filters: &[&str]) -> Reply {
     let mut kept: Vec<Value> = items.into_iter().filter(|item| passes(item, &ctx.query, filters)).collect();
     let limit = ctx.query.last("limit").and_then(|limit| limit.parse::<usize>().ok());
@@ -57,7 +57,7 @@ fn compare(value: &Value, comparison: &str, wanted: &str) -> bool {
     }
 }
 
-/// Keystone's reading of a truth value in a query: everything is true but these.
+/// A truth value in a query. As in Keystone, every text except these few is true.
 pub(super) fn is_true(text: &str) -> bool {
     !matches!(text.to_ascii_lowercase().as_str(), "0" | "false" | "no" | "off")
 }

@@ -1,6 +1,7 @@
 //! Log-in: finds the user of the credentials, and the scope of the new token.
 //!
-//! Every error in credentials gets the same 401 after the same work, so that the answer does not tell who exists.
+//! Every error in credentials gets the same 401 after the same work, so that the answer does not reveal which users
+//! exist.
 
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_events::envelope::Timestamp;
@@ -98,7 +99,7 @@ enum LoginScope {
     Named(Box<LoginScopeParts>),
 }
 
-/// One of these, or the word that there is to be no scope.
+/// The requested scope: at most one of these keys, or `unscoped`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct LoginScopeParts {
@@ -115,18 +116,18 @@ struct LoginSystem {
     all: Option<bool>,
 }
 
-/// Makes the claims of a new token out of what was sent, or says why not.
+/// Checks the credentials and returns the claims of a new token, or a refusal.
 pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims, Fault> {
     let auth: LoginBody = ctx.parse_at("auth")?;
-    // Taken first: a password that is changed while this one is compared ends the token that comes of it.
+    // The time is read before the password is compared. So a concurrent change of the password revokes the new token.
     let now = service.now();
     let (user, methods, parent) = identify(ctx, service, &auth.identity).await?;
     let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth.scope.as_ref()))??;
     let mut audit_ids = vec![audit_id().map_err(Fault::internal)?];
-    // The chain is named after its first token.
+    // The last audit id is that of the chain's first token.
     audit_ids.extend(parent.as_ref().and_then(|parent| parent.audit_ids.last().cloned()));
     let longest = Timestamp(now.0 + i64::from(service.expiration) * 1_000_000);
-    // A token got with a token lives no longer than that one.
+    // A token that was issued for a token expires with it.
     let expires_at = parent.map_or(longest, |parent| parent.expires_at.min(longest));
     Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at })
 }
@@ -189,7 +190,7 @@ async fn by_password(ctx: &Ctx, service: &IdentityService, sent: Option<&LoginUs
     let password = Password::new(sent.password.as_deref().unwrap_or_default());
     let stored = found.as_ref().and_then(|(_, hash, _)| hash.as_ref());
     let user = found.as_ref().map(|(user, ..)| user);
-    // By the name that was sent where there is no such user: each has as many tries.
+    // An unknown user is limited by the sent name, so that limits do not reveal which users exist.
     let named = user.map_or_else(|| as_sent(sent), |user| user.as_str().to_owned());
     let from = address::client(ctx.remote, &ctx.headers, &ctx.app.config);
     let right = service.proves((from, &named), user, stored, &password).await?;
@@ -211,7 +212,7 @@ fn as_sent(user: &LoginUser) -> String {
     parts.into_iter().flatten().collect()
 }
 
-/// Id, hash, and whether the user is switched on.
+/// The id, the password hash, and whether user and domain are enabled.
 fn known((user, domain): (&User, &Domain)) -> (UserId, Option<PasswordHash>, bool) {
     (user.id.clone(), user.password.clone(), user.enabled && domain.enabled)
 }
@@ -238,8 +239,8 @@ fn named_project<'a>(identity: &'a Identity, sent: &LoginProject) -> Option<&'a 
     }
 }
 
-/// The scope that was asked for, if the user has any role on it. Without a requested scope it is the default project,
-/// as long as the user has a role there.
+/// The requested scope, if the user has a role on it. Without a requested scope it is the default project, if the user
+/// has a role there.
 fn wanted_scope(identity: &Identity, user: &UserId, wish: Option<&LoginScope>) -> Result<Option<IdentityScope>, Fault> {
     let nothing = LoginScopeParts::default();
     let wish: &LoginScopeParts = match wish {

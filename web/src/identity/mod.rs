@@ -1,9 +1,9 @@
 //! The embedded identity service: the part of Keystone's v3 API that clients need.
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
-//! - [`service`]: what the handlers share, and the verification of tokens;
-//! - [`tokens`]: how tokens are made and read; [`login`]: from credentials to the person and the scope;
-//! - [`catalogue`]: the services and endpoints, which follow from the configuration; [`clouds`]: the client's file.
+//! One file per resource, each with a route table. The dispatcher knows this list of tables only.
+//! - [`service`]: the shared state of the handlers, and the verification of tokens;
+//! - [`tokens`]: signs and reads tokens; [`login`]: finds the user and the scope of credentials;
+//! - [`catalogue`]: the services and endpoints of the configuration; [`clouds`]: the client's `clouds.yaml`.
 //!
 //! Invariants: every verification looks up roles and `enabled` flags, so that a revocation counts at once. No answer
 //! and no log line holds a password or a token that the client did not send or request.

@@ -30,7 +30,7 @@ pub(super) const ROUTES: &[Route] = &[
     delete("projects.delete", "/projects/{id}", handler!(remove)).policy_on_target("identity:delete_project"),
 ];
 
-/// Attributes with a meaning of their own; all others are kept as they come.
+/// Attributes with a meaning; all others are stored unchanged.
 const KNOWN: [&str; 10] =
     ["id", "name", "domain_id", "parent_id", "description", "enabled", "tags", "is_domain", "options", "links"];
 
@@ -110,7 +110,7 @@ fn target(id: &ProjectId, domain: &str) -> PolicyTarget {
     PolicyTarget::default().with("target.project.id", id.as_str()).with("target.project.domain_id", domain)
 }
 
-/// The target of an operation on a project that is there; 404 comes after the policy had its say.
+/// The policy target of an operation on a project. A missing project is 404 only if the policy allows the operation.
 fn target_of(ctx: &Ctx, id: &ProjectId) -> Result<PolicyTarget, Fault> {
     let domain = read(ctx, |identity| identity.projects.get(id).map(|project| project.domain.clone()))?;
     Ok(target(id, domain.as_ref().map_or("", DomainId::as_str)))
@@ -159,7 +159,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let domain = ctx.query.last("domain_id").unwrap_or_default().to_owned();
     ctx.authorize(&PolicyTarget::default().with("target.project.domain_id", domain))?;
     let domains_wanted = listing::flag(&ctx.query, "is_domain");
-    // Our domains are no projects.
+    // Chronova's domains are no projects, so `is_domain` matches none.
     let items = read(&ctx, |identity| {
         let wanted = identity.projects.values().filter(|_| !domains_wanted);
         wanted.map(|project| show_one(&ctx, project)).collect()
@@ -168,7 +168,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(listing::reply(&ctx, "projects", items, &["name", "domain_id", "parent_id", "enabled"]))
 }
 
-/// `tags=a,b`: those that have all of them.
+/// `tags=a,b`: the projects that have all these tags.
 fn tagged(items: Vec<Value>, tags: Option<&str>) -> Vec<Value> {
     let Some(tags) = tags else { return items };
     let has = |item: &Value, tag: &str| item["tags"].as_array().is_some_and(|own| own.iter().any(|own| own == tag));
@@ -205,10 +205,11 @@ fn wanted(ctx: &Ctx) -> Result<ProjectCreated, Fault> {
     })
 }
 
-/// Domain and parent: the named ones, or the parent's domain, or the domain of the caller's token.
+/// The domain and the parent of a new project. Without a named domain, it is the parent's, or that of the caller's
+/// token.
 fn place(ctx: &Ctx, body: &ProjectBody) -> Result<(DomainId, Option<ProjectId>), Fault> {
     let above = body.parent_id.as_deref().map(ProjectId::new);
-    // A parent that is a domain is no parent.
+    // As in Keystone, a parent id that names a domain means a project at the top of that domain.
     let (parent, of_parent) = read(ctx, |identity| match above {
         Some(id) if identity.domains.contains_key(&DomainId::new(id.as_str())) => {
             (None, Some(DomainId::new(id.as_str())))

@@ -1,4 +1,4 @@
-//! Access to the one realm of users and projects: commands, and reads of its current state.
+//! Access to the users and projects: commands, and reads of their current state.
 
 use chronova_actors::aggregate::Committed;
 use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityRealmId, IdentityRoot};
@@ -10,14 +10,14 @@ use crate::dispatch;
 use crate::fault::Fault;
 use crate::policy::Permit;
 
-/// Has something decided; refusals become Keystone's errors.
+/// Sends a command; refusals become Keystone's errors.
 pub(super) async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand) -> Result<Committed, Fault> {
     dispatch::send::<IdentityRoot>(ctx.app.dispatch()?, permit, &IdentityRealmId, command)
         .await
         .map_err(fault::of_command)
 }
 
-/// Looks at the users and projects as they are now.
+/// Reads the current users and projects.
 pub(super) fn read<R>(ctx: &Ctx, look: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
     Ok(ctx.app.queries()?.views.identities.read(|view| look(&view.identity)))
 }

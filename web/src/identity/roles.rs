@@ -1,4 +1,4 @@
-//! `/v3/roles`, and what roles imply.
+//! `/v3/roles`, and the implications between roles.
 
 use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, IdentityResourceKind};
 use chronova_events::identity::{Role, RoleCreated};
@@ -43,7 +43,7 @@ fn update_body() -> Schema {
 #[derive(Debug, Deserialize)]
 struct RoleBody {
     name: Option<String>,
-    /// `null` takes it away.
+    /// `null` removes it.
     #[serde(default)]
     description: SentField<String>,
     domain_id: Option<DomainId>,
@@ -66,7 +66,7 @@ fn reply(ctx: &Ctx, status: u16, id: &RoleId) -> Result<Reply, Fault> {
     Ok(Reply::json(status, json!({"role": found})))
 }
 
-/// Roles of a domain are listed only when that domain is asked for.
+/// Roles of a domain are listed only if the query names that domain.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let domain = ctx.query.last("domain_id").map(DomainId::new);
     let items = read(&ctx, |identity| {

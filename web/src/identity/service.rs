@@ -26,11 +26,11 @@ use crate::secret::Secret;
 pub struct IdentityOptions {
     /// `[token] expiration`, seconds.
     pub expiration: u32,
-    /// Passwords that are hashed or compared at the same time.
+    /// The most passwords that are hashed or compared at the same time.
     pub hashing_concurrency: usize,
-    /// When wrong passwords lock a user out; `None`: never.
+    /// When wrong passwords lock a user out; `None` means never.
     pub lockout: Option<LockoutRule>,
-    /// Wrong passwords a minute from one address, and for one user, before more are held up; 0: any number.
+    /// The wrong passwords a minute that one address, and one user, may send; 0 means no limit.
     pub failed_logins: u32,
     pub catalogue: ServiceCatalogue,
 }
@@ -60,7 +60,7 @@ impl std::fmt::Debug for IdentityService {
 }
 
 impl IdentityService {
-    /// Reads the token key in `data_dir`, or makes it.
+    /// Reads the token key in `data_dir`, or creates it.
     pub fn open(
         data_dir: &Path,
         options: IdentityOptions,
@@ -71,7 +71,7 @@ impl IdentityService {
         Ok(Self::with_signer(Signer::open(data_dir)?, passwords, options, views, clock))
     }
 
-    /// With a key and a cost of passwords of the caller's choice: for tests.
+    /// As [`Self::open`], with a given key and hashing cost: for tests.
     pub fn with_signer(
         signer: Signer,
         passwords: Passwords,
@@ -93,8 +93,8 @@ impl IdentityService {
         self.clock.now()
     }
 
-    /// Whether the user comes in with this password. For one who does not exist, or has none, it is as much work, and no.
-    /// `from` and `named` say who tries: they are held up where that went wrong too often.
+    /// Whether the password is right. An unknown user, or one without a password, costs the same time. `from` and
+    /// `named` identify the source of the attempt, which is limited after too many wrong passwords.
     pub(super) async fn proves(
         &self,
         (from, named): (Option<IpAddr>, &str),
@@ -113,7 +113,7 @@ impl IdentityService {
         Ok(admitted)
     }
 
-    /// The claims of a token that counts at this moment.
+    /// The claims of a token that is valid now.
     pub(super) fn claims(&self, token: &Secret) -> Option<Claims> {
         let claims = self.signer.read(token)?;
         let now = self.now();
@@ -136,7 +136,7 @@ impl TokenVerifier for IdentityService {
     }
 }
 
-/// Whether a token still counts: not expired, not revoked, its owner and its scope switched on, and some role left.
+/// Whether a token is valid: not expired, not revoked, its user and scope enabled, and at least one role left.
 pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     now < claims.expires_at
         && !identity.revoked.contains_key(claims.audit_id())
@@ -152,7 +152,7 @@ fn active_user<'a>(identity: &'a Identity, claims: &Claims) -> Option<&'a User> 
     (user.enabled && identity.domains.get(&user.domain)?.enabled).then_some(user)
 }
 
-/// Whether a scope is there and switched on.
+/// Whether a scope exists and is enabled.
 pub(super) fn is_open(identity: &Identity, scope: &IdentityScope) -> bool {
     let domain = |id| identity.domains.get(id).is_some_and(|domain| domain.enabled);
     match scope {

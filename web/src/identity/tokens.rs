@@ -22,11 +22,11 @@ use thiserror::Error;
 
 use crate::secret::Secret;
 
-/// The first byte; another form of the claims gets another number.
+/// The first byte of a token. Another encoding of the claims gets another number.
 const VERSION: u8 = 1;
 const TAG: usize = 32;
 const KEY: usize = 32;
-/// Nothing that we made is longer.
+/// The longest token that the signer makes, in bytes.
 const LONGEST: usize = 2_048;
 
 #[derive(Debug, Error)]
@@ -45,18 +45,19 @@ pub enum KeyError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     pub user: UserId,
-    /// `None`: good for nothing but getting another token.
+    /// `None`: unscoped, valid only for getting another token.
     pub scope: Option<IdentityScope>,
-    /// How the person was known: `password`, `token`.
+    /// The methods of authentication: `password`, `token`.
     pub methods: Vec<String>,
-    /// Its own audit id, and that of the first token in a chain of tokens got with tokens.
+    /// The token's audit id. A token that was issued for another token also has the audit id of the chain's first
+    /// token.
     pub audit_ids: Vec<String>,
     pub issued_at: Timestamp,
     pub expires_at: Timestamp,
 }
 
 impl Claims {
-    /// By which the token is revoked.
+    /// The audit id by which the token is revoked.
     pub fn audit_id(&self) -> &str {
         self.audit_ids.first().map_or("", String::as_str)
     }
@@ -83,13 +84,14 @@ impl std::fmt::Debug for Signer {
 
 impl Signer {
     pub fn new(key: [u8; KEY]) -> Self {
-        // HMAC fills a key shorter than its block with zeros; done here, there is no length to be refused.
+        // HMAC pads a key shorter than its block with zeros. Padding it here makes the length valid, so `new` cannot
+        // fail.
         let mut block = [0_u8; 64];
         block[..KEY].copy_from_slice(&key);
         Self { mac: <Hmac<Sha256> as Mac>::new(&block.into()) }
     }
 
-    /// The signer of `data_dir`; its key is made at the first start.
+    /// The signer of `data_dir`; the first start creates its key.
     pub fn open(data_dir: &Path) -> Result<Self, KeyError> {
         let path = data_dir.join("token.key");
         let failed = |source| KeyError::Io { path: path.clone(), source };
@@ -113,7 +115,7 @@ impl Signer {
         Ok(Secret::new(URL_SAFE_NO_PAD.encode(bytes)))
     }
 
-    /// The claims of a token that this key signed; says nothing of expiry or revocation.
+    /// The claims of a token that this key signed; does not check expiry or revocation.
     pub fn read(&self, token: &Secret) -> Option<Claims> {
         if token.expose().len() > LONGEST {
             return None;
@@ -129,7 +131,7 @@ impl Signer {
     }
 }
 
-/// Writes a new key whole: a crash leaves none or all of it.
+/// Writes a new key atomically: a crash leaves no key or the whole key.
 fn make_key(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
     let failed = |source| KeyError::Io { path: path.to_owned(), source };
     let mut key = [0_u8; KEY];

@@ -28,12 +28,12 @@ pub(super) const ROUTES: &[Route] = &[
     get("users.show", "/users/{id}", handler!(show)).policy_on_target("identity:get_user"),
     patch("users.update", "/users/{id}", handler!(update)).policy_on_target("identity:update_user").body(update_body),
     delete("users.delete", "/users/{id}", handler!(remove)).policy_on_target("identity:delete_user"),
-    // Keystone asks for no token here: the old password is the proof.
+    // As in Keystone, this operation needs no token, because the old password authenticates the user.
     post("users.password", "/users/{id}/password", handler!(password)).optional_token().body(password_body),
     get("users.projects", "/users/{id}/projects", handler!(projects)).policy_on_target("identity:list_user_projects"),
 ];
 
-/// Attributes with a meaning of their own; all others are kept as they come.
+/// Attributes with a meaning; all others are stored unchanged.
 const KNOWN: [&str; 10] = [
     "id",
     "name",
@@ -79,7 +79,7 @@ struct UserBody {
     enabled: Option<bool>,
     domain_id: Option<DomainId>,
     password: Option<String>,
-    /// `null` takes it away.
+    /// `null` removes it.
     #[serde(default)]
     default_project_id: SentField<ProjectId>,
     #[serde(flatten)]
@@ -95,7 +95,7 @@ impl UserBody {
         }
     }
 
-    /// All that it changes but the password.
+    /// The change, without the password.
     fn change(self) -> UserChange {
         let default_project = match self.default_project_id {
             SentField::Nothing => Edit::Keep,
@@ -107,7 +107,7 @@ impl UserBody {
     }
 }
 
-/// The old password is the proof that the caller may set the new one.
+/// The old password proves the caller's right to set a new one.
 #[derive(Deserialize)]
 struct PasswordBody {
     original_password: String,
@@ -222,7 +222,7 @@ async fn password(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// 401 unless it is the password of the user, who and whose domain are switched on.
+/// Answers 401 unless the password is right, and both the user and the domain are enabled.
 async fn prove(ctx: &Ctx, user: &UserId, password: &Password) -> Result<(), Fault> {
     let stored = read(ctx, |identity| {
         let enabled = |user: &&User| user.enabled && identity.domains.get(&user.domain).is_some_and(|of| of.enabled);

@@ -1,4 +1,4 @@
-//! The caller's access to images, for this API and for the Compute API's proxies of it.
+//! The caller's access to images, for this API and for the Compute API's image proxies.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) fn visible_by_id(ctx: &Ctx, id: ImageId) -> Result<Option<Arc<ImageRe
     Ok(found.filter(|image| is_visible(image, caller.project.as_ref(), caller.is_admin)))
 }
 
-/// The bytes of an image that was deleted. It is gone whatever happens to the file; the next start would sweep it.
+/// Removes the file of a deleted image. A failure is only logged, because the next start removes leftover files.
 pub(crate) async fn remove_file(ctx: &Ctx, image: ImageId) {
     let Ok(images) = ctx.app.images() else { return };
     if let Err(error) = images.files.remove(image).await {
@@ -65,7 +65,7 @@ pub(crate) async fn command(
     dispatch::send::<ImageRoot>(dispatch, permit, &image, command).await.map_err(|error| fault::of(image, error))
 }
 
-/// Makes an image, if its owner may have one more.
+/// Creates an image, if the owner's quota allows one more.
 pub(super) async fn make(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> Result<(), Fault> {
     let (image, owner) = (created.image, created.attributes.owner.as_ref());
     let _turn = match ctx.app.images() {
@@ -73,13 +73,13 @@ pub(super) async fn make(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> R
             let turn = images.turn(owner).await;
             Some(turn.map_err(|reject| fault::of(image, CommandError::Rejected(reject)))?)
         }
-        // Records alone, without the service that keeps their bytes.
+        // Some tests have image records without the service that stores the bytes.
         Err(_) => None,
     };
     command(ctx, permit, image, ImageCommand::Create(created)).await.map(drop)
 }
 
-/// An image that another service of this cloud is about to fill, under the image service's own rules.
+/// Creates an image that another service will upload, under the image service's policy.
 pub(crate) async fn announce(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> Result<(), Fault> {
     make(ctx, permit, created).await
 }

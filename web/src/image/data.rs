@@ -28,7 +28,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("images.download", "/images/{image_id}/file", handler!(download)).policy_on_target("download_image"),
 ];
 
-/// Chunks between the network and the writer.
+/// The most chunks that wait between the network and the writer.
 const DEPTH: usize = 16;
 
 async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
@@ -41,7 +41,8 @@ async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
     let incoming = IncomingUpload { image: image.id, upload, format, announced };
     let bytes = ctx.take_payload_send(DEPTH);
     let (dispatch, images) = (ctx.app.dispatch()?.clone(), Arc::clone(ctx.app.images()?));
-    // On a task of its own: when the client goes away this handler ends, but the upload must come to its end.
+    // The upload runs in its own task. If the client disconnects, this handler ends, but the upload must still be
+    // recorded.
     let done = tokio::spawn(async move { store(&dispatch, &images, &permit, incoming, bytes).await });
     done.await.map_err(Fault::internal)??;
     Ok(Reply::empty(204))
@@ -57,7 +58,7 @@ fn check_media_type(ctx: &Ctx) -> Result<(), Fault> {
     }
 }
 
-/// The number of bytes that the client says it will send.
+/// The number of bytes that the client announces.
 fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     let named = ctx.header("x-openstack-image-size").map(|text| {
         text.parse::<u64>().map_err(|_| Fault::bad_request(format!("Invalid x-openstack-image-size: {text}")))
@@ -66,7 +67,7 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     Ok(named.transpose()?.or(framed))
 }
 
-/// Receives the bytes and says so, or gives the upload up.
+/// Receives the bytes and records the result, or records that the upload was abandoned.
 async fn store(
     dispatch: &Dispatch,
     images: &EmbeddedImages,
@@ -80,7 +81,8 @@ async fn store(
         Err(error) => {
             let abandon = ImageCommand::AbandonUpload { upload, reason: error.to_string() };
             if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, abandon).await {
-                // The image was deleted meanwhile, or the log is full: the next start gives the upload up.
+                // The image was deleted meanwhile, or the log is full. In both cases the next start abandons the
+                // upload.
                 tracing::warn!(%image, %error, "abandoning an upload failed");
             }
             return Err(fault::of_upload(error));
@@ -89,7 +91,8 @@ async fn store(
     match dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::Store(stored)).await {
         Ok(_) => Ok(()),
         Err(error) => {
-            // Refused for good: the image is gone. Otherwise the file may count yet; the next start knows.
+            // A rejection means that the image was deleted, so its file goes, too. After any other error the event may
+            // be in the log, and the next start decides.
             if error.rejection().is_some()
                 && let Err(error) = images.files.remove(image).await
             {

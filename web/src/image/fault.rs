@@ -50,7 +50,7 @@ pub(super) fn of(image: ImageId, error: CommandError<ImageReject>) -> Fault {
     }
 }
 
-/// A reason as an answer says it.
+/// A rejection as a sentence.
 fn sentence(reject: &ImageReject) -> String {
     let text = reject.to_string();
     let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));

@@ -29,10 +29,10 @@ const SORTABLE: [&str; 10] = [
     "min_ram",
     "min_disk",
 ];
-/// Parameters that filter nothing.
+/// Parameters that are not filters.
 const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
 
-/// The images that the caller's listing is made of, before the query's own filters.
+/// Whether the caller's list has the image, before the query's other filters.
 pub(crate) fn listed(ctx: &Ctx, image: &ImageRecord) -> Result<bool, Fault> {
     let caller = ctx.caller();
     let project = caller.project.as_ref();
@@ -67,7 +67,7 @@ fn member_status(query: &Query) -> Result<Option<MemberStatus>, Fault> {
     }
 }
 
-/// Keeps what the query's filters let through.
+/// Keeps the images that match the query's filters.
 pub(super) fn apply(ctx: &Ctx, images: Vec<Arc<ImageRecord>>) -> Result<Vec<Arc<ImageRecord>>, Fault> {
     let mut kept = Vec::with_capacity(images.len());
     for image in images {
@@ -79,7 +79,7 @@ pub(super) fn apply(ctx: &Ctx, images: Vec<Arc<ImageRecord>>) -> Result<Vec<Arc<
 }
 
 fn passes(image: &ImageRecord, query: &Query) -> Result<bool, Fault> {
-    // Hidden images show only when hidden ones are asked for.
+    // Hidden images are listed only on request.
     let hidden = query.last("os_hidden").is_some_and(|text| is_true(&Value::from(text)));
     if image.attributes.hidden != hidden {
         return Ok(false);
@@ -119,7 +119,7 @@ fn number(key: &str, text: &str) -> Result<u64, Fault> {
     text.parse().map_err(|_| Fault::bad_request(format!("Invalid value '{text}' for filter '{key}': not an integer.")))
 }
 
-/// `in:a,"b,c"` is a choice; anything else must be equal.
+/// `in:a,"b,c"` matches any of the texts; any other text must be equal.
 fn text_matches(value: &Value, wanted: &str) -> bool {
     let Some(text) = value.as_str() else { return false };
     match wanted.strip_prefix("in:") {
@@ -161,7 +161,7 @@ fn compare_time(seconds: i64, wanted: &str) -> Result<bool, Fault> {
     })
 }
 
-/// The order that the query asks for: `sort=name:asc,size` or `sort_key=..&sort_dir=..`; newest first by default.
+/// Sorts as the query requests: `sort=name:asc,size` or `sort_key=..&sort_dir=..`; newest first by default.
 pub(super) fn sort(query: &Query, images: &mut [Arc<ImageRecord>]) -> Result<(), Fault> {
     let keys = order(query)?;
     images.sort_by(|a, b| {

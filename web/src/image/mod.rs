@@ -1,11 +1,11 @@
 //! The embedded image service: the part of Glance's v2 API that clients need.
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+//! One file per resource, each with a route table. The dispatcher knows this list of tables only.
 //! `chronova_actors::services::embedded::image` stores the bytes of images; this module checks rights and renders
 //! answers.
 //!
-//! Invariants: an image that the caller may not see does not exist (404). An upload runs to its end, good or bad, even
-//! when the client has gone. So no image stays `saving`.
+//! Invariants: an image that the caller may not see does not exist (404). An upload runs to success or failure, even if
+//! the client disconnects. So no image stays `saving`.
 
 mod access;
 mod actions;

@@ -1,6 +1,7 @@
-//! Reads the attributes of an image from a body: those with a meaning, and properties, which are any text.
+//! Reads the attributes of an image from a body: the known attributes, and free properties with any string.
 //!
-//! `PATCH` comes as a list of operations in one of two media types; `v2.1` is RFC 6902 with `add`, `replace` and `remove`.
+//! The body of `PATCH` is a list of operations in one of two media types. `v2.1` is RFC 6902 with `add`, `replace` and
+//! `remove`.
 
 use chronova_actors::services::embedded::image::ImageChange;
 use chronova_events::ids::ProjectId;
@@ -13,7 +14,7 @@ use crate::policy::PolicyTarget;
 
 const V2_0: &str = "application/openstack-images-v2.0-json-patch";
 const V2_1: &str = "application/openstack-images-v2.1-json-patch";
-/// The service sets these.
+/// Attributes that only the service sets.
 const READ_ONLY: [&str; 12] = [
     "status",
     "created_at",
@@ -28,18 +29,18 @@ const READ_ONLY: [&str; 12] = [
     "file",
     "schema",
 ];
-/// These mean something to the service that it does not offer.
+/// Attributes of Glance features that this service does not have.
 const RESERVED: [&str; 4] = ["locations", "stores", "os_glance_importing_to_stores", "os_glance_failed_import"];
 const DISK_FORMATS: [&str; 12] =
     ["ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop", "luks"];
 const CONTAINER_FORMATS: [&str; 7] = ["ami", "ari", "aki", "bare", "ovf", "ova", "docker"];
 const MAX_TEXT: usize = 255;
 
-/// A change that came out of a body.
+/// A change that was read from a body.
 pub(super) struct ParsedImagePatch(ImageChange);
 
 impl ParsedImagePatch {
-    /// For an image that is only being announced.
+    /// Puts the change into the attributes of a new image.
     pub(super) fn put_into(self, attributes: &mut ImageAttributes) {
         match self.0 {
             ImageChange::Name(name) => attributes.name = name,
@@ -64,7 +65,7 @@ pub(super) fn schema_fault(key: &str, reason: &str) -> Fault {
     Fault::bad_request(format!("Provided object does not match schema 'image': {key}: {reason}"))
 }
 
-/// The change that `key: value` means. `None` removes.
+/// The change for `key: value`. `None` as the value removes the attribute.
 pub(super) fn parse(ctx: &Ctx, key: &str, value: Option<&Value>) -> Result<ParsedImagePatch, Fault> {
     if READ_ONLY.contains(&key) {
         return Err(Fault::forbidden(format!("Attribute '{key}' is read-only.")));
@@ -107,7 +108,7 @@ fn optional_text(key: &str, value: Option<&Value>) -> Result<Option<String>, Fau
     }
 }
 
-/// Only an administrator gives an image to another project.
+/// Only an administrator may give an image to another project.
 fn owner(ctx: &Ctx, value: Option<&Value>) -> Result<ImageChange, Fault> {
     let owner = optional_text("owner", value)?.map(ProjectId::from);
     if !ctx.caller().is_admin && owner != ctx.caller().project {
@@ -152,7 +153,7 @@ fn property(key: &str, value: Option<&Value>) -> Result<ImageChange, Fault> {
     }
     match value {
         None => Ok(ImageChange::RemoveProperty { name }),
-        // Glance keeps properties of any length; the size of the body is the limit.
+        // As in Glance, the length of a property is limited only by the size of the body.
         Some(Value::String(value)) => Ok(ImageChange::SetProperty { name, value: value.clone() }),
         Some(_) => Err(schema_fault(key, "it is not of type 'string'")),
     }
@@ -206,7 +207,7 @@ fn rfc6902(operation: &Value) -> Result<(&str, &str, Option<&Value>), Fault> {
     }
 }
 
-/// The form of before RFC 6902: `{"replace": "/name", "value": "x"}`.
+/// The form before RFC 6902: `{"replace": "/name", "value": "x"}`.
 fn early(operation: &Value) -> Result<(&str, &str, Option<&Value>), Fault> {
     for verb in ["add", "replace", "remove"] {
         let Some(path) = operation[verb].as_str() else { continue };
@@ -219,7 +220,7 @@ fn early(operation: &Value) -> Result<(&str, &str, Option<&Value>), Fault> {
     Err(Fault::bad_request("Operations must be one of \"add\", \"replace\", \"remove\"."))
 }
 
-/// The attribute that a JSON pointer names: one level deep, nothing below.
+/// The attribute that a JSON pointer names: one level only.
 fn key(path: &str) -> Result<String, Fault> {
     let Some(rest) = path.strip_prefix('/') else {
         return Err(Fault::bad_request(format!("Pointer `{path}` does not start with \"/\".")));
@@ -230,7 +231,7 @@ fn key(path: &str) -> Result<String, Fault> {
     Ok(rest.replace("~1", "/").replace("~0", "~"))
 }
 
-/// Making an image everybody's needs a permission of its own.
+/// Making an image public or a community image needs a separate policy rule.
 pub(super) fn check_visibility(ctx: &Ctx, visibility: Visibility, target: &PolicyTarget) -> Result<(), Fault> {
     match visibility {
         Visibility::Public => ctx.authorize_rule("publicize_image", target).map(drop),

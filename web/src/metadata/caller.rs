@@ -1,11 +1,11 @@
 //! Identifies the guest behind a request.
 //!
 //! Guests have no tokens. With Neutron's metadata proxy (`[neutron] service_metadata_proxy`), the proxy names the
-//! server whose guest asks, and proves its identity with a secret. Otherwise the guest is known by its source address,
-//! and by its network as far as that is known. Separate networks may use the same addresses.
+//! guest's server, and proves its own identity with a secret. Otherwise the guest is identified by its source address,
+//! and by its network if that is known. Separate networks may use the same addresses.
 //!
-//! Invariant: a server is told of only to a port of its own project. Its maker wrote all that a port says of
-//! itself.
+//! Invariant: a port identifies a server only if both belong to the same project. The creator of a port can claim any
+//! server in it.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::secret::Secret;
 
-/// 404 for who is unknown: that a server is another project's is nobody's business.
+/// Identifies the guest. An unknown guest gets 404, which does not reveal servers of other projects.
 pub(super) async fn who(ctx: &Ctx) -> Result<Guest, Fault> {
     match &ctx.app.config.metadata.proxy_secret {
         Some(secret) if ctx.header("X-Metadata-Provider").is_some_and(|provider| !provider.is_empty()) => {
@@ -52,8 +52,8 @@ fn by_proxy(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
     Ok(guest)
 }
 
-/// A load balancer names the provider of metadata instead of the server, and the network service says which subnets have it.
-/// The embedded one knows no such providers, so none of its subnets has.
+/// A load balancer names the metadata provider instead of the server, and the network service knows the provider's
+/// subnets. The embedded network service has no metadata providers, so it finds no subnet.
 fn by_provider(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
     let provider = ctx.header("X-Metadata-Provider").ok_or_else(|| missing("X-Metadata-Provider"))?;
     ctx.header("X-Forwarded-For").ok_or_else(|| missing("X-Forwarded-For"))?;
@@ -81,7 +81,7 @@ fn check(secret: &Secret, signed: &str, signature: Option<&str>) -> Result<(), F
     }
 }
 
-/// In lower-case hexadecimal digits, as proxies write them; other digits are another signature.
+/// The bytes of a signature in lower-case hexadecimal digits, as proxies write them. Upper-case digits are refused.
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -92,7 +92,7 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
-/// The network service could not be asked; a guest asks again.
+/// The network service did not answer. Guests repeat such requests.
 pub(super) fn unavailable(error: PortError) -> Fault {
     Fault::unavailable("The network service does not answer.").caused_by(error)
 }
@@ -122,17 +122,17 @@ async fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
     }
 }
 
-/// From where a guest asks.
+/// The source of a guest's request.
 struct GuestOrigin {
     address: IpAddr,
     network: GuestNetwork,
 }
 
-/// The network that a guest is in, as far as it is known.
+/// The network of a guest, if it is known.
 enum GuestNetwork {
     Unknown,
     Network(NetworkId),
-    /// One of those whose bridge on this machine has one of these names.
+    /// One of the networks whose bridges on this machine have these names.
     Bridges(Vec<String>),
 }
 
@@ -146,9 +146,9 @@ impl GuestNetwork {
     }
 }
 
-/// Anybody can write a header, so only trusted proxies are believed. The header must name one address and one network:
-/// the client wrote everything before the proxy's own value. A guest that is met behind a bridge of ours is in the
-/// bridge's network, whatever address it has given itself.
+/// The source of the request. Any client can write a header, so only trusted proxies are believed. The header must have
+/// exactly one address and one network, because the client itself may have written further values. A guest behind a
+/// bridge of this machine is in that bridge's network, even if it uses another address.
 fn asker(ctx: &Ctx) -> Option<GuestOrigin> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());
     let trusted = config.metadata.use_forwarded_for && config.trusted_proxies.iter().any(|net| net.contains(&peer));
@@ -176,8 +176,8 @@ fn asker(ctx: &Ctx) -> Option<GuestOrigin> {
     }
 }
 
-/// The bridges behind which this machine sees the address. It reads Linux's table of IPv4 neighbours: a line for each,
-/// with the address first and the interface last. The kernel makes it when it is read: no disk is waited for.
+/// The bridges behind which this machine sees the address. Reads Linux's table of IPv4 neighbours; each line has the
+/// address first and the interface last. The kernel generates the file, so reading it does not wait for a disk.
 fn bridges_to(neighbours: &Path, address: IpAddr) -> GuestNetwork {
     let table = std::fs::read_to_string(neighbours).unwrap_or_default();
     let mut bridges = Vec::new();

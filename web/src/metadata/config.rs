@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use crate::secret::Secret;
 
-/// How guests are known.
+/// The options for identifying guests.
 #[derive(Debug, Clone)]
 pub struct MetadataConfig {
-    /// `[neutron] metadata_proxy_shared_secret`, where `service_metadata_proxy` is on: nobody but the proxy is believed.
+    /// `[neutron] metadata_proxy_shared_secret`, if `service_metadata_proxy` is on. Then only requests of the proxy are
+    /// answered.
     pub proxy_secret: Option<Secret>,
     /// `[api] use_forwarded_for`: believe `X-Forwarded-For` and `X-Neutron-Network-ID` of trusted proxies.
     pub use_forwarded_for: bool,

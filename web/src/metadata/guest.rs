@@ -8,12 +8,12 @@ use chronova_projections::servers::ServerRow;
 
 use crate::fault::Fault;
 
-/// A guest that is known to be the one that it says. Only the metadata service makes one.
+/// A guest with a proven identity. Only the metadata service creates this type.
 #[derive(Debug)]
 pub(crate) struct Guest(Arc<ServerRow>);
 
 impl Guest {
-    /// Only for code that has identified the guest.
+    /// Only code that has identified the guest may call this.
     pub(super) fn known(row: Arc<ServerRow>) -> Self {
         Self(row)
     }

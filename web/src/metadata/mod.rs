@@ -1,8 +1,8 @@
 //! The metadata service (nova-api-metadata), which answers guests about themselves.
 //!
 //! Source: nova `api/metadata/{handler,base,password}.py`. `actors/src/metadata` builds the answers, as for config
-//! drives. [`caller`] identifies the guest. There is no other cache than the read models, so a guest sees a change as
-//! soon as they do.
+//! drives. [`caller`] identifies the guest. The only cache is the read models, so a guest sees a change as soon as they
+//! show it.
 //!
 //! The service needs no token, and the paths that exist depend on the guest. As in Nova, one handler serves every path
 //! and method: `PUT /latest/api/token` is an unknown path, not a method that is not allowed.
@@ -100,7 +100,8 @@ fn shown(found: MetadataEntry) -> Result<Reply, Fault> {
     }
 }
 
-/// Reads or stores the guest's password. A stored one stays: an attacker in the guest's network must not replace it.
+/// Reads or stores the guest's password. A stored password cannot be replaced, so that an attacker in the guest's
+/// network cannot change it.
 async fn password(mut ctx: Ctx, guest: &Guest) -> Result<Reply, Fault> {
     let posted = guest.server()?.guest_password.clone();
     match ctx.route.method {

@@ -1,5 +1,5 @@
-//! Reads the attributes of a resource from a body as Neutron does. Each attribute is taken by name and type, and those
-//! left over are refused, in Neutron's words.
+//! Reads the attributes of a resource from a body as Neutron does. Each attribute is taken by name and type. Attributes
+//! that remain are refused with Neutron's message.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ fn invalid(name: &str, reason: impl std::fmt::Display) -> Fault {
     Fault::bad_request(format!("Invalid input for {name}. Reason: {reason}.")).key("HTTPBadRequest")
 }
 
-/// A value as Neutron's messages quote it.
+/// A value in the form in which Neutron's messages quote it.
 fn quoted(value: &Value) -> String {
     match value {
         Value::String(text) => format!("'{text}'"),
@@ -42,7 +42,7 @@ impl Attributes {
         }
     }
 
-    /// A body that is the object itself.
+    /// A body without an envelope: the object itself.
     pub(super) fn whole(ctx: &Ctx) -> Result<Self, Fault> {
         match &ctx.body {
             Value::Object(map) => Ok(Self { map: map.clone() }),
@@ -62,17 +62,17 @@ impl Attributes {
         self.map.shift_remove(name)
     }
 
-    /// Taken and not null.
+    /// Takes the attribute; `None` if it is absent or null.
     fn some(&mut self, name: &str) -> Option<Value> {
         self.take(name).filter(|value| !value.is_null())
     }
 
-    /// Whether the attribute says no more than its absence would.
+    /// Whether the attribute is absent, null or false, which all mean the default.
     pub(super) fn is_false_or_null(&self, name: &str) -> bool {
         matches!(self.map.get(name), Some(Value::Null | Value::Bool(false)))
     }
 
-    /// The same for attributes whose default is empty.
+    /// As [`Self::is_false_or_null`], for attributes with an empty default.
     pub(super) fn is_default(&self, name: &str) -> bool {
         match self.map.get(name) {
             None | Some(Value::Null) => true,
@@ -106,7 +106,7 @@ impl Attributes {
         }
     }
 
-    /// As `text`, but null counts as not given: what clients send to reset a name.
+    /// As `text`, but null counts as absent. Clients send null to reset a name.
     pub(super) fn text_or_null(&mut self, name: &str, longest: usize) -> Result<Option<String>, Fault> {
         match self.map.get(name) {
             Some(Value::Null) => {
@@ -117,7 +117,7 @@ impl Attributes {
         }
     }
 
-    /// Booleans may come as text or as 0 and 1.
+    /// A boolean; a string or 0 and 1 are accepted, too.
     pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.take(name) else { return Ok(None) };
         as_boolean(&value)
@@ -171,7 +171,7 @@ impl Attributes {
         texts.into_iter().map(address).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A list of objects; `read` takes what it knows of each.
+    /// A list of objects; `read` takes the known attributes of each.
     pub(super) fn objects<T>(
         &mut self,
         name: &str,
@@ -192,7 +192,7 @@ impl Attributes {
         Ok(Some(all))
     }
 
-    /// As `objects`, but no more than `most`: what is kept of them is written again with each change beside them.
+    /// As `objects`, but at most `most`, because each event of the resource writes the whole list again.
     pub(super) fn objects_up_to<T>(
         &mut self,
         most: usize,
@@ -207,7 +207,7 @@ impl Attributes {
         }
     }
 
-    /// `project_id`, or `tenant_id` as it was called once; they must not contradict each other.
+    /// `project_id`, or its older name `tenant_id`. If both are present, they must be equal.
     pub(super) fn project(&mut self) -> Result<Option<ProjectId>, Fault> {
         let (project, tenant) = (self.text("project_id", 255)?, self.text("tenant_id", 255)?);
         match (project, tenant) {
@@ -218,7 +218,7 @@ impl Attributes {
         }
     }
 
-    /// Nothing may be left.
+    /// Refuses the attributes that remain.
     pub(super) fn finish(self) -> Result<(), Fault> {
         if self.map.is_empty() {
             return Ok(());
@@ -227,7 +227,7 @@ impl Attributes {
         Err(Fault::bad_request(format!("Unrecognized attribute(s) '{}'", names.join(", "))))
     }
 
-    /// Attributes that are there but cannot be changed.
+    /// Refuses attributes that cannot be changed.
     pub(super) fn refuse(&self, names: &[&str]) -> Result<(), Fault> {
         match names.iter().find(|name| self.has(name)) {
             Some(name) => Err(Fault::bad_request(format!("Cannot update read-only attribute {name}"))),

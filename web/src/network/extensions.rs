@@ -1,4 +1,4 @@
-//! `/extensions`: the served parts of Neutron's API; and the collections that are always empty or always the same.
+//! `/extensions`: the served extensions of Neutron's API; also collections with constant content.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("get_availability_zone"),
 ];
 
-/// Alias, name and description of what is really supported.
+/// Alias, name and description of the supported extensions.
 const EXTENSIONS: [(&str, &str, &str); 29] = [
     ("agent", "agent", "The agent management extension; the embedded service needs no agents."),
     ("allowed-address-pairs", "Allowed Address Pairs", "Provides allowed address pairs"),
@@ -108,12 +108,12 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"extension": render(found)})))
 }
 
-/// Neutron shows members of a project the agents that they may see. There are none that anybody could see.
+/// Neutron shows callers the agents that they may see. The embedded service has no agents.
 async fn agents(ctx: Ctx) -> Result<Reply, Fault> {
     listing::list(&ctx, "agents", "agents", vec![])
 }
 
-/// Routers and the like have one implementation, which nobody can choose.
+/// Each service type has one implementation, so there are no providers to choose from.
 async fn service_providers(ctx: Ctx) -> Result<Reply, Fault> {
     listing::list(&ctx, "service_providers", "service-providers", vec![])
 }

@@ -1,4 +1,4 @@
-//! The aggregates' refusals, in Neutron's words.
+//! The aggregates' refusals as Neutron's errors.
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::services::embedded::network::NetworkReject;

@@ -1,4 +1,4 @@
-//! `/floatingips`: addresses of external networks that stand for addresses of ports.
+//! `/floatingips`: addresses of external networks that are mapped to fixed addresses of ports.
 //!
 //! Nova's proxies (`os-floating-ips`, `addFloatingIp`) call [`allocate`], [`associate`] and [`release`], too.
 //!
@@ -48,8 +48,8 @@ const READ_ONLY: [&str; 10] = [
     "dns_domain",
 ];
 
-/// Projects whose allocations wait for each other. A network counts what it gave out itself; what a project has of other
-/// networks must not change between the count and the allocation.
+/// Locks by project, so that the allocations of a project wait for each other. A network counts its own floating
+/// addresses only. Those that the project has on other networks must not change between the count and the allocation.
 static GATES: [Mutex<()>; 16] = [const { Mutex::const_new(()) }; 16];
 
 fn gate(project: &ProjectId) -> &'static Mutex<()> {
@@ -93,7 +93,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let network = targets::named_network(&ctx, &mut body, "floating_network_id")?;
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::new(&project))?;
-    // Before anything is said about the port.
+    // This check comes before the checks of the port.
     check_external(&network)?;
     let wanted = wanted(&ctx, body, &network, project)?;
     let row = allocate(&ctx, &permit, &network, wanted).await?;
@@ -136,7 +136,7 @@ fn wanted(
     Ok(FloatingIpRequest { address, settings, association, ..any(project) })
 }
 
-/// Any floating address, for no port yet.
+/// A request for any floating address without a port.
 pub(crate) fn any(project: ProjectId) -> FloatingIpRequest {
     let floating_ip = FloatingIpId::random();
     FloatingIpRequest {
@@ -151,7 +151,7 @@ pub(crate) fn any(project: ProjectId) -> FloatingIpRequest {
     }
 }
 
-/// Gives the project a floating address of the network, if it may have one more.
+/// Allocates a floating address of the network, if the project's quota allows one more.
 pub(crate) async fn allocate(
     ctx: &Ctx,
     permit: &Permit,
@@ -199,7 +199,7 @@ pub(super) async fn change(ctx: &Ctx, permit: &Permit, row: &FloatingIp, patch: 
         .map_err(faults::network(network))
 }
 
-/// Has the floating address stand for `association`, or for nothing.
+/// Associates the floating address with a port, or with none.
 pub(crate) async fn associate(
     ctx: &Ctx,
     permit: &Permit,
@@ -216,7 +216,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Gives the address back to its pool, whatever it stands for.
+/// Returns the address to its pool, even if it is associated.
 pub(crate) async fn release(ctx: &Ctx, permit: &Permit, row: &FloatingIp) -> Result<(), Fault> {
     let network = row.network();
     let command = NetworkCommand::ReleaseFloatingIp { floating_ip: row.id() };
@@ -226,10 +226,10 @@ pub(crate) async fn release(ctx: &Ctx, permit: &Permit, row: &FloatingIp) -> Res
         .map_err(faults::network(network))
 }
 
-/// The port of a floating address in a body.
+/// The association that a body requests.
 #[derive(Debug)]
 enum PortAssociation {
-    /// Nothing: as it is.
+    /// The body does not name a port; the association stays.
     Keep,
     Nothing,
     At(PortId, Option<IpAddr>),
@@ -248,7 +248,7 @@ impl PortAssociation {
         }
     }
 
-    /// `None`: as it is; `Some(None)`: nothing any more.
+    /// `None`: the association stays; `Some(None)`: it ends.
     #[allow(clippy::option_option, reason = "as a patch has it: left alone, taken away, another one")]
     fn found(&self, ctx: &Ctx, project: &ProjectId, network: NetworkId) -> Result<Option<Option<Association>>, Fault> {
         match self {
@@ -272,7 +272,7 @@ impl PortAssociation {
     }
 }
 
-/// How a floating address of `network` would come to the port: to which of its addresses, and by which router.
+/// The association of a floating address of `network` with a port: the fixed address and the router.
 pub(crate) fn association(
     ctx: &Ctx,
     network: NetworkId,
@@ -321,7 +321,8 @@ fn fixed_of(port: &Port, wanted: Option<IpAddr>) -> Result<FixedAddress, Fault> 
     found.ok_or_else(|| faults::bad("floatingip", format_args!("Port {id} does not have fixed ip {address}")))
 }
 
-/// A router with a gateway in the external network and an interface in the subnet; best the one that is its gateway.
+/// A router with a gateway in the external network and an interface in the subnet. If several exist, the subnet's
+/// gateway goes first.
 fn router_between(
     view: &NetworksView,
     external: NetworkId,

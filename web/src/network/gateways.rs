@@ -1,4 +1,4 @@
-//! A router's external gateway: `external_gateway_info`. It is a port of an external network that belongs to no
+//! A router's external gateway: `external_gateway_info`. The gateway is a port in an external network and belongs to no
 //! project.
 
 use chronova_actors::services::embedded::network::router::GATEWAY_OWNER;
@@ -20,7 +20,7 @@ use crate::policy::{Permit, PolicyTarget};
 /// The gateway in a body.
 #[derive(Debug)]
 pub(super) struct ExternalGatewayInfo {
-    /// `None`: there is to be no gateway.
+    /// `None`: the router gets no gateway.
     network: Option<NetworkId>,
     pub(super) snat: Option<bool>,
     addresses: Vec<FixedIpRequest>,
@@ -31,7 +31,7 @@ impl ExternalGatewayInfo {
         Self { network: None, snat: None, addresses: Vec::new() }
     }
 
-    /// `None` where the body says nothing of it.
+    /// `None` if the body does not have the attribute.
     pub(super) fn of(
         ctx: &Ctx,
         body: &mut Attributes,
@@ -105,7 +105,7 @@ pub(super) async fn set(
     }
 }
 
-/// The gateway of a router that is created, if the body wants one.
+/// The gateway of a new router, if the body requests one.
 pub(super) fn of_new(
     ctx: &Ctx,
     router: RouterId,
@@ -133,7 +133,7 @@ fn check(ctx: &Ctx, network: NetworkId, wanted: &ExternalGatewayInfo) -> Result<
     }
 }
 
-/// Neutron's words for a gateway that floating addresses need.
+/// Deletes a gateway; Neutron's refusal if floating addresses need it.
 async fn end(ctx: &Ctx, permit: &Permit, router: RouterId, old: Option<&Port>) -> Result<(), Fault> {
     let Some(port) = old else { return Ok(()) };
     let network = port.created.network;

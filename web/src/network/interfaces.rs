@@ -70,7 +70,7 @@ fn binding(router: RouterId) -> PortBinding {
 
 async fn by_port(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: PortId) -> Result<Reply, Fault> {
     let (port, target) = targets::find_port(ctx, &id.to_string())?;
-    // The owner of a network sees all of its ports, but does not hand out those of others.
+    // The owner of a network sees all its ports, but may not use ports of other projects as interfaces.
     ctx.authorize_rule("update_port", &target)?;
     let (network, device) = (port.created.network, &port.binding().device);
     if !device.is_empty() {
@@ -88,7 +88,7 @@ async fn by_port(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: PortId) -> Res
     for fixed in port.addresses() {
         check_overlaps(ctx, row.id(), network, Some(fixed.subnet))?;
     }
-    // The network says who comes first where two take the same port.
+    // If two requests take the same port, the network aggregate accepts one of them.
     let project = port.created.project.clone();
     send(ctx, permit, network, NetworkCommand::BindPort { port: id, project, binding: binding(row.id()) }).await?;
     let subnets: Vec<SubnetId> = port.addresses().iter().map(|fixed| fixed.subnet).collect();
@@ -120,7 +120,7 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
 }
 
 /// Only the subnet's owner may assign the gateway's address, because its holder receives the guests' outward traffic.
-/// On a shared network a project may create a port, and use that as its interface. Source: neutron `db/l3_db.py`
+/// On a shared network a project may create a port, and use that port as its interface. Source: neutron `db/l3_db.py`
 /// (`_add_interface_by_subnet`).
 fn check_owner(ctx: &Ctx, subnet: &Subnet) -> Result<(), Fault> {
     let caller = ctx.caller();
@@ -134,7 +134,7 @@ fn check_owner(ctx: &Ctx, subnet: &Subnet) -> Result<(), Fault> {
     Err(faults::bad("router", why))
 }
 
-/// The address that an interface gets: the subnet's gateway is what its guests send to.
+/// The address of an interface: the subnet's gateway address, which its guests send to.
 fn gateway_of(subnet: &Subnet) -> Result<std::net::IpAddr, Fault> {
     let added = &subnet.added;
     if added.ipv6_address_mode.is_some_and(|_: Ipv6Mode| added.ipv6_ra_mode.is_none()) {
@@ -147,8 +147,8 @@ fn gateway_of(subnet: &Subnet) -> Result<std::net::IpAddr, Fault> {
     added.settings.gateway.ok_or_else(|| faults::bad("router", "Subnet for router interface must have a gateway IP"))
 }
 
-/// A router stands in no subnet twice, and in none that overlaps another of its. `subnet`: the new one; `None`: all of the
-/// network, which the router is to have its gateway in.
+/// Refuses a second port of a router in a subnet, and subnets that overlap. `subnet`: the new subnet; `None`: all
+/// subnets of the gateway's network.
 pub(super) fn check_overlaps(
     ctx: &Ctx,
     router: RouterId,
@@ -158,7 +158,7 @@ pub(super) fn check_overlaps(
     let (new, known): (Vec<Arc<Subnet>>, Vec<Arc<Subnet>>) = ctx.app.queries()?.views.networks.read(|view| {
         let all = view.whole(network).into_iter().flat_map(|network| network.subnets.values());
         let new = all.filter(|row| subnet.is_none_or(|id| id == row.added.subnet)).cloned().collect();
-        // A gateway that is replaced is no hindrance.
+        // A gateway that is being replaced does not count.
         let kept = |port: &&Arc<Port>| subnet.is_some() || port.binding().owner == INTERFACE_OWNER;
         let at = view.of_router(router).filter(kept).flat_map(|port| port.addresses());
         (new, at.filter_map(|fixed: &FixedAddress| view.subnet(fixed.subnet)).cloned().collect())
@@ -186,7 +186,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&targets::router(&row))?;
     let (port, subnet) = named(&ctx)?;
     let found = find(&ctx, row.id(), port, subnet)?;
-    // An interface that was asked for by its subnet goes with its last subnet.
+    // An interface that was requested by subnet is deleted with its last subnet.
     let leaving = match (port, subnet) {
         (None, Some(subnet)) => vec![subnet],
         _ => found.addresses().iter().map(|fixed| fixed.subnet).collect(),
@@ -196,7 +196,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(answer(row.id(), &found, &leaving))
 }
 
-/// Takes the addresses of `subnets` from the interface; one without addresses goes.
+/// Removes the addresses in `subnets` from the interface. Deletes an interface that would have no address left.
 fn without(port: &Port, subnets: &[SubnetId]) -> NetworkCommand {
     let stays = |fixed: &&FixedAddress| !subnets.contains(&fixed.subnet);
     let kept: Vec<FixedIpRequest> = port.addresses().iter().filter(stays).map(|fixed| (*fixed).into()).collect();
@@ -230,7 +230,7 @@ fn find(ctx: &Ctx, router: RouterId, port: Option<PortId>, subnet: Option<Subnet
                 .key("RouterInterfaceNotFound"))
         }
         (None, None, subnet) => {
-            // A subnet that the caller does not see is unknown before anything else is said about it.
+            // An invisible subnet is 404 before any other check.
             let subnet = subnet.map(|id| id.to_string()).unwrap_or_default();
             targets::find_subnet(ctx, &subnet)?;
             Err(Fault::not_found(format!("Router {router} has no interface on subnet {subnet}"))

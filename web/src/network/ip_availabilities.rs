@@ -1,4 +1,4 @@
-//! `/network-ip-availabilities`: the numbers of all and of used addresses of networks.
+//! `/network-ip-availabilities`: the total and the used number of addresses of networks.
 
 use chronova_events::network::{Network, Subnet};
 use serde_json::{Value, json};
@@ -64,7 +64,8 @@ fn render(network: &Network, version: Option<u8>) -> Option<Value> {
     }))
 }
 
-/// A count; those of IPv6 subnets exceed what JSON readers take for integers and are written as Neutron does, rounded.
+/// A count of addresses. Counts of IPv6 subnets exceed the integers of JSON readers, so they are rounded, as in
+/// Neutron.
 fn whole(count: f64) -> Value {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53 and never negative
     if count < 9_007_199_254_740_992.0 { json!(count as u64) } else { json!(count) }

@@ -1,7 +1,7 @@
-//! Collections: filters, order, pages and the choice of fields, alike for every resource.
+//! Collections: filters, order, pages and selected fields, the same for every resource.
 //!
-//! A filter is an attribute's name and a value; several values of one name are alternatives. Names that are no attribute
-//! are ignored, as Neutron does where the extension `filter-validation` is not there.
+//! A filter is an attribute's name and a value; several values of one name are alternatives. Unknown names are ignored,
+//! as in Neutron without the extension `filter-validation`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +14,14 @@ use crate::fault::Fault;
 use crate::query::Query;
 use crate::reply::Reply;
 
-/// Parameters that are no filters.
+/// Parameters that are not filters.
 const RESERVED: [&str; 6] = ["fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"];
 
-/// ListFilters that every collection has.
+/// Filters that every collection has.
 const OF_TAGS: [&str; 4] = ["tags", "tags-any", "not-tags", "not-tags-any"];
 
-/// Answers `rows` as the query wants them. `collection` is the key of the body, `path` the collection's place.
+/// Answers the `rows` that the query requests. `collection` is the key of the body; `path` is the path of the
+/// collection.
 pub(super) fn list(ctx: &Ctx, collection: &str, path: &str, rows: Vec<Value>) -> Result<Reply, Fault> {
     let query = &ctx.query;
     let filters = ListFilters::of(query, &rows);
@@ -46,7 +47,7 @@ pub(super) fn list(ctx: &Ctx, collection: &str, path: &str, rows: Vec<Value>) ->
     Ok(Reply::ok(Value::Object(body)))
 }
 
-/// One resource under its key, with the fields that were asked for.
+/// One resource under its key, with the requested fields.
 pub(super) fn one(ctx: &Ctx, resource: &str, row: Value) -> Reply {
     let fields: BTreeSet<&str> = ctx.query.all("fields").collect();
     Reply::ok(json!({resource: only(row, &fields)}))
@@ -66,8 +67,8 @@ fn id_of(row: &Value) -> String {
     row["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The filters of a query, read once: a row is looked at as often as there are different names, however many parameters
-/// there are.
+/// The filters of a query, parsed once. Matching a row costs one look-up per different name, regardless of the number
+/// of parameters.
 struct ListFilters<'a>(BTreeMap<&'a str, ValueFilter<'a>>);
 
 /// The values of one name.
@@ -81,7 +82,7 @@ enum ValueFilter<'a> {
 }
 
 impl<'a> ListFilters<'a> {
-    /// A name that is no attribute of any row asks for nothing.
+    /// Reads the filters; skips names that no row has as an attribute.
     fn of(query: &'a Query, rows: &[Value]) -> Self {
         let attributes: BTreeSet<&str> =
             rows.iter().filter_map(Value::as_object).flat_map(Map::keys).map(String::as_str).chain(OF_TAGS).collect();
@@ -160,7 +161,7 @@ fn equals_any(value: &Value, wanted: &BTreeSet<&str>, truths: &BTreeSet<bool>) -
     }
 }
 
-/// By the keys asked for, then by id, so that pages never overlap.
+/// Sorts by the requested keys, then by id, so that pages never overlap.
 fn sort(rows: &mut [Value], query: &Query) -> Result<(), Fault> {
     let keys: Vec<&str> = query.all("sort_key").collect();
     let directions: Vec<&str> = query.all("sort_dir").collect();
@@ -175,7 +176,7 @@ fn sort(rows: &mut [Value], query: &Query) -> Result<(), Fault> {
     {
         return Err(Fault::bad_request(format!("'{wrong}' is an invalid attribute for sort keys")));
     }
-    // A key that is named again decides nothing.
+    // A repeated sort key has no effect.
     let mut seen = BTreeSet::new();
     let named = keys.iter().enumerate().filter(|(_, key)| seen.insert(**key));
     let orders: Vec<(&str, bool)> = named.map(|(index, key)| (*key, directions.get(index) == Some(&"desc"))).collect();
@@ -244,6 +245,6 @@ fn page(mut rows: Vec<Value>, query: &Query) -> Result<NetworkListPage, Fault> {
             more = true;
         }
     }
-    // Without a limit there are no pages.
+    // Without a limit the answer has no page links.
     Ok(NetworkListPage { rows, more: more && limit.is_some(), before: before && limit.is_some() })
 }

@@ -128,7 +128,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Asks for the rules of the guarded attributes that the body has; the defaults may be written by anybody.
+/// Checks the policy rules of the guarded attributes in the body. Default values need no rule.
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && !body.is_false_or_null(name) {
@@ -192,7 +192,7 @@ fn settings(patch: NetworkPatch) -> NetworkSettings {
         shared: patch.shared.unwrap_or(default.shared),
         external: patch.external.unwrap_or(default.external),
         port_security: patch.port_security.unwrap_or(default.port_security),
-        // Zero is Neutron's "choose one".
+        // In Neutron, zero requests the default MTU.
         mtu: patch.mtu.filter(|mtu| *mtu != 0).unwrap_or(default.mtu),
         dns_domain: patch.dns_domain.unwrap_or_default(),
         is_default: patch.is_default.unwrap_or(default.is_default),

@@ -68,7 +68,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     listing::list(&ctx, "ports", "ports", rows)
 }
 
-/// The ports that can be in the answer: where the query names a device, a network, a project or ids, an index tells.
+/// The ports that may be in the answer. If the query names a device, a network, a project or ids, an index finds them.
 fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
     let devices: BTreeSet<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
     let ids: BTreeSet<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
@@ -124,7 +124,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(listing::one(&ctx, "port", render(&ctx, &row)?))
 }
 
-/// How the body changes the port.
+/// The change of the port that the body describes.
 fn change(ctx: &Ctx, row: &Port, target: &PolicyTarget) -> Result<PortPatch, Fault> {
     let mut body = Attributes::of(ctx, "port")?;
     body.refuse(&READ_ONLY)?;
@@ -149,7 +149,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Ports of routers and floating addresses are deleted with them, not by themselves.
+/// Refuses ports of routers and floating addresses, which are deleted with their owner only.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
     let stands = ctx.app.queries()?.views.networks.read(|view| match owner {
@@ -189,14 +189,14 @@ fn of_owner(target: PolicyTarget, body: &Attributes) -> PolicyTarget {
 }
 
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
-    // The rules ask whose the port is to be, not whose it was.
+    // The rules check the port's new owner, not its old one.
     let target = &of_owner(target.clone(), body);
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && !body.is_default(name) {
             ctx.authorize_rule(if update { on_update } else { on_create }, target)?;
         }
     }
-    // Which addresses a port gets is a matter of more trust than which subnets.
+    // Choosing an address needs a stricter rule than choosing a subnet.
     let names_address = |fixed: &Value| fixed.get("ip_address").is_some_and(|address| !address.is_null());
     let named = body.peek("fixed_ips").and_then(Value::as_array).is_some_and(|ips| ips.iter().any(names_address));
     if named {
@@ -328,7 +328,7 @@ fn options(body: &mut Attributes) -> Result<Option<Vec<DhcpOption>>, Fault> {
             ip_version: if version == Some(6) { 6 } else { 4 },
         })
     })?;
-    // An option without a value is one to be removed.
+    // An option without a value is removed.
     Ok(read.map(|options| options.into_iter().filter(|option| !option.value.is_empty()).collect()))
 }
 

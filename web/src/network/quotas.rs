@@ -1,4 +1,4 @@
-//! `/quotas`: the limits of a project. The usage is counted from the resources; a limit of -1 is none.
+//! `/quotas`: the limits of a project. The usage is counted from the resources; a limit of -1 means unlimited.
 
 use chronova_actors::services::embedded::network::creation::{self, NewNetworkResource};
 use chronova_actors::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaRoot, RESOURCES, limit_of};
@@ -49,7 +49,7 @@ fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> 
     })
 }
 
-/// Creates something that the quota of its project counts.
+/// Creates a resource that counts for its project's quota.
 pub(super) async fn create(ctx: &Ctx, permit: &Permit, resource: NewNetworkResource) -> Result<(), Fault> {
     dispatch::perform(ctx.app.dispatch()?, permit, async |operations, meta| {
         creation::create(operations, meta, resource).await
@@ -70,7 +70,7 @@ fn project_of(ctx: &Ctx) -> ProjectId {
     ProjectId::new(ctx.param("id"))
 }
 
-/// Only the projects that have limits of their own.
+/// Lists the projects with own limits.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize_rule("update_quota", &ctx.own_target())?;
     let projects: Vec<ProjectId> =
@@ -125,7 +125,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 fn wanted(ctx: &Ctx, project: &ProjectId) -> Result<Vec<(String, i64)>, Fault> {
     let mut body = Attributes::of(ctx, "quota")?;
     let _ = body.project()?;
-    // That limits are not below the use is checked where asked for: extension `quota-check-limit`.
+    // Limits below the usage are refused only on request (extension `quota-check-limit`).
     let checked = body.boolean("force")? == Some(false) || body.boolean("check_limit")? == Some(true);
     let mut limits = Vec::new();
     for (resource, _) in RESOURCES {

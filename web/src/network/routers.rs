@@ -1,5 +1,5 @@
-//! `/routers`. A router's [`gateways`](super::gateways) and [`interfaces`](super::interfaces) are ports of the networks
-//! around it.
+//! `/routers`. A router's [`gateways`](super::gateways) and [`interfaces`](super::interfaces) are ports of the
+//! connected networks.
 //!
 //! Source: neutron `db/l3_db.py`, neutron-lib `exceptions/l3.py`.
 
@@ -91,7 +91,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     if ctx.app.queries()?.views.networks.read(|view| view.interfaces_of(id).next().is_some()) {
         return Err(Fault::conflict(format!("Router {id} still has ports")).key("RouterInUse"));
     }
-    // The gateway goes first: a router without one is a whole router, a gateway without a router is nothing.
+    // The gateway is deleted before the router. If a crash comes between, a router without a gateway is still valid.
     gateways::set(&ctx, &permit, &row, Some(&ExternalGatewayInfo::none())).await?;
     send(&ctx, &permit, id, RouterCommand::Delete).await?;
     Ok(Reply::empty(204))

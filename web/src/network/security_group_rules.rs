@@ -93,7 +93,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(listing::one(&ctx, "security_group_rule", views::rule(&rule)))
 }
 
-/// One rule, or several of one project under `security_group_rules`: then all or none.
+/// Creates one rule, or several of one project under `security_group_rules`. Several rules are created all or none.
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (rules, project, permit) = asked(&ctx)?;
     let ids: Vec<SecurityGroupRuleId> = rules.iter().map(|rule| rule.rule).collect();
@@ -112,7 +112,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     ))
 }
 
-/// The rules of the body, whose they are, and the permit to add them.
+/// The rules of the body, their project, and the permit to add them.
 fn asked(ctx: &Ctx) -> Result<(Vec<RuleAdded>, ProjectId, Permit), Fault> {
     let nothing = || Fault::bad_request("Resource body required");
     let bodies = match ctx.body.get(BULK) {
@@ -200,7 +200,7 @@ fn traffic(ctx: &Ctx, body: &mut Attributes) -> Result<RuleTraffic, Fault> {
     Ok(traffic)
 }
 
-/// By name or number; `any` and null are every protocol.
+/// The protocol, by name or number; `any` and null mean every protocol.
 fn protocol(body: &mut Attributes) -> Result<Option<String>, Fault> {
     let Some(value) = body.take("protocol").filter(|value| !value.is_null()) else { return Ok(None) };
     let text = match &value {
@@ -244,7 +244,7 @@ fn prefix(body: &mut Attributes, ethertype: Ethertype) -> Result<Option<String>,
         ))
         .key("SecurityGroupRuleParameterConflict"));
     }
-    // One address becomes its own network; otherwise it is kept as it was written.
+    // A single address becomes a prefix of full length. A prefix is stored as sent.
     Ok(Some(net.to_string()))
 }
 
@@ -259,9 +259,9 @@ fn check_ports(traffic: &RuleTraffic) -> Result<(), Fault> {
     match traffic.protocol.as_deref().and_then(number) {
         None => Err(Fault::bad_request("Must also specify protocol if port range is given.")
             .key("SecurityGroupProtocolRequiredWithPorts")),
-        // ICMP's type and code.
+        // For ICMP the ports are type and code.
         Some(1 | 58) => Ok(()),
-        // DCCP, SCTP, TCP, UDP and UDP-Lite have ports, and then both ends of the range.
+        // DCCP, SCTP, TCP, UDP and UDP-Lite have ports; a range needs both ends.
         Some(33 | 132 | 6 | 17 | 136) => match (traffic.port_min, traffic.port_max) {
             (Some(min), Some(max)) if min > 0 && min <= max => Ok(()),
             _ => Err(Fault::bad_request("For TCP/UDP protocols, port_range_min must be <= port_range_max")

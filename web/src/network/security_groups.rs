@@ -35,7 +35,8 @@ pub(super) const ROUTES: &[Route] = &[
 
 const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_rules", "shared"];
 
-/// Makes the project's `default` group unless it is there: it appears when the project first looks.
+/// Creates the project's `default` group if it is missing. As in Neutron, the first list of the project's groups
+/// creates it.
 pub(crate) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &ProjectId) -> Result<(), Fault> {
     let dispatch = ctx.app.dispatch()?;
     if dispatch.queries().views.security_groups.read(|view| view.get(default_group(project)).is_some()) {
@@ -48,7 +49,7 @@ pub(crate) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &Project
         .map_err(faults::security_group)
 }
 
-/// Whether a port of `project` may have these groups; sees to it that its default group is there.
+/// Checks that a port of `project` may have these groups. Creates the default group if it is missing.
 pub(super) async fn check(
     ctx: &Ctx,
     permit: &Permit,
@@ -118,7 +119,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_group(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::group(&row))?;
-    // Neutron lets administrators take a project's default group away.
+    // As in Neutron, administrators may delete a project's default group.
     let default_too = ctx.caller().is_admin;
     if (default_too || row.id() != default_group(row.project())) && in_use(&ctx, &row)? {
         return Err(used(&row));

@@ -19,7 +19,7 @@ use crate::route::{Route, delete, get, post, put};
 
 /// The longest tag, as in Neutron.
 const LONGEST: usize = 255;
-/// The most tags of a resource: as many as Nova has for a server. Neutron knows no limit.
+/// The most tags of a resource: Nova's limit for a server. Neutron has no limit.
 const MOST: usize = 50;
 
 pub(super) const ROUTES: &[Route] = &[
@@ -39,14 +39,14 @@ fn tidy(mut tags: Vec<String>) -> Vec<String> {
     tags
 }
 
-/// Tags that came with the settings of a resource which has `old`.
+/// Checks tags from a body with other settings. `old` are the resource's current tags.
 pub(super) fn with_settings(tags: Vec<String>, old: &[String]) -> Result<Vec<String>, Fault> {
     let tags = tidy(checked(tags)?);
     check_count(&tags, old)?;
     Ok(tags)
 }
 
-/// A resource that has more from a time without limits may lose some, and gets no more.
+/// Checks the number of tags. A resource that had more before the limit existed may lose tags, but gets no new ones.
 fn check_count(tags: &[String], old: &[String]) -> Result<(), Fault> {
     match tags.len() {
         count if count > MOST && count > old.len() => {

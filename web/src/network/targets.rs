@@ -1,7 +1,7 @@
 //! The attributes of a resource that policy rules can use, and the check whether the caller may see it at all.
 //!
-//! Every operation on an invisible resource answers 404, so that error codes do not tell names of other projects'
-//! resources.
+//! Every operation on an invisible resource answers 404, so that status codes do not reveal which ids other projects
+//! have.
 
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use chronova_events::network::{FloatingIp, NetworkRow, Port, Subnet};
@@ -21,12 +21,12 @@ fn flag(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// Whether the network service's rule lets the caller, whichever service was asked.
+/// Whether the network service's rule allows it, also in requests to other services.
 pub(crate) fn allows(ctx: &Ctx, rule: &'static str, target: &PolicyTarget) -> bool {
     ctx.app.policy.allows(Service::Network, rule, ctx.caller(), target)
 }
 
-/// Something new of `project`.
+/// The target for a new resource of `project`.
 pub(super) fn new(project: &ProjectId) -> PolicyTarget {
     PolicyTarget::default().project(project)
 }
@@ -39,7 +39,7 @@ pub(crate) fn network(row: &NetworkRow) -> PolicyTarget {
         .with("network:tenant_id", row.created.project.as_str())
 }
 
-/// Something of `project` in a network.
+/// The target for a resource of `project` in a network.
 pub(super) fn within(project: &ProjectId, network: Option<&NetworkRow>) -> PolicyTarget {
     let Some(row) = network else { return new(project) };
     new(project)

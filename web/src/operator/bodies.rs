@@ -7,11 +7,11 @@ use serde_json::Value;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// More servers on their way from one host do not make it faster.
+/// The most parallel moves of a drain. More moves from one host do not make the drain faster.
 const MOST_PARALLEL: u32 = 64;
-/// On their way, where the number of live migrations is not limited.
+/// The parallel moves of a drain, if the number of live migrations is not limited.
 const UNLIMITED: u32 = 4;
-/// As the Compute API has it for the reason of a disabled service.
+/// The longest reason, as in the Compute API for disabled services.
 const LONGEST_REASON: usize = 255;
 
 #[derive(Debug, Default, Deserialize)]
@@ -22,7 +22,7 @@ pub(super) struct DrainRequest {
 }
 
 impl DrainRequest {
-    /// The value of a body with nothing but `key`, which may be left out.
+    /// The value under `key`, the only key of the body. An empty body is accepted.
     pub(super) fn of(ctx: &Ctx, key: &str) -> Result<Self, Fault> {
         let wrong = |error: String| Fault::bad_request(format!("The body is no {key}: {error}."));
         let wish: Self = match &ctx.body {
@@ -43,7 +43,8 @@ impl DrainRequest {
         Ok(wish)
     }
 
-    /// How many leave at a time: one more than may travel live, so that the next one is ready when one has arrived.
+    /// The number of parallel moves: one more than the live migrations of a host, so that the next move is ready when
+    /// one ends.
     pub(super) fn parallel(&self, live_migrations_per_host: usize) -> u32 {
         self.parallel.unwrap_or_else(|| match u32::try_from(live_migrations_per_host) {
             Ok(0) => UNLIMITED,

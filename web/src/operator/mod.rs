@@ -1,7 +1,7 @@
 //! The operators' API for hosts, under `/chronova/v1`: drain and maintenance.
 //!
-//! Nova leaves both to its clients, which move servers one by one and lose their state when they die. Here it is a
-//! process of the host: requested, watched and cancelled over HTTP, and continued after any crash.
+//! Nova leaves both to its clients, which move servers one by one and lose their state when they crash. In Chronova a
+//! process performs the drain. Operators start, watch and cancel it over HTTP, and it continues after any crash.
 
 mod bodies;
 mod hosts;

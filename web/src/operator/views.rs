@@ -1,4 +1,4 @@
-//! How a host and its drain are shown.
+//! The views of a host and its drain.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use chronova_events::host::{Drain, KnownHost};
 use chronova_events::ids::InstanceId;
 use serde_json::{Value, json};
 
-/// A line of the list.
+/// A host in the list.
 pub(super) fn brief(queries: &Queries, host: &KnownHost) -> Value {
     json!({
         "id": host.id.to_string(),
@@ -23,15 +23,15 @@ pub(super) fn brief(queries: &Queries, host: &KnownHost) -> Value {
     })
 }
 
-/// Everything.
+/// A single host, with its drain.
 pub(super) fn whole(queries: &Queries, host: &KnownHost) -> Value {
     let mut shown = brief(queries, host);
     shown["drain"] = host.drain.as_ref().map_or(Value::Null, |shown| drain(queries, host, shown));
     shown
 }
 
-/// `running`; `cancelling`, while the last ones arrive; `cancelled`; `done`, when nothing is left; `incomplete`, when some
-/// stay.
+/// `running`; `cancelling`, while the last moves end; `cancelled`; `done`, when no server is left; `incomplete`, when
+/// some servers stay.
 fn status(drain: &Drain) -> &'static str {
     match (drain.ended_at, drain.cancelled, drain.stays.is_empty()) {
         (None, false, _) => "running",
@@ -79,7 +79,7 @@ pub(super) fn drain(queries: &Queries, host: &KnownHost, drain: &Drain) -> Value
     })
 }
 
-/// Servers that are there and of which nothing was said yet.
+/// The number of servers on the host without a recorded result of the drain.
 fn waiting(queries: &Queries, host: &KnownHost, drain: &Drain) -> usize {
     if drain.ended_at.is_some() {
         return 0;

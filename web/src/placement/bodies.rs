@@ -165,7 +165,8 @@ pub(super) fn reshape_body() -> Schema {
     ])
 }
 
-/// Before 1.25 there is one group, and it must ask for resources; later the groups' keys are checked as they are read.
+/// Before 1.25 there is one group, and it must request resources. From 1.25 on the reader of the groups checks their
+/// keys.
 pub(super) fn candidates_query() -> Schema {
     let limit = || {
         opt("limit", integer().types(["integer", "string"]).pattern("^[1-9][0-9]*$").min(1).min_length(1)).since(1, 16)

@@ -164,7 +164,7 @@ fn check_groups(
     )))
 }
 
-/// From 1.36 on groups without resources are there to be named in `same_subtree`.
+/// From 1.36 on a group may have no resources, but then `same_subtree` must name it.
 fn check_subtrees(
     groups: &BTreeMap<String, RequestGroup>,
     without: &[&str],
@@ -199,7 +199,7 @@ fn check_subtrees(
     .key(BAD_VALUE))
 }
 
-/// Before 1.36 every group asks for resources.
+/// Before 1.36 every group must request resources.
 fn check_orphans(groups: &BTreeMap<String, RequestGroup>, without: &[&str]) -> Result<(), Fault> {
     let orphans = |key: &str, has: fn(&RequestGroup) -> bool| {
         let found = without.iter().filter(|suffix| groups.get(**suffix).is_some_and(has));

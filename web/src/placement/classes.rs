@@ -71,7 +71,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(201).header("Location", location(&ctx, &name)))
 }
 
-/// Before 1.7 a PUT gives a class another name.
+/// Before 1.7 a PUT renames a class.
 async fn rename(ctx: Ctx) -> Result<Reply, Fault> {
     let from = ctx.param("name").to_owned();
     let ClassBody { name: to } = ctx.parse()?;
@@ -90,7 +90,7 @@ async fn rename(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(view(&ctx, &to)))
 }
 
-/// From 1.7 on a PUT makes sure that there is such a class.
+/// From 1.7 on a PUT creates the class if it is missing.
 async fn ensure(ctx: Ctx) -> Result<Reply, Fault> {
     let name = ctx.param("name").to_owned();
     if !traits::is_custom(&name) {
@@ -99,13 +99,13 @@ async fn ensure(ctx: Ctx) -> Result<Reply, Fault> {
     let known = look(&ctx, |ledger| ledger.knows_class(&name))?;
     if !known {
         let made = send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, PlacementOperation::Other).await;
-        // Somebody may have made it just now.
+        // Another request may have created it meanwhile.
         made.map(|_| ()).or_else(|fault| if fault.status == 409 { Ok(()) } else { Err(fault) })?;
     }
     Ok(Reply::empty(if known { 204 } else { 201 }).header("Location", location(&ctx, &name)))
 }
 
-/// In the words in which the name's schema would refuse it.
+/// The refusal of a name, with the message of its schema.
 fn invalid(name: &str) -> Fault {
     let reason = if name.len() > 255 {
         format!("'{name}' is too long\n\nFailed validating 'maxLength' in schema")

@@ -44,7 +44,7 @@ pub(super) fn traits(ctx: &Ctx, suffix: &str) -> Result<TraitFilter, Fault> {
     let mut values: Vec<&str> = ctx.query.all(&key).collect();
     let any = versions::can_ask_for_any_trait(ctx.version);
     if !any && values.len() > 1 {
-        // The last one counts.
+        // Only the last value counts.
         values.drain(..values.len() - 1);
     }
     let mut filter = TraitFilter::default();
@@ -54,7 +54,7 @@ pub(super) fn traits(ctx: &Ctx, suffix: &str) -> Result<TraitFilter, Fault> {
     Ok(filter)
 }
 
-/// One value of `required`: names, `!NAME` for what must not be, or `in:` and names of which one is enough.
+/// One value of `required`: names, `!NAME` for a forbidden trait, or `in:` and names of which one suffices.
 pub(super) fn add_traits(filter: &mut TraitFilter, value: &str, forbid: bool, any: bool) -> Result<(), Fault> {
     let bad = |message: String| Err(Fault::bad_request(format!("Invalid query string parameters: {message}")));
     if let Some(names) = value.strip_prefix("in:") {
@@ -97,7 +97,7 @@ pub(super) fn add_traits(filter: &mut TraitFilter, value: &str, forbid: bool, an
     Ok(())
 }
 
-/// `member_of{suffix}`: a UUID, `in:` and UUIDs of which one is enough, and from 1.32 on the same after `!`.
+/// `member_of{suffix}`: a UUID, or `in:` and UUIDs of which one suffices. From 1.32 on `!` before it forbids them.
 pub(super) fn aggregates(ctx: &Ctx, suffix: &str) -> Result<AggregateFilter, Fault> {
     let key = format!("member_of{suffix}");
     let values: Vec<&str> = ctx.query.all(&key).collect();
@@ -137,7 +137,7 @@ fn aggregate(text: &str) -> Result<Uuid, Fault> {
     })
 }
 
-/// Refuses resource classes that nobody made.
+/// Refuses unknown resource classes.
 pub(super) fn check_classes<'a>(ledger: &Ledger, classes: impl IntoIterator<Item = &'a String>) -> Result<(), Fault> {
     match classes.into_iter().find(|class| !ledger.knows_class(class)) {
         Some(unknown) => Err(Fault::bad_request(format!(
@@ -147,7 +147,7 @@ pub(super) fn check_classes<'a>(ledger: &Ledger, classes: impl IntoIterator<Item
     }
 }
 
-/// Refuses traits that nobody made; `before` stands before the reason.
+/// Refuses unknown traits. `before` is the beginning of the message.
 pub(super) fn check_traits(ledger: &Ledger, filter: &TraitFilter, before: &str) -> Result<(), Fault> {
     let named = filter.required.iter().flatten().chain(&filter.forbidden);
     let unknown: BTreeSet<&str> = named.filter(|name| !ledger.knows_trait(name)).map(String::as_str).collect();

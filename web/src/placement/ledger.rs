@@ -12,7 +12,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 
-/// Has the ledger decide, with the route's own permit.
+/// Sends a command to the ledger with the route's own permit.
 pub(super) async fn send(
     ctx: &Ctx,
     command: LedgerCommand,
@@ -23,7 +23,7 @@ pub(super) async fn send(
         .map_err(|error| reject::ledger(error, during))
 }
 
-/// Looks at the ledger as the read models know it. Nothing slow belongs into `look`.
+/// Reads the ledger in the read models. `look` runs under their lock, so it must be fast.
 pub(super) fn look<R>(ctx: &Ctx, look: impl FnOnce(&Ledger) -> R) -> Result<R, Fault> {
     Ok(ctx.views()?.placement.read(|placement| look(&placement.ledger)))
 }

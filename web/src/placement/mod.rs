@@ -1,9 +1,9 @@
 //! The Placement API: resource providers, inventories, traits, allocations and candidates.
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows. Reads come from
-//! the placement view. Changes go to the ledger as commands, whose `decide` has the last word. [`reject`] puts its
-//! refusals into Placement's words. Candidates are searched for in `chronova_projections::placement::candidates`, which
-//! the scheduler can use too.
+//! One file per resource, each with a route table. The dispatcher knows this list of tables only. Reads come from the
+//! placement view. Changes go to the ledger as commands, and its `decide` accepts or refuses them. [`reject`] maps its
+//! refusals to Placement's messages. The search for candidates is in `chronova_projections::placement::candidates`,
+//! which the scheduler can use too.
 
 mod aggregates;
 mod allocations;

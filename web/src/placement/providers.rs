@@ -65,7 +65,7 @@ impl<'a> ProviderFilter<'a> {
         filters::check_traits(ledger, &self.traits, "Invalid trait(s) in \"required\" parameter: ")
     }
 
-    /// The providers that are wanted, by their numbers in the index.
+    /// The matching providers, by their numbers in the index.
     fn find(&self, index: &ProviderIndex) -> Slots {
         let resources = self.resources.iter().map(|(class, amount)| (class.as_str(), *amount));
         let mut found = index.fitting(resources, &self.traits, &self.aggregates);

@@ -1,7 +1,7 @@
 //! Turns bodies into commands of the ledger.
 //!
-//! The schemas have judged the bodies before. If a schema does not restrict a key (an inventory of a class with an
-//! impossible name), the ledger decides.
+//! The schemas have validated the bodies before. If a schema does not restrict a key (such as the class of an
+//! inventory), the ledger checks it.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::schema::typed::SentField;
 
-/// The owner of allocations from before 1.8, when clients did not have to name one.
+/// The owner of allocations before 1.8, where clients need not name one.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Aggregates of a provider; before 1.19 the list was the whole body.
 pub(super) struct AggregatesBody {
     pub(super) aggregates: Vec<Uuid>,
-    /// `None`: the version has none.
+    /// `None`: the microversion has no generation here.
     pub(super) generation: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct ClassBody {
     pub(super) name: String,
 }
 
-/// A provider to be made or changed.
+/// A new provider, or the change of one.
 #[derive(Debug, Deserialize)]
 pub(super) struct ProviderBody {
     pub(super) name: String,
@@ -61,7 +61,7 @@ impl ProviderBody {
         self.uuid.as_deref().and_then(|text| text.parse().ok())
     }
 
-    /// `null` is no parent.
+    /// The parent; `null` means none.
     pub(super) fn parent(&self) -> Option<ProviderId> {
         match &self.parent_provider_uuid {
             SentField::Value(text) => text.parse().ok(),
@@ -87,7 +87,7 @@ impl TraitsBody {
     }
 }
 
-/// The inventories that a provider is to have.
+/// The new inventories of a provider.
 pub(super) struct InventoriesBody {
     pub(super) generation: u64,
     pub(super) inventories: Vec<Inventory>,
@@ -108,7 +108,7 @@ pub(super) fn new_inventory(body: &Value) -> Inventory {
     inventory(body.get("resource_class").and_then(Value::as_str).unwrap_or_default(), body)
 }
 
-/// Inventories and allocations of several providers; the former by the text that names the provider.
+/// Inventories and allocations of several providers. The text beside each inventory is the provider's id as sent.
 pub(super) struct ReshapeBody {
     pub(super) inventories: Vec<(String, InventoriesBody)>,
     allocations: Value,
@@ -128,18 +128,18 @@ impl ReshapeBody {
     }
 }
 
-/// The generation that the client has seen. One that no provider can have is one that no provider has.
+/// The generation that the client has seen. An impossible number becomes one that no provider has, so it conflicts.
 pub(super) fn generation(body: &Value) -> u64 {
     number(&body["resource_provider_generation"]).unwrap_or(u64::MAX)
 }
 
-/// JSON's `4.0` is an integer too.
+/// A number; `4.0` counts as an integer in JSON.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // integers below 2^53
 fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64))
 }
 
-/// With Placement's defaults for what was not said.
+/// One inventory, with Placement's defaults for missing keys.
 pub(super) fn inventory(class: &str, body: &Value) -> Inventory {
     const MAX_INT: u64 = 0x7FFF_FFFF;
     let field = |name: &str, default| number(&body[name]).unwrap_or(default);

@@ -1,4 +1,4 @@
-//! Refusals in Placement's words: one place maps each of the ledger's reasons to status, code and message.
+//! Refusals in Placement's words: one place maps each rejection of the ledger to status, code and message.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ const PROVIDER_IN_USE: &str = "placement.resource_provider.inuse";
 const HAS_CHILDREN: &str = "placement.resource_provider.cannot_delete_parent";
 const PROVIDER_NOT_FOUND: &str = "placement.resource_provider.not_found";
 
-/// The requested operation: the same refusal reads differently.
+/// The requested operation. The same rejection has different messages in different operations.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PlacementOperation<'a> {
     CreateProvider {
@@ -28,10 +28,10 @@ pub(super) enum PlacementOperation<'a> {
     SetInventories(ProviderId),
     UpdateInventory(ProviderId),
     DeleteInventory(&'a str),
-    /// With the consumer, where there is one only.
+    /// An allocation; with the consumer if the request has exactly one.
     Allocate(Option<&'a str>),
     Reshape,
-    /// Nothing that would change the words.
+    /// Any other operation.
     Other,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn no_provider(id: impl Display) -> Fault {
     Fault::not_found(format!("No resource provider with uuid {id} found"))
 }
 
-/// A reshape names a provider that is not there.
+/// The refusal of a reshape with an unknown provider.
 pub(super) fn no_provider_to_reshape(id: impl Display) -> Fault {
     Fault::bad_request(format!(
         "Resource provider {id} in inventories not found: No resource provider with uuid {id} found"
@@ -177,7 +177,7 @@ fn inventory_or_allocation(reject: LedgerReject, during: PlacementOperation<'_>)
         LedgerReject::HoldsOther(consumer) => {
             Fault::conflict(format!("Consumer {consumer} has other allocations")).key(CONCURRENT)
         }
-        // All others were matched by the caller.
+        // The caller has matched all other rejections.
         other => Fault::conflict(other.to_string()),
     }
 }

@@ -8,7 +8,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
-/// 200 with a body; from 1.15 on with the time of the last change, `now` where nobody knows it.
+/// 200 with a body. From 1.15 on it has the time of the last change, or the current time if that is unknown.
 pub(super) fn show(ctx: &Ctx, body: Value, modified: Option<Timestamp>) -> Result<Reply, Fault> {
     dated(ctx, Reply::ok(body), modified)
 }
@@ -27,7 +27,7 @@ pub(super) fn dated(ctx: &Ctx, reply: Reply, modified: Option<Timestamp>) -> Res
     Ok(reply.header("Last-Modified", date).header("Cache-Control", "no-cache"))
 }
 
-/// Placement answers JSON only, and refuses clients that accept nothing else.
+/// Refuses clients that do not accept JSON, because Placement answers nothing else.
 pub(super) fn check_accept(ctx: &Ctx) -> Result<(), Fault> {
     let Some(accept) = ctx.header("Accept").filter(|accept| !accept.trim().is_empty()) else { return Ok(()) };
     let fits = accept.split(',').any(|range| {
@@ -39,7 +39,7 @@ pub(super) fn check_accept(ctx: &Ctx) -> Result<(), Fault> {
     if fits { Ok(()) } else { Err(Fault::not_acceptable("Only application/json is provided")) }
 }
 
-/// The whole address, for `Location`.
+/// The absolute URL, for `Location`.
 pub(super) fn location(ctx: &Ctx, path: &str) -> String {
     format!("{}{path}", ctx.links.root.trim_end_matches('/'))
 }

@@ -47,7 +47,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::show(&ctx, json!({"traits": found}), None)
 }
 
-/// The traits of these names; `associated`: only those that a provider has, or that none has.
+/// The traits of these names; `associated`: only those that some provider has, or only those that none has.
 fn matching(ledger: &Ledger, wanted: &TraitNameFilter<'_>, associated: Option<bool>) -> Vec<String> {
     let used: BTreeSet<&str> = match associated {
         Some(_) => ledger.providers.values().flat_map(|provider| &provider.traits).map(String::as_str).collect(),
@@ -121,7 +121,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     replies::dated(&ctx, Reply::empty(status).header("Location", location), None)
 }
 
-/// `CUSTOM_` and capitals, digits, underscores: the names that clients may make.
+/// `CUSTOM_` and capitals, digits, underscores: the names that clients may create.
 pub(super) fn is_custom(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     name.len() <= 255 && name.strip_prefix("CUSTOM_").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(plain))

@@ -4,7 +4,7 @@ use chronova_actors::ledger::Reserve;
 
 use crate::microversion::{Microversion, v};
 
-/// Replies can be cached, and say so.
+/// Replies have cache headers.
 pub(crate) const fn has_cache_headers(version: Microversion) -> bool {
     version.at_least(v(1, 15))
 }
@@ -14,7 +14,7 @@ pub(super) const fn create_shows_provider(version: Microversion) -> bool {
     version.at_least(v(1, 20))
 }
 
-/// Providers know their parents.
+/// Providers have parents.
 pub(super) const fn has_parents(version: Microversion) -> bool {
     version.at_least(v(1, 14))
 }
@@ -39,7 +39,7 @@ pub(super) const fn allocations_by_provider(version: Microversion) -> bool {
     version.at_least(v(1, 12))
 }
 
-/// Consumers are locked by generations.
+/// A change of a consumer needs its generation.
 pub(super) const fn has_consumer_generations(version: Microversion) -> bool {
     version.at_least(v(1, 28))
 }
@@ -54,7 +54,7 @@ pub(super) const fn can_forbid_traits(version: Microversion) -> bool {
     version.at_least(v(1, 22))
 }
 
-/// One of several traits can be asked for, and `required` can be repeated.
+/// `required` may list alternative traits (`in:`), and may be repeated.
 pub(super) const fn can_ask_for_any_trait(version: Microversion) -> bool {
     version.at_least(v(1, 39))
 }
@@ -69,7 +69,7 @@ pub(super) const fn can_forbid_aggregates(version: Microversion) -> bool {
     version.at_least(v(1, 32))
 }
 
-/// Groups without resources are allowed where `same_subtree` names them.
+/// Groups without resources are allowed if `same_subtree` names them.
 pub(super) const fn has_same_subtree(version: Microversion) -> bool {
     version.at_least(v(1, 36))
 }

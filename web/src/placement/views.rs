@@ -11,16 +11,16 @@ use serde_json::{Map, Value, json};
 use crate::fields::{FieldTable, field};
 use crate::microversion::Microversion;
 
-/// A provider with what is not in its row.
+/// A provider with the parts of the answer that are not in its row.
 #[derive(Debug)]
 pub(super) struct ProviderView {
     pub provider: Arc<Provider>,
     pub root: ProviderId,
-    /// Without host.
+    /// The path of the provider, without the host.
     pub url: String,
 }
 
-/// The API shows what else there is about a provider from the version on that serves it.
+/// The subresources of a provider. A link appears from the microversion on that serves its subresource.
 const LINKS: [&str; 5] = ["inventories", "usages", "aggregates", "traits", "allocations"];
 
 pub(super) static PROVIDER: FieldTable<ProviderView> = FieldTable::new(&[
@@ -80,7 +80,7 @@ static HOLDER: FieldTable<ConsumerView> =
         &[field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28)],
     );
 
-/// Consumers from before there were types.
+/// The type of a consumer; `unknown` for consumers that were created without one.
 pub(super) fn consumer_type(known: Option<&str>) -> &str {
     known.unwrap_or("unknown")
 }

@@ -43,7 +43,7 @@ enum TemplatePart {
     Target(String),
 }
 
-/// A check string that is not one.
+/// A malformed check string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
     #[error("{0:?} is not of the form kind:match")]
@@ -107,7 +107,7 @@ pub fn parse(text: &str) -> Result<PolicyCheck, CheckError> {
     }
 }
 
-/// Parses the list form: each inner list must hold, any of them suffices.
+/// Parses the list form: all checks of one inner list must hold, and one such list suffices.
 pub fn parse_lists(alternatives: &[Vec<String>]) -> Result<PolicyCheck, CheckError> {
     if alternatives.is_empty() {
         return Ok(PolicyCheck::Always);
@@ -123,7 +123,7 @@ fn join(mut checks: Vec<PolicyCheck>, of: fn(Vec<PolicyCheck>) -> PolicyCheck) -
     if checks.len() == 1 { checks.swap_remove(0) } else { of(checks) }
 }
 
-/// How deep a check may be nested: each level is a place on the stack, here and where the check is held.
+/// The deepest nesting of a check. Each level takes stack, both in the parser and in [`PolicyCheck::holds`].
 const DEEPEST: usize = 100;
 
 struct Parser<'a> {
@@ -203,7 +203,7 @@ fn one(text: &str) -> Result<PolicyCheck, CheckError> {
     }
 }
 
-/// Python's literals count by their value, everything else names a credential.
+/// Python literals stand for their value; any other word names a credential.
 fn left(kind: &str) -> CheckOperand {
     for quote in ['\'', '"'] {
         if let Some(inner) = kind.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
@@ -287,7 +287,7 @@ fn has_credential(caller: &Caller, name: &str, value: &str) -> bool {
         "user_domain_id" => caller.user_domain.as_ref().is_some_and(|id| id.as_str() == value),
         "project_domain_id" => caller.project_domain.as_ref().is_some_and(|id| id.as_str() == value),
         "system_scope" | "system" => caller.system_scope.as_deref() == Some(value),
-        // Keystone's own rules say `is_admin:1`.
+        // Keystone's own rules contain `is_admin:1`.
         "is_admin" => value == if caller.is_admin { "True" } else { "False" } || (value == "1" && caller.is_admin),
         "is_admin_project" => value == "True",
         "roles" => caller.roles.iter().any(|role| role == value),

@@ -1,8 +1,8 @@
 //! The rules in force, and the decision.
 //!
-//! A default, its deprecated predecessor and an override combine as in oslo.policy. An override of the rule counts
-//! alone. Without one, an override of the predecessor's name counts. Without either, the default counts; unless
-//! `enforce_new_defaults` is set, the predecessor's default counts, too.
+//! A default, its deprecated predecessor and an override combine as in oslo.policy. An override of the rule replaces
+//! all else. Without one, an override of the predecessor's name counts. Without either, the default counts; unless
+//! `enforce_new_defaults` is set, the predecessor's default grants access, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ struct RegisteredRule {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: BTreeMap<String, RegisteredRule>,
-    /// Asked in place of a rule that is not there.
+    /// The rule that counts in place of an undefined one.
     default_rule: String,
     enforce_scope: bool,
 }
@@ -84,7 +84,8 @@ impl RuleSet {
         Ok(())
     }
 
-    /// How many rules stand in a row below this one. `finished` has no number for a rule that is being visited.
+    /// The length of the longest chain of references below this rule. In `finished`, `None` marks a rule that is being
+    /// visited.
     fn visit<'a>(
         &'a self,
         name: &'a str,
@@ -111,12 +112,12 @@ impl RuleSet {
         Ok(height)
     }
 
-    /// A rule, or the one in place of those that are not there.
+    /// The rule of that name, or the default rule.
     fn rule(&self, name: &str) -> Option<&RegisteredRule> {
         self.rules.get(name).or_else(|| self.rules.get(&self.default_rule))
     }
 
-    /// Whether `rule` lets `caller` do it to `target`.
+    /// Whether `rule` grants `caller` access to `target`.
     pub fn allows(&self, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         let Some(entry) = self.rule(rule) else { return false };
         if self.enforce_scope && !entry.scopes.is_empty() && !entry.scopes.contains(&ScopeType::of(caller)) {
@@ -125,7 +126,7 @@ impl RuleSet {
         entry.check.holds(caller, target, &|name| self.holds(name, caller, target))
     }
 
-    /// A referenced rule: scopes count only for the rule that was asked.
+    /// Whether a referenced rule holds. Its scopes do not count; only those of the requested rule do.
     fn holds(&self, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         self.rule(rule).is_some_and(|entry| entry.check.holds(caller, target, &|name| self.holds(name, caller, target)))
     }
@@ -220,7 +221,7 @@ impl Enforcer {
         self.sets.get(&service).is_some_and(|set| set.allows(rule, caller, target))
     }
 
-    /// Whether the service takes the caller for an administrator: its `context_is_admin`, or what it has in its place.
+    /// Whether the caller is an administrator of the service, by its `context_is_admin` or the equivalent rule.
     pub fn is_admin(&self, service: Service, caller: &Caller) -> bool {
         let rule = match service {
             Service::Compute | Service::Network | Service::Image => "context_is_admin",
@@ -284,7 +285,7 @@ mod tests {
     #[test]
     fn the_deprecated_default_is_ored_unless_told_otherwise() {
         let plain = requester(&[], Some("p1"));
-        // os_compute_api:os-instance-actions:list was admin_or_owner, which asked for no role.
+        // The old default of os_compute_api:os-instance-actions:list was admin_or_owner, which required no role.
         let rule = "os_compute_api:os-instance-actions:list";
         assert!(!allowed(&enforcer("", true).unwrap(), rule, &plain, "p1"));
         assert!(allowed(&enforcer("", false).unwrap(), rule, &plain, "p1"));

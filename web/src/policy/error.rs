@@ -2,10 +2,10 @@
 
 use super::check::CheckError;
 
-/// Rules that may refer to one another in a row: each is a place on the stack when the first is asked.
+/// The longest chain of rules that refer to one another. Each takes stack when the first is evaluated.
 pub(super) const LONGEST_CHAIN: usize = 100;
 
-/// Why the policy cannot be put in force.
+/// An error that keeps the policy from being loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     #[error("policy file {path} cannot be read")]

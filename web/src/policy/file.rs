@@ -13,7 +13,7 @@ use crate::config::PolicyConfig;
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     pub(super) rules: BTreeMap<String, PolicyCheck>,
-    /// As they stand in the file; the older lists in the newer form.
+    /// The check strings as written in the file; lists of the older form are converted.
     texts: BTreeMap<String, String>,
 }
 
@@ -49,8 +49,8 @@ impl Overrides {
         file.load_directories(&config.policy_dirs)
     }
 
-    /// Reads the files of directories, each directory's in the order of their names, over what was read before.
-    /// Directories that do not exist hold none; hidden files and subdirectories are passed over, as oslo.policy does.
+    /// Reads the files of each directory in the order of their names. A later file overrides an earlier one. Missing
+    /// directories, hidden files and subdirectories are skipped, as oslo.policy does.
     fn load_directories(mut self, directories: &[PathBuf]) -> Result<Self, PolicyError> {
         for directory in directories {
             for path in files(directory)? {

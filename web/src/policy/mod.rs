@@ -1,4 +1,4 @@
-//! Policy: may this caller do this to that?
+//! Policy: decides whether a caller may perform an operation on a target.
 //!
 //! Rules are named as OpenStack's services name them, with their defaults in `defaults` (check string, scopes, deprecated
 //! predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of [`Permit`]s.

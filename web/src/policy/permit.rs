@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::{Caller, Requester};
 
-/// "This requester may do what this rule guards."
+/// States that this requester may perform the operations that this rule guards.
 #[derive(Debug, Clone)]
 pub struct Permit {
     rule: &'static str,

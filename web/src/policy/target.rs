@@ -13,7 +13,7 @@ pub struct PolicyTarget {
 }
 
 impl PolicyTarget {
-    /// The caller's own project and user: what operations on collections are checked against.
+    /// The caller's own project and user: the target of operations on collections.
     pub fn of(caller: &Caller) -> Self {
         let target = Self::default().user(&caller.user);
         match &caller.project {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::microversion::Microversion;
 
-/// A description: keywords in order, and what replaces the whole from some version on.
+/// A description: keywords in order, and the schemas that replace it from later versions on.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
     parts: Vec<SchemaPart>,
@@ -116,7 +116,7 @@ pub fn query<const N: usize>(parameters: [Property; N]) -> Schema {
     object(parameters).open()
 }
 
-/// One of these texts.
+/// One of these strings.
 pub fn choice<const N: usize>(values: [&str; N]) -> Schema {
     string().with("enum", json!(values.as_slice()))
 }
@@ -137,7 +137,7 @@ pub fn not(schema: Schema) -> Schema {
     Schema { parts: vec![SchemaPart::One("not", Box::new(schema))], later: Vec::new() }
 }
 
-/// The same, or `null`: `"type": ["string", "null"]`.
+/// The same schema, or `null`: `"type": ["string", "null"]`.
 pub fn null_or(mut schema: Schema) -> Schema {
     for part in &mut schema.parts {
         if let SchemaPart::Plain("type", kind) = part {
@@ -150,7 +150,7 @@ pub fn null_or(mut schema: Schema) -> Schema {
     schema
 }
 
-/// JSON Schema as it stands.
+/// Plain JSON Schema, used unchanged.
 pub fn raw(schema: Value) -> Schema {
     Schema { parts: vec![SchemaPart::Plain("", schema)], later: Vec::new() }
 }
@@ -242,7 +242,7 @@ impl Schema {
         self
     }
 
-    /// Says nothing about other keys.
+    /// Leaves `additionalProperties` out, which allows other keys.
     pub fn silent(mut self) -> Self {
         self.parts.retain(|part| !matches!(part, SchemaPart::Open(_)));
         self
@@ -295,7 +295,7 @@ impl Schema {
         }
     }
 
-    /// As JSON Schema for one version.
+    /// Renders JSON Schema for one version.
     pub fn render(&self, version: Microversion) -> Value {
         if let Some((_, schema)) = self.later.iter().rev().find(|(since, _)| version.at_least(*since)) {
             return schema.render(version);

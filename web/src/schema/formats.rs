@@ -1,5 +1,5 @@
-//! The `format` keywords of the APIs. Those for names have patterns and refuse what is no text; the others, as
-//! python-jsonschema's checks of the same names, look at texts only.
+//! The `format` keywords of the APIs. The formats for names have patterns and refuse values that are no strings. The
+//! others check strings only, as python-jsonschema's checks of the same names do.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::pattern;
 
-/// Why a value has not the format; Nova's names explain what they want.
+/// Why a value does not have the format. Nova's name formats add an explanation.
 pub(super) struct FormatRefusal {
     pub explanation: Option<String>,
 }
@@ -78,7 +78,7 @@ pub(super) fn check(name: &str, value: &Value) -> Result<(), FormatRefusal> {
     }
 }
 
-/// Control characters, unassigned ones, line and paragraph separators do not print.
+/// Control characters, unassigned characters, and line and paragraph separators are not printable.
 static UNPRINTABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{C}\p{Zl}\p{Zp}]").ok());
 
 fn prints(text: &str) -> bool {
@@ -121,7 +121,7 @@ pub(crate) fn is_date_time(text: &str) -> bool {
         || ["%Y-%m-%d", "%Y%m%d"].iter().any(|form| NaiveDate::parse_from_str(text, form).is_ok())
 }
 
-/// Python's decoder skips what is not of the alphabet; the padding must be right.
+/// Python's decoder skips characters outside the alphabet, but the padding must be right.
 fn is_base64(text: &str) -> bool {
     let compact: Vec<u8> =
         text.bytes().filter(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=')).collect();

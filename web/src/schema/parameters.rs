@@ -39,7 +39,7 @@ pub fn ipv6() -> Schema {
     string().format("ipv6")
 }
 
-/// Either family.
+/// An IPv4 or IPv6 address.
 pub fn ip_address() -> Schema {
     string().with("oneOf", json!([{"format": "ipv4"}, {"format": "ipv6"}]))
 }
@@ -66,7 +66,7 @@ pub fn loose_boolean() -> Schema {
     loose_boolean_or([])
 }
 
-/// A truth value, or one of these words.
+/// A truth value as in [`loose_boolean`], or one of these words.
 pub fn loose_boolean_or<const N: usize>(words: [&str; N]) -> Schema {
     let mut values = json!([
         true, "True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes", false, "False", "FALSE", "false",
@@ -103,7 +103,7 @@ pub fn non_negative_integer() -> Schema {
     loose_integer("^[0-9]*$").min(0).min_length(1)
 }
 
-/// A limit of a quota: -1 is none.
+/// A quota limit; -1 means unlimited.
 pub fn quota_limit() -> Schema {
     loose_integer("^-?[0-9]+$").min(-1).max(MAX_INT)
 }
@@ -133,7 +133,7 @@ pub fn tags() -> Schema {
     array(tag()).max_items(50)
 }
 
-/// The number that an accepted [`positive_integer`] (or one of its like) stands for.
+/// The number in a value that [`positive_integer`] (or a similar schema) accepted.
 pub fn to_integer(value: &serde_json::Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }

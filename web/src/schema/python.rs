@@ -11,7 +11,7 @@ pub fn repr(value: &Value) -> String {
     out
 }
 
-/// `str(value)`: texts stand for themselves.
+/// `str(value)`: a string is unchanged.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -75,7 +75,7 @@ fn write_number(number: &Number, out: &mut String) {
     }
 }
 
-/// Single quotes unless the text has some and no double ones; what does not print is escaped.
+/// Uses single quotes, unless the text has single quotes and no double ones. Escapes characters that are not printable.
 fn write_text(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);

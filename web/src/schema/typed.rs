@@ -1,14 +1,14 @@
 //! Readers for the fields of typed bodies: `#[serde(default, deserialize_with = "typed::text")]`.
 //!
-//! The schema has validated the body before, in the words of the API. So these readers rarely refuse: a value of
-//! another form counts as absent. If a reader refuses (`number`, `decimal`), the answer is "malformed".
+//! The schema has validated the body before, in the words of the API. So these readers rarely fail: they treat a value
+//! of another type as absent. If a reader refuses (`number`, `decimal`), the answer is "malformed".
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
 
 use super::parameters::{is_true, to_integer};
 
-/// A text; anything else counts as absent.
+/// A string; a value of another type counts as absent.
 pub fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(match Value::deserialize(from)? {
         Value::String(text) => Some(text),
@@ -21,7 +21,7 @@ pub fn trimmed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
     Ok(text(from)?.map(|text| text.trim().to_owned()))
 }
 
-/// A field of which no mention, `null` and a value are three things.
+/// A field for which absent, `null` and a value mean three different things.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SentField<T> {
     #[default]
@@ -37,7 +37,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for SentField<T> {
 }
 
 impl<T> SentField<T> {
-    /// `null` or the value; `None` where the field is not mentioned.
+    /// `Some(None)` for `null`, `Some(Some(value))` for a value, and `None` when the field is absent.
     pub fn mentioned(self) -> Option<Option<T>> {
         match self {
             Self::Nothing => None,
@@ -47,7 +47,7 @@ impl<T> SentField<T> {
     }
 }
 
-/// A field that is there, whatever it holds.
+/// A field that is present, with any value.
 pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
@@ -62,18 +62,18 @@ pub fn some_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::
     flag(from).map(Some)
 }
 
-/// An integer, or its digits; anything else counts as absent.
+/// An integer, or a string with its digits; any other value counts as absent.
 pub fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
     Ok(to_integer(&Value::deserialize(from)?))
 }
 
-/// An integer, or its digits, within the bounds of `T`.
+/// An integer, or a string with its digits, within the bounds of `T`.
 pub fn number<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Result<T, D::Error> {
     let number = to_integer(&Value::deserialize(from)?).and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| D::Error::custom("no integer within bounds"))
 }
 
-/// Keys and texts, in the order in which they were sent; a value that is no text is an empty one.
+/// Keys and strings in the order in which they were sent. A value that is no string becomes an empty one.
 pub fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
     let Value::Object(map) = Value::deserialize(from)? else { return Ok(Vec::new()) };
     let text = |value: Value| if let Value::String(text) = value { text } else { String::new() };

@@ -1,4 +1,4 @@
-//! The validator: the first violation of a compiled schema.
+//! The validator: finds the first violation of a compiled schema.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::{formats, words};
 pub enum Dialect {
     /// Nova: number limits apply to numbers in strings too, and its name formats explain themselves.
     Nova,
-    /// JSON Schema as it is: Placement, Keystone, Glance.
+    /// Plain JSON Schema: Placement, Keystone, Glance.
     Plain,
 }
 
-/// A step on the way to a value.
+/// One step of a path: a key of an object, or an index of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathStep {
     Key(String),
@@ -31,15 +31,15 @@ pub struct SchemaViolation {
     /// The path of the value.
     pub path: Vec<PathStep>,
     pub instance: Value,
-    /// The keyword that failed, the way to it, and the schema it stands in.
+    /// The keyword that failed; the next fields hold its path and its schema.
     pub keyword: String,
     pub schema_path: Vec<String>,
     pub schema: Value,
-    /// Nova's formats for names say themselves what they want; it replaces everything else.
+    /// The explanation of a Nova name format; it replaces the rest of the message.
     pub explanation: Option<String>,
 }
 
-/// A schema that makes no sense.
+/// An invalid schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     #[error("unknown keyword {0:?}")]
@@ -99,7 +99,7 @@ impl Validator {
         self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text).unwrap_or(false))
     }
 
-    /// Paths are collected on the way back, so they are built in reverse and only for failures.
+    /// Collects the path while returning, so it is built in reverse and only for failures.
     fn descend(&self, schema: &Value, instance: &Value) -> ValidationResult {
         let keywords = match schema {
             Value::Object(keywords) => keywords,
@@ -290,7 +290,7 @@ fn below(mut violation: Box<SchemaViolation>, step: PathStep, schema_step: Optio
     violation
 }
 
-/// Compiles the patterns and refuses keywords that [`Validator::check`] would pass over.
+/// Compiles the patterns and refuses keywords that [`Validator::check`] does not know.
 fn prepare(schema: &Value, patterns: &mut BTreeMap<String, Regex>) -> Result<(), CompileError> {
     let Value::Object(keywords) = schema else { return Ok(()) };
     for (keyword, value) in keywords {

@@ -1,4 +1,4 @@
-//! The words of python-jsonschema, and how each service wraps them.
+//! The messages of python-jsonschema, and how each service wraps them.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) const SIMPLE: &[&str] = &[
     "maxProperties",
 ];
 
-/// The objection of such a keyword to `instance`.
+/// The violation of such a keyword by `instance`.
 pub(super) fn simple(keyword: &str, value: &Value, instance: &Value) -> Option<String> {
     let size = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
     let limit = value.as_u64().unwrap_or(u64::MAX);
@@ -202,7 +202,7 @@ impl SchemaViolation {
         })
     }
 
-    /// The violation as python-jsonschema prints it, with the schema and the value it is about.
+    /// The violation as python-jsonschema prints it, with the schema and the refused value.
     fn report(&self) -> String {
         let (_, way) = self.schema_path.split_last().unwrap_or((&self.keyword, &[]));
         let way: Vec<String> = way.iter().map(|step| index_or_name(step)).collect();

@@ -39,13 +39,13 @@ pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, Permit), Fault>
     Ok((volume, permit))
 }
 
-/// Has the volume decide, in the caller's name; what happened is shown when this returns.
+/// Sends a command to the volume in the caller's name. When this returns, the read models show its events.
 pub(super) async fn command(ctx: &Ctx, permit: &Permit, volume: VolumeId, command: VolumeCommand) -> Result<(), Fault> {
     let committed = ctx.app.volumes()?.command(volume, command, dispatch::meta(permit)).await;
     shown(ctx, committed.map(|done| done.position)).await
 }
 
-/// Ends an attachment. Other services know what they do; everybody else does so where the volume is not in use.
+/// Ends an attachment. Services may end any attachment; other callers may not while a server uses the volume.
 pub(super) async fn release(
     ctx: &Ctx,
     permit: &Permit,
@@ -59,7 +59,7 @@ pub(super) async fn release(
     shown(ctx, accepted).await
 }
 
-/// Waits until the read models show what was accepted.
+/// Waits until the read models show the accepted change.
 pub(super) async fn shown(ctx: &Ctx, accepted: Result<Position, VolumeError>) -> Result<(), Fault> {
     dispatch::shown(ctx.dispatch()?, accepted.map_err(faults::of)?).await;
     Ok(())

@@ -1,4 +1,5 @@
-//! `/volumes/{id}/action`: the actions on a volume by itself. `attach_actions` holds the actions that concern servers.
+//! `/volumes/{id}/action`: the actions on a volume without a server. `attach_actions` holds the actions that concern
+//! servers.
 
 use chronova_actors::services::embedded::volume::{VolumeCommand, VolumeMetadataChange};
 use chronova_events::ids::{ImageId, ProcessId};
@@ -39,7 +40,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("volume_extension:volume_actions:upload_image"),
 ];
 
-/// A text of the action that must be there.
+/// A required string of the action.
 fn text<'a>(body: &'a Value, key: &str) -> Result<&'a str, Fault> {
     body[key].as_str().filter(|text| !text.is_empty()).ok_or_else(|| required(key))
 }
@@ -120,7 +121,7 @@ async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// The states that an administrator gives a volume.
+/// The states that an administrator resets a volume to.
 fn wanted_reset(body: &Value) -> Result<VolumeCommand, Fault> {
     let known = |text: &str| {
         let unknown = || {
@@ -150,7 +151,7 @@ async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// There is one pool, so there is nowhere to move a volume to; its type says what it was made as.
+/// Always refuses, because a change of type would move the volume to another pool, and there is only one.
 async fn retype(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, _) = permitted(&ctx)?;
     let wanted = text(ctx.action_body(), "new_type")?;
@@ -164,7 +165,7 @@ async fn retype(ctx: Ctx) -> Result<Reply, Fault> {
     Err(Fault::bad_request("Invalid volume: The volume's storage does not support changing its type."))
 }
 
-/// The image that the content is to become, as it is announced.
+/// The image that the volume's content is uploaded to.
 fn announced(ctx: &Ctx, volume: &VolumeRecord) -> Result<ImageCreated, Fault> {
     let body = ctx.action_body();
     let word = |key: &str, default: &str| body[key].as_str().unwrap_or(default).to_owned();

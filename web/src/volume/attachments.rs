@@ -58,7 +58,7 @@ fn known(volume: &VolumeRecord, id: AttachmentId) -> Result<&Attachment, Fault> 
     volume.attachments.get(&id).ok_or_else(|| Fault::not_found(no_attachment(&id.to_string())))
 }
 
-/// An attachment as this caller sees it: a host's way to the volume is told once there is one.
+/// An attachment as this caller sees it. It has the connection information once a host is connected.
 fn view(ctx: &Ctx, volume: &VolumeRecord, id: AttachmentId) -> Result<Value, Fault> {
     let attachment = known(volume, id)?;
     let way = attachment.host.is_some().then(|| ctx.app.volumes().map(|all| all.way_to(volume, attachment.mode)));

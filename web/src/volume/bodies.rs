@@ -197,7 +197,7 @@ pub(super) struct DescribedBody {
 }
 
 impl DescribedBody {
-    /// Without what stands around it; the newer spelling counts where both are there.
+    /// The name, trimmed. If both spellings are present, the newer one counts.
     pub(super) fn name(&self) -> SentField<String> {
         trimmed(&self.name, &self.display_name)
     }
@@ -214,7 +214,7 @@ fn trimmed(new: &SentField<String>, old: &SentField<String>) -> SentField<String
     }
 }
 
-/// A volume to be made.
+/// A new volume.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct VolumeCreateBody {
@@ -257,7 +257,7 @@ fn some_pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<(String, 
     typed::pairs(from).map(Some)
 }
 
-/// A snapshot to be made.
+/// A new snapshot.
 #[derive(Debug, Deserialize)]
 pub(super) struct SnapshotCreateBody {
     #[serde(flatten)]
@@ -284,7 +284,7 @@ pub(super) struct VolumeMetadataItemBody {
     pub(super) meta: Vec<(String, String)>,
 }
 
-/// An attachment to be made.
+/// A new attachment.
 #[derive(Debug, Deserialize)]
 pub(super) struct AttachmentCreateBody {
     pub(super) volume_uuid: String,
@@ -311,7 +311,7 @@ pub(super) struct Connector {
     pub(super) mode: Option<String>,
 }
 
-/// A volume type to be made.
+/// A new volume type.
 #[derive(Debug, Deserialize)]
 pub(super) struct TypeCreateBody {
     pub(super) name: String,

@@ -22,7 +22,7 @@ pub(super) fn of(error: VolumeError) -> Fault {
 
 fn over_quota(reject: &VolumeQuotaReject) -> Fault {
     match reject {
-        // Cinder takes a volume that is too large by itself for a mistake in the request.
+        // As in Cinder, a volume above the per-volume limit is a bad request, not an exceeded quota.
         VolumeQuotaReject::Size { .. } => Fault::bad_request(format!("Invalid input received: {reject}")),
         VolumeQuotaReject::Volumes { .. }
         | VolumeQuotaReject::Snapshots { .. }
@@ -30,7 +30,7 @@ fn over_quota(reject: &VolumeQuotaReject) -> Fault {
     }
 }
 
-/// The exception's name, which Cinder puts before its words.
+/// The name of Cinder's exception, with which its message begins.
 fn name(reject: &VolumeQuotaReject) -> &'static str {
     match reject {
         VolumeQuotaReject::Volumes { .. } => "VolumeLimitExceeded",

@@ -1,4 +1,4 @@
-//! Lists: filters, order and pages, alike for volumes, snapshots and attachments.
+//! Lists: filters, order and pages, the same for volumes, snapshots and attachments.
 
 use std::cmp::Ordering;
 
@@ -10,11 +10,11 @@ use crate::paging::PageRequest;
 use crate::query::Query;
 use crate::reply::Reply;
 
-/// Parameters that are no filters.
+/// Parameters that are not filters.
 const RESERVED: [&str; 9] =
     ["limit", "marker", "offset", "sort", "sort_key", "sort_dir", "all_tenants", "with_count", "is_public"];
 
-/// Whether a truth is meant.
+/// The boolean that a word stands for; `None` for other words.
 pub(super) fn truth(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "1" | "t" | "true" | "on" | "y" | "yes" => Some(true),
@@ -23,7 +23,7 @@ pub(super) fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// A truth in a body: `true`, or a word for it.
+/// A boolean in a body: `true`, `false`, or a word for one of them.
 pub(super) fn flag(value: &Value, name: &str) -> Result<bool, Fault> {
     let read = match value {
         Value::Null => Some(false),
@@ -37,17 +37,17 @@ pub(super) fn flag(value: &Value, name: &str) -> Result<bool, Fault> {
     })
 }
 
-/// Whether an administrator wants what all projects have.
+/// Whether an administrator requests the resources of all projects.
 pub(super) fn all_projects(ctx: &Ctx) -> Result<bool, Fault> {
     let Some(text) = ctx.query.last("all_tenants") else { return Ok(false) };
     let wanted = truth(text).ok_or_else(|| {
         Fault::bad_request(format!("Invalid input received: all_tenants param must be a boolean, not '{text}'."))
     });
-    // For others it has no effect, as in Cinder.
+    // As in Cinder, it has no effect for other callers.
     Ok(wanted? && ctx.caller().is_admin)
 }
 
-/// The rows that the query wants. A row is what a detailed list shows.
+/// The rows that match the query's filters. A row has the fields of a detailed list.
 pub(super) fn filter(rows: Vec<Value>, query: &Query) -> Vec<Value> {
     let matches = |row: &Value| {
         let mut pairs = query.pairs().iter().filter(|(key, _)| !RESERVED.contains(&key.as_str()));
@@ -72,7 +72,7 @@ fn matches_one(row: &Value, key: &str, wanted: &str) -> bool {
         (Value::String(text), _) => text.eq_ignore_ascii_case(wanted),
         (Value::Number(number), _) => number.to_string() == wanted,
         (Value::Null, _) if row.get(key).is_some() => wanted.is_empty() || wanted == "None",
-        // An unknown key filters nothing: Cinder drops the filters that it does not know.
+        // As in Cinder, an unknown filter is ignored.
         _ => true,
     }
 }
@@ -87,7 +87,7 @@ fn pairs_in(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     })
 }
 
-/// Newest first unless the query says otherwise; then by id, so that pages never overlap.
+/// Sorts as the query requests, or newest first; then by id, so that pages never overlap.
 pub(super) fn sort(rows: &mut [Value], query: &Query) -> Result<(), Fault> {
     let keys = order(query)?;
     rows.sort_by(|a, b| {
@@ -127,7 +127,7 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// The page that the query wants, under `key`, with the link to the next one and, where asked for, the count of all.
+/// The requested page under `key`, with the link to the next one and, on request, the total count.
 pub(super) fn page(ctx: &Ctx, key: &str, path: &str, rows: Vec<Value>) -> Result<Reply, Fault> {
     let count = rows.len();
     let mut rows = rows;
@@ -150,7 +150,7 @@ pub(super) fn page(ctx: &Ctx, key: &str, path: &str, rows: Vec<Value>) -> Result
     Ok(Reply::ok(Value::Object(body)))
 }
 
-/// Only some fields of each row.
+/// Keeps only these fields of each row.
 pub(super) fn only(rows: Vec<Value>, fields: &[&str]) -> Vec<Value> {
     let cut = |mut row: Value| {
         if let Value::Object(map) = &mut row {

@@ -51,7 +51,7 @@ enum MetadataOwner {
     Snapshot,
 }
 
-/// The metadata of what the path names.
+/// The metadata of the resource in the path.
 fn now(ctx: &Ctx, of: MetadataOwner) -> Result<Vec<(String, String)>, Fault> {
     match of {
         MetadataOwner::Volume => permitted(ctx).map(|(volume, _)| volume.metadata.clone()),
@@ -59,7 +59,7 @@ fn now(ctx: &Ctx, of: MetadataOwner) -> Result<Vec<(String, String)>, Fault> {
     }
 }
 
-/// Changes it, and says what it is then.
+/// Changes the metadata and returns the result.
 async fn change(ctx: &Ctx, of: MetadataOwner, change: VolumeMetadataChange) -> Result<Vec<(String, String)>, Fault> {
     let description = VolumeDescriptionChange { metadata: Some(change), ..VolumeDescriptionChange::default() };
     match of {
@@ -99,7 +99,7 @@ fn item(ctx: &Ctx, of: MetadataOwner) -> Result<Reply, Fault> {
     one(key, &now(ctx, of)?).ok_or_else(|| Fault::not_found(format!("{kind} {id} has no metadata with key {key}.")))
 }
 
-/// The body's one pair, which must be the path's.
+/// The only pair of the body; its key must be the one in the path.
 fn pair(ctx: &Ctx) -> Result<VolumeMetadataChange, Fault> {
     let bodies::VolumeMetadataItemBody { meta: pairs } = ctx.parse()?;
     match pairs.as_slice() {

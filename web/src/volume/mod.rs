@@ -1,6 +1,6 @@
 //! The embedded volume service: the part of Cinder's v3 API that clients need.
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+//! One file per resource, each with a route table. The dispatcher knows this list of tables only.
 //! `chronova_actors::services::embedded::volume` decides about volumes; this module checks rights and renders answers.
 //!
 //! Invariant: a volume, snapshot or attachment that the caller may not see does not exist (404).

@@ -38,7 +38,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("qos_specs.index", "/qos-specs", handler!(empty)).policy("volume_extension:qos_specs_manage:get_all"),
 ];
 
-/// An empty collection, named by the route.
+/// An empty collection; the route gives its name.
 async fn empty(ctx: Ctx) -> Result<Reply, Fault> {
     let key = match ctx.route.path.split('/').nth(1).unwrap_or_default() {
         "os-volume-transfer" | "volume-transfers" => "transfers",
@@ -55,7 +55,7 @@ async fn zones(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"availabilityZoneInfo": [{"zoneName": zone, "zoneState": {"available": true}}]})))
 }
 
-/// The control plane's own part, and one for the pool of each host.
+/// The services: the scheduler of the control plane, and a volume service for the pool of each host.
 async fn services(ctx: Ctx) -> Result<Reply, Fault> {
     let (queries, zone) = (ctx.queries()?, ctx.app.volumes()?.options.availability_zone.as_str());
     let now = queries.clock.now().iso_micros();

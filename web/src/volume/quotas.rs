@@ -30,7 +30,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("limits.index", "/limits", handler!(limits)),
 ];
 
-/// The counted resources, and those that only Cinder counts.
+/// The resources that this service counts.
 const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gigabytes"];
 const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];
 
@@ -48,7 +48,7 @@ fn used(quota: &VolumeQuota, resource: &str) -> u64 {
     }
 }
 
-/// Every resource with its limit; of each type as well, which has no limits of its own.
+/// Every resource with its limit, also per volume type. Types have no limits of their own.
 fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault> {
     let defaults = ctx.app.volumes()?.options.limits;
     let mut all: Vec<(String, i64)> =
@@ -56,7 +56,7 @@ fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault
     all.extend(
         OTHERS.iter().map(|(name, limit)| ((*name).to_owned(), quota.limits.get(*name).copied().unwrap_or(*limit))),
     );
-    // The names of types that others have for themselves are theirs.
+    // Private types of other projects are not shown.
     for kind in types::visible(ctx)? {
         let kind = &kind.name;
         all.extend(["volumes", "snapshots", "gigabytes"].iter().map(|name| {
@@ -158,7 +158,7 @@ async fn send(
     command: VolumeQuotaCommand,
 ) -> Result<(), Fault> {
     let sent = dispatch::send::<VolumeQuotaRoot>(ctx.dispatch()?, permit, project, command).await;
-    // Limits are never refused.
+    // The aggregate never refuses limits.
     let refused = |error: chronova_actors::aggregate::CommandError<VolumeQuotaReject>| Fault::internal(error);
     sent.map(drop).map_err(refused)
 }

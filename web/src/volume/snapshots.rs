@@ -62,7 +62,7 @@ pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, VolumeSnapshot,
 fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let all = listing::all_projects(ctx)?;
     let own = ctx.caller().project.clone();
-    // A snapshot may belong to another project than its volume: an administrator made it.
+    // A snapshot may belong to another project than its volume, if an administrator created it.
     let found = ctx.queries()?.views.volumes.read(|view| view.of(None));
     let each = found.iter().flat_map(|volume| volume.snapshots.values());
     let ours = each.filter(|snapshot| all || own.as_ref() == Some(&snapshot.requested.project));
@@ -110,7 +110,7 @@ fn wanted(ctx: &Ctx, volume: &VolumeRecord, body: SnapshotCreateBody) -> Result<
         user: ctx.caller().user.clone(),
         name: body.described.name().mentioned().flatten().unwrap_or_default(),
         description: body.described.description().mentioned().flatten(),
-        // From 3.66 on a volume in use needs no force.
+        // From 3.66 on a snapshot of a volume in use needs no `force`.
         force: listing::flag(&body.force, "force")? || bodies::snapshots_of_used_volumes(ctx.version),
         metadata: body.metadata,
     })

@@ -53,7 +53,7 @@ pub(super) fn view(ctx: &Ctx, kind: &VolumeType) -> Value {
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let mut kinds = visible(&ctx)?;
-    // Public ones, unless an administrator asks for the others or for all.
+    // The public types, unless an administrator requests the private ones or all.
     match ctx.query.last("is_public").filter(|_| ctx.caller().is_admin) {
         Some(text) if text.eq_ignore_ascii_case("none") => {}
         Some(text) => {
@@ -92,7 +92,7 @@ fn now(ctx: &Ctx, id: VolumeTypeId) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"volume_type": view(ctx, &found)})))
 }
 
-/// Keys and values of extra specs; what is no text is written as one.
+/// Keys and values of extra specs; other values than strings become their JSON text.
 pub(super) fn specs(body: &Value) -> Vec<(String, String)> {
     let map = body.as_object().into_iter().flatten();
     map.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()

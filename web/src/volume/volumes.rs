@@ -45,7 +45,7 @@ pub(super) fn view(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<VolumeView, F
     })
 }
 
-/// The volumes that the query wants, in detail.
+/// The volumes that match the query, with all fields.
 fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let all = listing::all_projects(ctx)?;
     let own = ctx.caller().project.as_ref();
@@ -114,7 +114,7 @@ fn content(body: &VolumeCreateBody) -> Result<NewContent, Fault> {
     match (named.next(), named.next()) {
         (None, _) => Ok(NewContent::Blank),
         (Some(content), None) => Ok(content),
-        // The newer content wins in no order that anybody could rely on: Cinder takes the image over all.
+        // As in Cinder, an image takes precedence over other sources.
         (Some(content), Some(_)) => Ok(content),
     }
 }
@@ -137,7 +137,7 @@ fn wanted(ctx: &Ctx, body: VolumeCreateBody) -> Result<NewVolume, Fault> {
     })
 }
 
-/// Without what extensions add to a volume that is looked at: Cinder's answers to changes lack it.
+/// A volume without the extension fields, which Cinder's answers to changes lack.
 fn plain(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<Value, Fault> {
     let mut shown = SHOWN.render(&view(ctx, volume)?, ctx.version);
     if let Some(fields) = shown.as_object_mut() {
@@ -155,14 +155,14 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let id = wanted.volume;
     let accepted = ctx.app.volumes()?.accept(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
-    // It may be there already; what was accepted is that it is made.
+    // The volume may be `available` by now, but the answer shows it as `creating`.
     let mut made = VolumeRecord::clone(&*visible(&ctx, id)?);
     made.status = VolumeStatus::Creating;
     let made = Arc::new(made);
     Ok(Reply::json(202, json!({"volume": plain(&ctx, made)?})))
 }
 
-/// Since Cinder 2023 only the volume's type says whether several servers may have it.
+/// Refuses `multiattach`, because since Cinder 2023 only the volume type can enable it.
 fn check_multiattach(sent: &Value) -> Result<(), Fault> {
     if listing::flag(sent, "multiattach")? {
         return Err(Fault::bad_request(

@@ -1,4 +1,5 @@
-//! Everything that a tenant can make has a bound: `docs/limits.md` names it, and this holds that page to the route tables.
+//! Everything that a tenant can create has a bound. `docs/limits.md` names the bounds, and this test compares that page
+//! with the route tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use chronova_web::route::{Method, Route};
 use chronova_web::service::Service;
 use chronova_web::tables;
 
-/// The words between back quotes.
+/// The words between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -54,7 +55,7 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether a member of a project may call it about what is the project's own, by the default policy.
+/// Whether the default policy lets a project member call the route on resources of the own project.
 fn is_for_members(enforcer: &Enforcer, service: Service, route: &Route) -> bool {
     let mut member = Caller::of_user(UserId::new("anna"));
     member.roles = ["member", "reader"].map(str::to_owned).to_vec();

@@ -1,4 +1,4 @@
-//! Every policy rule of the contract has the listed default, and we have no others.
+//! Every policy rule of the contract has the listed default, and Chronova has no other rules.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn compare(service: Service, folder: &str) {
     }
     wrong.extend(
         ours.keys()
-            // Rules of our own have a namespace of their own.
+            // Chronova's own rules have a separate namespace.
             .filter(|name| !name.contains(":chronova:"))
             .filter(|name| !names.iter().any(|known| known == *name))
             .map(|name| format!("{name}: unknown")),

@@ -36,7 +36,7 @@ fn check(service: Service, folder: &str, span: VersionSpan) {
     let listed = listed(&contract, folder);
     let mut wrong = Vec::new();
     let mut served = BTreeMap::<Key, Vec<&'static Route>>::new();
-    // Chronova's own routes say so in their path.
+    // Chronova's own routes have `chronova` in their path.
     for route in routes(service).filter(|route| !route.path.contains("/chronova:")) {
         let key = (route.method.as_str().to_owned(), anonymous(route.path), route.action.map(str::to_owned));
         if listed.contains_key(&key) {
@@ -63,7 +63,7 @@ fn check(service: Service, folder: &str, span: VersionSpan) {
             .chain(operation["policy_rules"].as_array().into_iter().flatten())
             .filter_map(Value::as_str)
             .collect();
-        // Another name of `/servers`, whose rules it has without saying so.
+        // `os-volumes_boot` is another path of `/servers`. It has the same rules, but the contract does not list them.
         let is_alias = routes.iter().all(|route| route.op.starts_with("volumes_boot."));
         for rule in routes.iter().filter_map(|route| route.access.rule()) {
             let own = is_alias && rule.starts_with("os_compute_api:servers:");
@@ -96,7 +96,7 @@ fn schemas(folder: &std::path::Path, operation: &Value, routes: &[&Route], name:
                 ("body", _) => None,
                 _ => route.query,
             };
-            // A schema that refuses nothing need not be written down.
+            // A route needs no schema if the contract's schema refuses nothing.
             let Some(describe) = describe else {
                 if refuses(&band["schema"]) {
                     wrong.push(format!("{name}: {what} of {min} is not checked"));
@@ -119,7 +119,7 @@ fn refuses(schema: &Value) -> bool {
     properties || schema["required"].is_array() || schema["additionalProperties"] == Value::Bool(false)
 }
 
-/// Without what means nothing: order, titles.
+/// The schema without parts that have no meaning: order, titles.
 fn normal(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {
@@ -133,18 +133,18 @@ fn normal(schema: &Value) -> Value {
                     items.sort_by_key(Value::to_string);
                 }
             }
-            // The character class of what prints is spelt out in the contract, and named here.
+            // The contract spells out the character class of printable characters. Chronova's schemas name it.
             if let Some(Value::String(pattern)) = sorted.get_mut(&"pattern".to_owned())
                 && (pattern.len() > 300 || pattern.contains(r"\p{C}"))
             {
                 "printable".clone_into(pattern);
             }
-            // No properties are the same as none mentioned.
+            // Empty `properties` mean the same as none.
             sorted.retain(|key, value| !(*key == "properties" && value.as_object().is_some_and(Map::is_empty)));
             Value::Object(sorted.into_iter().map(|(k, v)| (k.clone(), v)).collect::<Map<_, _>>())
         }
         Value::Array(items) => Value::Array(items.iter().map(normal).collect()),
-        // Read from a text of 39 digits, it differs in the last bit.
+        // A number of 39 digits may differ in its last bit after parsing.
         Value::Number(number) if number.as_f64().is_some_and(|n| n > 1e30) => Value::from("huge"),
         other => other.clone(),
     }

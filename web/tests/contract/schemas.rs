@@ -1,5 +1,5 @@
-//! Our validator against another one: on every schema of the contract, and bodies made from its samples by breaking them,
-//! both must say the same.
+//! Compares our validator with an independent one. Both must agree on every schema of the contract, for its samples and
+//! for broken variants of them.
 
 use chronova_web::schema::{Dialect, Validator};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn samples_are_accepted() {
     }
 }
 
-/// The value with one thing changed, in every place.
+/// All variants of the value with exactly one change.
 fn broken(value: &Value) -> Vec<Value> {
     let mut all: Vec<Value> =
         [json!(null), json!(""), json!(7), json!(-3.5), json!(true), json!([]), json!({}), json!("x".repeat(300))]
@@ -123,7 +123,7 @@ fn another_validator_agrees() {
     let Some(contract) = super::contract() else { return };
     let mut compared = 0;
     for (name, schema, body) in samples(&contract) {
-        // Formats and numbers in strings are where Nova differs on purpose; without them both must agree.
+        // Nova differs from JSON Schema on purpose in formats and in numbers as strings. Without them both must agree.
         let schema = without_formats(&schema);
         let judge = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).build(&schema).unwrap();
         let ours = Validator::compile(schema.clone(), Dialect::Plain).unwrap();

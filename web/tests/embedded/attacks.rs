@@ -1,5 +1,5 @@
-//! Attacks of strangers on the embedded identity and image services and on the HTTP listener: each hole that was open
-//! once. `docs/security.md` names the test of each.
+//! Attacks on the embedded identity and image services and on the HTTP listener. Each test covers a vulnerability that
+//! once existed. `docs/security.md` names the test of each.
 
 use std::net::SocketAddr;
 
@@ -125,7 +125,7 @@ async fn tokens_without_a_project_have_a_rate_as_well() {
         statuses.push(ask(&token).await);
     }
     assert_eq!((statuses[0], statuses[9]), (200, 429), "{statuses:?}");
-    // Another token of hers is hers as well; that of a project is the project's.
+    // Alice's tokens share one bucket. A project-scoped token uses the project's bucket.
     let again = world.token("alice", "alice", "").await;
     assert_eq!(ask(&again).await, 429);
     assert_eq!(ask(&world.token("alice", "alice", "alice").await).await, 200);
@@ -171,7 +171,7 @@ async fn a_project_has_so_many_images() {
     let one = all.iter().find(|answer| answer.status == 201).unwrap().json()["id"].as_str().unwrap().to_owned();
     world.call(&token, "DELETE", &format!("/image/v2/images/{one}"), None).await.expect(204);
     assert_eq!(make(&token).await.status, 201);
-    // Images of servers by the Compute API count as well.
+    // Images that the Compute API creates of servers count, too.
     let owner = all.iter().find_map(|answer| answer.json()["owner"].as_str().map(ProjectId::new)).unwrap();
     let draft = ImageDraft {
         image: ImageId::random(),

@@ -1,4 +1,4 @@
-//! Logging in, tokens, and what becomes of them when rights are taken away.
+//! Log-in, tokens, and the effect of revoked rights on tokens.
 
 use chronova_web::secret::Secret;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ async fn scopes() {
     let unscoped = world.token("admin", PASSWORD, "").await;
     let projects = world.call(&unscoped, "GET", ME, None).await.expect(200);
     assert_eq!(projects["projects"].as_array().unwrap().len(), 1);
-    // A token gets another token, which ends no later and is of the same chain.
+    // A log-in with a token issues another token. It expires no later and belongs to the same chain.
     let scope = json!({"project": {"id": projects["projects"][0]["id"]}});
     let body = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": unscoped}}, "scope": scope}});
     let scoped = world.call("", "POST", "/identity/v3/auth/tokens", Some(body)).await.expect(201);
@@ -79,14 +79,14 @@ async fn tokens_end_with_time_and_with_rights() {
         async move { app.authentication.caller(request(&token, "GET", "/").to_http_request().headers()).await.is_ok() }
     };
     assert!(alive(token.clone()).await);
-    // The role goes, the token counts no more; it comes back, so does the token.
+    // The token is invalid while the role is removed, and valid again when the role is back.
     let role = world.role(&admin, "member").await;
     let grant = format!("/identity/v3/projects/{project}/users/{user}/roles/{role}");
     world.call(&admin, "DELETE", &grant, None).await.expect(204);
     assert!(!alive(token.clone()).await);
     world.call(&admin, "PUT", &grant, None).await.expect(204);
     assert!(alive(token.clone()).await);
-    // A switched-off project lets nobody in.
+    // Nobody can log in to a disabled project.
     let switch = |path: String, key: &'static str, enabled: bool| {
         let body = json!({key: {"enabled": enabled}});
         let (world, admin) = (&world, admin.clone());
@@ -96,13 +96,13 @@ async fn tokens_end_with_time_and_with_rights() {
     assert!(!alive(token.clone()).await);
     switch(format!("/identity/v3/projects/{project}"), "project", true).await;
     assert!(alive(token.clone()).await);
-    // A switched-off user's tokens are gone for good.
+    // The tokens of a disabled user stay invalid after the user is enabled again.
     switch(format!("/identity/v3/users/{user}"), "user", false).await;
     assert!(!alive(token.clone()).await);
     world.login("alice", "alice", "alice").await.expect(401);
     switch(format!("/identity/v3/users/{user}"), "user", true).await;
     assert!(!alive(token.clone()).await);
-    // So are those from before a new password.
+    // Tokens from before a change of the password are invalid.
     let token = world.token("alice", "alice", "alice").await;
     let change = json!({"user": {"original_password": "wrong", "password": "new"}});
     let path = format!("/identity/v3/users/{user}/password");
@@ -110,7 +110,7 @@ async fn tokens_end_with_time_and_with_rights() {
     let change = json!({"user": {"original_password": "alice", "password": "new"}});
     world.call(&token, "POST", &path, Some(change)).await.expect(204);
     assert!(!alive(token).await);
-    // And all end with time.
+    // All tokens expire.
     let token = world.token("alice", "new", "alice").await;
     world.clock.pass(3_500);
     assert!(alive(token.clone()).await);

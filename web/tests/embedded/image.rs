@@ -1,4 +1,4 @@
-//! Images from the announcement to the deletion, and what must not get in.
+//! Images from their creation to their deletion, and uploads that must be refused.
 
 use chronova_actors::ports::ImageService;
 use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
@@ -62,7 +62,7 @@ async fn an_image_from_its_announcement_to_its_end() {
     let part = world.send(request(&token, "GET", &file).insert_header(("Range", "bytes=6-8"))).await;
     assert_eq!((part.status, part.bytes.as_slice()), (206, &b"wor"[..]));
     assert_eq!(part.header("Content-Range"), "bytes 6-8/11");
-    // The view of the processes.
+    // The image as processes see it.
     let image: ImageId = id.parse().unwrap();
     let found = world.images.find(image, &ProjectId::new(&project), false).await.unwrap();
     assert_eq!((found.format.as_str(), found.size, found.checksum.len()), ("raw", 11, 128));
@@ -118,7 +118,7 @@ async fn who_sees_and_changes_what() {
     let seen_by_bob = || world.call(&bob, "GET", "/image/v2/images", None);
     assert_eq!(show(&world, &bob, &id).await.status, 404);
     world.call(&reader, "POST", "/image/v2/images", Some(raw("no"))).await.expect(403);
-    // Shared with bob: he knows the id, and lists it once he has accepted.
+    // The image is shared with Bob. He can show it by id, and his list has it after he accepts.
     let members = format!("/image/v2/images/{id}/members");
     world.call(&bob, "POST", &members, Some(json!({"member": "x"}))).await.expect(404);
     world.call(&alice, "POST", &members, Some(json!({"member": bobs}))).await.expect(200);
@@ -132,7 +132,7 @@ async fn who_sees_and_changes_what() {
     let rename = json!([{"op": "replace", "path": "/name", "value": "bobs"}]);
     patch(&world, &bob, &id, rename.clone()).await.expect(403);
     world.call(&bob, "DELETE", &format!("/image/v2/images/{id}"), None).await.expect(403);
-    // Only an administrator makes it everybody's.
+    // Only an administrator may make it public.
     let publish = json!([{"op": "replace", "path": "/visibility", "value": "public"}]);
     patch(&world, &alice, &id, publish.clone()).await.expect(403);
     patch(&world, &admin, &id, publish).await.expect(200);

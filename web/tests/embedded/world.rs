@@ -31,10 +31,10 @@ use chronova_web::{App, server};
 use serde_json::{Value, json};
 
 pub const PASSWORD: &str = "correct horse battery staple";
-/// Images may have this many bytes.
+/// The largest image, in bytes.
 pub const IMAGE_LIMIT: u64 = 1 << 20;
 
-/// A clock that moves by a millisecond whenever it is asked, and further when told to.
+/// A clock that advances by a millisecond at each reading, and further on demand.
 #[derive(Default)]
 pub struct Hands(AtomicI64);
 
@@ -91,12 +91,12 @@ impl World {
         Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), config, None).await
     }
 
-    /// A process in which a project may have so many images.
+    /// A process with this image quota for projects.
     pub async fn with_images(most: usize) -> Self {
         Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), WebConfig::default(), Some(most)).await
     }
 
-    /// A process on this log and these files, be it the first or not.
+    /// A process on this log and these files, new or from an earlier process.
     pub async fn on(store: Arc<MemoryStore>, folder: tempfile::TempDir) -> Self {
         Self::of(store, folder, WebConfig::default(), None).await
     }
@@ -172,7 +172,7 @@ impl World {
         self.token("admin", PASSWORD, "admin").await
     }
 
-    /// A project with a user of the same name who has `role` on it; their ids and the user's token.
+    /// Creates a project and a user of the same name with `role` on it. Returns their ids and the user's token.
     pub async fn tenant(&self, name: &str, role: &str) -> (String, String, String) {
         let admin = self.admin().await;
         let make = |path: &'static str, body| self.call(&admin, "POST", path, Some(body));
@@ -195,7 +195,7 @@ impl World {
         names(&self.folder.path().join("images"))
     }
 
-    /// Ends the process; what it leaves is what a crash would leave, as far as files go.
+    /// Ends the process without a shutdown, so its files are as after a crash.
     pub async fn end(self) -> tempfile::TempDir {
         self.runtime.stop().await;
         self.folder

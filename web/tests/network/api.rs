@@ -1,4 +1,4 @@
-//! The API as clients use it.
+//! The network API as clients use it.
 
 use serde_json::{Value, json};
 

@@ -8,13 +8,13 @@ use crate::world::World;
 
 const BOB: &str = "bob:blue";
 
-/// How long this thread has been on a processor: other work of the machine does not count.
+/// The processor time of this thread, which other work of the machine does not change.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap()
 }
 
-/// The least of five: what else happens on the thread only adds.
+/// The minimum of five measurements, because other work on the thread only adds time.
 async fn cost(world: &World, path: &str) -> Duration {
     let mut least = Duration::MAX;
     for _ in 0..5 {

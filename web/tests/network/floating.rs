@@ -22,7 +22,7 @@ async fn network(world: &World, token: &str, cidr: &str, settings: Value) -> (Va
     (network, world.make(token, "/subnets", "subnet", subnet).await)
 }
 
-/// An external network, a network of Bob's, and Bob's router between them.
+/// An external network, a network of Bob, and Bob's router between them.
 struct Town {
     world: World,
     public: Value,
@@ -110,7 +110,7 @@ async fn a_floating_address_stands_for_a_port() {
     let (_, body) = town.give(&floating, json!({"port_id": null})).await;
     assert_eq!((&body["floatingip"]["port_id"], &body["floatingip"]["router_id"]), (&Value::Null, &Value::Null));
 
-    // With its port goes what it stands for, not the address.
+    // Deleting the port ends the association; the floating address stays allocated.
     assert_eq!(town.world.send(BOB, "DELETE", &format!("/ports/{}", id(&port)), None).await.0, 204);
     let path = format!("/floatingips/{}", id(&second));
     let shown = town.world.get(BOB, &path).await;
@@ -142,7 +142,8 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
     let none = (404, "ExternalGatewayForFloatingIPNotFound".to_owned());
     assert_eq!(refused(json!({"port_id": island["id"]})).await, none);
 
-    // An administrator chooses the address; others get the next. The router's gateway has one of the five.
+    // Administrators may choose an address; other callers get the next free one. The router's gateway uses one of the
+    // five.
     let chosen = json!({"floatingip": town.wish(json!({"floating_ip_address": "203.0.113.6", "project_id": "blue"}))});
     assert_eq!(town.world.send(ADMIN, "POST", "/floatingips", Some(chosen.clone())).await.0, 201);
     let again = town.world.refused(ADMIN, "POST", "/floatingips", Some(chosen)).await;
@@ -159,7 +160,7 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
         assert_eq!(town.world.refused(EVE, method, &theirs, body).await, (404, "FloatingIPNotFound".into()));
     }
 
-    // Exactly as many as the project may have.
+    // The project gets exactly as many addresses as its quota allows.
     assert_eq!(town.world.send(BOB, "DELETE", &theirs, None).await.0, 204);
     let limit = Some(json!({"quota": {"floatingip": 3}}));
     assert_eq!(town.world.send(ADMIN, "PUT", "/quotas/blue", limit).await.0, 200);
@@ -167,7 +168,7 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
     let details = town.world.get(BOB, "/quotas/blue/details").await;
     assert_eq!(details["quota"]["floatingip"], json!({"limit": 3, "used": 3, "reserved": 0}));
 
-    // The router and the port of a floating address stay as long as it does.
+    // The router and the port of a floating address cannot be deleted before it.
     let associated = town.give(&all[1], json!({"port_id": port["id"]})).await;
     assert_eq!(associated.0, 200, "{}", associated.1);
     let (status, body) = town.interface("remove", json!({"subnet_id": town.subnet["id"]})).await;
@@ -256,7 +257,8 @@ async fn a_router_stands_between_networks() {
     town.world.end().await;
 }
 
-/// A process that dies between the deletion of a port and the end of what stood for it leaves that to the next.
+/// If a process crashes between the deletion of a port and the end of its association, the next process ends the
+/// association.
 #[actix_web::test]
 async fn what_a_crash_left_is_mended() {
     let store = MemoryStore::new();
@@ -267,7 +269,7 @@ async fn what_a_crash_left_is_mended() {
     let (network, gone) = (town.private["id"].clone(), port["id"].clone());
     town.world.end().await;
 
-    // A process that dies at once.
+    // A process that crashes at once.
     let views = chronova_projections::views::Views::new();
     let core = chronova_actors::runtime::Core::start(
         Arc::clone(&store) as _,

@@ -1,4 +1,4 @@
-//! Attacks of a project on another project's networks, and on the hosts that carry them.
+//! Attacks of a project on another project's networks, and on their hosts.
 
 use chronova_events::store::memory::MemoryStore;
 use chronova_web::config::WebConfig;
@@ -40,13 +40,13 @@ async fn a_router_takes_no_gateway_address_of_a_foreign_subnet() {
     }
     assert_eq!(world.get(ADMIN, "/ports").await["ports"], json!([]), "no port took the gateway's address");
 
-    // A port of somebody else on one's own network is not one's own.
+    // Owning a network does not mean owning other projects' ports in it.
     let (own, _) = network(&world, EVE, "10.51.0.0/24", json!({"name": "own", "shared": false})).await;
     let given = json!({"network_id": own["id"], "project_id": "blue"});
     let given = world.make(ADMIN, "/ports", "port", given).await;
     assert_eq!(world.refused(EVE, "PUT", &path, Some(json!({"port_id": given["id"]}))).await, forbidden());
 
-    // Neutron lets a port of the caller's on a shared network be an interface: its address is an ordinary one.
+    // As in Neutron, the caller's own port on a shared network may be an interface, because it has an ordinary address.
     let port = world.make(EVE, "/ports", "port", json!({"network_id": shared["id"]})).await;
     let (status, body) = world.send(EVE, "PUT", &path, Some(json!({"port_id": port["id"]}))).await;
     assert_eq!((status, &body["port_id"]), (200, &port["id"]), "{body}");
@@ -116,7 +116,7 @@ async fn subnets_leave_the_hosts_own_addresses_alone() {
         let refused = world.refused(BOB, "POST", "/subnets", Some(subnet(cidr))).await;
         assert_eq!(refused, (400, "InvalidInput".to_owned()), "{cidr}");
     }
-    // The bridge of a host gets the gateway's address.
+    // Such gateways must be refused, because the bridge of a host gets the gateway's address.
     for gateway in ["127.0.0.1", "169.254.169.254", "224.0.0.1"] {
         let mut wish = subnet("10.0.0.0/24");
         wish["subnet"]["gateway_ip"] = json!(gateway);

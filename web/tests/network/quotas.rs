@@ -1,4 +1,4 @@
-//! Limits of what a project may have, when many ask at once.
+//! Quotas under many parallel requests.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ async fn limit(world: &World, limits: Value) {
     assert_eq!(world.send(ADMIN, "PUT", "/quotas/blue", Some(json!({"quota": limits}))).await.0, 200);
 }
 
-/// Asks for twelve at once; the ids of those that were made. The others were refused for the quota.
+/// Sends twelve requests in parallel. Returns the ids of the created resources; the others were refused for the quota.
 async fn race(world: &World, path: &str, key: &str, wish: impl Fn(usize) -> Value) -> Vec<String> {
     let asked = (0..12).map(|number| {
         let body = json!({key: wish(number)});
@@ -56,12 +56,12 @@ async fn limits_hold_however_many_ask_at_once() {
         for (path, key, wish, room) in kinds {
             let made = race(&world, path, key, wish).await;
             assert_eq!(made.len(), room, "{path} in round {round}");
-            // A deleted thing gives its room back.
+            // A deleted resource frees its quota.
             for id in made {
                 assert_eq!(world.send(BOB, "DELETE", &format!("{path}/{id}"), None).await.0, 204);
             }
         }
-        // Another process on the same log knows what is taken.
+        // Another process on the same log counts the same usage.
         world.end().await;
         world = World::on(Arc::clone(&store)).await;
     }
@@ -85,7 +85,7 @@ async fn what_is_refused_gives_its_room_back() {
     world.make(BOB, "/subnets", "subnet", second).await;
     let port = world.make(BOB, "/ports", "port", json!({"network_id": base["id"]})).await;
     assert_eq!(port["fixed_ips"][0]["subnet_id"], subnet["id"]);
-    // With a network go its subnets, and their room.
+    // Deleting a network deletes its subnets and frees their quota.
     assert_eq!(world.send(BOB, "DELETE", &format!("/ports/{}", port["id"].as_str().unwrap()), None).await.0, 204);
     assert_eq!(world.send(BOB, "DELETE", &format!("/networks/{}", base["id"].as_str().unwrap()), None).await.0, 204);
     let next = world.make(BOB, "/networks", "network", json!({"name": "next"})).await;

@@ -222,7 +222,7 @@ async fn another_process_on_the_same_log_goes_on() {
     let store = MemoryStore::new();
     let world = World::on(Arc::clone(&store)).await;
     let (a, b) = (network(&world, "a", "10.0.0.0/24").await, network(&world, "b", "10.1.0.0/24").await);
-    // A process that died after it had a port on the first of two networks.
+    // A process that crashed after it created a port on the first of two networks.
     let half = RequestedNetworks::These(vec![nic(&a)]);
     let before = networks(&world).allocate(wanted(1, half), meta()).await.unwrap();
     world.end().await;

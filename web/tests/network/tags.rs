@@ -11,7 +11,7 @@ use crate::world::World;
 
 const BOB: &str = "bob:blue";
 
-/// How many bytes of payloads were recorded after `from`.
+/// The number of payload bytes that were recorded after `from`.
 async fn bytes_after(store: &MemoryStore, from: Position) -> usize {
     store.read_all(from, 10_000).await.unwrap().iter().map(|event| event.data.len()).sum()
 }
@@ -57,7 +57,7 @@ async fn tags_are_few_and_a_change_of_one_writes_one() {
     }
     world.end().await;
 
-    // The same after the log was read again.
+    // The same holds after a replay of the log.
     let world = World::on(store).await;
     let path = format!("/ports/{}/tags", port["id"].as_str().unwrap());
     let kept = world.get(BOB, &path).await;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::{Schema, array, choice, object, opt, req, string, uuid};
 
-/// In the order in which versions added them.
+/// The kinds of events, in the order in which microversions added them.
 const NAMES: [&str; 8] = [
     "network-changed",
     "network-vif-plugged",

@@ -1,4 +1,4 @@
-//! Flavors, their extra specs and who may use them.
+//! Bodies of flavors, their extra specs and their access lists.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value, json};
@@ -126,7 +126,7 @@ pub fn flavors_extraspecs_update_body() -> Schema {
 #[derive(Debug, Deserialize)]
 pub struct FlavorCreateBody {
     pub name: String,
-    /// A number counts as its digits. Without an id, or with `auto`, the server chooses one.
+    /// A number is read as its digits. Without an id, or with `auto`, the service generates one.
     #[serde(default, deserialize_with = "flavor_id")]
     pub id: Option<String>,
     #[serde(deserialize_with = "typed::number")]

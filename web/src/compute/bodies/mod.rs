@@ -1,6 +1,6 @@
 //! The schemas of the Compute API's bodies and query strings, at each microversion.
 //!
-//! One function per operation, named after it. Operations that share a form share the function.
+//! One function per operation, named after it. Operations with the same schema share a function.
 
 pub mod aggregates;
 pub mod external_events;
@@ -23,13 +23,12 @@ pub fn no_query() -> Schema {
     query([]).strict_since(2, 102)
 }
 
-/// Operations from after 2.102 never ignored unknown parameters.
+/// Operations that were added after 2.102 refuse unknown parameters from their first version on.
 pub fn strict_no_query() -> Schema {
     object([])
 }
 
-/// Any text that prints, spaces included: descriptions. Characters outside of the basic plane do not count as such in
-/// Nova, which collected the ones that do up to U+FFFF.
+/// A description: any printable text, including spaces. As in Nova, characters above U+FFFF do not count as printable.
 pub(super) fn printable() -> Schema {
     string().pattern(r"^[^\p{C}\p{Zl}\p{Zp}\x{10000}-\x{10FFFF}]*$")
 }

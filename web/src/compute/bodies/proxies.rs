@@ -25,7 +25,7 @@ pub fn images_query() -> Schema {
     .pattern_property("^property-.*$", any())
 }
 
-/// Anything: Nova ignored unknown parameters.
+/// Any parameters, because Nova ignores unknown ones here.
 pub fn image_query() -> Schema {
     query([])
 }
@@ -34,7 +34,7 @@ pub fn volumes_query() -> Schema {
     query([many("limit", non_negative_integer()), many("offset", non_negative_integer())])
 }
 
-/// In GiB, or a text that holds as much.
+/// A number of GiB, or a string with its digits.
 fn volume_size() -> Schema {
     any().types(["integer", "string"]).pattern("^[0-9]+$").min(1)
 }
@@ -189,13 +189,13 @@ pub struct SecurityGroupBody {
 #[serde(default)]
 pub struct SecurityGroupRuleBody {
     pub parent_group_id: String,
-    /// The group that may send.
+    /// The security group whose members may send.
     pub group_id: Option<String>,
     #[serde(deserialize_with = "typed::text")]
     pub ip_protocol: Option<String>,
     pub from_port: Option<Value>,
     pub to_port: Option<Value>,
-    /// The network that may send.
+    /// The address range that may send.
     #[serde(deserialize_with = "typed::text")]
     pub cidr: Option<String>,
 }

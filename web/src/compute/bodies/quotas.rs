@@ -88,7 +88,7 @@ pub fn simple_tenant_usage_show_query() -> Schema {
 /// Limits that are set for a project.
 #[derive(Debug, Deserialize)]
 pub struct QuotaSetBody {
-    /// Allows limits below the usage, too.
+    /// Also allows limits below the current usage.
     #[serde(default, deserialize_with = "typed::flag")]
     pub force: bool,
     #[serde(flatten)]

@@ -14,7 +14,7 @@ pub fn index_query() -> Schema {
     .strict_since(2, 75)
 }
 
-/// A list of one policy.
+/// A list that holds exactly one of `policies`.
 fn one_of_these(policies: &[&str]) -> Schema {
     any()
         .with("type", json!("array"))

@@ -84,7 +84,7 @@ pub fn server_shares_create_body() -> Schema {
         .with("title", serde_json::json!("Server shares"))
 }
 
-/// It refuses unknown parameters earlier than others.
+/// This operation refuses unknown parameters from an earlier version on than the others.
 pub fn console_auth_tokens_show_query() -> Schema {
     query([]).strict_since(2, 99)
 }

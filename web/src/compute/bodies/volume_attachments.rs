@@ -1,4 +1,4 @@
-//! Volumes of a server: attached, changed, exchanged.
+//! Bodies for attaching, changing and swapping a server's volumes.
 
 use crate::schema::typed::{self, SentField};
 use crate::schema::{Schema, any, loose_boolean, object, opt, query, req, tag, uuid};
@@ -34,7 +34,7 @@ pub fn update_body() -> Schema {
     )])
 }
 
-/// Anything is ignored, at every version.
+/// Unknown parameters are ignored at every version.
 pub fn show_query() -> Schema {
     query([])
 }

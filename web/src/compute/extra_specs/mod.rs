@@ -1,8 +1,8 @@
 //! Validates a flavor's extra specs (from 2.86). A name in a known namespace must be one of its names. The value of a
 //! known name must have its type and range. Names of unknown namespaces are the operator's own.
 //!
-//! [`table`] lists what is known; resource classes and traits come from Placement's standard names. Source of the words:
-//! nova `api/validation/extra_specs`.
+//! [`table`] lists the known names; resource classes and traits come from Placement's standard names. Source of the
+//! messages: nova `api/validation/extra_specs`.
 
 mod table;
 
@@ -25,11 +25,11 @@ pub(super) struct ExtraSpec {
 #[derive(Debug, Clone, Copy)]
 enum ExtraSpecName {
     Is(&'static str),
-    /// And any number of `:word`.
+    /// The name, then any number of `:word`.
     Filtered(&'static str),
-    /// And a number.
+    /// The name, then a number.
     Numbered(&'static str),
-    /// And anything.
+    /// The name, then any text.
     Followed(&'static str),
 }
 
@@ -42,7 +42,7 @@ enum ExtraSpecType {
         max: Option<i64>,
     },
     OneOf(&'static [&'static str]),
-    /// As a whole.
+    /// The whole name matches this pattern.
     Pattern(&'static str),
 }
 
@@ -113,7 +113,7 @@ fn value_of(name: &str) -> Result<Option<ExtraSpecType>, Fault> {
     }
 }
 
-/// Refuses what Nova refuses, in its words.
+/// Refuses an extra spec that Nova refuses, with Nova's message.
 pub(super) fn check(name: &str, value: &str) -> Result<(), Fault> {
     let refused = |what: String| Err(Fault::bad_request(format!("Validation failed; '{value}' {what}")));
     match value_of(name)? {
@@ -137,7 +137,7 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), Fault> {
     }
 }
 
-/// As Python's `int()` reads it; beyond 64 bits it counts as the nearest that fits.
+/// A number as Python's `int()` reads it. A number beyond 64 bits becomes the nearest one that fits.
 fn integer(text: &str) -> Option<i64> {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix(['-', '+']) {
@@ -166,7 +166,7 @@ fn is_boolean(text: &str) -> bool {
     WORDS.contains(&text.trim().to_lowercase().as_str())
 }
 
-/// The patterns of the table, compiled once. One that cannot be decided (it would take too long) does not match.
+/// The patterns of the table, compiled once. A pattern whose matching would take too long counts as no match.
 fn matches(pattern: &'static str, value: &str) -> bool {
     static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
         let patterns = TABLE.iter().filter_map(|spec| match spec.value {
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Nested repetition must not hold a worker up.
+    /// A pattern with nested repetition must not block a worker.
     #[test]
     fn a_pattern_cannot_be_made_to_think_for_ever() {
         let long = format!("{}!", "1-2,".repeat(200));

@@ -19,7 +19,7 @@ pub(super) struct PublicKeyInfo {
     pub fingerprint: String,
 }
 
-/// A new pair. The private half goes into the answer and is kept nowhere.
+/// A new pair. Only the answer has the private half; it is not stored.
 pub(super) struct GeneratedKeyPair {
     pub public: PublicKeyInfo,
     pub private: String,
@@ -29,8 +29,8 @@ fn invalid(why: &str) -> Fault {
     Fault::bad_request(format!("Keypair data is invalid: {why}"))
 }
 
-/// Checks a public key in OpenSSH's form: kind, base64, comment; the bytes begin with the kind again. The text is kept as
-/// it came, with the line's end that most files have: clients compare it with their own.
+/// Checks a public key in OpenSSH's form: kind, base64, comment; the bytes begin with the kind again. The text is
+/// stored unchanged, with its line end, because clients compare it with their own file.
 pub(super) fn imported(text: &str) -> Result<PublicKeyInfo, Fault> {
     let mut words = text.split_whitespace();
     let (Some(kind), Some(encoded)) = (words.next(), words.next()) else {

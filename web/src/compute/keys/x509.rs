@@ -1,8 +1,8 @@
 //! X.509 certificates: fingerprints of imported ones, and new ones with which a user can log in to Windows guests (WinRM).
 //!
 //! A new certificate equals Nova's: the user is the subject, the principal name (`user@localhost`) an alternative name.
-//! It is for client authentication only, and valid for ten years. Its key is on the curve P-256. The private half goes
-//! into the answer as a PKCS#12 file without a password, in base64, and is kept nowhere.
+//! It is for client authentication only, and valid for ten years. Its key is on the curve P-256. Only the answer has
+//! the private half, as a PKCS#12 file without a password, in base64; it is not stored.
 //!
 //! Source: nova `crypto.py`; RFC 5280 (certificates), RFC 7292 (PKCS#12).
 
@@ -39,7 +39,7 @@ pub(in crate::compute) fn imported(text: &str) -> Result<PublicKeyInfo, Fault> {
     Ok(PublicKeyInfo { text: text.to_owned(), fingerprint: fingerprint(&certificate) })
 }
 
-/// RFC 5280: a signed part, an algorithm and a signature, and nothing else.
+/// RFC 5280: a certificate is exactly a signed part, an algorithm and a signature.
 fn is_certificate(bytes: &[u8]) -> bool {
     let whole = der::read(0x30, bytes).filter(|(_, rest)| rest.is_empty());
     let parts = || {
@@ -64,7 +64,7 @@ pub(in crate::compute) fn generated(user: &str, now: DateTime<Utc>) -> Result<Ge
     let mut serial = [0_u8; 16];
     let mut salt = [0_u8; 8];
     random.fill(&mut serial).and_then(|()| random.fill(&mut salt)).map_err(failed)?;
-    // Neither zero nor negative.
+    // The serial number must be positive.
     serial[0] = serial[0] & 0x7F | 0x40;
     let signed = to_be_signed(user, &serial, pair.public_key().as_ref(), now);
     let signature = pair.sign(&random, &signed).map_err(failed)?;
@@ -82,7 +82,7 @@ fn to_be_signed(user: &str, serial: &[u8], point: &[u8], now: DateTime<Utc>) -> 
     let until = now.checked_add_days(Days::new(DAYS)).unwrap_or(now);
     let p256 = sequence(&[&oid(&[1, 2, 840, 10_045, 2, 1]), &oid(&[1, 2, 840, 10_045, 3, 1, 7])]);
     let principal = utf8(&format!("{user}@localhost"));
-    // `otherName` is [0] IMPLICIT; what it holds is [0] EXPLICIT.
+    // `otherName` is [0] IMPLICIT; its value is [0] EXPLICIT.
     let other_name = context(0, &[oid(&[1, 3, 6, 1, 4, 1, 311, 20, 2, 3]), context(0, &principal)].concat());
     let extension = |id: &[u64], value: Vec<u8>| sequence(&[&oid(id), &octets(&value)]);
     let extensions = sequence(&[
@@ -101,7 +101,7 @@ fn to_be_signed(user: &str, serial: &[u8], point: &[u8], now: DateTime<Utc>) -> 
     ])
 }
 
-/// Two digits of the year until 2049, four from then on.
+/// The year has two digits until 2049, and four from 2050 on.
 fn time(at: DateTime<Utc>) -> Vec<u8> {
     match at.year() < 2_050 {
         true => tagged(23, at.format("%y%m%d%H%M%SZ").to_string().as_bytes()),
@@ -124,7 +124,7 @@ fn pem(certificate: &[u8]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Certificate and key in one file without a password; readers need the checksum nevertheless.
+/// Certificate and key in one file without a password. Readers need the checksum even so.
 fn pkcs12(certificate: &[u8], key: &[u8], salt: &[u8]) -> Vec<u8> {
     let key_id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, certificate);
     let attributes = set(&[&sequence(&[&oid(&[1, 2, 840, 113_549, 1, 9, 21]), &set(&[&octets(key_id.as_ref())])])]);
@@ -141,7 +141,7 @@ fn pkcs12(certificate: &[u8], key: &[u8], salt: &[u8]) -> Vec<u8> {
     sequence(&[&integer(&[3]), &content(&safe), &mac])
 }
 
-/// RFC 7292, appendix B.2, for the empty password: its text is the two zero bytes that end it.
+/// RFC 7292, appendix B.2, for the empty password, which is encoded as two zero bytes (the terminator).
 fn mac_key(salt: &[u8]) -> Vec<u8> {
     const BLOCK: usize = 64;
     let mut input = vec![3_u8; BLOCK];

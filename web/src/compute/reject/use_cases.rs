@@ -13,12 +13,12 @@ use super::{
 };
 use crate::fault::Fault;
 
-/// Why nothing is done with a server's volumes.
+/// The refusal of a volume operation on a server.
 pub(in crate::compute) fn server_volume(id: InstanceId, reject: ServerVolumeReject) -> Fault {
     match reject {
         ServerVolumeReject::Server(error) => instance(id, error),
         ServerVolumeReject::Volume { volume: id, error } => volume(id, error),
-        // The one in the path is not found, the one in the body is a mistake.
+        // A missing volume in the path is 404; one in the body is 400.
         ServerVolumeReject::NewVolume { volume: id, error } => match volume(id, error) {
             fault if fault.status == 404 => Fault::bad_request(fault.message),
             fault => fault,
@@ -61,7 +61,7 @@ pub(in crate::compute) fn server_volume(id: InstanceId, reject: ServerVolumeReje
     }
 }
 
-/// Why no image is made of a server.
+/// The refusal to create an image of a server.
 pub(in crate::compute) fn server_image(id: InstanceId, reject: ServerImageReject) -> Fault {
     match reject {
         ServerImageReject::Server(error) => instance(id, error),
@@ -79,7 +79,7 @@ pub(in crate::compute) fn server_image(id: InstanceId, reject: ServerImageReject
     }
 }
 
-/// Why a server does not move.
+/// The refusal to move a server.
 pub(in crate::compute) fn server_move(id: InstanceId, reject: ServerMoveReject) -> Fault {
     match reject {
         ServerMoveReject::Server(error) => instance(id, error),
@@ -99,7 +99,7 @@ pub(in crate::compute) fn server_move(id: InstanceId, reject: ServerMoveReject) 
     }
 }
 
-/// Why a host stays.
+/// The refusal to remove a host.
 pub(in crate::compute) fn remove_host(id: HostId, name: &str, reject: RemoveHostReject) -> Fault {
     match reject {
         RemoveHostReject::HasServers => hosts_instances(),

@@ -46,7 +46,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(Value::Object(reply)))
 }
 
-/// Newest first; within the requested times.
+/// The actions within the requested times, newest first.
 fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<Vec<Arc<InstanceAction>>, Fault> {
     let since = ctx.query.first("changes-since").map(time).transpose()?;
     let before = ctx.query.first("changes-before").map(time).transpose()?;
@@ -79,7 +79,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"instanceAction": ACTION.render(&view, ctx.version)})))
 }
 
-/// Newest first: the steps, and last the whole action under Nova's name.
+/// The events of an action, newest first: its steps, and last the whole action under Nova's name.
 fn events(ctx: &Ctx, found: &PermittedServer, action: &InstanceAction, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;

@@ -96,7 +96,7 @@ async fn resume(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn lock(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    // A lock on another project's server is an administrator's.
+    // A lock counts as an administrator's if the caller's project does not own the server.
     let by_admin = ctx.caller().project.as_ref() != Some(&found.server()?.request.project);
     let lock = Locked {
         by_admin,
@@ -133,7 +133,7 @@ async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"output": tail(&text, lines)})))
 }
 
-/// The server's host, if it has one that answers.
+/// The server's host; refuses if the server has none or the host does not answer.
 pub(super) fn host(ctx: &Ctx, found: &PermittedServer) -> Result<HostReadings, Fault> {
     let not_ready = || Fault::conflict(format!("Instance {} is not ready", found.id));
     let placed = found.server()?.placement.as_ref().ok_or_else(not_ready)?;
@@ -150,7 +150,7 @@ fn unreadable(found: &PermittedServer, error: DriverError) -> Fault {
     }
 }
 
-/// The last `lines` lines. As Nova counts: what follows the last line break is a line too, be it empty.
+/// The last `lines` lines. As in Nova, the text after the last line break counts as a line, even if it is empty.
 fn tail(text: &str, lines: Option<usize>) -> &str {
     let Some(lines) = lines else { return text };
     if lines == 0 {

@@ -108,7 +108,7 @@ async fn password(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"password": found.server()?.guest_password.as_deref().unwrap_or_default()})))
 }
 
-/// The guest's own password does not change; it may post another.
+/// The password inside the guest does not change. The guest may post another one later.
 async fn clear_password(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     send(&ctx, &found, InstanceRequest::ClearGuestPassword).await?;

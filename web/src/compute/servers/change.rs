@@ -20,13 +20,13 @@ pub(super) fn asker(ctx: &Ctx, found: &PermittedServer) -> CallerRights {
     CallerRights { overrides_lock: ctx.allows("os_compute_api:os-lock-server:unlock:unlock_override", &found.target) }
 }
 
-/// The request about a server that was found, for the use cases of `actors/src/operations`.
+/// A call of a use case in `actors/src/operations` about a found server.
 pub(super) fn call<'a>(ctx: &Ctx, found: &'a PermittedServer) -> Result<ServerCall<'a>, Fault> {
     let (server, is_admin) = (found.server()?, ctx.caller().is_admin);
     Ok(ServerCall { id: found.id, server, asker: asker(ctx, found), is_admin })
 }
 
-/// Sends a request about a server that was found.
+/// Sends a request about a found server.
 pub(super) async fn send(ctx: &Ctx, found: &PermittedServer, request: impl Into<InstanceRequest>) -> Result<(), Fault> {
     dispatch::send::<InstanceRoot>(ctx.dispatch()?, &found.permit, &found.id, request.into())
         .await
@@ -90,7 +90,7 @@ pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// Nova's `forceDelete`: in any state, and for good.
+/// Nova's `forceDelete`: deletes a server in any state, without a soft delete.
 pub(super) async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let command = InstanceRequest::Delete { process: ProcessId::random(), force: true, asker: asker(&ctx, &found) };

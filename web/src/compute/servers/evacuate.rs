@@ -56,7 +56,7 @@ fn destination(ctx: &Ctx, found: &PermittedServer) -> Result<(Option<String>, bo
     Ok((host, said || !versions::evacuation_asks_the_scheduler(ctx.version)))
 }
 
-/// From 2.14 on the control plane detects it.
+/// `onSharedStorage` of the body; `None` from 2.14 on, where the control plane detects it.
 fn on_shared_storage(ctx: &Ctx) -> Result<Option<bool>, Fault> {
     let body = ctx.action_body();
     if versions::evacuation_finds_shared_storage(ctx.version) {
@@ -80,7 +80,8 @@ fn only_from_hosts_that_are_down(ctx: &Ctx, found: &PermittedServer) -> Result<(
     }
 }
 
-/// The password, in versions that show it; a disk that is kept has its old one.
+/// The answer has the new password in versions that show it. On shared storage the disk, and so the password, does not
+/// change.
 fn answer(ctx: &Ctx, on_shared_storage: Option<bool>) -> Reply {
     if versions::evacuation_finds_shared_storage(ctx.version) {
         return Reply::empty(200);

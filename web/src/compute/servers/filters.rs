@@ -99,9 +99,9 @@ pub(super) struct ServerListQuery {
     /// Deleted servers instead of, or (with `changes-since`) besides, the live ones.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
-    /// Whether servers that can still be restored are among those that are not deleted.
+    /// Whether soft-deleted servers count as not deleted.
     pub soft_deleted: bool,
-    /// Nothing can match: a status that does not exist, a flavor that does not exist, no project at all.
+    /// No server can match: the status or the flavor does not exist, or the token has no project.
     pub nothing: bool,
     /// Whether a filter is a pattern: too slow to match under a lock.
     pub patterns: bool,
@@ -117,7 +117,7 @@ pub(super) enum DeletedFilter {
 impl ServerListQuery {
     pub(super) fn holds(&self, row: &ServerRow) -> bool {
         let Some(server) = row.instance.known() else { return false };
-        // Hidden, like deleted ones.
+        // Soft-deleted servers are hidden like deleted ones.
         let soft = server.is_soft_deleted();
         let gone = row.instance.alive().is_none();
         let listed = match self.deleted {
@@ -129,7 +129,7 @@ impl ServerListQuery {
         listed && self.is_of(row) && self.holds.iter().all(|holds| holds(row, server, &shown))
     }
 
-    /// Whether the row is one of the projects that are listed.
+    /// Whether the row belongs to a listed project.
     pub(super) fn is_of(&self, row: &ServerRow) -> bool {
         let Some(project) = &self.project else { return true };
         row.instance.known().is_some_and(|server| server.request.project == *project)
@@ -285,7 +285,7 @@ impl ServerListQuery {
                 s.lock.as_ref().is_some_and(|lock| if lock.by_admin { text == "admin" } else { text == "owner" })
             }),
             "tags" | "tags-any" | "not-tags" | "not-tags-any" => self.by_tags(key, value),
-            // Known to Nova's database, meaningless here: no server has one.
+            // Nova's database has these columns. Here no server has a value for them.
             "kernel_id" | "ramdisk_id" => self.nothing |= !value.is_empty(),
             _ => {}
         }
@@ -329,7 +329,7 @@ impl ServerListQuery {
 fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> Result<ListedProjects, Fault> {
     let own = ctx.caller().project.clone();
     let all = match ctx.query.last("all_tenants") {
-        // `?all_tenants` without a value is a yes.
+        // `?all_tenants` without a value means true.
         Some("") => true,
         Some(text) => truth(text)?,
         None => false,
@@ -378,7 +378,7 @@ fn truth(text: &str) -> Result<bool, Fault> {
     }
 }
 
-/// Nova's words for values that no schema could refuse.
+/// Nova's message for values that the schema accepts and the code refuses.
 pub(super) fn invalid(reason: &str) -> Fault {
     Fault::bad_request(format!("Invalid input received: {reason}"))
 }

@@ -90,7 +90,7 @@ async fn detach(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// A locked server refuses; what else it does is no obstacle, as in Nova.
+/// Refuses a locked server. As in Nova, its state and task do not matter.
 fn unlocked<'a>(ctx: &Ctx, found: &'a PermittedServer) -> Result<&'a Alive, Fault> {
     let server = found.server()?;
     match server.lock.is_some() && !asker(ctx, found).overrides_lock {
@@ -99,8 +99,8 @@ fn unlocked<'a>(ctx: &Ctx, found: &'a PermittedServer) -> Result<&'a Alive, Faul
     }
 }
 
-/// Nova hands both of these to the compute host and says 202; what comes of it shows in the server's addresses. Here the
-/// refusal is known at once, and said.
+/// Nova answers 202 to this action and to `removeFixedIp` before the compute host has checked them. Chronova checks
+/// first, so it can answer with the refusal.
 async fn add_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     unlocked(&ctx, &found)?;

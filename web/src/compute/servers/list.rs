@@ -40,7 +40,7 @@ async fn list(
     Ok(Reply::json_text(200, text(ctx, &page, collection, table).await?))
 }
 
-/// The answer as text. Nothing is looked up twice for servers on the same host.
+/// The answer as text. Each host is looked up once for all its servers.
 async fn text(
     ctx: &Ctx,
     page: &ResultPage<Arc<ServerRow>>,
@@ -85,7 +85,7 @@ fn rows(ctx: &Ctx, wanted: &ServerListQuery) -> Result<ResultPage<Arc<ServerRow>
     let order = order(ctx)?;
     let views = ctx.views()?;
     let marker = ctx.query.first("marker");
-    // The common case: servers that are there, newest first, straight from the index.
+    // The common case: servers that are not deleted, newest first, read from the index.
     if let (DeletedFilter::No, true) = (wanted.deleted, order.is_empty()) {
         let after = marker.map(|text| text.parse().map_err(|_| no_marker(text))).transpose()?;
         let unknown = || no_marker(marker.unwrap_or_default());
@@ -162,7 +162,7 @@ fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
     if !order.iter().any(|(key, _)| key == "created_at") {
         order.push(("created_at".to_owned(), first));
     }
-    // The read model is in this order already.
+    // The read model already has this order.
     if matches!(&order[..], [(key, true)] if key == "created_at") {
         order.clear();
     }

@@ -87,18 +87,18 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// As events keep it.
+/// Sorts the metadata as events store it.
 fn sorted(mut pairs: SortedPairs) -> SortedPairs {
     pairs.sort();
     pairs
 }
 
-/// The metadata after the change: another writer may have added to it.
+/// The metadata after the change, from the read model, because another request may have added items.
 fn now(ctx: &Ctx) -> Result<SortedPairs, Fault> {
     Ok(find(ctx, "server_id")?.server()?.request.metadata.clone())
 }
 
-/// The quota of the server's project; `None` is no limit.
+/// The metadata quota of the server's project; `None` means no limit.
 fn most(ctx: &Ctx, found: &PermittedServer) -> Result<Option<usize>, Fault> {
     let limit = crate::compute::quotas::limit(ctx, &found.server()?.request.project, "metadata_items")?;
     Ok(usize::try_from(limit).ok())

@@ -65,7 +65,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:servers:delete"),
 ];
 
-/// The server's host, where it has one that answers.
+/// The server's host, if it has one and that host answers.
 pub(in crate::compute) fn host_of(ctx: &Ctx, found: &PermittedServer) -> Result<HostReadings, Fault> {
     actions::host(ctx, found)
 }

@@ -58,7 +58,7 @@ fn resize_request(ctx: &Ctx) -> Result<ResizeRequest, Fault> {
         Value::String(id) => id.clone(),
         other => other.to_string(),
     };
-    // Links are accepted as names of flavors, as when servers are created.
+    // As in `POST /servers`, a link to a flavor counts as its id.
     let id = id.rsplit('/').next().unwrap_or_default();
     let disk_config = body["OS-DCF:diskConfig"].as_str().map(|config| match config {
         "MANUAL" => DiskConfig::Manual,

@@ -1,4 +1,4 @@
-//! The parts of a server that are read through it: addresses, interfaces, security groups.
+//! Read-only subresources of a server: addresses, interfaces, security groups.
 
 use chronova_actors::ports::{PortInfo, SecurityGroupInfo};
 use chronova_events::ids::PortId;
@@ -112,7 +112,7 @@ pub(super) async fn show_interface(ctx: &Ctx, found: &PermittedServer, port: &st
     Ok(Reply::ok(json!({"interfaceAttachment": shown})))
 }
 
-/// The groups of the server's ports, in the form that the network service of old had.
+/// The security groups of the server's ports, in nova-network's form.
 async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let (server, caller, networks) = (found.server()?, ctx.service_caller(), &ctx.queries()?.networks);
@@ -121,7 +121,7 @@ async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
     let groups = networks.find_security_groups(project, &names, &caller).await.map_err(reject::network)?;
     let shown = |(name, group): (&String, &Option<SecurityGroupInfo>)| match group {
         Some(group) => security_group::group(group),
-        // The network service told no more than the name.
+        // The network service gave the name only.
         None => json!({"id": name, "name": name, "tenant_id": project, "description": "", "rules": []}),
     };
     let list: Vec<Value> = names.iter().zip(&groups).map(shown).collect();

@@ -29,9 +29,9 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .body(bodies::remove_security_group_body),
 ];
 
-/// The groups of each server's ports by name, each once, in the order of `servers`: as the network service has them, for a
-/// port changes its groups without its server hearing of it. A service that does not remember the moment of the answer has
-/// told the groups when the ports were bound.
+/// The names of the groups of each server's ports, each once, in the order of `servers`. They come from the network
+/// service, because a port can change its groups without an event of the server. For a past moment that the service
+/// does not keep, they come from the binding of the ports.
 pub(in crate::compute) async fn names(
     ctx: &Ctx,
     networks: Option<&dyn NetworkService>,

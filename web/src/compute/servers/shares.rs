@@ -1,7 +1,7 @@
 //! `/servers/{server_id}/shares` (2.97): file shares of a shared-file-system service, mounted into guests.
 //!
-//! No share service is connected, and no host can attach a share (`COMPUTE_STORAGE_VIRTIO_FS`). So a server has none,
-//! and a request for one is refused in Nova's words for such hosts.
+//! No share service is connected, and no host can attach a share (`COMPUTE_STORAGE_VIRTIO_FS`). So a server has no
+//! shares, and a request to attach one gets Nova's refusal for such hosts.
 //!
 //! Source: nova `api/openstack/compute/server_shares.py`, `virt/hardware.py`.
 
@@ -42,7 +42,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"shares": []})))
 }
 
-/// Only a server that is off can be given a share, or lose one.
+/// Shares can be attached and detached only while the server is stopped.
 fn off(ctx: &Ctx, action: &str, states: &[&str]) -> Result<(), Fault> {
     let found = find(ctx, "server_id")?;
     let state = status::of_alive(found.server()?).vm_state;

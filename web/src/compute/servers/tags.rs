@@ -14,7 +14,7 @@ use crate::route::{Route, delete, get, put};
 
 const ALL: &str = "/servers/{server_id}/tags";
 const ONE: &str = "/servers/{server_id}/tags/{id}";
-/// How many tags a server may have, and how long each may be.
+/// The most tags of a server.
 const MOST: usize = 50;
 const LONGEST: usize = 60;
 
@@ -98,7 +98,7 @@ fn check(tag: &str) -> Result<(), Fault> {
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    // Nova's schema of the body is "nothing", which the dispatcher has no word for.
+    // Nova's schema requires a null body, which a route table cannot express.
     if !ctx.body.is_null() {
         return Err(Fault::bad_request(format!("{} is not of type 'null'", crate::schema::repr(&ctx.body))));
     }

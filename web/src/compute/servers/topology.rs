@@ -1,4 +1,4 @@
-//! The NUMA topology of a server (2.78): what it sees itself, and for administrators where that is on its host.
+//! The NUMA topology of a server (2.78): the guest's nodes, and for administrators their places on the host.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,13 @@ pub(super) fn check(
     topology::ask(flavor, image).map_err(Fault::bad_request)
 }
 
-/// Nova's `ImageNUMATopologyRebuildConflict`: a rebuild keeps what the server has of its host.
+/// Nova's `ImageNUMATopologyRebuildConflict`: a rebuild keeps the server's NUMA placement on its host.
 pub(super) fn check_rebuild(server: &Alive, image: &ImageSnapshot) -> Result<(), Fault> {
     let flavor = &server.request.flavor;
-    // One that was made before it was refused floats; so does its successor, if it asks for no more.
+    // A server that was created before such requests were refused has no NUMA placement. It may be rebuilt with an
+    // image that requests the same.
     let before = topology::ask(flavor, server.hardware_image()).ok().flatten();
-    // The flavor is not asked for here: a server that was made before its hardware was refused can still be rebuilt.
+    // Only the image is checked here, because a server with a flavor that is now refused must still be rebuildable.
     topology::check_provided_image(image).map_err(Fault::bad_request)?;
     match topology::ask(flavor, Some(image)).map_err(Fault::bad_request)? == before {
         true => Ok(()),
@@ -48,13 +49,13 @@ pub(super) async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         let page = cells.iter().find_map(|cell| cell.page_kib);
         return Ok(Reply::ok(json!({"nodes": nodes, "pagesize_kb": page})));
     }
-    // On no host: what it will see on one.
+    // A server without a host shows the topology that it requests.
     let asked = topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten();
     let nodes: Vec<Value> = asked.iter().flat_map(|topology| &topology.nodes).map(wanted).collect();
     Ok(Reply::ok(json!({"nodes": nodes, "pagesize_kb": null})))
 }
 
-/// The server's part of its own host: during a move it has a part of its destination, too.
+/// The server's placement on its current host. During a move it has one on its destination, too.
 fn fitted(ledger: &Ledger, found: &PermittedServer, server: &Alive) -> Option<Vec<FittedNumaCell>> {
     let own = ledger.fitting(&ConsumerId::new(found.id.to_string()));
     let host = server.placement.as_ref().map(|placed| ProviderId(placed.host.0))?;

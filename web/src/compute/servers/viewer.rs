@@ -83,7 +83,7 @@ pub(super) struct Viewer<'a> {
 }
 
 impl<'a> Viewer<'a> {
-    /// A viewer of `rows`, and of no other rows.
+    /// A viewer for `rows` only.
     pub(super) async fn new(ctx: &'a Ctx, rows: &[Arc<ServerRow>], groups: bool, brief: bool) -> Result<Self, Fault> {
         Self::of(ctx, rows, sees(ctx, groups, brief)?).await
     }

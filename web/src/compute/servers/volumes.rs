@@ -3,8 +3,8 @@
 //! Source: nova `api/openstack/compute/volume_attachments.py`. The use cases are in
 //! [`chronova_actors::operations::server_volumes`].
 //!
-//! Only administrators and services may swap a volume. In Nova only Cinder's migrations use it. Here there is no other
-//! migration of volumes, so every caller with the right may.
+//! Only administrators and services may swap a volume. In Nova, Cinder's migrations use it. Chronova has no other
+//! volume migration, so every caller with the right may swap volumes directly.
 
 use chronova_actors::instance::InstanceVolumeRequest;
 use chronova_actors::operations::server_volumes::{AttachVolumeRequest, VolumeTerms};
@@ -126,7 +126,7 @@ fn attachment(ctx: &Ctx, volume: VolumeId, wish: VolumeAttachmentBody) -> Attach
     }
 }
 
-/// Nova forgot about 2.89 here; from 2.101 on there is no answer to put it into.
+/// The answer to an attachment keeps the ids from before 2.89, as in Nova. From 2.101 on it has no body.
 fn accepted(ctx: &Ctx, found: &PermittedServer, volume: VolumeId) -> Result<Value, Fault> {
     let row = ctx.views()?.servers.read(|servers| servers.get(found.id).cloned());
     let device = row.as_ref().and_then(|row| row.server()).and_then(|server| server.disk_of(volume)).cloned();
@@ -173,7 +173,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     if exchange { swap(&ctx, &found, &old, new).await } else { Ok(Reply::empty(202)) }
 }
 
-/// Nothing but the deletion can be changed; the rest may be said as it is.
+/// Only `delete_on_termination` can change. The other keys may be sent with their current values.
 async fn change(ctx: &Ctx, found: &PermittedServer, id: &str, wish: VolumeAttachmentBody) -> Result<(), Fault> {
     let unknown = || Fault::not_found(format!("No volume Block Device Mapping with id {id}."));
     let volume: VolumeId = id.parse().map_err(|_| unknown())?;

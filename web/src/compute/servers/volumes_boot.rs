@@ -1,4 +1,5 @@
-//! `/os-volumes_boot` until 2.102: another name of `/servers`, from the days when booting from volumes was an extension.
+//! `/os-volumes_boot` until 2.102: another path of `/servers`, from the time when booting from volumes was an
+//! extension.
 
 use super::{actions, admin, change, create, list, moves};
 use crate::compute::bodies::{no_query, server_actions, servers as bodies};

@@ -14,7 +14,7 @@ use crate::fields::{FieldTable, field};
 pub struct ActionView {
     pub instance: InstanceId,
     pub action: Arc<InstanceAction>,
-    /// Already rendered; `None` where the caller may not see them, and in lists.
+    /// The rendered events; `None` in lists, and when the caller may not see them.
     pub events: Option<Value>,
 }
 
@@ -59,7 +59,7 @@ pub static EVENT: FieldTable<EventView> = FieldTable::new(&[
         json!(v.step.finished_at.map(chronova_events::envelope::Timestamp::iso_micros))
     }),
     field("result", result),
-    // There are no tracebacks of Python here: what failed stands in the details.
+    // Chronova has no Python tracebacks; the details describe the failure.
     field("traceback", |_| Value::Null).when(|v| v.full),
     field("host", |v: &EventView| json!(v.hostname)).since(2, 62).when(|v| v.full),
     field("hostId", |v: &EventView| {

@@ -21,11 +21,11 @@ const UPDATED_AT: Field<AggregateListRow> =
 const DELETED: Field<AggregateListRow> = field("deleted", |_| json!(false));
 const DELETED_AT: Field<AggregateListRow> = field("deleted_at", |_| Value::Null);
 
-/// The answer to its creation: it cannot have hosts yet.
+/// The answer to a creation, without hosts, because a new aggregate has none.
 pub static CREATED: FieldTable<AggregateListRow> =
     FieldTable::new(&[ID, UUID, NAME, ZONE, CREATED_AT, UPDATED_AT, DELETED, DELETED_AT]);
 
-/// Everything else.
+/// All other answers.
 pub static AGGREGATE: FieldTable<AggregateListRow> = FieldTable::new(&[
     ID,
     UUID,

@@ -13,7 +13,7 @@ pub struct AttachmentView {
     pub device: BlockDevice,
 }
 
-/// `GET /servers/{id}/os-volume_attachments`. Until 2.88 the volume's id stands for the attachment's.
+/// `GET /servers/{id}/os-volume_attachments`. Until 2.88 the volume's id serves as the attachment's id.
 pub static ATTACHMENT: FieldTable<AttachmentView> = FieldTable::new(&[
     field("id", |v: &AttachmentView| json!(v.device.volume)).until(2, 88),
     field("volumeId", |v: &AttachmentView| json!(v.device.volume)),

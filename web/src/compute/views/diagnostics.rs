@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// One disk that is counted, and an interface of which its host says nothing.
+    /// Diagnostics with counters of one disk, and an interface without counters.
     fn seen() -> Diagnostics {
         Diagnostics {
             hypervisor: "kvm".to_owned(),

@@ -29,13 +29,13 @@ fn description(view: &FlavorView) -> Value {
     json!(view.flavor.definition.description)
 }
 
-/// `GET /flavors/detail` and all that shows one flavor.
+/// `GET /flavors/detail`, and every answer with one flavor.
 pub static FLAVOR: FieldTable<FlavorView> = FieldTable::new(&[
     field("id", |v: &FlavorView| json!(v.flavor.definition.flavor)),
     field("name", |v: &FlavorView| json!(v.flavor.definition.name)),
     field("ram", |v: &FlavorView| json!(v.flavor.definition.memory_mib)),
     field("disk", |v: &FlavorView| json!(v.flavor.definition.root_gib)),
-    // No swap was an empty text before 2.75.
+    // Before 2.75 a flavor without swap shows an empty string.
     field("swap", |v: &FlavorView| match v.flavor.definition.swap_mib {
         0 => json!(""),
         size => json!(size),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fields::{FieldTable, field};
 
-/// How much of a host there is, and how much is taken.
+/// The capacity of a host, and its used part.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostLoad {
     pub vcpus: u64,
@@ -17,7 +17,7 @@ pub struct HostLoad {
     /// The free amount that the host itself reports.
     pub disk_free_gib: u64,
     pub running: u64,
-    /// Servers that are being worked on.
+    /// The number of servers with a task.
     pub busy: u64,
 }
 
@@ -29,7 +29,7 @@ pub struct HypervisorView {
     /// Name and id of each server; `None` leaves the key out.
     pub servers: Option<Vec<(String, String)>>,
     pub uptime: Option<String>,
-    /// The number of its service, before there were UUIDs.
+    /// The number of its service, which versions without UUIDs show.
     pub service_number: u64,
 }
 
@@ -60,7 +60,7 @@ fn servers(view: &HypervisorView) -> Value {
     view.servers.iter().flatten().map(|(name, uuid)| json!({"name": name, "uuid": uuid})).collect()
 }
 
-/// Shown by itself and in `detail`.
+/// The fields of a single hypervisor and in `detail`.
 pub static HYPERVISOR: FieldTable<HypervisorView> = FieldTable::new(&[
     field("id", |v: &HypervisorView| json!(v.host.number)).until(2, 52),
     field("id", |v: &HypervisorView| json!(v.host.id)).since(2, 53),
@@ -91,7 +91,7 @@ pub static HYPERVISOR: FieldTable<HypervisorView> = FieldTable::new(&[
     field("servers", servers).when(|v| v.servers.is_some()),
 ]);
 
-/// In lists, searches, and with servers.
+/// The fields in lists and searches.
 pub static BRIEF: FieldTable<HypervisorView> = FieldTable::new(&[
     field("id", |v: &HypervisorView| json!(v.host.number)).until(2, 52),
     field("id", |v: &HypervisorView| json!(v.host.id)).since(2, 53),

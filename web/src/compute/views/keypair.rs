@@ -17,7 +17,7 @@ pub static LISTED: FieldTable<Keypair> = FieldTable::new(&[
     field("type", kind).since(2, 2),
 ]);
 
-/// The answer to its creation; a generated private key is added.
+/// The answer to a creation. The handler adds a generated private key.
 pub static CREATED: FieldTable<Keypair> = FieldTable::new(&[
     field("name", |k: &Keypair| json!(k.definition.name)),
     field("public_key", |k: &Keypair| json!(k.definition.public_key)),
@@ -26,7 +26,7 @@ pub static CREATED: FieldTable<Keypair> = FieldTable::new(&[
     field("user_id", |k: &Keypair| json!(k.definition.user)),
 ]);
 
-/// One by itself. Nova shows its table's columns here.
+/// A single key pair. Nova shows the columns of its database table here.
 pub static SHOWN: FieldTable<Keypair> = FieldTable::new(&[
     field("created_at", |k: &Keypair| json!(k.created_at.iso_micros())),
     field("deleted", |_| json!(false)),

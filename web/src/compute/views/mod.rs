@@ -17,7 +17,8 @@ pub mod service;
 use chronova_events::ids::ProjectId;
 use sha2::{Digest, Sha224};
 
-/// A host as projects may know it: the same for all of a project's servers on the host, and for no other project.
+/// The id of a host that a project sees. All of the project's servers on the host show it, and other projects see
+/// another one.
 pub fn host_id(project: &ProjectId, host: &str) -> String {
     use std::fmt::Write as _;
     let digest = Sha224::digest(format!("{project}{host}"));

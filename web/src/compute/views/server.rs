@@ -34,7 +34,7 @@ pub struct ServerVisibility {
     pub host_status_unknown: bool,
     /// `os_compute_api:os-flavor-extra-specs:index`
     pub extra_specs: bool,
-    /// Administrators see why things went wrong in full.
+    /// Whether the caller sees the details of faults, as administrators do.
     pub fault_details: bool,
     /// Lists leave server groups out.
     pub groups: bool,
@@ -56,7 +56,7 @@ pub struct ServerView {
     pub zone: Option<Arc<str>>,
     /// The server group that it is a member of.
     pub group: Option<ServerGroupId>,
-    /// The security groups of all its ports, each once, by name.
+    /// The names of the security groups of all its ports, each once.
     pub security_groups: Vec<String>,
     /// The floating addresses of its ports.
     pub floating: Vec<FloatingAddress>,
@@ -73,8 +73,7 @@ pub struct ServerViewExtras {
 }
 
 impl ServerViewExtras {
-    /// A new part of the view does not compile until its input is named here: the row, the caller's visibility, or
-    /// neither.
+    /// A new field of the view does not compile until this function names it, so nobody forgets to compare it.
     pub fn of(view: &ServerView) -> Self {
         let ServerView { row: _, status: _, sees: _, host_status, zone, group, security_groups, floating } = view;
         Self {
@@ -86,7 +85,7 @@ impl ServerViewExtras {
         }
     }
 
-    /// Whether it is so in another view.
+    /// Whether `view` has the same inputs.
     pub fn is_in(&self, view: &ServerView) -> bool {
         let Self { host_status, zone, group, security_groups, floating } = self;
         view.host_status == *host_status
@@ -98,7 +97,7 @@ impl ServerViewExtras {
 }
 
 impl ServerView {
-    /// `None` for a row whose server was never asked for.
+    /// `None` for a row whose server was never requested.
     pub fn new(row: Arc<ServerRow>, host: Option<&KnownHost>, sees: &Arc<ServerVisibility>) -> Option<Self> {
         let status = status::of(&row.instance)?;
         let server = row.server()?;
@@ -121,7 +120,7 @@ impl ServerView {
     }
 }
 
-/// How the host of a server is, as far as is known.
+/// The status of a server's host, if it is known.
 pub fn host_status(host: Option<&KnownHost>) -> &'static str {
     match host {
         None => "UNKNOWN",
@@ -140,13 +139,13 @@ fn micros(at: Option<Timestamp>) -> Value {
     at.map_or(Value::Null, |at| json!(at.iso_micros()))
 }
 
-/// A host's name where the server has a host.
+/// The name of the server's host; `null` without a host.
 fn host_name(server: &Alive) -> Value {
     server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
 }
 
-/// Addresses by network, each network's floating ones after its fixed ones. `extended` adds the interface's MAC and the
-/// type of the address.
+/// Addresses by network; the fixed addresses of a network come before its floating ones. `extended` adds the
+/// interface's MAC and the type of the address.
 pub fn addresses(nics: &[NicInfo], floating: &[FloatingAddress], extended: bool) -> Value {
     let mut networks: Map<String, Value> = Map::new();
     for nic in nics {
@@ -181,7 +180,7 @@ pub fn disk_config(config: DiskConfig) -> &'static str {
     }
 }
 
-/// The volumes that the server has or is being given.
+/// The volumes that are attached to the server or being attached.
 fn volumes(server: &Alive, deletion: bool) -> Value {
     let shown = |disk: &InstanceDisk| {
         let mut shown = json!({"id": disk.device.volume?});
@@ -237,7 +236,7 @@ fn fault(view: &ServerView) -> Value {
     view.with(|server| {
         let Some((fault, at)) = server.fault.as_deref() else { return Value::Null };
         let mut shown = json!({"code": fault.code, "created": at.iso_seconds(), "message": fault.message});
-        // Nova gives the details to everybody where it was the user's mistake, to administrators otherwise.
+        // As in Nova, every caller sees the details of a user's mistake. Only administrators see those of a 500.
         if !fault.details.is_empty() && (fault.code != 500 || view.sees.fault_details) {
             shown["details"] = json!(fault.details);
         }

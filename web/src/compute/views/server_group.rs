@@ -12,7 +12,7 @@ use crate::fields::{FieldTable, field};
 #[derive(Debug)]
 pub struct ServerGroupView {
     pub group: Arc<ServerGroup>,
-    /// The servers of it that are not deleted.
+    /// The members that are not deleted.
     pub members: Vec<InstanceId>,
 }
 

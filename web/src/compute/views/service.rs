@@ -18,7 +18,7 @@ pub struct ServiceView {
     pub disabled_reason: Option<String>,
     pub up: bool,
     pub forced_down: bool,
-    /// When it was last heard of.
+    /// The time of its last heartbeat.
     pub updated_at: Timestamp,
 }
 

@@ -1,5 +1,4 @@
-//! The views of resources. One field per line, in Neutron's order; the policy decides by rule who sees a restricted
-//! attribute.
+//! The views of resources. One field per line, in Neutron's order. Each restricted attribute has a policy rule.
 
 mod parts;
 pub(super) mod routing;
@@ -185,7 +184,7 @@ pub(super) fn security_group(row: &SecurityGroup) -> Value {
     })
 }
 
-/// The prefix without the bits of a host.
+/// The prefix with its host bits cleared.
 fn normalized(prefix: &str) -> String {
     prefix.parse::<ipnet::IpNet>().map_or_else(|_| prefix.to_owned(), |net| net.trunc().to_string())
 }

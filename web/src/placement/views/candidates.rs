@@ -1,7 +1,7 @@
 //! The answer to a search for candidates, written straight to bytes.
 //!
-//! A thousand candidates are megabytes, and most of it repeats. To build a tree of JSON values first would take longer
-//! than the search. The tables are the history of the two resources, as the field tables of the other views are.
+//! A thousand candidates have megabytes of text. Building a tree of JSON values first would take longer than the
+//! search. The tables list the keys of the two resources by microversion, like the field tables of other views.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -45,7 +45,7 @@ static CANDIDATE: &[VersionedKey<Candidate>] = &[
 
 /// A provider in the answer.
 static SUMMARY: &[VersionedKey<ProviderSummary>] = &[
-    // Before 1.27 only what was asked for.
+    // Before 1.27 a summary shows only the requested classes.
     written("resources", |described: &ProviderSummary, page| resources(described, page, true)).until(1, 26),
     written("resources", |described: &ProviderSummary, page| resources(described, page, false)).since(1, 27),
     written("traits", |described: &ProviderSummary, page| page.traits(&described.provider)).since(1, 17),
@@ -127,11 +127,11 @@ fn resources(described: &ProviderSummary, page: &mut CandidatesWriter<'_>, only_
     page.raw("}");
 }
 
-/// The text that is written so far.
+/// The text that was written so far.
 struct CandidatesWriter<'a> {
     bytes: Vec<u8>,
     asked: &'a BTreeSet<String>,
-    /// Hosts of one kind have the same traits: those of the provider before are copied.
+    /// Hosts of one kind have the same traits, so the text of the previous provider's traits is copied if equal.
     last_traits: Option<(Arc<Provider>, Range<usize>)>,
 }
 
@@ -141,7 +141,7 @@ impl CandidatesWriter<'_> {
     }
 
     fn text(&mut self, text: &str) {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.bytes, text);
     }
 

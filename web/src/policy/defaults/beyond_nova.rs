@@ -3,7 +3,7 @@
 
 use super::rule::{RuleDefault, ScopeType, rule};
 
-/// The log tells of every project, so a project's own roles do not reach it: administrators, and readers of the system.
+/// The log has events of every project. So only administrators and readers with system scope may read it.
 pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:events:list", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])

@@ -1,4 +1,4 @@
-//! Compute: rules of everything that is not below `/servers`.
+//! Compute: rules of all paths outside `/servers`.
 
 use super::rule::{RuleDefault, rule};
 

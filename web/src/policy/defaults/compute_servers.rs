@@ -1,4 +1,4 @@
-//! Compute: rules of servers and of what belongs to a server.
+//! Compute: rules of servers and of their subresources.
 
 use super::rule::{RuleDefault, rule};
 

@@ -1,4 +1,4 @@
-//! The default rules, one table per service: facts of the APIs, kept as data.
+//! The default rules, one table per service, as data.
 
 mod beyond_nova;
 mod compute_admin;

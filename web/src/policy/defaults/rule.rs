@@ -1,4 +1,4 @@
-//! One rule of a table: name, check string, scopes, and the rule it replaced.
+//! One rule of a table: name, check string, scopes, and the deprecated rule that it replaced.
 
 use crate::auth::Caller;
 
@@ -11,7 +11,7 @@ pub enum ScopeType {
 }
 
 impl ScopeType {
-    /// As oslo.policy reads it: a token that is neither the system's nor a domain's is a project's.
+    /// The scope as oslo.policy determines it: a token without system or domain scope counts as project-scoped.
     pub fn of(caller: &Caller) -> Self {
         if caller.system_scope.is_some() {
             Self::System
@@ -38,7 +38,7 @@ pub struct RuleDefault {
     pub check: &'static str,
     /// Empty: every scope.
     pub scopes: &'static [ScopeType],
-    /// The rule it replaced: name and check string.
+    /// The deprecated rule that it replaced: name and check string.
     pub deprecated: Option<(&'static str, &'static str)>,
     /// The guarded operations, for the policy reference: `GET /servers; POST /servers`.
     pub operations: &'static str,

@@ -6,7 +6,7 @@ const MEMBER: &str = "rule:xena_system_admin_or_project_member";
 const READER: &str = "rule:xena_system_admin_or_project_reader";
 const ADMIN: &str = "rule:admin_api";
 
-/// Volumes are of projects: who has a token of the system or of a domain has none to look at them from.
+/// A rule for project-scoped tokens, because every volume belongs to a project.
 const fn rule(name: &'static str, check: &'static str) -> RuleDefault {
     building_block(name, check).project()
 }

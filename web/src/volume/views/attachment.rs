@@ -1,4 +1,4 @@
-//! An attachment's fields. All of them are as old as attachments (3.27).
+//! An attachment's fields. All of them exist since attachments do (3.27).
 
 use chronova_actors::ports::Connection;
 use chronova_events::ids::{AttachmentId, VolumeId};
@@ -14,7 +14,7 @@ pub(in crate::volume) const fn mode(mode: AttachMode) -> &'static str {
     }
 }
 
-/// In short lists.
+/// An attachment in a short list.
 pub(in crate::volume) fn listed(volume: VolumeId, id: AttachmentId, attachment: &Attachment) -> Value {
     json!({
         "status": attachment.status(),
@@ -24,7 +24,7 @@ pub(in crate::volume) fn listed(volume: VolumeId, id: AttachmentId, attachment: 
     })
 }
 
-/// By itself. How a host reaches the volume is only in what the host is told.
+/// A single attachment. Only the answer for the connected host has the connection information.
 pub(in crate::volume) fn shown(
     volume: VolumeId,
     id: AttachmentId,
@@ -52,7 +52,7 @@ fn connection_info(way: &Connection, attachment: AttachmentId) -> Value {
     Value::Object(flat)
 }
 
-/// How a host reaches a volume, in the older form.
+/// The connection information of a volume, in the older form.
 pub(in crate::volume) fn connection(way: &Connection) -> Value {
     json!({
         "driver_volume_type": "libvirt",

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{pairs, time};
 use crate::fields::{FieldTable, field};
 
-/// In short lists, and what its creation answers.
+/// The fields in short lists and in the answer to a creation.
 pub(in crate::volume) static LISTED: FieldTable<VolumeSnapshot> = FieldTable::new(&[
     field("id", |s: &VolumeSnapshot| json!(s.requested.snapshot)),
     field("name", |s: &VolumeSnapshot| json!(s.name)),
@@ -25,7 +25,7 @@ fn progress(snapshot: &VolumeSnapshot) -> &'static str {
     if snapshot.status == SnapshotStatus::Available { "100%" } else { "0%" }
 }
 
-/// By itself, and in detailed lists.
+/// The fields of a single snapshot and in detailed lists.
 pub(in crate::volume) static SHOWN: FieldTable<VolumeSnapshot> = FieldTable::new(&[
     field("id", |s: &VolumeSnapshot| json!(s.requested.snapshot)),
     field("name", |s: &VolumeSnapshot| json!(s.name)),

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::{pairs, time};
 use crate::fields::{FieldTable, field};
 
-/// A volume, and what of it this caller sees.
+/// A volume, and the fields of it that this caller sees.
 pub(in crate::volume) struct VolumeView {
     pub volume: Arc<VolumeRecord>,
     pub type_name: Option<String>,
     pub links: Value,
     pub pool: String,
-    /// Host, migration: administrators.
+    /// Whether to show host and migration status, as administrators see them.
     pub inner: bool,
     pub image_metadata: bool,
 }
@@ -48,7 +48,7 @@ fn source(view: &VolumeView) -> (Value, Value) {
     }
 }
 
-/// `host@backend#pool`, as Cinder names places.
+/// `host@backend#pool`, Cinder's form of a volume's host.
 fn host(view: &VolumeView) -> Value {
     json!(view.volume.place.as_ref().map(|(_, hostname)| format!("{hostname}@chronova#{}", view.pool)))
 }
@@ -64,7 +64,7 @@ fn has_image_metadata(view: &VolumeView) -> bool {
 /// The fields that short lists show.
 pub(in crate::volume) const LISTED: [&str; 3] = ["id", "name", "links"];
 
-/// By itself, and in detailed lists.
+/// The fields of a single volume and in detailed lists.
 pub(in crate::volume) static SHOWN: FieldTable<VolumeView> = FieldTable::new(&[
     field("id", |v: &VolumeView| json!(v.id())),
     field("status", |v: &VolumeView| json!(v.volume.status.as_str())),

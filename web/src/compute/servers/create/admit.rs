@@ -1,4 +1,4 @@
-//! Checks a request to create a server, as far as possible beforehand: Nova's checks in Nova's order.
+//! Checks a request to create servers before anything is recorded: Nova's checks in Nova's order.
 
 use chronova_actors::operations::Queries;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
@@ -19,7 +19,7 @@ pub(super) struct AdmittedServer {
     pub project: ProjectId,
     pub flavor: FlavorSnapshot,
     pub image: Option<ImageSnapshot>,
-    /// The disks, if the request names more than image and flavor do.
+    /// The disks, if the request has block device mappings.
     pub mapped: Option<BlockDevicesMapped>,
     pub key: Option<KeySnapshot>,
     pub availability_zone: Option<String>,
@@ -46,7 +46,7 @@ pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &CreateServerReque
     topology::check(&flavor, disks.boot_image.as_ref())?;
     let availability_zone =
         volumes::admit(ctx, queries, &project, &flavor, devices, &mut disks, availability_zone).await?;
-    // A server on a volume has no image of its own, even if its volume was created from one.
+    // A volume-backed server has no image, even if its root volume was created from one.
     let image = found.filter(|_| !disks.volume_backed);
     queries.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
     if wish.auto_network {
@@ -69,7 +69,7 @@ fn group(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<Opt
     own.map(|group| Some(group.definition.clone())).ok_or_else(unknown)
 }
 
-/// The parts of the operation that have policy rules of their own.
+/// Checks the policy rules of parts of the operation.
 fn parts(ctx: &Ctx, wish: &CreateServerRequest) -> Result<(), Fault> {
     use chronova_events::instance::RequestedNetworks;
     let own = ctx.own_target();
@@ -86,8 +86,8 @@ fn parts(ctx: &Ctx, wish: &CreateServerRequest) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Nova's `CertificateValidationNotYetAvailable`. With certificates, a request asks for a check of the image's signature.
-/// Chronova checks no signatures, so it refuses.
+/// Nova's `CertificateValidationNotYetAvailable`. A request with certificates asks for a check of the image's
+/// signature. Chronova cannot check signatures, so it refuses.
 pub(in crate::compute::servers) fn trusted_certificates(ctx: &Ctx) -> Result<(), Fault> {
     match ctx.app.compute.config.unchecked_certificates {
         true => Ok(()),
@@ -244,7 +244,7 @@ fn check_image(
         return volumes::check_min_disk(disks);
     }
     if flavor.root_gib == 0 {
-        // The root disk gets the image's size, which no quota counts.
+        // The root disk gets the image's size, and no quota counts it.
         return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
             true => Ok(()),
             false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),

@@ -1,5 +1,5 @@
-//! Block device mappings of a `POST /servers`. Both syntaxes become one list, which is checked in Nova's order and
-//! words.
+//! Block device mappings of a `POST /servers`. Both syntaxes become one list. The checks have Nova's order and
+//! messages.
 //!
 //! Source: nova `block_device.py` (`from_api`, `from_legacy_mapping`), `compute/api.py` (`_check_and_transform_bdm`,
 //! `_validate_bdm`).
@@ -32,7 +32,7 @@ fn invalid(details: &str) -> Fault {
     Fault::bad_request(format!("Block Device Mapping is Invalid: {details}"))
 }
 
-/// An empty mapping with an id of its own.
+/// An empty mapping with a new id.
 fn device(source: BlockSource, place: BlockLocation) -> BlockDevice {
     BlockDevice {
         id: BlockDeviceId::random(),
@@ -81,7 +81,7 @@ impl BlockDeviceMappings {
     }
 }
 
-/// The present syntax.
+/// Reads the present syntax (`block_device_mapping_v2`).
 pub(super) fn of_new(list: &[Value], image_given: bool) -> Result<Vec<MappedDevice>, Fault> {
     // An entry with `no_device` removes a disk.
     let wanted = list.iter().filter(|mapping| !mapping.get("no_device").is_some_and(is_true));
@@ -140,7 +140,7 @@ fn one_of_new(mapping: &Value, image_given: bool) -> Result<MappedDevice, Fault>
     })
 }
 
-/// An id that cannot exist is reported as not found later, in the words for its kind.
+/// A malformed id gets Nova's "failed to get" message for its kind.
 fn source(kind: &str, id: &str) -> Result<BlockSource, Fault> {
     let lost = || invalid(&format!("failed to get {kind} {id}."));
     Ok(match kind {
@@ -151,7 +151,7 @@ fn source(kind: &str, id: &str) -> Result<BlockSource, Fault> {
     })
 }
 
-/// Without an index, or with one below zero, the server does not boot from it.
+/// `None` without an index or with a negative one: the server does not boot from this device.
 fn boot_index(mapping: &Value) -> Result<Option<u32>, Fault> {
     match mapping.get("boot_index") {
         None | Some(Value::Null) => Ok(None),
@@ -166,7 +166,7 @@ fn size(mapping: &Value) -> Option<u32> {
     mapping.get("volume_size").and_then(to_integer).and_then(|size| u32::try_from(size).ok())
 }
 
-/// The old EC2 syntax. The root disk is determined when the image is known.
+/// Reads the old EC2 syntax. [`all`] determines the root disk, once the image is known.
 fn of_old(list: &[Value]) -> Result<Vec<MappedDevice>, Fault> {
     let mut devices = Vec::with_capacity(list.len());
     for mapping in list {
@@ -268,7 +268,7 @@ fn of_image_root(image: ImageId) -> MappedDevice {
 }
 
 /// The mappings in the properties of an image of a server on volumes. They have the old syntax unless `bdm_v2` is set.
-/// Then the server boots from the volume that is named as the root (Nova's `_get_image_defined_bdms`).
+/// In the old syntax the server boots from the volume with the root device name (Nova's `_get_image_defined_bdms`).
 fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDevice>, Fault> {
     let list: Value = serde_json::from_str(text).map_err(|_| invalid("Unrecognized legacy format."))?;
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();

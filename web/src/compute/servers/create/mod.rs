@@ -1,13 +1,13 @@
 //! `POST /servers`.
 //!
-//! | step | file | what it may answer |
+//! | step | file | possible answers |
 //! |---|---|---|
-//! | read the body | [`request`] | 400: what the schema cannot say |
-//! | read the block device mappings, look up what they name | [`devices`], [`volumes`] | 400 in Nova's words |
+//! | read the body | [`request`] | 400 for rules that the schema cannot express |
+//! | read the block device mappings, look up their sources | [`devices`], [`volumes`] | 400 in Nova's words |
 //! | look up and check flavor, image, key, zone, networks | [`admit`] | 400, 403, 404, 409 in Nova's words |
 //! | claim quota, join a server group, record the servers | `actors/src/operations/create_servers.rs` | 403 over quota; 202 |
 //!
-//! All checks that are possible beforehand run before anything is recorded.
+//! All checks of this file and its modules run before anything is recorded.
 //!
 //! Personality files (until 2.56) are not written into guests' disks, because no agent is on the host. They are on the
 //! config drive and in the metadata service.
@@ -60,14 +60,14 @@ pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
     })
 }
 
-/// Keeps it for a process that puts it on the config drive, if it creates one.
+/// Keeps the password for a process that creates a config drive, which puts it there.
 pub(super) fn keep_password(dispatch: &Dispatch, process: ProcessId, config_drive: bool, password: Option<&String>) {
     if let Some(password) = password.filter(|_| config_drive) {
         dispatch.passwords().keep(process, password.clone());
     }
 }
 
-/// The canonical request: all that was looked up, in one form for all versions.
+/// The canonical request, with all looked-up resources, in one form for all versions.
 fn request(
     ctx: &Ctx,
     wish: &CreateServerRequest,
@@ -93,7 +93,7 @@ fn request(
     })
 }
 
-/// The servers of the request have this in common.
+/// The properties that all servers of the request share.
 fn template(ctx: &Ctx, wish: &CreateServerRequest, admitted: &AdmittedServer, reservation: &str) -> BuildRequested {
     BuildRequested {
         instance: InstanceId(uuid::Uuid::nil()),

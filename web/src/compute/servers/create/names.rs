@@ -21,7 +21,7 @@ fn random(alphabet: &[u8], length: usize) -> String {
     let mut bytes = [0_u8; 64];
     while text.len() < length {
         if !entropy::fill(&mut bytes) {
-            // Without the system's randomness there is still that of random ids.
+            // If the system's random source fails, random UUIDs replace it.
             bytes[..16].copy_from_slice(entropy::uuid().as_bytes());
         }
         for byte in &bytes {

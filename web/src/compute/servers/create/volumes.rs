@@ -19,11 +19,11 @@ const GIB: u64 = 1 << 30;
 
 /// The requested disks of a server.
 pub(super) struct RequestedDisks {
-    /// `None`: image and flavor say it all.
+    /// `None`: the request has no mappings, so image and flavor determine the disks.
     pub mapped: Option<BlockDevicesMapped>,
     /// Whether the root disk is a volume.
     pub volume_backed: bool,
-    /// The image that shapes the hardware: the server's, or the one that the root volume was created from.
+    /// The image whose properties determine the hardware: the server's, or the source of the root volume.
     pub boot_image: Option<ImageSnapshot>,
     /// The size in GiB of a root disk that is a new volume.
     pub root_size: Option<u32>,
@@ -57,7 +57,7 @@ pub(super) async fn plan(
         _ => image.cloned(),
     };
     let root_size = root.filter(BlockDevice::is_volume).and_then(|root| root.size);
-    // A server whose image brings its volumes has them recorded, too.
+    // The mappings that an image brings are recorded, too.
     let recorded = wish.mappings.given || all.iter().any(|one| one.device.is_volume());
     let mapped = recorded.then(|| BlockDevicesMapped { devices: vec![], image: None });
     Ok((all, RequestedDisks { mapped, volume_backed, boot_image, root_size }))
@@ -90,8 +90,8 @@ pub(super) async fn admit(
     Ok(zone)
 }
 
-/// Nova: `_validate_vol_az_for_create`. Volumes of one zone, which is the server's; one without a zone of its own gets
-/// theirs, unless that is where it would be anyway.
+/// Nova: `_validate_vol_az_for_create`. All volumes must be in one zone, the server's. A server without a requested
+/// zone gets the volumes' zone, unless that is its default zone.
 async fn in_zone(
     ctx: &Ctx,
     asker: &VolumeCaller<'_>,
@@ -160,7 +160,7 @@ impl VolumeCaller<'_> {
             BlockSource::Snapshot(id) => {
                 let found = self.queries.volumes.find_snapshot(id, self.project, self.is_admin).await;
                 let snapshot = found.map_err(|error| lost(&error, "snapshot", id))?;
-                // Its volume may be gone; then its content is unknown.
+                // The snapshot's volume may be deleted; then the source image is unknown.
                 Ok(of_volume(snapshot.volume).await.ok().and_then(|info| info.image))
             }
             BlockSource::Blank => Ok(None),

@@ -1,7 +1,7 @@
 //! Work on a server: images of it, rebuild, rescue, shelve, its password.
 //!
-//! As in Nova, what can be known beforehand is checked first: the lock and the state, then the images, the limits, the
-//! zones. The rest is a process. Only the change of a password waits for its end.
+//! As in Nova, the handlers first check the lock and the state, then the images, the limits and the zones. A process
+//! does the rest. Only a change of a password waits for the process to end.
 
 mod images;
 mod on_volumes;
@@ -16,7 +16,7 @@ use crate::handler;
 use crate::route::{Route, action};
 
 const PATH: &str = "/servers/{id}/action";
-/// Another name of it, until 2.102: see [`super::volumes_boot`].
+/// Another path of the actions, until 2.102: see [`super::volumes_boot`].
 const BOOT_PATH: &str = "/os-volumes_boot/{id}/action";
 
 pub(in crate::compute) const ROUTES: &[Route] = &[

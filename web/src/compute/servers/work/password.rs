@@ -18,7 +18,7 @@ use crate::reply::Reply;
 /// How long an answer waits for the guest's agent: Nova's `rpc_response_timeout`.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The password is handed on in memory and is in no command, event or log.
+/// The password is passed on in memory only. No command, event or log has it.
 pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     admit(&ctx, &found, ServerAction::ChangePassword)?;
@@ -33,7 +33,7 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     guests_answer(told).await
 }
 
-/// The guest's agent has said how it went, or is too slow.
+/// The answer of the guest's agent, or a refusal after [`PATIENCE`].
 async fn guests_answer(told: oneshot::Receiver<PasswordChangeResult>) -> Result<Reply, Fault> {
     match tokio::time::timeout(PATIENCE, told).await {
         Ok(Ok(Ok(()))) => Ok(Reply::empty(202)),

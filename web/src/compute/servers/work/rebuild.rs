@@ -36,7 +36,7 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     answer(&ctx, &found, password).await
 }
 
-/// The rebuild that was asked for, and the files for the guest to find.
+/// The requested rebuild, and the personality files.
 async fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<(RebuildRequested, Option<FilesGiven>), Fault> {
     let (body, server) = (ctx.action_body(), found.server()?);
     let key = key(ctx, body, server)?;
@@ -55,7 +55,7 @@ async fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<(RebuildRequested,
     Ok((request, files))
 }
 
-/// The caller's key pair: users own keys, and who rebuilds need not be who made the server.
+/// The caller's key pair. Users own key pairs, and the caller need not be the user who created the server.
 fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, Fault> {
     match body.get("key_name") {
         None => Ok(server.request.key.clone()),
@@ -64,7 +64,7 @@ fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, F
     }
 }
 
-/// It has to fit what the server has.
+/// The image to rebuild from; it must fit the server's flavor, volumes and NUMA placement.
 async fn image(ctx: &Ctx, found: &PermittedServer, body: &Value) -> Result<ImageSnapshot, Fault> {
     let server = found.server()?;
     let reference = body["imageRef"].as_str().unwrap_or_default();
@@ -81,8 +81,8 @@ async fn image(ctx: &Ctx, found: &PermittedServer, body: &Value) -> Result<Image
     Ok(image)
 }
 
-/// Whether the root disk, a volume, is written again: from 2.93 on, even with the same image. Until then only the image
-/// that it was made from is accepted, and the volume stays what it is.
+/// Checks a rebuild of a volume-backed server. From 2.93 on a rebuild writes the root volume again, even with the same
+/// image. Until 2.92 only the volume's own image is accepted, and the volume does not change.
 async fn check_volumes(ctx: &Ctx, found: &PermittedServer, body: &Value, image: &ImageSnapshot) -> Result<bool, Fault> {
     let server = found.server()?;
     if body.get("trusted_image_certificates").is_some_and(|certs| !certs.is_null()) {
@@ -121,7 +121,7 @@ async fn check_volumes(ctx: &Ctx, found: &PermittedServer, body: &Value, image: 
 fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageSnapshot) -> RebuildRequested {
     let now = &server.request;
     let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
-    // Said to be nothing is another thing than not said.
+    // `null` removes the value; an absent key keeps it.
     let or_now = |key: &str, now: &Option<String>| if body.get(key).is_some() { text(key) } else { now.clone() };
     let list = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -129,7 +129,7 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
     RebuildRequested {
         process: ProcessId::random(),
         image,
-        // Decided with what the server is then.
+        // The aggregate decides this with the server's image at that time.
         other_image: false,
         reimage: false,
         preserve_ephemeral: body.get("preserve_ephemeral").is_some_and(is_true),

@@ -22,7 +22,7 @@ pub(super) async fn ask(ctx: &Ctx, found: &PermittedServer, request: WorkRequest
     send(ctx, found, request).await
 }
 
-/// As [`ask`], for work that creates the config drive again: keeps the administrator's password for it.
+/// As [`ask`], for work that creates the config drive again. It keeps the administrator's password for that drive.
 pub(super) async fn ask_with(
     ctx: &Ctx,
     found: &PermittedServer,
