@@ -1,9 +1,9 @@
 #!/bin/bash
-# tests/bench/run.sh BENCH_PY OUT.json [OPTION...]   the measurements that were made of Nova, made of this program
+# tests/bench/run.sh BENCH_PY OUT.json [OPTION...]   repeats the measurements of Nova on this program
 #
-# Starts the program (CHRONOVA_BIN, a release build) on a log of its own with four simulated hosts, as many as Nova had
-# compute services with the fake driver. Creates an image and a flavor, and runs the script, which measures the public
-# APIs alone, including starts. Further options go to the script. tests/bench/compare.py puts two results side by side.
+# Starts the program (CHRONOVA_BIN, a release build) on an empty log with four simulated hosts. Nova had as many compute
+# services with the fake driver. Creates an image and a flavor, and runs BENCH_PY, which measures the public APIs only,
+# including starts. Further options go to BENCH_PY. tests/bench/compare.py puts two results side by side.
 set -euo pipefail
 BENCH=$(realpath "$1") OUT=$(realpath -m "$2"); shift 2
 BIN=$(realpath "${CHRONOVA_BIN:-$(dirname "$0")/../../target/release/chronova}")

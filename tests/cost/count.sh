@@ -1,11 +1,11 @@
 #!/bin/bash
-# tests/cost/count.sh   how many instructions requests take, compared with tests/cost/instructions.txt
+# tests/cost/count.sh   counts the instructions of requests and compares them with tests/cost/instructions.txt
 #
-# Counts with callgrind what `chronova-dev cost` does (CHRONOVA_DEV_BIN, a debug build: the figure is of one), which is the
-# same under any load: once with a few rounds of requests, once with more, so that what both begin and end with drops out.
-# Fails when a round takes more than a tenth more than what is committed. CHRONOVA_BLESS=1 writes the figure down instead;
-# commit it with the reason.
-# Exits 0 (as it was), 1 (more, or not to be counted), 77 (cannot run here; the last line says why).
+# Runs `chronova-dev cost` under callgrind. CHRONOVA_DEV_BIN is a debug build, because the committed figure is of one.
+# The count does not depend on the machine's load. The script counts a few rounds of requests, then more rounds; the
+# difference excludes start and end. Fails when a round takes over a tenth more instructions than committed.
+# CHRONOVA_BLESS=1 writes the new figure instead; commit it with the reason. Exits 0 (no increase), 1 (an increase, or
+# the count failed), 77 (cannot run here; the last line says why).
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2
 BIN=${CHRONOVA_DEV_BIN:-../../target/debug/chronova-dev}
@@ -18,7 +18,7 @@ command -v valgrind >/dev/null || { echo "valgrind is not installed"; exit 77; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cost.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# Instructions of so many rounds, everything before and after them included.
+# Instructions of so many rounds, including start and end.
 count() { # rounds
   valgrind --tool=callgrind --callgrind-out-file="$work/out" "$BIN" cost --runs 1 --times "$1" --dir "$work" \
     >/dev/null 2>"$work/said" || { tail -n 20 "$work/said" >&2; return 1; }

@@ -1,11 +1,11 @@
 #!/bin/bash
-# A real guest that stands still, in memory and on the host's disk, and goes on from where it was: seen on its own console.
+# A real guest is paused and suspended, and continues where it was. The script checks this on the guest's console.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open actions 10.70
 house_furnish
 
-# The guest tells every second how far it has counted; only its memory knows the number.
+# The guest prints a counter every second. The counter is only in its memory.
 printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/user-data"
 boot actions-one --config-drive True --user-data "$WORK/user-data"
 ONE=$ID

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The QEMU guest agent in two real guests, one on a disk of its host and one on a volume: it sets a password, and it
-# quiesces the file systems while an image is made. If the guest's image requires that, there is no image without it.
+# quiesces the file systems while an image is made. If the guest's image requires quiescing, no image is made without
+# it.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
 . "$(dirname "$0")/../testbed/house.sh"
@@ -12,14 +13,14 @@ fi
 house_furnish
 INSIDE_SECONDS=150
 
-# The client's output matters only on a failure.
+# The client's output is shown only on a failure.
 did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
 image() { os image create --disk-format qcow2 --container-format bare --file "$IMAGE" "$@" >"$WORK/image-$1" 2>&1; }
 expect "an image with an agent that has to be used" image agent-image --property hw_qemu_guest_agent=yes \
   --property os_require_quiesce=yes --property os_admin_user=root
 expect "an image that asks for an agent and says of none" image agent-none --property os_require_quiesce=yes
 
-# The hook prints the agent's commands on the console, which needs no file system.
+# The hook prints the agent's commands on the console, because writing there needs no file system.
 HOOK='printf "%s\n" "#!/bin/sh" "echo GUEST-AGENT \$1 >/dev/ttyS0" >/run/hook; chmod +x /run/hook'
 listen() { # uuid
   inside "$1" "$HOOK; kill \$(cat /run/qemu-ga.pid); sleep 1; P=\$(grep -l guest_agent /sys/class/virtio-ports/*/name); \
@@ -43,7 +44,7 @@ expect "an image is made" did server image create --wait --name agent-copy agent
 same "the image is active" "$(get image agent-copy status)" active
 within 20 "the guest was held still for it, and let go" eval '[ "$(heard agent-one)" = "freeze thaw " ]'
 
-# Its agent is gone.
+# The guest's agent has ended.
 expect "the agent ends" inside "$ONE" 'kill $(cat /run/qemu-ga.pid); sleep 1; ! pidof qemu-ga'
 did server image create --name agent-lost agent-one
 within 60 "no image is made of a guest that cannot be held still" eval '! os image show agent-lost >/dev/null 2>&1'

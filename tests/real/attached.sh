@@ -1,8 +1,9 @@
 #!/bin/bash
-# Volumes and real guests: a volume is attached to a running guest, written to from inside, present after a reboot,
-# detached, and read by another guest. Servers boot from volumes, and leave the right volumes behind.
+# Volumes and real guests. A volume is attached to a running guest, which writes to it. It is present after a reboot,
+# then detached, and read by another guest. Servers boot from volumes; their deletion keeps or deletes the right
+# volumes.
 set -uo pipefail
-# It takes minutes.
+# This script takes minutes.
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
 . "$(dirname "$0")/../testbed/house.sh"
 house_open attached 10.72
@@ -16,7 +17,7 @@ volume() { # name, options...
   os volume create $([[ " $* " == *" --size "* ]] || echo --size 1) "$@" "$name" >"$WORK/volume-$name" 2>&1 || bad "volume $name is asked for" "$(tail -n 5 "$WORK/volume-$name")"
   within 60 "volume $name is there" volume_is "$name" available
 }
-# A line of text at a place that no file system needs.
+# Writes a line of text to a sector that no file system uses.
 write_to() { inside "$1" "echo $3 | dd of=/dev/$2 bs=512 seek=200 conv=fsync 2>/dev/null"; } # uuid, disk, word
 read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | head -n 1"; }
 
@@ -41,7 +42,7 @@ same "the disk is there after it, with what was written" "$(read_from "$ONE" vdb
 
 # ------------------------------------------------------------- copied, made larger and exchanged under the running guest
 
-# The client knows --force for servers that need it, and leaves it out of what it asks of others.
+# The client sends --force only with older API versions, so the script calls the API directly.
 expect "a snapshot is made of the volume in use" curl -fsS -m 20 -o /dev/null -H "X-Auth-Token: $(os token issue -f value -c id)" \
   -H 'Content-Type: application/json' -d "{\"snapshot\": {\"volume_id\": \"$DATA\", \"name\": \"attached-moment\", \"force\": true}}" \
   "$URL/volume/v3/snapshots"
@@ -112,7 +113,7 @@ same "the volume is in use" "$(get volume "$ROOT" status)" in-use
 unlike "there is no other root disk on the host" "$(v vol-list chronova)" "${THREE}_disk "
 like "its root disk cannot be detached" "$(os server remove volume attached-three "$ROOT" 2>&1)" "root"
 
-# An image of it is a snapshot of its volume; its disk is reimaged; it is also rescued.
+# An image of the server is a snapshot of its volume. The server is also rescued and rebuilt.
 mark_three() { inside "$THREE" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $1 >/m/marker && sync && umount /m && sync"; } # word
 marker_of() { inside "$1" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid
 expect "the guest writes a marker on its volume" mark_three on-a-volume

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A user's operations with the real client, on a real guest: all results are read back from the API, the guest and
+# A user's operations with the real client, on a real guest: the script checks all results in the API, the guest and
 # libvirt.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
@@ -26,7 +26,7 @@ like "the network list has it" "$(os network list -f value -c Name)" '^client$'
 like "the subnet list has it" "$(os subnet list -f value -c Name -c Subnet)" '^client 10.67.1.0/24$'
 
 ssh-keygen -q -t ed25519 -N '' -f "$WORK/key" -C client@test 2>/dev/null || {
-  # Any public key will do where nobody generates one.
+  # Any public key will do.
   echo "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGq0yQUB8C0kTm3PjHn0b0GVJrU6iZ4uJ0Qk8mS1x3ZV client@test" >"$WORK/key.pub"
 }
 like "a key pair is imported" "$(os keypair create --public-key "$WORK/key.pub" client)" 'fingerprint +\| ([0-9a-f]{2}:){15}'

@@ -1,15 +1,15 @@
 #!/bin/bash
 # Every compute command of the client, each at least once, on a simulated fleet.
 #
-# The list of commands is the client's own: one that is neither run here nor excused with a reason fails the script.
+# The list of commands comes from the client. A command that is neither run nor excused with a reason fails the script.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 sim_open commands '[DEFAULT]' 'reclaim_instance_interval = 3600' '[volume]' 'shared = true' '[chronova]' 'hypervisors = sim://3'
 sim_client
 
 RAN=$WORK/ran UNSERVED=0
-# Runs a command that must succeed: the command's words as one, then its arguments. Operations that the server does not
-# support are listed, and do not count as failed.
+# Runs a command that must succeed. The first argument is the command's words, the others are its arguments. Unsupported
+# operations are listed, and do not count as failed.
 run() {
   local command=$1; shift
   echo "$command" >>"$RAN"
@@ -19,7 +19,7 @@ run() {
   else bad "$command $*" "$(cat "$WORK/out")"; fi
 }
 settled() { ! is "$1" BUILD && [ "$(get server "$1" OS-EXT-STS:task_state)" = None ]; }
-# A command that changes a server's state, and the state it ends in, where it is served.
+# Runs a command that changes a server's state. Checks the final state, if the operation is supported.
 move() { # state, server, command, arguments...
   local state=$1 server=$2 unserved=$UNSERVED; shift 2
   run "$@"
@@ -95,7 +95,7 @@ run "console url show" --novnc server
 os security group create web >/dev/null
 run "server add security group" server web
 run "server remove security group" server web
-# An address of the external network, by a router of the project's.
+# An address of the external network, reached through a router of the project.
 os router create router >/dev/null && os router set --external-gateway public router && os router add subnet router one \
   || bad "the router" "$(os router show router 2>&1)"
 ADDRESS=$(os floating ip create public -f value -c floating_ip_address)
@@ -127,7 +127,7 @@ run "usage list"
 run "usage show" --project admin
 
 if os catalog show volume >/dev/null 2>&1; then
-  # As the client of volumes does.
+  # Attaches the volume as the volume client does.
   if os volume create --size 1 volume >"$WORK/out" 2>&1; then
     within 30 "the volume is there" eval '[ "$(get volume volume status)" = available ]'
     run "server add volume" server volume
@@ -153,7 +153,7 @@ run "compute service delete" "$(move_host)"
 
 # ----------------------------------------------------------------------------------------------- nothing is left unasked
 
-# Commands that are not run, and why.
+# Commands that are not run, with the reasons.
 excused() {
   case $1 in
     "server evacuate" | "server migrate"* | "server migration"* | "server resize"*) ;; # servers are not moved or resized yet

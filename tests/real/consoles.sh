@@ -1,5 +1,6 @@
 #!/bin/bash
-# Consoles of a real guest through the gateway: its serial line is typed on, its screen answers in VNC's and in SPICE's way.
+# Consoles of a real guest through the gateway: the script types on its serial console, and its screen answers by VNC
+# and SPICE.
 set -uo pipefail
 HOUSE_CONF=$(printf '%s\n' '[serial_console]' 'enabled = true' '[spice]' 'enabled = true')
 . "$(dirname "$0")/../testbed/house.sh"
@@ -7,7 +8,7 @@ house_open consoles 10.68
 house_furnish
 
 url() { os console url show "$2" "$1" -f value -c url 2>/dev/null; } # server, --serial | --spice | --novnc
-# Where the page behind a URL connects to.
+# The WebSocket address that the page of a console URL connects to.
 gate() { echo "ws://127.0.0.1:$PORT/console?token=$(sed -E 's/.*token(=|%3D)//' <<<"$1")"; }
 view() { python3 "$HERE/websocket.py" "$@" 2>&1; }
 

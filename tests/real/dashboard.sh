@@ -1,5 +1,6 @@
 #!/bin/bash
-# The dashboard in real Chromium, on a simulated fleet. CHRONOVA_BIN is the program; CHRONOVA_SCREENSHOTS keeps the pictures.
+# The dashboard in real Chromium, on a simulated fleet. CHRONOVA_BIN is the program; CHRONOVA_SCREENSHOTS is a folder
+# for screenshots.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../browser" && pwd)
@@ -9,7 +10,7 @@ SHOTS=${CHRONOVA_SCREENSHOTS:-$WORK/shots}; mkdir -p "$SHOTS"
 echo "$HOUSE" >"$WORK/pid"
 PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
 timeout 280 python3 "$TESTS/dashboard.py" "$URL" "$PASSWORD" "$SHOTS" "$WORK/pid" & BROWSER=$!
-# One of its checks ends the server, and asks for it again.
+# One of the browser's checks stops the control plane and requests its restart.
 while kill -0 $BROWSER 2>/dev/null; do
   if [ -e "$WORK/pid.again" ]; then wait "$HOUSE" 2>/dev/null; rm "$WORK/pid.again"; house_start; echo "$HOUSE" >"$WORK/pid"; fi
   sleep 0.5

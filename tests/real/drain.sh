@@ -1,6 +1,6 @@
 #!/bin/bash
-# A real host with three guests that count on their consoles is drained. All of them continue to count on two other
-# hosts, at most two move at once, and the host takes no servers until it is enabled again. The control plane is killed
+# A host with three real guests that count on their consoles is drained. All guests continue to count on two other
+# hosts, and at most two move at once. The host takes no servers until it is enabled again. The control plane is killed
 # half-way, and continues the drain. (A server forced to the host by `nova:HOST` is still accepted, as in Nova.)
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }

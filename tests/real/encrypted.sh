@@ -1,10 +1,10 @@
 #!/bin/bash
-# A real guest goes from one host to another and back by TLS alone; the script captures the traffic between them. In a
-# first move without TLS it finds words of the guest's memory and disk. In later moves, live and cold, over the
-# migration network, it finds none. A host with certificates of another authority, or without any, gets no guest. The
-# server stays on its host with an error, and moves there once the certificates are right. Also: a guest that listens on
-# all addresses, a migration that is too slow, an interface without an address. encrypted.sh shared: the same over
-# storage that both hosts have.
+# A real guest migrates from one host to another and back over TLS only; the script captures the traffic between the
+# hosts. In a first move without TLS it finds words of the guest's memory and disk. In later live and cold migrations
+# over the migration network, it finds none. A host with certificates of another authority, or without any, gets no
+# guest. The server stays on its host with an error, and migrates once the certificates are right. Further cases: a
+# guest that listens on all addresses, a migration that is too slow, an interface without an address. `encrypted.sh
+# shared` runs the same with shared storage.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"
@@ -13,7 +13,7 @@ HOUSE_CONF=$(printf '[vnc]\nserver_listen = 0.0.0.0')
 fleet_open "encrypted-${1:-local}" en 10.75 2 "${1:-local}"
 house_furnish
 ONE=$NAME-one
-# Unique words in this guest's memory, and on its disk.
+# Unique words that are put into the guest's memory and on its disk.
 MEMORY=memory-$RANDOM$RANDOM DISK=disk-$RANDOM$RANDOM
 counting >/dev/null
 echo "# $MEMORY" >>"$WORK/tick"
@@ -40,7 +40,7 @@ goes_to() { # host
 
 # ------------------------------------------------------------------------------------------------------------ on the wire
 
-# Capture from before the restart of the control plane, so that its connections are captured from their beginnings, too.
+# Starts capturing before the control plane restarts, so that the capture has its connections from their beginning.
 wire_open() {
   : >"$WORK/wire"
   bash "$HERE/hosts.sh" ctl python3 "$HERE/wire.py" "$MEMORY" "$DISK" >"$WORK/wire" 2>&1 &
@@ -51,11 +51,12 @@ wire_close() {
   kill $WIRE
   wait $WIRE
   same "nothing on it was missed" "$(grep -E '^(lost|holes|Traceback)' "$WORK/wire")" ""
-  # That can only be said of the control plane that was ended for a new one.
+  # Only connections of the stopped control plane may be older than the capture.
   same "no talk between hosts is older" "$(of older | awk -F'\t' '$2 !~ /^10\.231\.0\.2:/ && $3 !~ /^10\.231\.0\.2:/')" ""
 }
 of() { grep "^$1"$'\t' "$WORK/wire"; } # verdict
-# How many connections of that verdict between the two hosts' addresses for moves carried so many bytes, and to which ports.
+# The number of connections of this verdict (plain or tls) between the hosts' migration addresses, to these ports, with
+# at least so many bytes.
 between() { of "$1" | awk -F'\t' -v least="$2" -v ports="$3" '$2 ~ /^10\.233\./ && $3 ~ "^10\\.233\\..*:(" ports ")$" && $4 + $5 >= least' | wc -l; } # verdict, bytes, ports
 MIB=1048576
 QEMU='49[0-9][0-9][0-9]' LIBVIRT=16514
@@ -160,7 +161,7 @@ expect "the migration is completed" migration_is "$ONE" completed
 FIRST=$SECOND SECOND=$(other "$SECOND")
 HOLDS=$(os resource provider allocation show "$ID" -f value -c resource_provider)
 with 'live_migration_scheme = tls' 'live_migration_with_native_tls = true' '[chronova]' 'live_migration_interface = moves0'
-# A libvirt that reads interfaces by netcf knows their addresses, one that does by udev does not.
+# A libvirt with the netcf backend knows the addresses of interfaces; one with udev does not.
 if on "$SECOND" iface-dumpxml moves0 | grep -q '<ip address'; then
   wire_open
   goes_to "$SECOND"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The event log, read, followed and appended to with the official Python client of EventStoreDB, while servers are made on
+# The official Python client of EventStoreDB reads, follows and appends to the event log, while servers are created on
 # simulated hosts. Needs no hypervisor.
 set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,7 +13,7 @@ PYTHON=${CHRONOVA_PYTHON:-$(dirname "$(readlink -f "$OPENSTACK")")/python3}
 "$PYTHON" -c 'import kurrentdbclient' 2>/dev/null || cannot "kurrentdbclient is not installed for $PYTHON"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-eventstoredb.XXXXXX") HOUSE=
-# Only processes that this script started.
+# Ends only processes that this script started.
 finish() {
   local status=$?
   [ -z "$HOUSE" ] || { kill "$HOUSE" 2>/dev/null; wait "$HOUSE" 2>/dev/null; }
@@ -44,7 +44,7 @@ wait_for 60 curl -fsS -m 5 -o /dev/null "http://127.0.0.1:$PORT/healthz" 2>/dev/
 
 "$PYTHON" "$HERE/eventstoredb/client.py" || exit 1
 
-# The log with the events of the other program is whole: it audits, rebuilds and goes on.
+# The log with events of the other program is intact: `audit` and `rebuild` read it, and the control plane starts on it.
 kill "$HOUSE"; wait "$HOUSE"; HOUSE=
 "$CHRONOVA_BIN" audit --data-dir "$DATA" --kind external. >"$WORK/audit" || exit 1
 grep -q '"cause":{"system":"eventstoredb/shop"}.*"event_type":"OrderPlaced"' "$WORK/audit" || { echo "the audit does not show the other program's events"; exit 1; }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Judges the Placement API by the behaviour tests of the reference implementation (gabbi files).
+# Runs the behaviour tests of the reference implementation (gabbi files) against the Placement API.
 #
 #   tests/real/gabbi.sh [options of run-gabbits.py, such as --only REGEX]
 #
 # CHRONOVA_CONTRACT  folder with the contract data (default: ../shared/contract beside the repository)
-# CHRONOVA_BIN       the binary to judge (default: built here)
-# GABBI_PYTHON       a Python that has gabbi 4.x (default: python3, or a virtual environment made for the purpose)
+# CHRONOVA_BIN       the binary to test (default: built here)
+# GABBI_PYTHON       a Python with gabbi 4.x (default: python3, or a new virtual environment)
 #
-# Tests that are known to fail stand in tests/real/gabbi/known-failures.json; that list may only shrink: a test in it that
+# tests/real/gabbi/known-failures.json lists tests that are known to fail. The list may only shrink: a listed test that
 # passes fails the run.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,7 +16,7 @@ contract=${CHRONOVA_CONTRACT:-$root/../shared/contract}
 runner=$contract/placement/run-gabbits.py
 known=$here/gabbi/known-failures.json
 
-# 77: not run, with the reason on the last line.
+# Exit status 77: not run; the last line gives the reason.
 skip() { echo "gabbi: $1"; exit 77; }
 [ -f "$runner" ] || skip "no contract data at $contract (set CHRONOVA_CONTRACT)"
 
@@ -25,7 +25,7 @@ cleanup() {
     if [ -f "$work/pid" ]; then
         pid=$(cat "$work/pid")
         kill "$pid" 2>/dev/null || true
-        # It writes its checkpoint before it goes.
+        # The server writes its checkpoint before it ends.
         for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
     fi
     rm -rf "$work"

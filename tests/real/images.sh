@@ -2,7 +2,7 @@
 # Operations on a real guest's disk: an image of it while the guest runs and while it is off, a rescue, a rebuild, a
 # shelving and an unshelving. The script checks them from inside the guest, over its serial console.
 set -uo pipefail
-# It takes minutes.
+# This script takes minutes.
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
 . "$(dirname "$0")/../testbed/house.sh"
 house_open images 10.71
@@ -12,7 +12,7 @@ house_stop; house_start || bad "the control plane starts again"
 within 60 "the compute host is up again" host_is up
 house_furnish
 
-# The guest keeps /boot on its root disk; a marker there is on the disk and nowhere else.
+# The guest mounts its root disk only for a marker file, so the marker is on the disk and nowhere else.
 mount_boot='mkdir -p /m; mount -t vfat $(for d in /dev/vd?1; do echo $d; done | sed -n "${N:-1}p") /m'
 mark() { inside "$1" "N=1; $mount_boot && echo $2 >/m/marker && sync && umount /m && sync" >/dev/null; } # uuid, word
 marker() { inside "$1" "N=${2:-1}; $mount_boot && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid, which disk
@@ -78,7 +78,7 @@ within 180 "the guest booted from its own disk" eval '[ "$(count_said images-one
 same "which is repaired" "$(marker "$ONE")" repaired
 same "the rescue disk is gone" "$(v pool-refresh chronova >/dev/null; v vol-list chronova | grep -c "${ONE}_disk.rescue")" 0
 
-# With its devices in their places: the rescue disk comes last and is booted first.
+# A rescue with stable devices: the rescue disk is the last disk and the first boot device.
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --property hw_rescue_device=disk \
   --property hw_rescue_bus=virtio images-rescue >"$WORK/rescue-image" 2>&1 || bad "a rescue image is uploaded"
 expect "a rescue with stable devices is asked for" os server rescue --image images-rescue images-one
@@ -95,7 +95,7 @@ expect "a shelving is asked for" os server shelve images-one
 within 120 "the server is SHELVED" is images-one SHELVED
 same "its guest is off" "$(v domstate "$ONE")" "shut off"
 like "its disk is an image" "$(os image list -f value -c Name -c Status)" 'images-one-shelved active'
-# The client offloads only what it shelves itself.
+# The client can offload only in the same command as the shelving, so the script calls the API directly.
 expect "it is to leave its host" curl -fsS -m 20 -o /dev/null -H "X-Auth-Token: $(os token issue -f value -c id)" \
   -H 'Content-Type: application/json' -d '{"shelveOffload": null}' "$URL/compute/v2.1/servers/$ONE/action"
 within 60 "the server is SHELVED_OFFLOADED" is images-one SHELVED_OFFLOADED

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Network interfaces plugged into a running guest and pulled again, in memory and for later starts: seen from inside.
+# Network interfaces are attached to a running guest and detached again, live and in its persistent definition. The
+# script checks this from inside the guest.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open interfaces 10.85

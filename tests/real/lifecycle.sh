@@ -1,18 +1,18 @@
 #!/bin/bash
-# Common operations on servers, on two real guests that are booted as seldom as possible. A snapshot and a server from
-# it, a volume moved from one to the other, an interface, a rescue, pause and suspend, a rebuild, shelving and
-# unshelving. The script checks them from inside the guests, over their serial consoles.
-# The longer scripts of each of these (images, attached, interfaces, actions) look closer.
+# Common operations on two real guests, with as few boots as possible: a snapshot and a server from it, a volume that
+# moves from one guest to the other, an interface, rescue, pause, suspend, rebuild, shelve and unshelve. The script
+# checks them from inside the guests, over their serial consoles. The scripts images.sh, attached.sh, interfaces.sh and
+# actions.sh test each operation in more detail.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open lifecycle 10.86
 house_furnish
-# A guest that is being booted answers when its shell is there.
+# A booting guest answers once its shell runs.
 INSIDE_SECONDS=150
 
-# The client's output matters only on a failure.
+# The client's output is shown only on a failure.
 did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
-# The guest keeps /boot on its root disk; a marker there is on the disk and nowhere else.
+# The guest mounts its root disk only for a marker file, so the marker is on the disk and nowhere else.
 mark() { inside "$1" "mkdir -p /m && mount -t vfat /dev/${3:-vda}1 /m && echo $2 >/m/marker && sync && umount /m && sync"; } # uuid, word
 marker() { inside "$1" "mkdir -p /m && mount -t vfat /dev/${2:-vda}1 /m && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid, disk
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
@@ -21,7 +21,7 @@ read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | h
 
 # ------------------------------------------------------------------------------------- booted, copied, booted from the copy
 
-# It counts the seconds in its memory, and its administrator's password is on its config drive.
+# The guest counts seconds in its memory, and its config drive has its administrator's password.
 printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/user-data"
 os volume create --size 1 life-data >"$WORK/volume" 2>&1 || bad "a volume is asked for" "$(tail -n 5 "$WORK/volume")"
 boot life-one --config-drive True --user-data "$WORK/user-data" --password pa55word-of-one
@@ -64,7 +64,7 @@ within 60 "the guest sees it no more" eval '! cards | grep -qi "$MAC"'
 
 expect "a rescue is asked for" did server rescue life-one
 within 90 "the server is in rescue" is life-one RESCUE
-# While that one boots, the other stands still.
+# While the first guest boots, the second one is paused and suspended.
 tick() { console life-two | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
 beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number
 inside "$TWO" 'touch /run/tick' >/dev/null

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A real guest that counts on its console while it goes from one host to another and back: by copies of its disks, then
-# (live.sh shared) over storage that both hosts have. Its count continues at the destination without a gap.
+# A real guest counts on its console while it migrates live from one host to another and back: with copies of its disks,
+# then (live.sh shared) with shared storage. Its count continues at the destination without a gap.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"
@@ -32,7 +32,7 @@ for TO in "$SECOND" "$FIRST"; do
   expect "the migration is completed" migration_is "$ONE" completed
   ok "control plane: $(overhead "$ONE")"
 done
-# The first one to a host brings image and network; from then on it is always the same.
+# The first migration to a host also brings the image and the network. All later migrations do the same work.
 for TO in "$SECOND" "$FIRST" "$SECOND" "$FIRST" "$SECOND" "$FIRST"; do
   leaves --host "$TO"
   wait_for 180 is_at "$ONE" "$TO" || bad "it is ACTIVE on $TO" "$(moves_of "$ONE")"
@@ -74,7 +74,7 @@ expect "it is forced to its end" forced
 arrived "$FIRST"
 counts_on "$ONE"
 
-# The destination's kernel lets nobody do that: the guest is slowed down, and stands still when it is forced.
+# The destination's kernel does not allow post-copy. So QEMU slows the guest down, and a forced completion pauses it.
 expect "$SECOND cannot do post-copy" hosts userfault "$SECOND" off
 with 'live_migration_bandwidth = 2' 'live_migration_permit_post_copy = true' 'live_migration_permit_auto_converge = true'
 expect "one that may end in post-copy is to go there" leaves
@@ -91,8 +91,8 @@ FIRST=$SECOND SECOND=$(other "$SECOND")
 
 # -------------------------------------------------------------------------------------- the control plane dies meanwhile
 
-# The guest stands still meanwhile: emulated, one that goes on for a minute while it is copied can come out broken, with
-# or without a control plane.
+# The guest is paused meanwhile. An emulated guest that runs during a minute of copying can break, with or without a
+# control plane.
 with 'live_migration_bandwidth = 2'
 expect "one more is asked for" leaves
 within 60 "it is running" migration_is "$ONE" running

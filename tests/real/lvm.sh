@@ -1,6 +1,7 @@
 #!/bin/bash
-# Guests' disks on real LVM: a volume group on a loop device of this machine, one host, and the guests looked at from inside.
-# Needs a kernel with device mapper. (storage.sh lvm moves such guests between two hosts, with a stand-in for LVM.)
+# Guests' disks on real LVM: one host with a volume group on a loop device. The script checks the disks from inside the
+# guests. Needs a kernel with device mapper. (`storage.sh lvm` moves such guests between two hosts, with a replacement
+# for LVM.)
 set -uo pipefail
 [ "$(id -u)" = 0 ] || { echo "needs root, for a volume group"; exit 77; }
 command -v vgcreate >/dev/null || { echo "LVM's programs are not installed (package lvm2)"; exit 77; }

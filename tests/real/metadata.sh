@@ -1,6 +1,6 @@
 #!/bin/bash
-# A guest without a config drive gets its metadata from the metadata service: at the well-known address, identified by
-# its own address, with its tagged devices. The script checks it from inside.
+# A guest without a config drive gets its metadata, with its tagged devices, at the well-known address. The metadata
+# service identifies it by its source address. The script checks it from inside.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 ASKED=$((40000 + $$ % 20000)) NET=10.90 RULE=()
@@ -9,7 +9,7 @@ HOUSE_CONF="metadata_listen = 0.0.0.0:$ASKED"
 house_last() { [ ${#RULE[@]} = 0 ] || iptables -t nat -D "${RULE[@]}"; }
 house_open metadata $NET
 house_furnish
-# As docs/metadata.md tells operators to.
+# The rule that docs/metadata.md gives to operators.
 wanted=(PREROUTING -s $NET.1.0/24 -d 169.254.169.254 -p tcp --dport 80 -j DNAT --to-destination "$NET.1.1:$ASKED")
 iptables -t nat -I "${wanted[@]}" 2>"$WORK/iptables" || cannot "no rule can be made: $(cat "$WORK/iptables")"
 RULE=("${wanted[@]}")
@@ -27,14 +27,14 @@ within 30 "and what to do" said meta-one 'GUEST-USERDATA rc=7'
 ask() { inside "$ONE" "wget -q -O - http://169.254.169.254/$1"; }
 same "its image's tree of EC2 has its address" "$(ask latest/meta-data/local-ipv4)" "$(get port meta-port fixed_ips | grep -oE '10\.[0-9.]+' | head -n 1)"
 like "what is changed is told at once" "$(os server set --name meta-new meta-one && ask openstack/latest/meta_data.json)" '"name": ?"meta-new"'
-# The device with the tag is where the guest is told.
+# The bus address that the metadata gives for the tagged device.
 place() { ask openstack/latest/meta_data.json | grep -oE '"devices": ?\[[^]]*\]?[^]]*\]'; }
 DEVICE=$(place)
 like "its tagged interface is told" "$DEVICE" "\"mac\": ?\"$MAC\""
 ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DEVICE" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
 same "and there the guest has it" "$(inside "$ONE" "cat /sys/bus/pci/devices/$ADDRESS/virtio*/net/*/address" | tail -n 1)" "$MAC"
 
-# A disk that comes later.
+# A disk that is attached later.
 os volume create --size 1 meta-data >"$WORK/volume" 2>&1 || bad "a volume is asked for" "$(tail -n 5 "$WORK/volume")"
 within 60 "the volume is there" eval '[ "$(get volume meta-data status)" = available ]'
 DATA=$(get volume meta-data id)
@@ -53,7 +53,7 @@ same "its owner reads what it posted" "$(password GET)" '{"password":"c2VjcmV0"}
 expect "and clears it" password DELETE
 same "then it is gone" "$(password GET)" '{"password":""}'
 
-# Nobody else is told.
+# Other callers get no metadata.
 same "the host itself is no guest" "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$ASKED/openstack/latest/meta_data.json")" 404
 expect "the server is deleted" eval 'os server delete --wait meta-new'
 same "nothing of it is left" "$(leftovers "$ONE")" ""

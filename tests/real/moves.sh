@@ -1,11 +1,11 @@
 #!/bin/bash
-# Two real guests that are resized, migrated switched off, shelved and evacuated between two hosts, and come back. A
-# word on their own disks, and a count of boots there, show from inside which data moved.
-# moves.sh shared: the same with shared storage for the guests' disks; with CHRONOVA_SOAK both, and with a third
-# host: round in a circle, switched off and running, into a zone and out of it, and from a host that fails to both others.
+# Two real guests are resized, cold-migrated, shelved and evacuated between two hosts, and come back. A word on their
+# own disks, and a count of boots there, show from inside which data moved. `moves.sh shared` runs the same with shared
+# storage. With CHRONOVA_SOAK both run, with a third host: cold and live migrations in a circle, into a zone and out of
+# it, and an evacuation of one host to both others.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
-# A shelved server stays where it is until it is offloaded.
+# A shelved server stays on its host until it is offloaded.
 HOUSE_CONF=$(printf '[DEFAULT]\nshelved_offload_time = -1')
 HOSTS=2
 [ -z "${CHRONOVA_SOAK:-}" ] || HOSTS=3
@@ -16,7 +16,7 @@ within 60 "all hosts are there" host_stands h$HOSTS up
 INSIDE_SECONDS=120
 LARGE=$NAME-large
 os flavor create --vcpus 2 --ram 192 --disk 2 "$LARGE" >"$WORK/large" 2>&1 || bad "the larger flavor is made" "$(cat "$WORK/large")"
-# From 2.91 on servers come back to the host that is named, from 2.56 on they go to it.
+# A migration can name a host from 2.56 on, an unshelve from 2.91 on.
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 one() { echo "$NAME-one"; }
 two() { echo "$NAME-two"; }

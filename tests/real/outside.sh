@@ -35,14 +35,14 @@ same "libvirt knows nothing of it" "$(v list --all --uuid | grep -x "$ONE")" ""
 expect "a hard reboot makes the domain anew" os server reboot --hard outside-one
 within 60 "the server is ACTIVE with a new domain" is outside-one ACTIVE
 same "libvirt runs it" "$(v domstate "$ONE")" running
-# Lives that were cut off before they had counted themselves are not in the count.
+# The guest counts a boot late, so boots that were cut off early are not in the count.
 within 180 "its guest is booted from the disk that was kept" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
 like "what was asked for is told" "$(os server event list outside-one -f value -c Action)" 'reboot'
 like "what nobody asked for is told, too" "$("$CHRONOVA_BIN" inspect --data-dir "$DATA" outside-one)" 'instance.power_observed +Shutdown'
 
 # ------------------------------------------------------------------------------------------------------------ the host
 
-# Started again with the words it was started with, so that whoever started it still finds it.
+# libvirtd is restarted with the same command line, so that the process that started it still finds it.
 DAEMON=$(pgrep -x libvirtd | head -n 1)
 if [ -z "$DAEMON" ]; then
   bad "libvirtd is a process of this machine"
@@ -70,7 +70,8 @@ request() { curl -sS -m 20 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token:
   -H 'X-OpenStack-Nova-API-Version: 2.79' -X "$1" "$URL/compute/v2.1/$2" ${3:+-d "$3"}; }
 IMAGE_ID=$(get image outside id) FLAVOR_ID=$(get flavor outside id) NETWORK_ID=$(get network outside id)
 
-# Dies at another moment each time: at once after the answer, in the midst of work on the host, shortly before its end.
+# The control plane is killed at different moments: right after the answer, during the work on the host, and shortly
+# before its end.
 for after in 0 0.7 2.5; do
   name=outside-crash-$after
   same "a server is asked for" "$(request POST servers "{\"server\": {\"name\": \"$name\", \"imageRef\": \"$IMAGE_ID\", \"flavorRef\": \"$FLAVOR_ID\",

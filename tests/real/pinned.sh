@@ -1,7 +1,7 @@
 #!/bin/bash
 # A real guest with a dedicated CPU on two hosts with different dedicated processors. It is pinned when it is built,
 # pinned again by a live migration, and back on its old processor after a reverted cold migration. A server that does
-# not fit gets the reason.
+# not fit shows the reason.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 [ "$(nproc)" -ge 2 ] || { echo "one processor is too few to tell two hosts' apart"; exit 77; }
@@ -15,11 +15,11 @@ os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated
 os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED-two" >"$WORK/two" 2>&1 || bad "the flavor is made" "$(cat "$WORK/two")"
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
-# The pinning: processors of the CPUs and of the emulator, and the cells of the memory.
+# The pinning in libvirt: the host processors of the vCPUs and of the emulator, and the NUMA nodes of the memory.
 pins() { on "$1" vcpupin "$2" "${@:3}" | awk '$1 ~ /^[0-9]+$/ {print $2}' | paste -sd,; } # host, uuid
 emulator() { on "$1" emulatorpin "$2" | awk 'NF {print $NF}'; } # host, uuid
 cells() { on "$1" numatune "$2" | awk -F': ' '/numa_nodeset/ {print $2}' | tr -d ' '; } # host, uuid
-# Where the kernel really lets QEMU's threads of the CPUs run.
+# The processors on which the kernel lets QEMU's vCPU threads run.
 allowed() { for task in /proc/"$(qemu_of "$1")"/task/*; do grep -q '^CPU [0-9]*/' "$task/comm" && awk '/Cpus_allowed_list/ {print $2}' "$task/status"; done | paste -sd,; } # uuid
 processor_of() { case $1 in h1) echo 1 ;; h2) echo 0 ;; esac; }
 is_pinned() { # what, host, uuid

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Every sub-command of the placement plugin of the openstack client (osc-placement) once, on simulated hosts: each says what
-# it should, and what it changed is read back.
+# Runs every subcommand of the client's placement plugin (osc-placement) once, on simulated hosts. The script checks
+# each output, and reads each change back.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A real host loses its power, and its guests come back with it where the operator wants that: those that ran, and no
-# others. Once with a control plane that sees it, and once while there is none.
+# A real host loses its power. If the operator has configured it, the guests that ran start again with the host, and no
+# others. This happens once while the control plane runs, and once while it is stopped.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 HOUSE_CONF=$'[DEFAULT]\nresume_guests_state_on_host_boot = True'

@@ -1,9 +1,8 @@
 #!/bin/bash
-# Faults during a live migration of a real guest. A libvirtd restarts on either side; either host loses its
-# network (which the control plane also uses) or its power, before, at and after the switch-over. The control
-# plane is killed, another move is requested, the guest switches itself off, the server is deleted. In every case
-# the guest ends on one host, runs once, and continues as long as a host has its memory; of deleted servers
-# nothing is left.
+# Faults during a live migration of a real guest. A libvirtd restarts on either side; either host loses its network
+# (which the control plane also uses) or its power, before, at and after the switch-over. The control plane is killed,
+# another move is requested, the guest shuts down, the server is deleted. In every case the guest is on exactly one host
+# in the end, and runs once. It continues as long as a host has its memory. A deleted server leaves nothing behind.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"
@@ -30,7 +29,7 @@ settles() { # [how it is seen to go on]
   local now; now=$(place "$ONE")
   within 30 "its guest runs on $now" runs_on "$now" "$ID"
   same "and nowhere else" "$(runs "$ID")" 1
-  # Remains on a host that was unreachable are removed when the host is compared with the log again.
+  # Leftovers on a host that was unreachable are removed when the reconciler compares the host with the log again.
   within 60 "nothing is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
   "${1:-counts_on}" "$ONE"
   ok "the migration: $(moves_of "$ONE" -c Status | tail -n 1)"
@@ -44,12 +43,12 @@ counts_here() { # server
 }
 BOOTS=1
 forced() { os server migration force complete "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79; }
-# Two seconds before the end, or after it.
+# Succeeds within the last two seconds of the migration, or after its end.
 nearly_across() {
   on "$FROM" domjobinfo "$ID" --rawstats \
     | awk '$1 == "memory_total:" {total = $2} $1 == "memory_remaining:" {rest = $2} END {exit !(NR < 3 || (total > 0 && rest < 4 * 1048576))}'
 }
-# The host ends, and the guest's memory with it; later it is back.
+# The host loses its power, and with it the guest's memory. Later the host boots again.
 power_fails_under_it() { # host
   hosts crash "$1" >/dev/null 2>&1
   within 60 "the power of $1 fails with the guest's memory, which is seen" host_stands "$1" down
@@ -101,7 +100,7 @@ done
 
 # --------------------------------------------------------------------------------- it is not known whether it came across
 
-# The guest stands still until it is across, which takes the hosts a moment; in that one of them loses its network.
+# The guest is paused during the switch-over, which takes the hosts a moment. In that moment one host loses its network.
 for side in FROM TO; do
   on_its_way
   forced

@@ -1,16 +1,16 @@
 #!/bin/bash
-# Schemathesis: requests made of the documents that the control plane gives out itself (GET /openapi.json), good and bad
-# ones, against a simulated fleet. No answer is a server error, and nobody without a token is told anything.
+# Schemathesis generates valid and invalid requests from the control plane's own documents (GET /openapi.json), and
+# sends them to a simulated fleet. No answer may be a server error, and a request without a token must be refused.
 #
 #   tests/real/schemathesis.sh [SERVICE[@VERSION]...]   without it compute, and with CHRONOVA_SOAK=1 all services, some in
 #                                                       several versions
 #
-# CHRONOVA_BIN           the binary to judge
+# CHRONOVA_BIN           the binary to test
 # SCHEMATHESIS_VENV      a Python environment that has schemathesis, or gets it (default: .venv-schemathesis)
 # SCHEMATHESIS_EXAMPLES  how many requests per operation at most (default: 1, with CHRONOVA_SOAK=1 60)
-# SCHEMATHESIS_SEED      of a long run, whose seed is printed; short ones are the same each time
+# SCHEMATHESIS_SEED      the seed of a long run, which prints its seed; short runs have a fixed seed
 #
-# Exit status: 0 passed, 77 cannot run here, 1 something was answered that must not be.
+# Exit status: 0 passed, 77 cannot run here, 1 a check on an answer failed.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 sim_open schemathesis '[chronova]' 'hypervisors = sim://3'
@@ -38,7 +38,7 @@ password=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
 python3 "$HERE/schemathesis.py" "$URL" "$password" "$WORK" "${names[@]}" >"$WORK/services" 2>"$WORK/furnish.err" \
   || { bad "something to ask about" "$(cat "$WORK/furnish.err")"; exit 1; }
 while read -r name address; do
-  # It keeps notes where it is run.
+  # Schemathesis stores its notes in the working directory.
   if (cd "$WORK" && "$venv/bin/schemathesis" --config-file "$WORK/$name.toml" run "$WORK/$name.json" --url "$address" "${options[@]}" \
     >"$WORK/$name.log" 2>&1 </dev/null); then
     ok "$name: $(grep -E 'cases? generated|[0-9]+ generated' "$WORK/$name.log" | tail -n 1 | sed 's/^ *//')"

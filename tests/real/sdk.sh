@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every public method of the SDK's compute proxy, each at least once, on a simulated fleet. See tests/testbed/sdk.py.
+# Calls every public method of the SDK's compute proxy at least once, on a simulated fleet. See tests/testbed/sdk.py.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 command -v openstack >/dev/null || cannot "no openstack client on the PATH"

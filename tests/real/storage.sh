@@ -1,7 +1,7 @@
 #!/bin/bash
 # Real guests with other image backends than copy-on-write files: raw files, then (storage.sh lvm) logical volumes.
 # Build, rescue, image, resize, cold and live migration, rebuild, shelve and delete on two hosts, checked from inside
-# the guests and in the hosts' pools. testbed/lvm.sh replaces LVM's own programs, since both hosts have one kernel;
+# the guests and in the hosts' pools. testbed/lvm.sh replaces LVM's own programs, because both hosts share one kernel;
 # lvm.sh runs the real ones.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
@@ -13,7 +13,7 @@ case $FORM in
   lvm)
     losetup -f >/dev/null 2>&1 || cannot "this machine has no loop devices"
     export TESTBED_LVM="$GROUP 8192"
-    # To write zeros over whole volumes takes half a minute for each GiB on a loop device.
+    # Overwriting whole volumes with zeros takes half a minute per GiB on a loop device.
     HOUSE_CONF=$(printf '[libvirt]\nimages_type = lvm\nimages_volume_group = %s\nvolume_clear_size = 64' "$GROUP") ;;
 esac
 fleet_open "storage-$FORM" "s${FORM:0:1}" 10.74 2
@@ -28,7 +28,7 @@ expect "a flavor with more disks is made" asked flavor create --vcpus 1 --ram 16
 expect "and a larger one" asked flavor create --vcpus 1 --ram 160 --disk 2 --ephemeral 2 --swap 16 "$LARGE"
 ONE=$NAME-one
 
-# The pool and the volume that a disk is; what the host says of it.
+# The storage pool and the volume of a disk, and the host's description of it.
 POOL=chronova; SUFFIX=.raw
 [ "$FORM" = raw ] || { POOL=chronova-lvm-$GROUP; SUFFIX=; }
 volume() { on "$1" pool-refresh "$POOL" >/dev/null; on "$1" vol-dumpxml "$2$SUFFIX" "$POOL"; } # host, disk
@@ -126,7 +126,7 @@ same "its disk is made anew" "$(marker_at h2 "$ID")" ""
 
 expect "it is stopped" asked server stop "$ONE"
 within 60 "it is off" at_rest "$ONE" SHUTOFF
-# As a guest can, if it writes to its disk's first sectors.
+# A guest can write such a header to the first sectors of its disk.
 qemu-img create -q -f qcow2 -F raw -b /etc/hostname "$WORK/header" 1G
 case $FORM in
   raw) DISK=$STATE/h2/lib/chronova/${ID}_disk.raw ;;

@@ -1,19 +1,24 @@
 #!/bin/bash
-# The tests of tempest.api.compute, against a house on a simulated fleet.
+# Runs the tests of tempest.api.compute against a control plane on a simulated fleet.
 #
-#   tests/real/tempest.sh [REGEX]   the tests with matching ids; without it the short selection of
-#   tests/tempest/short.txt,
-#                                   or with CHRONOVA_SOAK=1 everything
+#   tests/real/tempest.sh [REGEX]   the tests with matching ids; without REGEX the short selection of
+#                                   tests/tempest/short.txt, or with CHRONOVA_SOAK=1 all tests
 #
-# CHRONOVA_BIN    the binary to judge
+# CHRONOVA_BIN    the binary to test
 # TEMPEST_VENV    a Python environment that has tempest, or gets it (default: .venv-tempest in the repository)
-# TEMPEST_RESULT  gets one line per test
-# TEMPEST_SECONDS how long it may take (default: 1100)
-# TEMPEST_WORKERS how many tests at a time (default: 1; with more, servers of one test stand on hosts that another, which
-#                 gives a host an availability zone and takes it away again, needs empty)
-# TEMPEST_VOLUMES true: with the tests that need volumes
-# Against other hosts than simulated ones: TEMPEST_HYPERVISORS, as the option is written, TEMPEST_HOSTS of them; TEMPEST_IMAGE,
-# a qcow2 file that boots in TEMPEST_RAM MiB; TEMPEST_PASSES, what must pass there; TEMPEST_SETTINGS, KEY=VALUE... of tempest.conf.
+# TEMPEST_RESULT  a file that gets one line per test
+# TEMPEST_SECONDS the time limit in seconds (default: 1100)
+# TEMPEST_WORKERS the number of parallel tests (default: 1). With more, tests that move a host to another availability
+#                 zone fail, because they need a host without servers of other tests.
+# TEMPEST_VOLUMES true: also run the tests that need volumes
+#
+# With other hosts than simulated ones:
+#
+# TEMPEST_HYPERVISORS  the value of the option `hypervisors`
+# TEMPEST_HOSTS        the number of these hosts
+# TEMPEST_IMAGE        a qcow2 file that boots in TEMPEST_RAM MiB
+# TEMPEST_PASSES       the list of tests that must pass
+# TEMPEST_SETTINGS     further settings of tempest.conf: KEY=VALUE...
 #
 # tests/tempest/passes.txt lists the tests that must pass, passes-volumes.txt those that need volumes; both may only
 # grow. exceptions.txt lists the tests that cannot pass, with reasons. Exit status: 0 passed, 77 cannot run here, 1 a
@@ -26,7 +31,7 @@ HOSTS=${TEMPEST_HOSTS:-4}
 skip() { echo "tempest: $1"; exit 77; }
 [ -x "${CHRONOVA_BIN:-}" ] || skip "CHRONOVA_BIN names no program"
 
-# Versions of the same date: the newest of each do not work with this tempest, and no newer tempest is needed.
+# The versions are from the same date, because newer ones do not work with this tempest.
 PACKAGES=("setuptools<70" tempest==33.0.0 oslo.utils==6.3.0 oslo.log==5.4.0 oslo.concurrency==5.3.0 oslo.config==9.3.0
   oslo.serialization==5.3.0 stestr==4.0.1 testtools==2.6.0 fixtures==4.1.0 cliff==4.5.0 extras)
 venv=${TEMPEST_VENV:-$top/.venv-tempest}
@@ -44,7 +49,7 @@ close() {
     for _ in $(seq 100); do kill -0 "$house" 2>/dev/null || break; sleep 0.1; done
     kill -9 "$house" 2>/dev/null
   fi
-  # The errors are there.
+  # The folder has the error messages.
   case $status in 0 | 77) rm -rf "$work" ;; *) echo "what it left: $work" ;; esac
 }
 trap close EXIT
@@ -56,9 +61,9 @@ url=http://127.0.0.1:$port
 FILTERS=ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter
 printf '%s\n' '[chronova]' "hypervisors = ${TEMPEST_HYPERVISORS:-sim://$HOSTS}" '[filter_scheduler]' \
   "enabled_filters = $FILTERS,SameHostFilter,DifferentHostFilter" >"$work/chronova.conf"
-# Tempest takes every volume for one that every host reaches.
+# Tempest assumes that every host reaches every volume.
 [ "${TEMPEST_VOLUMES:-false}" = false ] || printf '%s\n' '[volume]' 'shared = true' >>"$work/chronova.conf"
-# A guest that is still booting does not hear its power button, and is waited for.
+# A guest that is still booting ignores its power button, so a stop waits for the whole timeout.
 [ -z "${TEMPEST_HYPERVISORS:-}" ] || printf '%s\n' '[DEFAULT]' 'shutdown_timeout = 10' >>"$work/chronova.conf"
 "$CHRONOVA_BIN" serve --data-dir "$work/data" --listen "127.0.0.1:$port" --config-file "$work/chronova.conf" \
   >"$work/chronova.log" 2>&1 </dev/null &
@@ -85,7 +90,7 @@ cd "$work/ws" || exit 1
 timeout -k 30 -s INT "${TEMPEST_SECONDS:-1100}" "$venv/bin/tempest" run --config-file "$work/ws/etc/tempest.conf" --workspace ws \
   --workspace-path "$work/workspaces.yaml" "${selected[@]}" --concurrency "${TEMPEST_WORKERS:-1}" --subunit \
   >"$work/run.subunit" 2>"$work/run.err"
-# Its exit status says that tests failed, which is judged here.
+# The exit status says whether any test failed, but this script compares the results with its lists.
 [ -s "$work/run.subunit" ] || { tail -n 20 "$work/run.err"; exit 1; }
 cat "${TEMPEST_PASSES:-$own/passes.txt}" >"$work/passes.txt"
 [ "${TEMPEST_VOLUMES:-false}" = false ] || cat "$own/passes-volumes.txt" >>"$work/passes.txt"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# tempest's tests of live migration, migrations and resizes against two real hosts with disks of their own, and guests that
-# boot: tests/real/tempest.sh with the house of the testbed. TEMPEST_VENV, TEMPEST_RESULT as there.
+# Runs tempest's tests of live migrations, cold migrations and resizes with booting guests on two real hosts without
+# shared storage. It calls tests/real/tempest.sh with the hosts of the testbed. TEMPEST_VENV and TEMPEST_RESULT are as
+# there.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/house.sh"

@@ -4,7 +4,7 @@
 set -uo pipefail
 POOL=chronova-volumes-$$ POOL_PATH=/var/lib/libvirt/chronova-volumes-$$
 HOUSE_CONF=$(printf '%s\n' '[volume]' "pool = $POOL" "pool_path = $POOL_PATH" 'quota_volumes = 8')
-# It takes minutes.
+# This script takes minutes.
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
 . "$(dirname "$0")/../testbed/house.sh"
 house_open volumes 10.73

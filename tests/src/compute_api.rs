@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Life, World};
 
-/// A control plane with two simulated hosts and a flavor, ready to be asked.
+/// A control plane with two simulated hosts and a flavor, ready for requests.
 pub struct Api {
     pub world: World,
     pub life: Life,
@@ -52,12 +52,12 @@ impl Api {
         Self::start_with("", None).await
     }
 
-    /// `policy` is what `policy.yaml` says.
+    /// Starts it; `policy` is the content of `policy.yaml`.
     pub async fn start_with(policy: &str, interference: Option<Arc<dyn Interference>>) -> Self {
         Self::start_of(World::new(2), policy, interference).await
     }
 
-    /// In a world that is made already.
+    /// Starts it in an existing world.
     pub async fn start_of(world: World, policy: &str, interference: Option<Arc<dyn Interference>>) -> Self {
         let hosts = world.fleet.len();
         let life = world.live(None, interference).await;
@@ -69,7 +69,7 @@ impl Api {
         api
     }
 
-    /// The API over a control plane that is at work already.
+    /// The API over a running control plane.
     pub fn around(world: World, life: Life, policy: &str, history: Arc<History>) -> Self {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse(policy, "policy.yaml").unwrap()).unwrap();
@@ -97,7 +97,7 @@ impl Api {
         self.ask(method, &format!("/compute/v2.1{path}"), version, token, body).await
     }
 
-    /// As `call`, of any service: `path` begins with the service's prefix.
+    /// As `call`, for any service: `path` begins with the service's prefix.
     pub async fn ask(&self, method: &str, path: &str, version: &str, token: &str, body: Option<Value>) -> Answer {
         self.ask_as(method, path, version, token, None, body).await
     }
@@ -138,12 +138,12 @@ impl Api {
         answer.body
     }
 
-    /// The least that a server needs.
+    /// The smallest valid request for a server.
     pub fn wish(name: &str) -> Value {
         json!({"name": name, "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": NETWORK}]})
     }
 
-    /// Another image than the one that these worlds are full of. Returns its id.
+    /// Creates an image with these properties, besides the default one of these worlds. Returns its id.
     pub async fn image(&self, properties: &[(&str, &str)]) -> ImageId {
         let (image, images) = (ImageId::random(), &self.life.context().images);
         let draft = ImageDraft {
@@ -161,7 +161,7 @@ impl Api {
         image
     }
 
-    /// Makes a server and waits until it is what it will be. Returns its id.
+    /// Creates a server and waits until its build ends. Returns its id.
     pub async fn server(&self, token: &str, wish: Value) -> String {
         let made = self.call("POST", "/servers", "2.100", token, Some(json!({"server": wish}))).await;
         assert_eq!(made.status, 202, "{:?}", made.body);
@@ -170,11 +170,11 @@ impl Api {
     }
 }
 
-/// Any image exists in these worlds.
+/// Any image id exists in these worlds.
 pub const IMAGE: &str = "70a599e0-31e7-49b7-b260-868f441e862b";
 pub const NETWORK: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The description of the API by which it is judged, where there is one.
+/// The folder of the machine-readable API contract, if there is one.
 pub fn contract() -> Option<PathBuf> {
     let here = std::env::var_os("CHRONOVA_CONTRACT")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/contract"), PathBuf::from);

@@ -1,4 +1,4 @@
-//! A driver that has the core alone: the smallest that a new hypervisor needs.
+//! A driver with the core only: the minimum for a new hypervisor.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use chronova_events::ids::InstanceId;
 use chronova_hypervisor::driver::{Driver, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
 
-/// Passes the calls of the core on, and offers none of the optional parts.
+/// Passes the calls of the core on, and offers no optional part.
 pub struct CoreOnly(Arc<dyn Driver>);
 
 impl CoreOnly {

@@ -1,4 +1,4 @@
-//! Requests for servers, as the API makes them.
+//! Requests for servers, in the form that the API sends.
 
 use chronova_actors::instance::creation::{CreateReject, CreateServersRequest};
 use chronova_actors::quota::DefaultLimits;
@@ -8,14 +8,14 @@ use uuid::Uuid;
 use crate::world::{Life, build_request, user_meta};
 
 impl Life {
-    /// Asks for servers as the API does, and waits for them.
+    /// Requests servers as the API does, and waits until they are recorded.
     pub async fn create(&self, request: CreateServersRequest) -> Result<Vec<InstanceId>, CreateReject> {
         let created = self.operations().create_servers(user_meta(), request, None).await?;
         Ok(created.instances)
     }
 }
 
-/// A request for so many small servers, without a limit by quota.
+/// A request for `count` small servers, without a quota limit.
 pub fn create_request(count: u32) -> CreateServersRequest {
     CreateServersRequest {
         template: build_request(InstanceId(Uuid::nil())),

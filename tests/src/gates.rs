@@ -1,5 +1,5 @@
-//! A driver that stops with its control plane: calls of a crashed world reach no host. And a driver
-//! that lets a test pause calls, before their work or between work and answer.
+//! Two wrappers of drivers. One stops with its control plane, so that calls of a crashed world reach no host. The other
+//! lets a test pause calls, before their work or between their work and their answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +32,8 @@ use chronova_hypervisor::guest::{
 use futures::StreamExt;
 use tokio::sync::watch;
 
-/// Holds up driver calls of every host: `spawn` before its work, `spawn:answer` after it. And records the calls to the
-/// hosts about guests.
+/// Pauses driver calls of every host: the point `spawn` is before the work, `spawn:answer` after it. Also records the
+/// calls about guests.
 #[derive(Debug, Default)]
 pub struct Brakes {
     held: watch::Sender<BTreeSet<&'static str>>,
@@ -48,7 +48,7 @@ struct Notes {
     /// The last definition of each guest.
     guests: BTreeMap<InstanceId, GuestSpec>,
     stops: Vec<StopMode>,
-    /// Plugged into guests that are there.
+    /// The disks that were attached to existing guests.
     disks: Vec<(InstanceId, VolumeDisk)>,
 }
 
@@ -57,22 +57,22 @@ impl Brakes {
         what(&mut self.notes.lock().unwrap());
     }
 
-    /// How guests were sent on their way.
+    /// The plans of the live migrations, in order.
     pub fn migration_plans(&self) -> Vec<MigrationPlan> {
         self.notes.lock().unwrap().migration_plans.clone()
     }
 
-    /// How the guest was defined last.
+    /// The last definition of the guest.
     pub fn guest(&self, instance: InstanceId) -> Option<GuestSpec> {
         self.notes.lock().unwrap().guests.get(&instance).cloned()
     }
 
-    /// The disks that guests got after they were made.
+    /// The disks that were attached to existing guests.
     pub fn disks(&self) -> Vec<(InstanceId, VolumeDisk)> {
         self.notes.lock().unwrap().disks.clone()
     }
 
-    /// How guests were switched off since this was asked last.
+    /// The modes of the stops since the last call of this function.
     pub fn take_stops(&self) -> Vec<StopMode> {
         std::mem::take(&mut self.notes.lock().unwrap().stops)
     }
@@ -89,12 +89,12 @@ impl Brakes {
         });
     }
 
-    /// How many calls are held up at `point`.
+    /// The number of calls that are paused at `point`.
     pub fn count(&self, point: &'static str) -> usize {
         self.waiting.lock().unwrap().get(point).copied().unwrap_or(0)
     }
 
-    /// Waits until a call is held up at `point`.
+    /// Waits until a call is paused at `point`.
     pub async fn reached(&self, point: &'static str) {
         while self.waiting.lock().unwrap().get(point).is_none_or(|count| *count == 0) {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -112,7 +112,7 @@ impl Brakes {
     }
 }
 
-/// Passes calls on until `dead`, which is the fuse of the world's log.
+/// Passes calls on until `dead`, which the fuse of the world's log sets.
 pub struct Gate {
     inner: Arc<dyn Driver>,
     dead: Arc<AtomicBool>,
@@ -132,7 +132,7 @@ impl Gate {
     }
 }
 
-/// Before and after: a call that was under way at the crash took effect, but its reply is lost.
+/// Checks `dead` before and after the call. A call that was running at the crash took effect, but its reply is lost.
 macro_rules! gated {
     ($self:ident, $call:ident ( $($arg:expr),* )) => {{
         $self.brakes.pass(stringify!($call)).await;
@@ -152,7 +152,7 @@ macro_rules! gated {
     }};
 }
 
-/// A part is offered where the driver behind the gate offers it.
+/// Offers an optional part if the wrapped driver offers it.
 macro_rules! passed_on {
     ($($accessor:ident: $part:ident),+ $(,)?) => {
         $(fn $accessor(&self) -> Option<&dyn $part> {

@@ -1,9 +1,9 @@
-//! The world that proves it: what the integration tests are built with.
+//! The test world: the building blocks of the integration tests.
 //!
 //! [`world::World`] is a whole control plane on a log in memory and a simulated fleet. A test can crash it at any
-//! append and start it again on the same log and hosts. [`process_harness`] proves processes with it.
-//! [`placement_model`] is a second opinion on placement. [`ports`] says what the services beside Compute must keep.
-//! [`fuzz`] makes random input.
+//! append and start it again on the same log and hosts. [`process_harness`] tests processes with it.
+//! [`placement_model`] is an independent model of Placement. [`ports`] has the conformance suites of the other
+//! services. [`fuzz`] generates random input.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 

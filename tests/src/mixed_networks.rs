@@ -1,7 +1,8 @@
-//! A network service whose servers get their ports from [`OneNetwork`], and whose users ask the embedded service.
+//! A network service in two parts: servers get their ports from [`OneNetwork`], and users' requests go to the embedded
+//! service.
 //!
-//! Most worlds need no more of networks than one port for each server. Their users may still make networks, groups and
-//! floating addresses by the network API, and see them at their servers.
+//! Most test worlds need one port for each server only. Their users can still create networks, groups and floating
+//! addresses through the network API, and see them on their servers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use chronova_projections::views::Views;
 use crate::services::OneNetwork;
 
 pub struct MixedNetworks {
-    /// Gives servers their ports; it outlives a crash.
+    /// The source of servers' ports; it survives a crash.
     pub ports: Arc<OneNetwork>,
-    /// Answers users.
+    /// The service that answers users' requests.
     pub service: Arc<EmbeddedNetworks>,
 }
 

@@ -40,7 +40,7 @@ fn pinned(flavor: FlavorSnapshot) -> FlavorSnapshot {
     FlavorSnapshot { extra_specs: vec![("hw:cpu_policy".to_owned(), "dedicated".to_owned())], ..flavor }
 }
 
-/// Three processors, and more of everything else.
+/// A flavor with three dedicated CPUs, and more memory and disk.
 pub fn larger_pinned() -> FlavorSnapshot {
     pinned(FlavorSnapshot { vcpus: 3, ..larger() })
 }
@@ -68,7 +68,7 @@ fn taken(pinning: &Pinning) -> BTreeSet<u32> {
 }
 
 /// Invariants when no work is under way: no processor has two guests, no consumer has processors without an allocation,
-/// and every guest is on the host that the ledger says.
+/// and every guest is on the host in the ledger.
 pub fn check(fleet: &SimFleet, ledger: &Ledger) {
     for (host, guests) in &ledger.fitted {
         let mut seen = BTreeSet::new();

@@ -1,18 +1,18 @@
-//! A second opinion on placement: the rules of the Placement API written down without any thought of speed.
+//! An independent model of Placement: the rules of the Placement API, written for clarity and not for speed.
 //!
-//! Nothing here is shared with the ledger or with the index. Each query sums the usage of all consumers. Candidates are
-//! found by trying every provider for every part of a request, in every tree. The rules follow the API
-//! reference and the reference implementation:
+//! The model shares no code with the ledger or the index. Each query sums the usage of all consumers. The search for
+//! candidates tries every provider for every part of a request, in every tree. The rules follow the API reference and
+//! the reference implementation:
 //!
 //! * One tree answers a request: its own providers, and sharing providers (`MISC_SHARES_VIA_AGGREGATE`) that have an
 //!   aggregate in common with any provider of the tree.
-//! * The resources of the group without suffix may come from several of them, class by class. Together they have one of
-//!   each set of required traits, and none of them has a forbidden one. Each is a member of the aggregates asked for,
-//!   or the root of its tree is; one that shares from outside is a member itself. Neither it nor the root is in a
-//!   forbidden one.
-//! * A group with a suffix is served by one provider, and traits and aggregates are that provider's own.
-//! * `in_tree` leaves only that tree; a group without suffix then takes nothing that is shared.
-//! * A group without resources only names a provider, and has to require a trait or an aggregate.
+//! * The resources of the group without suffix may come from several providers, class by class. Together these have one
+//!   trait of each required set, and none of them has a forbidden trait. Each provider, or the root of its tree, is a
+//!   member of the requested aggregates; a sharing provider must be a member itself. Neither the provider nor the root
+//!   is in a forbidden aggregate.
+//! * One provider serves a group with a suffix. Only its own traits and aggregates count.
+//! * `in_tree` allows only that tree; a group without suffix then takes nothing from sharing providers.
+//! * A group without resources only selects a provider. It must require a trait or an aggregate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,7 +114,7 @@ pub type Candidate = (Holding, BTreeMap<&'static str, BTreeSet<Number>>);
 
 // -------------------------------------------------------------------------------------------------------------- changes
 
-/// Every change says whether Placement accepts it, and makes it if so.
+/// Every change returns whether Placement accepts it, and applies it if so.
 impl Model {
     pub fn create(&mut self, number: Number, parent: Option<Number>) -> bool {
         let good =
@@ -135,7 +135,7 @@ impl Model {
         good
     }
 
-    /// From 1.37 on a provider may be given any parent outside of what is below it.
+    /// From 1.37 on a provider may get any parent outside its own subtree.
     pub fn reparent(&mut self, number: Number, parent: Option<Number>) -> bool {
         let good = self.providers.contains_key(&number)
             && parent
@@ -189,7 +189,7 @@ impl Model {
             amounts.iter().all(|(class, amount)| {
                 let Some(units) = provider.inventories.get(class) else { return false };
                 let used = after.used(*number, class);
-                // Over capacity it may not become fuller than it was.
+                // A provider over its capacity must not get more usage than before.
                 units.allow(*amount) && (used <= units.capacity() || used <= self.used(*number, class))
             })
         });
@@ -199,7 +199,7 @@ impl Model {
         good
     }
 
-    /// The processes' own claim: for a consumer that holds nothing yet.
+    /// A claim by a process, for a consumer without allocations.
     pub fn claim(&mut self, consumer: Number, holding: &Holding) -> bool {
         match self.consumers.get(&consumer) {
             Some(known) => known.holding == *holding,
@@ -229,7 +229,7 @@ impl Model {
         units.is_some_and(|units| units.allow(amount) && self.used(number, class) + amount <= units.capacity())
     }
 
-    /// The provider and everything above it.
+    /// The provider and its ancestors.
     fn above(&self, number: Number) -> BTreeSet<Number> {
         let mut found = BTreeSet::from([number]);
         let mut at = number;
@@ -248,7 +248,7 @@ impl Model {
         at
     }
 
-    /// Everything that may serve in the tree of `root`.
+    /// All providers that may serve the tree of `root`, including sharing ones.
     fn around(&self, root: Number) -> Vec<Number> {
         let tree: Vec<Number> = self.providers.keys().copied().filter(|number| self.root(*number) == root).collect();
         let shares = |number: &Number| {
@@ -266,7 +266,7 @@ impl Model {
         if request.groups.values().any(impossible) {
             return found;
         }
-        // One place for each class of the group without suffix, and one for each other group.
+        // One slot for each class of the group without suffix, and one for each other group.
         let mut places: Vec<(&'static str, Option<Class>)> = Vec::new();
         for (suffix, group) in &request.groups {
             match *suffix {
@@ -283,7 +283,7 @@ impl Model {
             loop {
                 let serving: Vec<Number> = chosen.iter().map(|at: &usize| around[*at]).collect();
                 found.extend(self.judge(request, *root, &places, &serving));
-                // The next combination, as a counter of that many digits.
+                // The next combination, counted like a number with one digit per slot.
                 let Some(place) = chosen.iter().position(|at| at + 1 < around.len()) else { break };
                 chosen[place] += 1;
                 chosen[..place].fill(0);
@@ -343,7 +343,7 @@ impl Model {
         let requires = !group.traits.required.is_empty() || !group.aggregates.required.is_empty();
         group.resources.iter().all(|(class, amount)| self.room(number, class, *amount))
             && (requires || !group.resources.is_empty())
-            // Placement narrows the providers of resources to the tree, so a group without any is not narrowed.
+            // Placement applies `in_tree` to providers of resources only, so a group without resources ignores it.
             && (group.resources.is_empty() || group.in_tree.is_none_or(|wanted| self.root(wanted) == self.root(number)))
             && group.traits.has_required(&provider.traits)
             && !group.traits.has_forbidden(&provider.traits)
@@ -366,7 +366,7 @@ impl Model {
         })
     }
 
-    /// Groups may take from one provider together.
+    /// Whether the provider has room for the sum; several groups may use one provider.
     fn fits(&self, number: Number, amounts: &Amounts) -> bool {
         amounts.iter().all(|(class, amount)| {
             let units = &self.providers[&number].inventories[class];
@@ -379,8 +379,8 @@ impl Model {
         roots.len() < holding.len()
     }
 
-    /// The providers that an answer describes: all providers of the used trees. For clients of versions before trees,
-    /// in a cloud with trees: only the used providers.
+    /// The providers that an answer describes: all providers of the used trees. For versions before trees, in a cloud
+    /// with trees: only the used providers.
     pub fn described(&self, request: &Request, candidates: &BTreeSet<Candidate>) -> BTreeSet<Number> {
         let used: BTreeSet<Number> = candidates.iter().flat_map(|(holding, _)| holding.keys().copied()).collect();
         if request.flat && self.providers.values().any(|provider| provider.parent.is_some()) {

@@ -1,15 +1,15 @@
 //! The proof of a process, one line per process in `tests/processes.rs`.
 //!
 //! 1. It succeeds.
-//! 2. **Crash after every append**: whatever append the control plane dies at, the next life ends where an uncrashed one
-//!    does, or nothing ever happened.
-//! 3. Every step fails, before and after its work: the world is clean afterwards.
-//! 4. Every step is done twice, and so is every undo: nothing changes.
-//! 5. **Crash while unwinding**: a step fails, and the control plane dies at whatever append from there on.
-//! 6. **Crash around what comes between**: the subject is deleted, or a host is lost, just when a step is due or is about to
-//!    be undone, and the control plane dies at whatever append around it.
+//! 2. **Crash after every append**: the control plane crashes after any append. The next life reaches the same end as
+//!    one without a crash, or nothing has happened.
+//! 3. Every step fails, before and after its work: nothing is left over.
+//! 4. Every step runs twice, and so does every undo: the result is the same.
+//! 5. **Crash while unwinding**: a step fails, and the control plane crashes after any later append.
+//! 6. **Crash with interference**: the subject is deleted, or a host is lost, right before a step or its undo. The
+//!    control plane crashes after any append around that moment.
 //!
-//! The first four are tried whole in every run. There are too many of the last two: see [`sample`].
+//! Every run has all trials of the first four. The last two have too many trials for that: see [`sample`].
 
 mod events_at_steps;
 mod interferences;
@@ -33,36 +33,37 @@ use self::sample::Sample;
 use self::unwinding::Unwinding;
 use crate::world::{Life, World};
 
-/// One proof: a process, where it begins and where it ends.
+/// One test case: a process, its initial state and its expected ends.
 pub struct Case {
     pub definition: &'static Definition,
-    /// Brings the world to where the process begins.
+    /// Brings the world to the initial state of the process.
     pub before: for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>,
-    /// Asks for the process. An error says that the request was not acknowledged.
+    /// Requests the process. An error means that the request was not acknowledged.
     pub ask: for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, Result<(), String>>,
     /// The status of the server before and after.
     pub from: &'static str,
     pub to: &'static str,
-    /// Its status when a step failed for good before it did anything.
+    /// Its status after a step failed permanently before its work.
     pub failed: &'static str,
-    /// Further statuses when a step did its work before it failed: a guest that runs is seen to run.
+    /// Further possible statuses after a step failed after its work. For example, a running guest is observed as
+    /// running.
     pub failed_after: &'static [&'static str],
-    /// Further statuses when the request was not acknowledged: a request of several commands may have got half-way.
+    /// Further possible statuses of a request without acknowledgement. A request of several commands may be half done.
     pub half_asked: &'static [&'static str],
-    /// Whether asking waits for the end of the process, so that a step that fails is told to whoever asks.
+    /// Whether the request waits for the end of the process, so that it returns the failure of a step.
     pub waits: bool,
     /// Whether every host reaches every volume.
     pub shared: bool,
     /// Whether the hosts have one storage for the guests' own disks.
     pub one_storage: bool,
-    /// Whether the hosts have processors for guests that want their own, each other ones.
+    /// Whether the hosts have dedicated processors, with different numbers on each host.
     pub dedicated: bool,
-    /// Whether the hosts' image caches are swept all the time, of everything that nobody uses.
+    /// Whether the image caches of the hosts are constantly cleared of unused images.
     pub swept: bool,
 }
 
 impl Case {
-    /// A server that is as it was when the process fails, on hosts that share nothing.
+    /// A case in which a failed process restores the server's status, on hosts without shared storage.
     pub fn new(
         definition: &'static Definition,
         before: for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>,
@@ -87,7 +88,7 @@ impl Case {
     }
 }
 
-/// Image caches that are swept all the time, of what was unused for so long.
+/// Options that constantly clear the image caches of images unused for `minimum_age`.
 pub fn swept(minimum_age: Duration) -> ImageCacheOptions {
     ImageCacheOptions { interval: Some(Duration::from_millis(2)), minimum_age, ..ImageCacheOptions::default() }
 }
@@ -126,8 +127,8 @@ async fn seen(world: &World) -> &'static str {
     }
 }
 
-/// Waits until nothing is under way, and the server does not look switched off while its guest is on: a life may die between
-/// the start of a guest and its record, and the next comparison with the host shows it.
+/// Waits until no work is running, and no server is shown as off while its guest runs. A life may crash between the
+/// start of a guest and its event; the next comparison with the host then records it.
 async fn comes_to_rest(world: &World, life: &Life) {
     assert!(life.settled().await);
     let is_started_unseen = || {
@@ -161,7 +162,7 @@ pub async fn prove(case: &Case) {
     events_at_steps::crash_around(case, appends, &mut sample).await;
 }
 
-/// Returns how many appends a whole life takes.
+/// Checks the success of the process. Returns the number of appends of the whole life.
 async fn succeeds(case: &Case) -> u64 {
     let world = prepared(case).await;
     let life = world.live(None, None).await;
@@ -199,7 +200,7 @@ async fn crashes(case: &Case, fuse: u64) {
     }
 }
 
-/// Returns how many appends there were from the failure on.
+/// Checks the failure of a step. Returns the number of appends after the failure.
 async fn fails(case: &Case, step: &'static str, verdict: InterferenceVerdict) -> u64 {
     let world = prepared(case).await;
     let (once, appends) = judged(case, &world, step, verdict).await;
@@ -219,7 +220,7 @@ async fn repeats(case: &Case, step: &'static str) {
     assert_eq!(seen(&world).await, case.to, "{}: {step} twice", case.definition.name);
 }
 
-/// A whole life with a verdict on a step. Says whether the step was reached, and how many appends there were from then on.
+/// A whole life with a verdict on a step. Returns whether the step was reached, and the number of appends after it.
 async fn judged(case: &Case, world: &World, step: &'static str, verdict: InterferenceVerdict) -> (bool, u64) {
     let once = FailingOnce::new(case.definition, step, verdict, None);
     let life = world.live(None, Some(once.clone())).await;
@@ -234,7 +235,7 @@ async fn judged(case: &Case, world: &World, step: &'static str, verdict: Interfe
     (once.has_judged(), appends)
 }
 
-/// The last step fails and every undo is done twice.
+/// The last step fails, and every undo runs twice.
 async fn unwinds_twice(case: &Case) {
     let world = prepared(case).await;
     let life = world.live(None, Some(RepeatingSteps::new(case.definition))).await;

@@ -1,4 +1,4 @@
-//! Options for tests: everything that waits in production waits for milliseconds here.
+//! Options for tests: waits and intervals are milliseconds.
 
 use std::time::Duration;
 

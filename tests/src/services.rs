@@ -1,5 +1,5 @@
-//! Simple networks and images for tests of other parts. They outlive a crash, as real services do, and count what they
-//! allocate, so that a test detects leaks.
+//! Simple network and image services for tests of other parts. They survive a crash, as real services do. They count
+//! their allocations, so that tests detect leaks.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use uuid::Uuid;
 pub struct OneNetwork {
     ports: Mutex<BTreeMap<InstanceId, NicInfo>>,
     more: Mutex<BTreeMap<PortId, (InstanceId, NicInfo)>>,
-    /// Which host each server's port is bound to.
+    /// The host that each server's port is bound to.
     hosts: Mutex<BTreeMap<InstanceId, Option<String>>>,
 }
 
@@ -229,7 +229,7 @@ impl ImageSource for Plain {
     }
 }
 
-/// One image of a few bytes under every id, except those of the images created here.
+/// An image service with the same small image under every id, except for the images that it created.
 #[derive(Debug, Default)]
 pub struct OneImage {
     made: Mutex<BTreeMap<ImageId, Made>>,
@@ -240,7 +240,7 @@ pub struct OneImage {
 pub struct Made {
     pub draft: ImageDraft,
     pub bytes: Option<Bytes>,
-    /// Counts images in the order in which they were made.
+    /// The position of this image in the order of creation.
     pub number: usize,
 }
 
@@ -264,12 +264,12 @@ impl OneImage {
         }
     }
 
-    /// The images that were created here and are not deleted.
+    /// The images that were created and are not deleted.
     pub fn made(&self) -> BTreeMap<ImageId, Made> {
         self.made.lock().unwrap().clone()
     }
 
-    /// Those of them without data.
+    /// The created images without data.
     pub fn unfinished(&self) -> Vec<ImageId> {
         self.made().into_iter().filter(|(_, made)| made.bytes.is_none()).map(|(id, _)| id).collect()
     }
@@ -350,5 +350,5 @@ impl ImageService for OneImage {
     }
 }
 
-/// The one id under which there is no image.
+/// The only id without an image.
 pub const NO_IMAGE: ImageId = ImageId(Uuid::from_u128(0xdead));

@@ -1,4 +1,4 @@
-//! Volumes in a simulated world: what must hold of them, and how tests ask for them.
+//! Volumes in a simulated world: their invariants, and requests for them.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ pub fn check(views: &Views, fleet: &SimFleet) {
     }
 }
 
-/// Guests, servers and volumes agree about who has what.
+/// Checks that guests, servers and volumes agree about attached disks.
 pub fn check_disks(views: &Views, fleet: &SimFleet) {
     let mut plugged = Vec::new();
     let mut attached = BTreeSet::new();
@@ -81,13 +81,13 @@ pub fn check_disks(views: &Views, fleet: &SimFleet) {
         }
     });
     plugged.sort();
-    // A guest that was moved is on two hosts until that is confirmed.
+    // A guest that was resized or migrated is on two hosts until the move is confirmed.
     let seen: BTreeSet<_> = fleet.disks().into_iter().collect();
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), plugged, "guests have the volumes of their servers");
     let mut kept = BTreeSet::new();
     for volume in views.volumes.read(|view| view.of(None)) {
         for (id, attachment) in &volume.attachments {
-            // Some tests of volumes attach them to servers that there never were.
+            // Some volume tests attach volumes to servers that never existed.
             if let Some(instance) = attachment.instance.filter(|instance| servers.contains(instance)) {
                 let whole = attachment.complete || away.contains(&instance);
                 assert!(whole, "{instance} has {} half", volume.created.volume);
@@ -111,7 +111,7 @@ pub fn word(views: &Views, id: VolumeId) -> &'static str {
     }
 }
 
-/// An empty volume of one GiB of a user of a project; `host` where it must be there.
+/// A request for an empty volume of one GiB, on `host` if given.
 fn empty_volume(volume: VolumeId, (project, user): (&str, &str), host: Option<HostId>) -> NewVolume {
     NewVolume {
         volume,
@@ -133,7 +133,7 @@ pub fn snapshot_of(id: VolumeId) -> SnapshotId {
     SnapshotId::derive(id.0, "snapshot")
 }
 
-/// A volume that a test gives to a server.
+/// The id of the nth volume that a test attaches to a server.
 pub fn nth_volume(instance: InstanceId, n: u32) -> VolumeId {
     VolumeId::derive(instance.0, &format!("volume-{n}"))
 }
@@ -163,7 +163,7 @@ pub fn mapped(source: BlockSource, boot_index: Option<u32>, n: u32) -> BlockDevi
 }
 
 impl Life {
-    /// A server with a root disk from an image, and an empty volume that outlives it.
+    /// Requests a server with a root volume from an image, and an empty volume that is not deleted with it.
     pub async fn build_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
         let image = crate::services::OneImage::snapshot();
         let devices = vec![mapped(BlockSource::Image(image.id), Some(0), 0), mapped(BlockSource::Blank, None, 1)];
@@ -172,7 +172,8 @@ impl Life {
         self.build_mapped(request, mapped).await
     }
 
-    /// An empty volume that a user of a project asked for, made and free; on the host of the server `beside`, or on any.
+    /// Creates an empty volume and waits until it is available. It is on the host of the server `beside`, or on any
+    /// host.
     pub async fn data_volume(&self, owner: (&str, &str), beside: Option<&str>, size_gb: u32) -> VolumeId {
         let host = beside.map(|server| {
             let now = self.instance_now(server.parse().unwrap());
@@ -185,7 +186,7 @@ impl Life {
         id
     }
 
-    /// A volume on the server's host, made and free.
+    /// Creates a volume on the server's host and waits until it is available.
     pub async fn volume_beside(&self, instance: InstanceId, n: u32) {
         let now = self.instance_now(instance);
         let server = now.alive().unwrap();
@@ -272,7 +273,7 @@ impl Life {
         asked.map_err(|error| error.to_string())
     }
 
-    /// Reserved, connected and complete on the host where it is, as the compute side does it.
+    /// Attaches a volume as Compute does: reserves it, connects it to its host, and completes the attachment.
     pub async fn attach_volume(&self, id: VolumeId, instance: InstanceId) -> Result<AttachmentId, String> {
         let attachment = AttachmentId::derive(id.0, &instance.to_string());
         let (port, words) = (&self.volumes, |error: chronova_actors::ports::PortError| error.to_string());

@@ -40,7 +40,7 @@ use crate::mixed_networks::MixedNetworks;
 use crate::quick::quick;
 use crate::services::{OneImage, OneNetwork};
 
-/// How long a test waits for what must come; only a hang reaches it.
+/// The time limit of a test's waits; only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The parts that survive a crash.
@@ -56,16 +56,16 @@ pub struct World {
 /// Options of one run of a control plane (a life).
 #[derive(Default)]
 pub struct Setting {
-    /// The append at which the log blows its fuse.
+    /// The append at which the log's fuse blows, which ends the life.
     pub fuse: Option<u64>,
     pub interference: Option<Arc<dyn Interference>>,
-    /// Ports and filters from the embedded network service instead of [`OneNetwork`].
+    /// Whether ports and filters come from the embedded network service instead of [`OneNetwork`].
     pub embedded_networks: bool,
     /// Read models from a checkpoint; otherwise they are folded from the whole log.
     pub views: Option<Views>,
-    /// Drivers that have the core alone.
+    /// Whether drivers have only the core.
     pub core_only: bool,
-    /// How many of the world's hosts are configured, where not all are.
+    /// The number of configured hosts of the world; `None` for all.
     pub hosts: Option<usize>,
 }
 
@@ -143,7 +143,7 @@ impl World {
                     }
                     if alive.placement.is_some() {
                         placed.push(row.id);
-                        // Interfaces can be taken away, all of them.
+                        // Users may detach all interfaces of a server.
                         if !alive.nics.is_empty() {
                             connected.push(row.id);
                         }
@@ -253,7 +253,7 @@ impl World {
         lines.join("\n")
     }
 
-    /// One word for each server: what a user would see.
+    /// The status of each server, as a user sees it.
     pub async fn story(&self) -> Vec<(InstanceId, &'static str)> {
         let views = self.views().await;
         views.servers.read(|servers| {
@@ -322,7 +322,7 @@ impl Life {
         .await
     }
 
-    /// Whether hosts that answer have nothing more of servers that left them. Nobody waits for those that do not.
+    /// Whether answering hosts have no leftovers of servers that left them. Hosts that do not answer do not count.
     fn is_tidy(&self) -> bool {
         if self.fleet.copies().iter().any(|(host, ..)| self.fleet.is_alive(*host)) {
             return false;
@@ -345,7 +345,7 @@ impl Life {
         self.runtime.stop().await;
     }
 
-    /// Asks for a server as the API does: quota first, then the server.
+    /// Requests a server as the API does: quota first, then the server.
     pub async fn build(&self, instance: InstanceId) -> Result<(), String> {
         self.build_of(build_request(instance)).await
     }
@@ -397,19 +397,20 @@ impl Life {
         self.instance(instance, InstanceRequest::SoftDelete { process, asker: ADMIN }).await
     }
 
-    /// Asks for a deleted server back as the API does: quota first, then the server.
+    /// Restores a deleted server as the API does: quota first, then the server.
     pub async fn restore(&self, instance: InstanceId) -> Result<(), String> {
         self.reserve(instance).await?;
         let process = ProcessId::random();
         self.instance(instance, InstanceRequest::Restore { process, asker: ADMIN }).await
     }
 
-    /// Asks for work on a server's disks or its place.
+    /// Requests work on a server, such as rescue, rebuild or shelve.
     pub async fn work(&self, instance: InstanceId, request: WorkRequest) -> Result<(), String> {
         self.instance(instance, request).await
     }
 
-    /// Asks for an image as the API does: the image first, without bytes, then the server.
+    /// Requests an image of a server as the API does: first creates the image without bytes, then sends the command to
+    /// the server.
     pub async fn snapshot(&self, instance: InstanceId, backup: Option<Rotation>) -> Result<ImageId, String> {
         let image = self.draft(instance, backup.as_ref()).await?;
         let snapshot = WorkRequest::Snapshot { process: ProcessId::random(), image, backup, asker: ADMIN };
@@ -422,7 +423,7 @@ impl Life {
         self.or_drop(image, self.work(instance, shelve).await).await
     }
 
-    /// As `shelve`, for a server on volumes: nothing of it becomes an image.
+    /// As `shelve`, for a volume-backed server, of which no image is made.
     pub async fn shelve_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
         self.work(instance, WorkRequest::Shelve { process: ProcessId::random(), image: None, asker: ADMIN }).await
     }
@@ -445,7 +446,7 @@ impl Life {
         asked.map(|()| image)
     }
 
-    /// `reimage`: the image is written to a root disk that is a volume.
+    /// Requests a rebuild. `reimage`: the image is written to the root volume.
     pub async fn rebuild(&self, instance: InstanceId, reimage: bool) -> Result<(), String> {
         let now = build_request(instance);
         let request = RebuildRequested {
@@ -486,10 +487,11 @@ impl Life {
         self.work(instance, WorkRequest::Unshelve { request, asker: ADMIN }).await
     }
 
-    /// Asks for a password as the API does: the password first, in memory, then the server.
+    /// Requests a change of the password as the API does: stores the password in memory, then sends the command to the
+    /// server.
     pub async fn change_password(&self, instance: InstanceId, password: &str) -> Result<(), String> {
         let process = ProcessId::random();
-        // Nobody waits for the answer here.
+        // The test does not wait for the result.
         let _told = self.context().passwords.lend(process, password.to_owned());
         self.work(instance, WorkRequest::ChangePassword { process, asker: ADMIN }).await
     }
@@ -499,14 +501,14 @@ impl Life {
         self.instance(instance, InstanceRequest::TriggerCrashDump { process, asker: ADMIN }).await
     }
 
-    /// Asks for one more interface.
+    /// Requests a further interface.
     pub async fn attach_nic(&self, instance: InstanceId) -> Result<(), String> {
         let wanted = RequestedNic { network: None, port: None, fixed_ip: None, tag: None };
         let process = ProcessId::random();
         self.instance(instance, InstanceRequest::AttachNic { process, wanted, asker: ADMIN }).await
     }
 
-    /// Asks for the end of the server's last interface.
+    /// Requests the detachment of the server's last interface.
     pub async fn detach_nic(&self, instance: InstanceId) -> Result<(), String> {
         let now = self.instance_now(instance);
         let port = now.alive().and_then(|server| server.nics.last()).map(|nic| nic.port).ok_or("no interface")?;
@@ -530,7 +532,7 @@ impl Life {
         now.known().and_then(|server| server.fault.clone()).map(|fault| fault.0.message).unwrap_or_default()
     }
 
-    /// Which of the world's hosts the server is on.
+    /// The index of the server's host in the world.
     pub fn host_of(&self, world: &World, instance: InstanceId) -> Option<usize> {
         let placed = self.instance_now(instance).alive()?.placement.clone()?;
         (0..world.fleet.len()).find(|host| world.fleet.uri().host_id(*host) == placed.host)
@@ -559,7 +561,7 @@ pub fn build_request(instance: InstanceId) -> BuildRequested {
     BuildRequested {
         instance,
         process: ProcessId::derive(instance.0, "build"),
-        // Domains are named after it.
+        // The names of libvirt domains have this number.
         number: u64::try_from(instance.0.as_u128() & 0xffff_ffff).unwrap(),
         reservation: "r-00000001".to_owned(),
         launch_index: 0,

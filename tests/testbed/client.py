@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The openstack client without its second of start-up for each command.
+"""Runs the openstack client in one process, without a second of start-up for each command.
 
 client.py serve SOCKET          imports the client once and runs each command in a fork of itself (python of the client)
 client.py run SOCKET ARGS...    runs `openstack ARGS...` there, with the caller's output and exit status (any python3)

@@ -37,27 +37,27 @@ class Console:
         self.heard = b""
 
     def hear(self, wait):
-        """Takes in what comes within so many seconds; whether something came."""
+        """Reads the output of the next so many seconds; returns whether there was any."""
         ready, _, _ = select.select([self.fd], [], [], wait)
         if not ready:
             return False
         try:
             self.heard += os.read(self.fd, 65536)
         except OSError:
-            # The guest's end is closed: it is off, or just being started.
+            # The guest has closed the connection: it is off, or starting.
             time.sleep(0.2)
         return True
 
     def say(self, text):
         data = text.encode()
-        # A slow guest's input buffer is small.
+        # The input buffer of a slow guest is small.
         while data:
             data = data[os.write(self.fd, data[:64]):]
             if data:
                 time.sleep(0.02)
 
     def hears(self, mark, seconds):
-        """Whether this comes within so many seconds."""
+        """Whether the output has this text within so many seconds."""
         end = min(self.end, time.monotonic() + seconds)
         while mark not in self.heard and time.monotonic() < end:
             self.hear(0.2)
@@ -67,7 +67,7 @@ class Console:
         """Waits until the shell answers: what is typed before it listens is lost, or is half a line of something else."""
         while time.monotonic() < self.end:
             mark = uuid.uuid4().hex
-            # The shell echoes the line; cut in two, the mark is not in the echo.
+            # The shell echoes the line. The mark is split there, so the echo does not contain it.
             self.say("\x03\n")
             time.sleep(0.1)
             self.say(f'echo {mark[:16]}""{mark[16:]}\n')
@@ -80,7 +80,7 @@ class Console:
         half, rest = mark[:16], mark[16:]
         line = f'echo {half}""{rest}-begin; ({command}); echo {half}""{rest}-end $?-\n'
         begin, end = f"{mark}-begin".encode(), f"{mark}-end ".encode()
-        # Typed again only when it did not even begin: a command is run once.
+        # The command is typed again only if it did not start, because it must run once only.
         while self.meet():
             self.say(line)
             if self.hears(begin, 10):

@@ -1,10 +1,10 @@
 # A control plane with the compute hosts of hosts.sh, and functions to query both; sourced by the scripts in tests/real
 # that move guests.
 #
-#   fleet_open NAME ID NET HOSTS [shared]   starts hosts (testbed ID) and house; `shared`: the guests' disks are on storage that
-#                                           all hosts have. HOUSE_CONF as in house.sh, `hosts` as hosts.sh
+#   fleet_open NAME ID NET HOSTS [shared]   starts hosts (testbed ID) and a control plane; `shared`: the disks are on
+#                                           storage that all hosts have. HOUSE_CONF as in house.sh, `hosts` as hosts.sh
 #
-# Hosts are h1, h2...; everything ends with the script.
+# The hosts are h1, h2...; they and the control plane end with the script.
 
 . "$(dirname "${BASH_SOURCE[0]}")/house.sh"
 
@@ -36,9 +36,9 @@ on() { local host=$1; shift; virsh -q -c "$(uri_of "$host")" "$@" 2>/dev/null; }
 all_hosts() { (cd "$STATE" && ls -d h[0-9]* | sort -V); }
 other() { all_hosts | grep -vx "$1" | head -n 1; } # the first host but this one
 runs_on() { [ "$(on "$1" domstate "$2" | head -n 1)" = running ]; } # host, uuid
-# On how many hosts the guest is on: never on two.
+# The number of hosts on which the guest runs; never two.
 runs() { for host in $(all_hosts); do on "$host" list --uuid | grep -x "$1"; done | wc -l; } # uuid
-# A server's guest and disks on a host; of shared disks, only copies that were set aside.
+# A server's guest and disks on a host. With shared storage, only copies that were set aside count.
 left_on() { # host, uuid
   local part="^$2_"
   [ "$STORAGE" = local ] || part="^$2_kept"
@@ -51,7 +51,8 @@ rest_of() { for host in $(all_hosts); do files_on "$host" "$1"; on "$host" list 
 disk_of() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-dumpxml "$2_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p"; } # host, uuid
 files_on() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-list chronova | awk '{print $1}' | grep "^$2_"; } # host, uuid
 
-# A command in a guest, over its serial console there; a word on its disk and nowhere else (see lifecycle.sh).
+# Runs a command in a guest over its serial console on that host. The next functions write and read a word on its disk
+# (see lifecycle.sh).
 at() { local host=$1; shift; INSIDE_URI=$(uri_of "$host") inside "$@"; } # host, uuid, command
 mark_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $3 >/m/marker && sync && dd if=/dev/null of=/m/marker conv=notrunc,fsync 2>/dev/null && umount /m && sync"; } # host, uuid, word
 marker_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker 2>/dev/null; umount /m" 2>/dev/null | tail -n 1; } # host, uuid
@@ -65,21 +66,21 @@ is_at() { at_rest "$1" ACTIVE && [ "$(place "$1")" = "$2" ]; } # server, host
 host_stands() { [ "$(os hypervisor list -f value -c 'Hypervisor Hostname' -c State 2>/dev/null | awk -v host="$1" '$1 == host {print $2}')" = "$2" ]; } # host, state
 moves_of() { os server migration list --server "$1" --os-compute-api-version 2.59 --sort-column Id --sort-ascending -f value "${@:2}"; } # server, columns
 number_of() { moves_of "$1" -c Id | tail -n 1; }
-# The client finds them by this name alone.
+# The client finds a migration by its UUID only.
 uuid_of() { moves_of "$1" -c UUID | tail -n 1; }
 migration_is() { [ "$(moves_of "$1" -c Status | tail -n 1)" = "$2" ]; } # server, status
 migration_over() { ! moves_of "$1" -c Status | tail -n 1 | grep -qE 'accepted|queued|preparing|running|migrating|finishing|finished'; }
 
 # --------------------------------------------------------------------------------------------- a guest that goes on counting
 
-# User data that has the guest count on its console.
+# User data that makes the guest count on its console.
 counting() { printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/tick"; echo "$WORK/tick"; }
 ticks() { console "$1" | grep -aoE 'GUEST-TICK [0-9]+' | awk '{print $2}'; }
 last_tick() { ticks "$1" | tail -n 1; }
 ticks_on() { local now; now=$(last_tick "$1"); [ "${now:-0}" -gt "${2:-0}" ]; } # server, count
-# Every number once and in order: nothing was lost, and nothing restarted.
+# Prints gaps in the count. Without gaps, the guest lost no output and did not restart.
 gaps() { ticks "$1" | awk 'NR > 1 && $1 != before + 1 {print "after " before " came " $1} {before = $1}'; }
-# It is the same guest, and goes on.
+# The same guest continues to count.
 counts_on() { # server
   local seen; seen=$(last_tick "$1")
   within 40 "it counts on" ticks_on "$1" "$((seen + 2))"
@@ -96,10 +97,10 @@ with() { # options of [libvirt], for a control plane that is started anew
   house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
   within 60 "its hosts are up" host_is up
 }
-# Milliseconds that the log says of what happened last.
+# The milliseconds in the last log line that matches.
 took() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a "$1" | tail -n 1 | grep -oE 'milliseconds=[0-9]+' | cut -d= -f2; }
-# The control plane's time in the last live migration of a server: milliseconds from the request to the end, from the
-# server's events, without libvirt's call; and the time of each step.
+# The control plane's share of the last live migration of a server, in milliseconds. It is the time from the request to
+# the end according to the server's events, without libvirt's call. Also prints the time of each step.
 overhead() { # server
   local request
   request=$(os server event list "$1" --os-compute-api-version 2.79 -f value -c 'Request ID' -c Action | awk '$2 == "live-migration" {print $1; exit}')

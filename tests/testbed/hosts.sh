@@ -2,16 +2,16 @@
 # hosts.sh up N [--dhcp] [--root-link] | down | status | exec H CMD.. | ctl CMD.. | restart H | crash H | boot H | cut H | heal H
 #          | userfault H on|off | certify H ours|foreign|none [PART]
 #
-# N compute hosts on one machine: each has network, mount, uts, ipc and pid namespaces of its own, with its own libvirtd,
-# /etc/libvirt, /etc/pki, /var/lib/libvirt, /run/libvirt, host name, host UUID, an address for management (10.231.0.x, hN) and
-# one for guests that come in (10.233.0.x, hN-moves). Every connection by TLS is between certificates of one authority, both
-# ends of which are verified: libvirtd's and QEMU's.
+# N compute hosts on one machine. Each host has its own network, mount, uts, ipc and pid namespaces. It has its own
+# libvirtd, /etc/libvirt, /etc/pki, /var/lib/libvirt, /run/libvirt, host name and host UUID. It also has an address for
+# management (10.231.0.x, hN) and one for incoming migrations (10.233.0.x, hN-moves). All certificates of libvirtd and
+# QEMU come from one authority, and both ends of every TLS connection are verified.
 #   up        starts them and writes $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX, h1_TCP, h1_TLS, h1_IP)
 #   down      ends every process of this testbed (by pid namespace), removes its network namespaces and its directory
 #   exec H    runs CMD in host H;  ctl  runs CMD in the controller's network namespace
 #   restart H restarts libvirtd alone (guests live on);  crash H  power failure;  boot H  brings the host back
 #   cut/heal H  takes the host's management link down/up
-#   userfault H on|off  whether the host's kernel lets QEMU handle page faults, without which no guest arrives by post-copy
+#   userfault H on|off  whether the host's kernel lets QEMU handle page faults; without them post-copy is not possible
 #   certify H gives the host's QEMU (or, with PART libvirt, its libvirtd) certificates of the testbed's authority, of another
 #             one, or none. They are read again for every migration, those that libvirtd shows to callers only at its
 #             start
@@ -52,7 +52,7 @@ make_authority() { # directory
     -keyout "$1/ca.key" -out "$1/cacert.pem" 2>/dev/null
 }
 
-# libvirt wants keyEncipherment in a server's key usage.
+# libvirt requires keyEncipherment in a server's key usage.
 make_certificate() { # authority, common name, alternative names, usage, certificate, key
   local work; work=$(mktemp -d)
   openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/O=testbed/CN=$2" \
@@ -64,7 +64,7 @@ make_certificate() { # authority, common name, alternative names, usage, certifi
   rm -r "$work"
 }
 
-# As libvirt's documentation of TLS lays it out below /etc/pki.
+# The layout below /etc/pki follows libvirt's documentation of TLS.
 certify() { # H, ours|foreign|none, qemu|libvirt
   local h=$1 P=$STATE/$1/pki part=${3:-qemu} authority=$STATE/pki/$2 names
   names="DNS:$h,DNS:$h-moves,DNS:localhost,IP:$(host_ip "$h"),IP:$(moves_ip "$h"),IP:127.0.0.1"
@@ -82,7 +82,7 @@ certify() { # H, ours|foreign|none, qemu|libvirt
   make_certificate "$authority" "$h" "$names" clientAuth "$4" "$5"
 }
 
-# The controller's own, as `pkipath` takes it.
+# The certificates of the controller, in the layout that `pkipath` takes.
 certify_controller() {
   local dir=$STATE/pki/client
   mkdir -p "$dir"
@@ -92,17 +92,19 @@ certify_controller() {
 
 # ---------------------------------------------------------------------------------------------------------------- hosts
 
-# Some things of libvirtd and QEMU are not as these hosts need them; a shim makes them so.
+# A preloaded shim changes three behaviours of libvirtd and QEMU that these hosts cannot use.
 #
-# It refuses a live migration with disks on a local file system. $STATE/shared really is the same directory on every host:
-# statfs() says "NFS" for it. (From 10.9 on, shared_filesystems in qemu.conf does that.)
+# libvirtd refuses a live migration with disks on a local file system. But $STATE/shared is the same directory on every
+# host, so the shim makes statfs() report NFS for it. (From 10.9 on, shared_filesystems in qemu.conf does that.)
 #
-# It gives every guest whole mebibytes of memory. An emulating QEMU before 9.0 forgets, when it looks which pages of such
-# memory were written, to have the emulated CPU tell it of the next write (in cpu_physical_memory_sync_dirty_bitmap, the
-# branch for whole multiples of 64 pages): a guest that arrives misses some of its last writes, and hangs or oopses now and
-# then (lost_writes.py shows it). With 8 KiB less it looks page by page, and forgets nothing.
+# libvirtd gives every guest whole mebibytes of memory. An emulating QEMU before 9.0 has a bug with such sizes in
+# cpu_physical_memory_sync_dirty_bitmap (the branch for multiples of 64 pages). While it collects dirty pages, it does
+# not re-arm the notification of the next write. A migrated guest then misses some of its last writes, and sometimes
+# hangs or oopses (lost_writes.py shows it). The shim makes the memory 8 KiB smaller, so QEMU checks page by page and
+# avoids the bug.
 #
-# It refuses QEMU, which has the shim from libvirtd, the handling of page faults where the host is told to (userfault off).
+# QEMU inherits the shim from libvirtd. If the host has `userfault off`, the shim refuses QEMU's request to handle page
+# faults.
 make_shim() {
   cat >"$STATE/shim.c" <<'C'
 #define _GNU_SOURCE
@@ -243,7 +245,7 @@ boot_host() { # H: network links, namespaces, libvirtd
   "${inside[@]}" link set lo up
   for wire in m p v; do # m: management, p: the guests' wire, v: moves
     ip -n "$FABRIC" link del "$wire$n" 2>/dev/null || true
-    # A host that comes back has the network card that it had: others still know its address by it.
+    # A rebooted host keeps its MAC address, because other hosts have it in their neighbour tables.
     ip -n "$FABRIC" link add "$wire$n" type veth peer name "x$wire" address "$(host_mac "$h" "$wire")" netns "tb$ID-$h"
     ip -n "$FABRIC" link set "$wire$n" master "br$wire" up
   done
@@ -297,7 +299,7 @@ run_host() { # as pid 1 of host H's namespaces
   mount --bind "$H/swtpm-ca" /var/lib/swtpm-localca
   mount --bind "$H/swtpm-log" /var/log/swtpm
   [ ! -e /etc/swtpm-localca.conf ] || mount --bind "$H/swtpm-localca.conf" /etc/swtpm-localca.conf
-  # The same path on every host, another directory on each.
+  # The path is the same on every host, but each has its own directory.
   mount --bind "$H/local" "$STATE/local"
   ulimit -n 65536 2>/dev/null || true
   # shellcheck disable=SC2086
@@ -360,7 +362,8 @@ up() {
   make_authority "$STATE/pki/foreign"
   certify_controller
   make_shim
-  # libvirtd asks QEMU for what it can do, which takes seconds; the answers are kept. Stale ones it throws away itself.
+  # libvirtd probes QEMU's capabilities, which takes seconds, so its cache of them is kept. libvirtd itself discards
+  # stale entries.
   for i in $(seq "$count"); do
     make_host "h$i"
     [ ! -d "$probes" ] || cp -a "$probes/." "$STATE/h$i/cache/"

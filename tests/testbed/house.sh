@@ -61,7 +61,7 @@ house_start() {
   wait_for 60 curl -fsS -m 5 -o /dev/null "$URL/healthz" 2>/dev/null
 }
 
-# Without a chance to tidy up.
+# Kills the control plane without a shutdown.
 house_kill() { kill -9 "$HOUSE"; wait "$HOUSE" 2>/dev/null; HOUSE=; }
 
 house_stop() {
@@ -76,15 +76,15 @@ house_close() {
   local status=$? name
   [ -z "${CLIENT:-}" ] || kill "$CLIENT" 2>/dev/null
   house_stop
-  # Leftovers of a failed check.
+  # Removes leftovers of a failed check.
   for name in $(v list --all --name | grep "^$NAME-"); do v destroy "$name"; v undefine --nvram --managed-save "$name"; done >/dev/null
   for name in "${SERVERS[@]}"; do
     for volume in $(v vol-list chronova | awk '{print $1}' | grep "^${name}_"); do v vol-delete "$volume" chronova; done >/dev/null
   done
   for name in "${NETWORKS[@]}"; do v net-destroy "chronova-${name:0:8}"; v net-undefine "chronova-${name:0:8}"; done >/dev/null
-  # The errors are there.
+  # The folder has the error messages.
   if [ $FAILED = 0 ] && [ $status = 0 ]; then rm -rf "$WORK"; else echo "what it left: $WORK"; fi
-  # Further clean-up of the script.
+  # The script's own clean-up.
   ! declare -F house_last >/dev/null || house_last
 }
 SERVERS=() NETWORKS=()
@@ -135,7 +135,7 @@ boot() { # name, options...
   SERVERS+=("$ID")
 }
 
-# Everything on the host that belongs to servers of this script: domains, volumes, filters of ports.
+# Lists the domains, volumes and network filters on the host that belong to servers of this script.
 leftovers() { # uuid, port
   v list --all --uuid | grep -x "$1"
   v pool-refresh chronova >/dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an emulating QEMU loses of a guest's memory on its way to another one; nothing of ours takes part.
+"""Shows which writes to a guest's memory an emulating QEMU loses in a live migration. Uses QEMU only, no Chronova.
 
 lost_writes.py IMAGE [MEMORY [ROUNDS]]   MEMORY as QEMU's -m takes it (160M; 163832k is not a multiple of 256 KiB)
 
@@ -17,7 +17,7 @@ import tempfile
 import time
 
 PAGE = 4096
-# Video memory and option ROMs are not in the RAM that is compared.
+# The compared RAM excludes video memory and option ROMs.
 HOLE = range(0xA0000, 0x100000)
 
 

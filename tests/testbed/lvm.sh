@@ -3,10 +3,10 @@
 # lvm.sh __gone STATE            removes what the hosts of a testbed left behind
 #
 # A replacement for LVM's programs, called under their names: one loop device for each logical volume. libvirt's logical
-# pools, QEMU on block devices and everything above are the real ones; LVM itself is not. It is there because all hosts of a
-# testbed share one kernel, and so one device mapper, in which two volume groups of the same name cannot be.
+# pools, QEMU on block devices and everything above are real. The replacement exists because all hosts of a testbed
+# share one kernel. So they share one device mapper, which cannot have two volume groups of the same name.
 #
-# Only the commands that libvirt 9 calls: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
+# It has only the commands that libvirt 9 calls: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
 set -u
 SELF=$(realpath "${BASH_SOURCE[0]}")
 GROUPS_DIR=/var/lib/libvirt/testbed-lvm # of the host's own, under hosts.sh
@@ -79,7 +79,7 @@ case ${1:-} in
     mkdir -p "$GROUPS_DIR/$2" "/dev/$2"
     [ -s "$GROUPS_DIR/$2/size" ] || echo $(($3 << 20)) >"$GROUPS_DIR/$2/size"
     mount -t tmpfs -o mode=755 testbed-lvm "/dev/$2"
-    # Volumes from before a power failure.
+    # Attaches the volumes from before a power failure.
     for file in "$GROUPS_DIR/$2"/*.lv; do
       [ -e "$file" ] || continue
       device=$(loop_of "$file")

@@ -1,9 +1,9 @@
 #!/bin/bash
 # make-image.sh OUT.qcow2 [--kernel cloud|generic] [--uefi] [--agent] [--boot]
 #
-# Builds a tiny bootable guest disk from Debian packages alone. All of the system is in the initramfs; the one FAT
-# partition (label GUESTBOOT) holds the boot files and what the guest keeps across boots. See guest/README.md for what
-# the guest says and does.
+# Builds a tiny bootable guest disk from Debian packages only. The whole system is in the initramfs. The only partition
+# (FAT, label GUESTBOOT) has the boot files and the data that the guest keeps across boots. guest/README.md describes
+# the guest's programs and their output.
 #   --kernel  cloud (the default) boots fastest but has no AHCI driver; generic has
 #   --uefi    also boots by UEFI, with secure boot too (Debian's signed shim, GRUB and kernel)
 #   --agent   with the QEMU guest agent
@@ -55,7 +55,7 @@ case $KERNEL in
   generic) meta=linux-image-amd64 ;;
   *) echo "make-image.sh: --kernel is cloud or generic" >&2; exit 2 ;;
 esac
-# The metapackage of the kernel depends on the newest one.
+# The kernel's metapackage depends on the newest kernel.
 kernel=$(apt-cache depends "$meta" 2>/dev/null | awk '/Depends:/ { print $2; exit }')
 [ -n "$kernel" ] || { echo "make-image.sh: no $meta in the package lists (apt-get update?)" >&2; exit 1; }
 echo "unpacking $kernel"
@@ -75,13 +75,13 @@ cp "$busybox" "$R/bin/busybox"
 for applet in init reboot poweroff halt; do ln -s /bin/busybox "$R/sbin/$applet"; done
 ln -s /bin/busybox "$R/init"
 
-# Drivers with what they need, in the order of loading.
+# Drivers with their dependencies, in the order of loading.
 MODULES=(virtio_pci virtio_blk virtio_net virtio_scsi virtio_balloon virtio-rng virtio_console virtio_mem
   ahci ata_piix sr_mod sd_mod isofs vfat nls_cp437 nls_iso8859-1 nls_ascii nls_utf8
   e1000 af_packet button evdev qemu_fw_cfg i6300esb)
 : >"$R/etc/modules"
 for module in "${MODULES[@]}"; do
-  # A driver that this kernel lacks, or has built in, is passed over.
+  # Drivers that this kernel lacks, or has built in, are skipped.
   { modprobe -d "$W/packages" -S "$VERSION" --show-depends "$module" 2>/dev/null || true; } \
     | awk '$1 == "insmod" { print $2 }' | while read -r file; do
       grep -qxF "$(basename "$file")" "$R/etc/modules" && continue

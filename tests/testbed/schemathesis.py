@@ -1,4 +1,4 @@
-"""Prepares a control plane for Schemathesis: something to be asked about, the documents, and a configuration.
+"""Prepares a control plane for Schemathesis: resources to query, the OpenAPI documents, and a configuration.
 
     schemathesis.py URL PASSWORD FOLDER SERVICE[@VERSION]...
 
@@ -34,7 +34,7 @@ class House:
 
 
 def furnish(house):
-    """Two servers, and what they need; the ids of all that."""
+    """Creates two servers and the resources that they need; returns all ids."""
     image = {"name": "i", "disk_format": "raw", "container_format": "bare"}
     image = house.ask("POST", "/image/v2/images", image)[1]["id"]
     house.ask("PUT", f"/image/v2/images/{image}/file", bytes(1 << 16), "application/octet-stream")

@@ -1,4 +1,4 @@
-"""Asks for every public method of openstacksdk's compute proxy, in an order in which each can succeed.
+"""Calls every public method of openstacksdk's compute proxy, in an order in which each can succeed.
 
 The list of methods is the SDK's own: one that is neither called nor excused with a reason fails the run. What the server
 says it does not serve is named and not counted as failed. The cloud is that of OS_CLOUD.
@@ -36,7 +36,7 @@ called, failed, unserved = set(), [], []
 
 
 def call(method, *args, **kwargs):
-    """Calls and reads to the end; None where it failed or is not served."""
+    """Calls a method and reads its whole result; None if it failed or is not served."""
     called.add(method)
     try:
         answer = getattr(compute, method)(*args, **kwargs)
@@ -52,7 +52,7 @@ def call(method, *args, **kwargs):
 
 
 def refused(words, method, *args, **kwargs):
-    """A call that is understood, and refused in these words."""
+    """A call that must be refused with this message."""
     called.add(method)
     try:
         getattr(compute, method)(*args, **kwargs)
@@ -63,7 +63,7 @@ def refused(words, method, *args, **kwargs):
 
 
 def change(state, server, method, *args, **kwargs):
-    """A call that brings the server into a state, where it is served."""
+    """A call that must bring the server into a state, if the operation is served."""
     before = len(unserved) + len(failed)
     answer = call(method, server, *args, **kwargs)
     if len(unserved) + len(failed) == before:
@@ -114,7 +114,7 @@ call("availability_zones", details=True)
 call("extensions")
 call("get_limits")
 
-# Proxies for images, as long as the API has them.
+# The image proxies exist until 2.35.
 compute.default_microversion = "2.35"
 call("images", details=True)
 call("find_image", "image")
@@ -185,7 +185,7 @@ if interface:
 else:
     called.update(["get_server_interface", "delete_server_interface"])
 floating = connection.network.create_ip(floating_network_id=public.id)
-# The actions ended with 2.43.
+# These actions exist until 2.43.
 compute.default_microversion = "2.43"
 call("add_floating_ip_to_server", server, floating.floating_ip_address)
 shown = [ip["addr"] for ips in compute.get_server(server.id).addresses.values() for ip in ips]

@@ -1,4 +1,4 @@
-# A control plane of its own on a simulated fleet; sourced by the scripts in tests/real that need no hypervisor.
+# A separate control plane on a simulated fleet; sourced by the scripts in tests/real that need no hypervisor.
 #
 #   sim_open NAME [LINES OF THE CONFIGURATION...]   starts it; WORK, DATA, URL, HOUSE as in house.sh
 #   sim_client                                      starts the client, for `os`
@@ -23,7 +23,7 @@ sim_open() {
 
 sim_client() {
   command -v openstack >/dev/null || cannot "no openstack client on the PATH"
-  # One password for all commands: to check one takes longer than most commands do.
+  # All commands share one token, because checking a password takes longer than most commands.
   local password user token
   password=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
   user='"user":{"name":"admin","domain":{"id":"default"},"password":"'$password'"}'

@@ -65,7 +65,7 @@ def main():
         print(status)
         return 2
     said = bytes.fromhex(asked.hex) or asked.say.encode().decode("unicode_escape").encode()
-    # A slow guest's input buffer is small.
+    # The input buffer of a slow guest is small.
     for at in range(0, len(said), 64):
         sock.sendall(frame(2, said[at : at + 64]))
     heard = b""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the wire between the hosts of hosts.sh, and says of each TCP connection whether all of it is TLS.
+"""Captures the traffic between the hosts of hosts.sh, and reports for each TCP connection whether all of it is TLS.
 
     hosts.sh ctl python3 wire.py [WORD...]
 
@@ -40,27 +40,27 @@ CONTENT = range(20, 24)  # change of cipher, alert, handshake, data
 LONGEST = (1 << 14) + 2048
 GREETINGS = {1, 2}  # a client's, a server's
 
-# NBD up to where TLS begins: the server greets, the client asks for TLS (option 5) before anything else, the server agrees.
+# The start of NBD before TLS: the server greets, the client first requests TLS (option 5), and the server agrees.
 NBD_SERVER = re.compile(rb"NBDMAGICIHAVEOPT..\x00\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x05\0\0\0\x01\0\0\0\0", re.DOTALL)
 NBD_CLIENT = re.compile(rb"\0\0\0[\0-\x03]IHAVEOPT\0\0\0\x05\0\0\0\0", re.DOTALL)
 NBD = {ord("N"): (NBD_SERVER, 38), 0: (NBD_CLIENT, 20)}
 
 
 class Way:
-    """What went one way, in the order in which it was sent."""
+    """The bytes of one direction, in the order in which they were sent."""
 
     def __init__(self):
-        self.next = None  # the number of the byte that is to come; unknown until it begins
+        self.next = None  # the sequence number of the next byte; unknown until the connection begins
         self.ahead = {}
         self.size = 0
         self.start = b""
         self.plain = False
-        self.head = b""  # what is known of the record that begins
-        self.left = 0  # what is to come of the record
+        self.head = b""  # the received part of the current record's header
+        self.left = 0  # the bytes of the current record that are still to come
         self.records = 0
-        self.greeting = None  # what the first record says first
-        self.prelude = None  # how long what may come before TLS is
-        self.pattern = None  # and what it is
+        self.greeting = None  # the first byte of the first record
+        self.prelude = None  # the length of the allowed plain prelude before TLS
+        self.pattern = None  # the pattern of that prelude
 
     def take(self, number, data):
         if self.next is None:
@@ -68,7 +68,8 @@ class Way:
         if len(self.ahead.get(number, b"")) < len(data):
             self.ahead[number] = data
         while self.ahead:
-            # How far before what is to come it begins: less than nothing where something in between is still missing.
+            # The distance from each segment's start to the next expected byte; negative if a segment in between is
+            # missing.
             behind = {one: ((self.next - one + (1 << 31)) & 0xFFFFFFFF) - (1 << 31) for one in self.ahead}
             first = max(behind, key=behind.get)
             if behind[first] < 0:
@@ -115,7 +116,7 @@ class Way:
 
 class Connection:
     def __init__(self, one, other):
-        self.ends = (one, other)  # who began it, as far as that was seen
+        self.ends = (one, other)  # the client first, if the capture has the start
         self.ways = {one: Way(), other: Way()}
         self.words = set()
         self.seen = False

@@ -1,4 +1,5 @@
-//! `chronova adopt`: a Nova that was recorded (`tests/golden/nova-zed`) is taken over, and answers as before.
+//! `chronova adopt`: it converts the databases of a recorded Nova (`tests/golden/nova-zed`), and the control plane
+//! answers as that Nova did.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

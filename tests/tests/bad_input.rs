@@ -1,4 +1,4 @@
-//! Bad input gets Nova's status, Nova's fault key and words that say what to change, and changes nothing.
+//! Bad input gets Nova's status, Nova's fault key and a message that says what to change. It changes nothing.
 //!
 //! Source: nova `api/openstack/wsgi.py` (fault keys), `api/validation`, the API guide on microversions and faults.
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const USER: &str = "alice:web";
 
-/// Status and body of a request of any shape.
+/// Sends a request of any form; returns status and body.
 async fn raw(api: &Api, request: TestRequest) -> (u16, Value) {
     let configured = configure(Arc::clone(&api.app), Arc::clone(&api.routers), None);
     let service = init_service(actix_web::App::new().configure(configured)).await;
@@ -85,7 +85,7 @@ async fn bad_requests_get_novas_answer() {
     api.stop().await;
 }
 
-/// A thing that is not done is refused instead of being passed over in silence.
+/// An unsupported feature is refused instead of silently ignored.
 #[actix_rt::test]
 async fn hardware_and_certificates_that_are_not_provided_are_refused() {
     let mut api = Api::start().await;

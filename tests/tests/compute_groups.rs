@@ -329,7 +329,7 @@ async fn servers_join_their_group_and_leave_it() {
     api.stop().await;
 }
 
-/// A crash between joining the group and asking for the server leaves a member that is none.
+/// A crash between the join of the group and the request for the server leaves a member without a server.
 #[actix_rt::test]
 async fn members_that_never_came_to_be_leave() {
     use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
@@ -349,12 +349,12 @@ async fn members_that_never_came_to_be_leave() {
     api.stop().await;
 }
 
-/// Without a filter: what is soft is a matter of weights.
+/// Soft policies have no filter, only a weigher.
 #[actix_rt::test]
 async fn soft_policies_draw_members_together_or_push_them_apart() {
     for (policy, ram, apart) in [("soft-affinity", 0.5, false), ("soft-anti-affinity", -0.5, true)] {
         let mut world = World::new(2);
-        // By itself the scheduler would do the opposite.
+        // Without the policy the scheduler would choose the opposite.
         world.options.scheduler.multipliers.ram = ram;
         world.options.scheduler.multipliers.cpu = 0.0;
         world.options.scheduler.multipliers.disk = 0.0;
@@ -378,7 +378,7 @@ async fn soft_policies_draw_members_together_or_push_them_apart() {
     }
 }
 
-/// Making a zone is for administrators, asking for one is for everybody.
+/// Only administrators create zones; every user may request one.
 #[actix_rt::test]
 async fn anybody_may_name_a_zone() {
     let api = Api::start().await;

@@ -9,7 +9,7 @@ use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use chronova_web::compute::unserved::NOT_YET;
 use serde_json::{Value, json};
 
-/// How many operations answered 501 when the list was last shortened: it never grows.
+/// The number of operations that answer 501. It must never grow.
 const UNCOVERED: usize = 13;
 
 fn uncovered() -> BTreeSet<String> {
@@ -24,7 +24,7 @@ fn the_list_of_what_is_not_served_only_shrinks() {
     assert!(listed.len() <= UNCOVERED, "{} operations are not served; there were {UNCOVERED}", listed.len());
 }
 
-/// A path with something in place of each name.
+/// A path with a value for each parameter.
 fn filled(path: &str) -> String {
     let part = |part: &str| if part.starts_with('{') { "x".to_owned() } else { part.to_owned() };
     path.split('/').map(part).collect::<Vec<_>>().join("/")
@@ -68,7 +68,7 @@ async fn operations_exist_in_their_versions_only() {
         }
         let answer = ask(min).await;
         let nothing = "The resource could not be found.";
-        // An extension that does not exist is not found in the same words.
+        // An unknown extension gets 404 with the same message.
         let worded_so = id == "extension_info.show";
         if !worded_so && (answer.status == 405 || (answer.status == 404 && answer.message() == nothing)) {
             wrong.push(format!("{id} at {min} is not routed"));

@@ -1,4 +1,5 @@
-//! The operations that the Compute API passes on to the image and network services, until the microversion that ends them.
+//! The operations that the Compute API passes on to the image and network services, until the microversion that removes
+//! them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -155,7 +156,7 @@ async fn security_groups_in_the_old_form_until_2_35() {
     let nothing = rule(json!({"parent_group_id": id})).await;
     refused(&nothing, 400, "Not enough parameters to build a valid rule.");
     assert_eq!(rule(json!({"parent_group_id": "nonsense"})).await.status, 400);
-    // Those of all projects are for administrators.
+    // Only administrators list the resources of all projects.
     let lists = async |token: &str, query: &str| {
         let listed = api.call("GET", &format!("/os-security-groups{query}"), "2.35", token, None).await;
         assert_eq!(listed.status, 200, "{:?}", listed.body);

@@ -1,4 +1,4 @@
-//! Flavors, key pairs, hypervisors and services through the API: who may what, what is refused and in which words.
+//! Flavors, key pairs, hypervisors and services through the API: rights, and refusals with their messages.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -94,7 +94,7 @@ async fn key_pairs_belong_to_users() {
     let made = make("2.91", USER, json!({"name": "made"})).await;
     let private = made.body["keypair"]["private_key"].as_str().unwrap();
     assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----"), "{private}");
-    // Nothing shows the private half again, and nothing keeps it.
+    // No answer shows the private half again, and the log does not have it.
     assert!(!api.get("/os-keypairs/made?user_id=alice", "2.10").await.to_string().contains("PRIVATE"));
     let names = async |path: &str, version: &str, who: &str| -> Vec<String> {
         let list = api.call("GET", path, version, who, None).await;
@@ -152,7 +152,7 @@ async fn hosts_are_disabled_and_forced_down() {
     );
     is(&api.call("GET", "/os-hypervisors", "2.1", USER, None).await, 403, "os_compute_api:os-hypervisors:list");
 
-    // A server takes what its flavor says.
+    // A server uses the resources of its flavor.
     let before = api.get("/os-hypervisors/statistics", "2.1").await["hypervisor_statistics"].take();
     api.server(USER, Api::wish("x")).await;
     let after = api.get("/os-hypervisors/statistics", "2.1").await["hypervisor_statistics"].take();

@@ -9,7 +9,7 @@ use chronova_tests::compute_api::{ADMIN, Api, IMAGE, contract, read};
 use chronova_tests::volumes::{nth_volume, snapshot_of};
 use serde_json::{Value, json};
 
-/// Objects with data as keys.
+/// Objects whose keys are data.
 const FREE: &[&str] =
     &["log", "metadata", "extra_specs", "properties", "addresses", "scheduler_hints", "meta", "hosts", "rules", "log"];
 
@@ -48,16 +48,16 @@ const NOT_ASKED: &[(&str, &str)] = &[
     ("server_shares.show", "there is no share service"),
 ];
 
-/// Where the server's answer and the sample may differ, and why.
+/// Whether answer and sample may differ at this path; the comments give the reasons.
 fn tolerated(operation: &str, path: &str) -> bool {
     match (operation, path) {
-        // There is a link to the next page only if there is one.
+        // The link to the next page exists only if there is such a page.
         (_, path) if path.ends_with("_links") || path.ends_with("/links") => true,
         // A hypervisor without servers has no list of them.
         ("hypervisors.servers", path) if path.ends_with("/servers") => true,
         // Only failed servers have a fault.
         (_, path) if path.ends_with("/fault") => true,
-        // Only some images have it.
+        // Only some images have this property.
         ("images.detail", path) if path.starts_with("/images[]/OS-DCF") => true,
         _ => false,
     }
@@ -154,7 +154,7 @@ async fn seed(api: &Api) -> Seeded {
     }
 }
 
-/// The request that gives an answer like the sample: method, path, user, body.
+/// The request whose answer should be like the sample: method, path, user, body.
 async fn question(
     api: &Api,
     seeded: &Seeded,
@@ -223,7 +223,7 @@ async fn question(
             let wish = json!({"os-getVNCConsole": {"type": "novnc"}});
             Some(("POST", format!("/servers/{server}/action"), ADMIN, Some(wish)))
         }
-        // Guests have no other consoles.
+        // The guests of simulated hosts have VNC consoles only.
         "remote_consoles.create" if sample.contains("vnc") => {
             let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
             Some(("POST", format!("/servers/{server}/remote-consoles"), ADMIN, Some(wish)))
@@ -436,7 +436,7 @@ async fn question(
             Some(("POST", format!("/servers/{server}/os-volume_attachments"), ADMIN, Some(wish)))
         }
         "volumes.index" | "volumes.detail" => {
-            // Those that a server is to have are in use by then.
+            // Volumes for a new server are in use once its build has ended.
             api.life.settled().await;
             let path = if operation == "volumes.index" { "/os-volumes" } else { "/os-volumes/detail" };
             Some(("GET", path.into(), OF_VOLUMES, None))
@@ -460,7 +460,7 @@ async fn question(
     }
 }
 
-/// A request to a server without an operation under way.
+/// Sends a request to a server when no operation is running.
 async fn work(
     api: &Api,
     server: &str,
@@ -482,7 +482,7 @@ async fn host_in_aggregate(api: &Api, operation: &str) -> (&'static str, String,
     ("POST", path.to_owned(), ADMIN, Some(json!({verb: {"host": host}})))
 }
 
-/// Some samples are an administrator's and some are not.
+/// The user of a sample: an administrator or an ordinary user.
 fn who(sample: &str, key: &str) -> &'static str {
     let sample = read(&contract().unwrap().join("api-samples").join(sample));
     let server = sample[key].get(0).unwrap_or(&sample[key]);
@@ -517,7 +517,7 @@ async fn service_update(
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
 
-/// Whether the contract has this status for a success at that version.
+/// Whether this status is a success in the contract at that version.
 fn succeeds_with(operations: &Value, operation: &str, version: &str, status: u16) -> bool {
     let minor = |version: &str| version.strip_prefix("2.").unwrap().parse::<u32>().unwrap();
     let at = minor(version);
@@ -545,7 +545,7 @@ async fn answers_look_like_the_samples() {
     for (sample, about) in samples["samples"].as_object().unwrap() {
         let operation = about["operation"].as_str().unwrap_or_default();
         let left_out = about["kind"] != "response" || NOT_HERE.iter().any(|(part, _)| sample.contains(part));
-        // Without an operation: version documents, and removed operations.
+        // Samples without an operation: version documents and removed operations.
         if left_out || about["removed"] == true || about["operation"].is_null() {
             continue;
         }

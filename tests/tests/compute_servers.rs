@@ -55,7 +55,7 @@ async fn a_servers_life() {
     assert_eq!(shown["hostId"].as_str().unwrap().len(), 56);
     assert_eq!(shown["flavor"]["original_name"], "m1.1");
 
-    // Power: what is allowed when, in Nova's words.
+    // Power actions: allowed states, and refusals with Nova's messages.
     let act = async |body: Value| api.call("POST", &format!("{path}/action"), "2.1", USER, Some(body)).await;
     let refused = act(json!({"os-start": null})).await;
     let words = format!("Cannot 'start' instance {id} while it is in vm_state active");
@@ -86,7 +86,7 @@ async fn a_servers_life() {
     let expected = ["resume", "suspend", "unpause", "pause", "reboot", "reboot", "start", "stop", "create"];
     assert_eq!(names, expected);
 
-    // Locked, it is not deleted by its owner.
+    // The owner cannot delete a locked server.
     assert_eq!(act(json!({"lock": null})).await.status, 202);
     let refused = api.call("DELETE", &path, "2.1", USER, None).await;
     assert_eq!((refused.status, refused.message()), (409, format!("Instance {id} is locked").as_str()));
@@ -207,7 +207,7 @@ async fn quota_is_taken_whole_or_in_part() {
     let (status, message) = post(&api, "2.1", many(4, 5)).await;
     let words = "Quota exceeded for instances: Requested 5, but already used 0 of 3 instances";
     assert_eq!((status, message.as_str()), (403, words));
-    // As many as there is room for.
+    // The request gets as many servers as the quota allows.
     assert_eq!(post(&api, "2.1", many(1, 5)).await.0, 202);
     api.life.settled().await;
     let list = api.call("GET", "/servers?sort_key=display_name&sort_dir=asc", "2.1", USER, None).await;
@@ -224,7 +224,7 @@ async fn quota_is_taken_whole_or_in_part() {
     api.stop().await;
 }
 
-/// A list by a private flavor of others ends before its marker is looked for, as with a flavor that does not exist.
+/// A list filtered by another project's private flavor is empty, even with an unknown marker, as for an unknown flavor.
 async fn private_flavors_do_not_exist_for_others(api: &Api) {
     let flavor = json!({"name": "private", "id": "private", "ram": 64, "vcpus": 1, "disk": 1,
         "os-flavor-access:is_public": false});
@@ -300,7 +300,7 @@ async fn lists_are_filtered_sorted_and_paged() {
     assert_eq!(put(format!("{path}/c"), "2.1", json!({"meta": {"d": "1"}})).await.status, 400);
     assert_eq!(api.call("DELETE", &format!("{path}/a"), "2.1", USER, None).await.status, 204);
     assert_eq!(api.call("DELETE", &format!("{path}/a"), "2.1", USER, None).await.status, 404);
-    // Writers at the same time do not undo each other.
+    // Concurrent writers do not overwrite each other's items.
     let write = async |n: u8| {
         let meta = put(format!("{path}/at-once-{n}"), "2.1", json!({"meta": {format!("at-once-{n}"): "1"}})).await;
         let tag = put(format!("/servers/{}/tags/at-once-{n}", ids[0]), "2.26", Value::Null).await;
@@ -311,7 +311,7 @@ async fn lists_are_filtered_sorted_and_paged() {
     assert_eq!(shown["server"]["metadata"].as_object().map(serde_json::Map::len), Some(21));
     assert_eq!(shown["server"]["tags"].as_array().map(Vec::len), Some(22));
 
-    // Nobody sees another project's server.
+    // Other projects do not see the server.
     for (method, path) in [("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "/ips"), ("GET", "/os-interface")] {
         let body = (method == "PUT").then(|| json!({"server": {"name": "mine"}}));
         let answer = api.call(method, &format!("/servers/{foreign}{path}"), "2.1", USER, body).await;

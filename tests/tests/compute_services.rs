@@ -71,7 +71,7 @@ async fn aggregates_and_disabled_hosts_show_in_placement() {
     api.stop().await;
 }
 
-/// A crash between the decision and its mirror; and a client that removes what is mirrored.
+/// A crash between a decision and its mirror in Placement; also a client that removes mirrored data.
 #[actix_rt::test]
 async fn what_shows_in_placement_is_put_right() {
     let world = World::new(1);
@@ -121,7 +121,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     let generation = known.generation;
     ledger(&life, LedgerCommand::UpdateInventory { provider: id, generation, inventory: vcpu, reserve: Reserve::All })
         .await;
-    // The host once said that it could do this; somebody else says that it is fast.
+    // The host once reported this trait; a client added the trait "fast".
     let now = life.context().views.hosts.read(|hosts| hosts.get(host).unwrap().clone());
     let mut capabilities = now.capabilities.clone();
     capabilities.traits.push("HW_CPU_X86_AVX512F".into());
@@ -191,7 +191,7 @@ async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
     assert_eq!(left, 1, "its provider is gone");
     let nova = delete("2.53", &host.to_string()).await;
     is(&nova, 404, &format!("Service {host} not found."));
-    // By number, as it was until 2.52; the control plane's own services stay.
+    // Until 2.52 a service is deleted by number. The control plane's own services cannot be deleted.
     assert_eq!(delete("2.1", "1").await.status, 400);
     api.stop().await;
 }
@@ -226,8 +226,8 @@ async fn hosts_of_old_show_their_resources() {
     api.stop().await;
 }
 
-/// Present use includes the host's reserved amounts; maximum use is the sum of the servers' flavors. Nobody
-/// asks the host for it.
+/// The current usage includes the host's reserved amounts; the maximum is the sum of the servers' flavors. No call to
+/// the host is needed.
 #[actix_rt::test]
 async fn hosts_of_old_count_flavors_and_what_is_reserved() {
     let mut world = World::new(1);

@@ -1,4 +1,4 @@
-//! The guarantees of an aggregate's actor to its callers, tested on a log that a test pauses, fills, and writes to
+//! The guarantees of an aggregate's actor to its callers, tested on a log that a test pauses, fills, and writes
 //! concurrently.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -24,7 +24,7 @@ use futures::future::join_all;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
-/// All words in order, so that any loss, repetition or change of order shows. `V` is the state's version.
+/// The state: all words in order, so that a lost, repeated or reordered word is visible. `V` is the state's version.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Said<const V: u32>(Vec<String>);
 
@@ -45,7 +45,7 @@ struct Speaker<const V: u32>;
 #[derive(Debug, Clone)]
 enum What {
     Say(&'static str),
-    /// Refused when it was said already.
+    /// A word that is refused if it was already said.
     Once(&'static str),
     Nothing,
     Panic,
@@ -54,7 +54,7 @@ enum What {
 #[derive(Debug, Clone)]
 struct Command {
     what: What,
-    /// How often it was decided.
+    /// The number of calls of `decide`.
     decided: Arc<AtomicUsize>,
 }
 
@@ -99,13 +99,13 @@ enum Act {
 /// A log in memory with configurable behaviour.
 struct Scripted {
     inner: Arc<MemoryStore>,
-    /// One permit lets one append pass.
+    /// Each permit lets one append pass.
     turns: Semaphore,
     script: Mutex<VecDeque<Act>>,
     entered: AtomicUsize,
-    /// How many events each append had.
+    /// The number of events of each append.
     appends: Mutex<Vec<usize>>,
-    /// From where streams were read.
+    /// The revisions from which streams were read.
     reads: Mutex<Vec<Revision>>,
 }
 
@@ -194,7 +194,7 @@ impl EventStore for Scripted {
     }
 }
 
-/// All speakers on one log; cheap to hand to tasks.
+/// The actors on one log; cheap to clone for tasks.
 struct Stage<const V: u32 = 1> {
     store: Arc<Scripted>,
     directory: Arc<ActorDirectory<Speaker<V>>>,
@@ -320,7 +320,7 @@ async fn a_command_whose_event_is_too_large_is_refused_alone() {
     let stage = Stage::<1>::on(&Scripted::new(0), IDLE);
     let first = stage.ask(What::Say("a"));
     stage.until_appending(1).await;
-    // These three go to the log together.
+    // These three commands share one append.
     let before = stage.ask(What::Say("b"));
     stage.until_decided(2).await;
     let large = stage.ask(What::Say(Box::leak("x".repeat(2 << 20).into_boxed_str())));
@@ -398,7 +398,7 @@ async fn an_idle_actor_leaves_memory_and_comes_back_as_it_was() {
 
 #[actix_rt::test]
 async fn a_command_meets_no_closing_door() {
-    // Every command takes effect once, at whatever moment the actor is passivated.
+    // Every command takes effect once, even if the actor is passivated at any moment.
     let stage = Stage::<1>::on(&Scripted::new(FREE), Duration::from_millis(1));
     for _ in 0..100 {
         stage.now(What::Say("a")).await.unwrap();

@@ -73,7 +73,7 @@ async fn groups_say(life: &Life, command: SecurityGroupCommand) {
     life.context().gateway.send::<SecurityGroupRoot>(&project(), command, Meta::system("test")).await.unwrap();
 }
 
-/// Lets TCP to `port` in, from anywhere or from the members of a group.
+/// Adds a rule that allows TCP to `port`, from anywhere or from the members of a group.
 async fn let_in(life: &Life, group: SecurityGroupId, port: u16, remote_group: Option<SecurityGroupId>) {
     let traffic = RuleTraffic {
         direction: Direction::Ingress,
@@ -116,13 +116,13 @@ fn filter(world: &World, server: u128) -> FilterSpec {
     world.fleet.filters(0).remove(&format!("chronova-{}", port_of(server))).expect("the guest has a filter")
 }
 
-/// Whether TCP to `port` comes in, and from where.
+/// The allowed sources of TCP to `port`.
 fn comes_in(world: &World, server: u128, port: u16) -> Vec<Option<String>> {
     let rules = filter(world, server).rules;
     rules.into_iter().filter(|rule| rule.ingress && rule.port_min == Some(port)).map(|rule| rule.remote).collect()
 }
 
-/// Addresses of the same group from which everything comes in.
+/// The number of addresses of the same group from which all traffic is allowed.
 fn friends(world: &World, server: u128) -> usize {
     let rules = filter(world, server).rules;
     rules.iter().filter(|rule| rule.ingress && rule.port_min.is_none() && rule.remote.is_some()).count()
@@ -275,7 +275,7 @@ async fn a_deleted_guest_takes_its_filter_along() {
     world.check().await;
 }
 
-/// The reconciler's call to the host is on its way while the server is deleted.
+/// The reconciler's call to the host is running while the server is deleted.
 #[actix_rt::test]
 async fn a_filter_that_is_updated_during_a_delete_does_not_stay() {
     let (world, life) = begun().await;
@@ -297,7 +297,7 @@ async fn a_filter_that_is_updated_during_a_delete_does_not_stay() {
     world.check().await;
 }
 
-/// The network is deleted while the control plane cannot reach the host. The control plane stops before it can reach it.
+/// The network is deleted while the host does not answer. The control plane stops before the host answers again.
 #[actix_rt::test]
 async fn a_network_that_was_deleted_in_an_earlier_life_leaves_its_host_in_the_next() {
     let (world, first) = begun().await;

@@ -1,7 +1,7 @@
 //! Random input for every parser of outside data: bodies, query strings, policy files, configuration, user data.
 //!
-//! How long, with which seed, and where findings go: see `chronova_tests::fuzz`. `fuzz/` gives the same targets inputs that
-//! are chosen by what they reach.
+//! `chronova_tests::fuzz` describes duration, seed and findings. `fuzz/` runs the same targets with coverage-guided
+//! inputs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -58,7 +58,8 @@ async fn requests() {
     requests.api.stop().await;
 }
 
-/// Written to `CHRONOVA_FUZZ_CORPUS` where that is set, for `fuzz/run.sh`: per target a folder of inputs and a dictionary.
+/// Writes seed inputs to `CHRONOVA_FUZZ_CORPUS` if that is set, for `fuzz/run.sh`: a folder of inputs and a dictionary
+/// per target.
 #[actix_rt::test]
 async fn what_a_search_begins_with() {
     let given = std::env::var_os("CHRONOVA_FUZZ_CORPUS");
@@ -85,7 +86,7 @@ fn write<'a>(folder: &Path, target: &str, inputs: impl Iterator<Item = Vec<u8>>,
         let hex: String = word.bytes().fold(String::new(), |text, byte| format!("{text}\\x{byte:02x}"));
         format!("\"{hex}\"\n")
     };
-    // Longer words are none to libFuzzer.
+    // libFuzzer does not accept longer words.
     let words: String = words.filter(|word| (1..=64).contains(&word.len())).map(quoted).collect();
     std::fs::write(folder.join(format!("{target}.dict")), words).unwrap();
 }

@@ -49,7 +49,7 @@ async fn built(life: &Life, instance: InstanceId) {
     assert!(life.settled().await);
 }
 
-/// How often each kind of event is in the log.
+/// The number of events of each kind in the log.
 async fn kinds(world: &World) -> BTreeMap<String, usize> {
     let mut kinds = BTreeMap::new();
     for recorded in world.log.read_all(Position::START, 100_000).await.unwrap() {
@@ -109,7 +109,7 @@ async fn a_host_is_registered_once_with_its_inventory_and_a_heartbeat_leaves_no_
 #[actix_rt::test]
 async fn a_new_host_gets_a_number_that_no_other_has() {
     let world = World::of(SimUri::new(5));
-    // Hosts that are met in several lives, and more than once in each.
+    // Hosts that are met in several lives, several times in each.
     for hosts in [1, 3, 5] {
         let life = world.begin(Setting { hosts: Some(hosts), ..Setting::default() }).await;
         life.hosts_up_of(hosts, hosts).await;
@@ -223,7 +223,7 @@ async fn a_guest_that_vanished_is_stopped_and_made_again_at_the_start() {
     world.check().await;
 }
 
-/// A guest that no server stands for.
+/// A guest without a server.
 fn stray(n: u128) -> GuestSpec {
     GuestSpec {
         instance: id(n),
@@ -418,7 +418,7 @@ async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
     }
 }
 
-/// The guests of a host are listed before a server is built there, and judged afterwards.
+/// The list of a host's guests is read before a server is built there, and evaluated afterwards.
 #[actix_rt::test]
 async fn a_list_of_guests_that_is_older_than_the_server_does_not_stop_it() {
     let world = World::new(1);
@@ -435,11 +435,11 @@ async fn a_list_of_guests_that_is_older_than_the_server_does_not_stop_it() {
     world.check().await;
 }
 
-/// A start finds its guest gone and makes it again, while a delete comes and finds no guest to remove.
+/// A start finds that its guest is missing and creates it again. Meanwhile a delete finds no guest to remove.
 #[actix_rt::test]
 async fn a_guest_made_again_during_its_delete_does_not_stay() {
     let mut world = World::new(1);
-    // Only the start itself can tidy up.
+    // Only the start process itself can remove the guest here, because the next comparison is an hour away.
     world.options.hosts.resync = std::time::Duration::from_hours(1);
     let life = started(&world).await;
     built(&life, id(1)).await;
@@ -456,7 +456,7 @@ async fn a_guest_made_again_during_its_delete_does_not_stay() {
     world.check().await;
 }
 
-/// A mistake in a step breaks its task.
+/// A panic in a step ends the task of its process.
 struct Breaks(AtomicBool);
 
 impl Interference for Breaks {

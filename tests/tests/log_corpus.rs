@@ -1,10 +1,9 @@
 //! Logs of all released versions open, verify and rebuild.
 //!
 //! `tests/golden/logs` has one compressed log of each released version and file format. `heads.txt` has the head of
-//! each, position and hash, which every later version must confirm. Where personal fields are sealed, the keys lie
-//! beside it. A release adds its own with
-//! `CHRONOVA_BLESS=1 cargo test -p chronova-tests --test log_corpus`: every kind of event, and a short life of a cloud on
-//! simulated hosts. Existing logs are never overwritten.
+//! each log (position and hash), which every later version must confirm. If personal fields are sealed, the keys are
+//! beside the log. A release adds its own log with `CHRONOVA_BLESS=1 cargo test -p chronova-tests --test log_corpus`:
+//! every kind of event, and a short life of a cloud on simulated hosts. Existing logs are never overwritten.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -30,7 +29,7 @@ use ruzstd::decoding::StreamingDecoder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 const SUFFIX: &str = ".log.db.zst";
-/// A compressed log of few events is small; a damaged one is not to fill the disk.
+/// The largest unpacked log, in bytes, so that a damaged file cannot fill the disk.
 const LARGEST: u64 = 64 << 20;
 
 fn folder() -> PathBuf {
@@ -55,7 +54,7 @@ fn heads() -> BTreeMap<String, Anchor> {
     text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
 }
 
-/// Opens the log as a server of this version does, looks at all of it, and folds it. Tells its head.
+/// Opens the log as a server of this version does, verifies all of it, and folds it. Returns its head.
 async fn lives(name: &str, packed: &Path) -> Anchor {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("log.db");
@@ -75,7 +74,7 @@ async fn lives(name: &str, packed: &Path) -> Anchor {
     runner::catch_up(&*store, &again).await.unwrap();
     assert_eq!(checkpoint::differences(&views, &again, 9), Vec::<String>::new(), "{name}");
     let anchor = store.anchor().await.unwrap().unwrap();
-    // It goes on where it ended.
+    // The log continues at its end.
     let stream = StreamId::new("process", "corpus");
     let new = NewEvent::new(samples().remove(0), Timestamp(1), &Meta::system("corpus"));
     let appended = store.append(&stream, Expected::Exact(Revision::NONE), vec![new]).await.unwrap();
@@ -100,7 +99,7 @@ async fn logs_of_every_release_open_verify_and_rebuild() {
     }
 }
 
-/// Adds the log of this version and the heads that are missing; what is there stays.
+/// Adds the log of this version and missing heads; existing ones stay.
 async fn bless() {
     let packed = folder().join(format!("{}{SUFFIX}", env!("CARGO_PKG_VERSION")));
     if !packed.exists() {

@@ -1,10 +1,10 @@
 #![allow(clippy::unwrap_used)]
-//! The ledger, its view and the search for candidates against a second opinion (`chronova_tests::placement_model`), under
-//! random traffic.
+//! Compares the ledger, its view and the search for candidates with an independent model
+//! (`chronova_tests::placement_model`) under random traffic.
 //!
-//! After every command both agree on its acceptance and on the usages. Accepted commands never exceed capacity,
-//! generations never go back, the index equals a fresh one, and every search finds the same. At the end
-//! the view rebuilt from the events, and the one read back from its checkpoint, equal the live one.
+//! After every command both must agree on its acceptance and on the usages. Accepted commands never exceed capacity,
+//! generations never decrease, and the index equals a fresh one. Every search finds the same candidates. At the end the
+//! view rebuilt from the events, and the one read back from its checkpoint, equal the live one.
 //!
 //! `CHRONOVA_SOAK=1` runs many more cases.
 
@@ -58,7 +58,7 @@ enum Step {
         current: bool,
         new: BTreeSet<Number>,
     },
-    /// Whether the consumer's generation is known, and what it is to hold.
+    /// Per consumer: whether the client knows its generation, and its new allocations.
     Allocate(Vec<(Number, bool, Holding)>),
     Claim {
         consumer: Number,
@@ -163,7 +163,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A world to begin with, so that not every case spends its steps on making one.
+/// An initial world, so that cases need not spend their steps on creating one.
 fn beginning() -> impl Strategy<Value = Vec<Step>> {
     let one = |number: Number| {
         let parent = if number == 1 { Just(None).boxed() } else { option::weighted(0.6, 1..number).boxed() };
@@ -288,7 +288,7 @@ impl Pair {
                 (self.model.set_aggregates(*number, *current, new), self.send(command))
             }
             Step::Allocate(wanted) => {
-                // A request names a consumer once.
+                // A request names each consumer once.
                 let wanted: BTreeMap<Number, (bool, &Holding)> =
                     wanted.iter().map(|(consumer, current, holding)| (*consumer, (*current, holding))).collect();
                 let wishes: Vec<Wish> = wanted
@@ -448,7 +448,7 @@ proptest! {
     }
 }
 
-/// The generators do reach what they are for.
+/// The generators reach the interesting cases often enough.
 #[test]
 fn searches_find_something_often_enough() {
     use proptest::strategy::ValueTree;

@@ -1,4 +1,4 @@
-//! The ports that compute asks, and the embedded services behind them: each passes the suite of its port.
+//! The ports that Compute calls: each embedded service passes the conformance suite of its port.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Every process, proven: see `process_harness`.
+//! The crash harness for every process; see `process_harness`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -198,7 +198,8 @@ async fn unpause_is_proven() {
 #[actix_rt::test]
 async fn suspend_is_proven() {
     let ask: Ask = |life, id| power(life, id, PowerAction::Suspend);
-    // Off without the record of a suspension is stopped; the memory is there and the next start reads it.
+    // A suspended guest without an event of its suspension counts as stopped. Its memory image exists, and the next
+    // start reads it.
     prove(&Case { failed_after: &["SHUTOFF"], ..case(built, ask, "ACTIVE", "SUSPENDED") }).await;
 }
 
@@ -241,7 +242,7 @@ async fn backup_is_proven() {
     };
     prove(&Case { definition: &snapshot::DEFINITION, ..case(stopped, ask, "SHUTOFF", "SHUTOFF") }).await;
 
-    // With three backups, only the newest is kept.
+    // A rotation of 1 keeps only the newest of three backups.
     let (world, id) = (World::new(2), InstanceId::random());
     let life = world.live(None, None).await;
     life.hosts_up(2).await;
@@ -271,7 +272,7 @@ async fn rescue_is_proven() {
     prove(&Case { definition: &rescue::DEFINITION, ..case(stopped, ask, "SHUTOFF", "RESCUE") }).await;
 }
 
-/// No reconciler knows of a rescue disk: the process itself takes it away when the host is back.
+/// No reconciler removes rescue disks, so the process itself removes the disk when the host is back.
 #[actix_rt::test]
 async fn a_failed_rescue_leaves_no_rescue_disk_on_a_lost_host() {
     let ask: Ask = |life, id| life.rescue(id).boxed_local();
@@ -331,7 +332,7 @@ async fn change_password_is_proven() {
     prove(&Case { definition, ..case(built_with_agent, ask, "ACTIVE", "ACTIVE") }).await;
 }
 
-/// Shelved servers leave their hosts when their time is over, even if the control plane was down meanwhile.
+/// Shelved servers are offloaded after `shelved_offload_time`, even if the control plane was down meanwhile.
 #[actix_rt::test]
 async fn what_is_shelved_leaves_its_host_in_time() {
     let mut world = World::new(2);
@@ -391,7 +392,7 @@ async fn detach_interface_is_proven() {
         .await;
 }
 
-/// Whichever comes first, nothing is left of either.
+/// Whichever ends first, nothing is left of either.
 #[actix_rt::test]
 async fn delete_during_attach_is_proven() {
     let ask: Ask = |life, id| {
@@ -467,7 +468,7 @@ async fn swap_volume_is_proven() {
     prove(&Case { definition: &swap_volume::DEFINITION, ..case(with_two_volumes, ask, "ACTIVE", "ACTIVE") }).await;
 }
 
-/// A delete that comes while a volume is being attached, at whatever step: nothing is left, and the volume is free.
+/// A delete during any step of an attachment leaves nothing behind, and the volume is available.
 #[actix_rt::test]
 async fn a_delete_during_an_attachment_gives_the_volume_back() {
     for held in ["attach_disk", "attach_disk:answer"] {
@@ -490,7 +491,7 @@ async fn a_delete_during_an_attachment_gives_the_volume_back() {
     }
 }
 
-/// A deleted server is gone for good when its time is over, even if the control plane was down meanwhile.
+/// A soft-deleted server is deleted after `reclaim_instance_interval`, even if the control plane was down meanwhile.
 #[actix_rt::test]
 async fn what_nobody_restores_is_reclaimed() {
     let mut world = World::new(2);
@@ -512,7 +513,7 @@ async fn what_nobody_restores_is_reclaimed() {
     assert!(world.fleet.whereabouts().is_empty());
 }
 
-/// A delete that comes while something else is under way: at whatever step that is, nothing is left of the server.
+/// A delete during any step of another process leaves nothing of the server behind.
 async fn prove_overtaken(ask: Ask, half_asked: &'static [&'static str]) {
     let definition = &delete_instance::DEFINITION;
     prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
@@ -520,7 +521,7 @@ async fn prove_overtaken(ask: Ask, half_asked: &'static [&'static str]) {
 
 type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
 
-/// A process of one step that leaves the server what it was when it fails.
+/// A process of one step. If the step fails, the server keeps its status.
 fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case {
     Case::new(&power::DEFINITION, before, ask, [from, to])
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// (part, rows). An id is never reused and no row removed, so these only grow.
+/// (part, rows). Ids are never reused and rows never removed, so these numbers only grow.
 const PARTS: [(u32, usize); 4] = [(1, 321), (2, 283), (3, 282), (4, 287)];
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ fn rows(part: u32) -> Vec<Row> {
     .collect()
 }
 
-/// The cells of a table row; `\|` is a bar within one.
+/// The cells of a table row; `\|` is a bar inside a cell.
 fn cells(line: &str) -> Vec<String> {
     let inner = line.trim().strip_prefix('|').and_then(|rest| rest.strip_suffix('|')).expect("a row ends with a bar");
     inner.replace("\\|", "\u{1}").split('|').map(|cell| cell.trim().replace('\u{1}', "\\|")).collect()
@@ -71,8 +71,8 @@ fn test_functions() -> BTreeSet<String> {
     names
 }
 
-/// Functions below an attribute that makes a test of them: `#[test]`, `#[tokio::test]`, `#[actix_web::test]`, ...
-/// Test suites instantiated by a macro list their functions with such an attribute too, inside the macro.
+/// The functions below a test attribute: `#[test]`, `#[tokio::test]`, `#[actix_web::test]`, ... Test suites
+/// instantiated by a macro list their functions with such an attribute too, inside the macro.
 fn tests_in(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_test = false;
@@ -142,7 +142,7 @@ fn every_status_holds() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The original inventory may lie beside the checkout; then no row may have been lost from it.
+/// If the original inventory is beside the checkout, none of its rows may be missing.
 #[test]
 fn no_requirement_was_dropped() {
     let inventory = std::env::var_os("CHRONOVA_REQUIREMENTS").map(PathBuf::from);

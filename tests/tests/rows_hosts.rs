@@ -19,7 +19,7 @@ fn server(n: u128) -> InstanceId {
     InstanceId(Uuid::from_u128(n))
 }
 
-/// Asks for a server of a number of its own, as the API does.
+/// Requests a server with the number `n`, as the API does.
 async fn build(life: &Life, n: u128) {
     let mut request = build_request(server(n));
     request.number = u64::try_from(n).unwrap();
@@ -43,7 +43,7 @@ async fn alive(world: &World) -> Life {
     life
 }
 
-/// How many of `count` servers each host got, one after the other.
+/// Builds `count` servers one after the other. Returns the number on each host.
 async fn spread(world: &World, count: u128) -> Vec<usize> {
     let life = alive(world).await;
     for n in 1..=count {
@@ -76,17 +76,17 @@ async fn each_weigher_spreads_servers_or_stacks_them() {
                 other(&mut world, 0.0);
             }
             set(&mut world, multiplier);
-            // Hosts at work would be avoided otherwise.
+            // Otherwise this weigher would avoid hosts with running tasks.
             world.options.scheduler.multipliers.io_ops = 0.0;
             assert_eq!(spread(&world, 4).await, wanted, "{name} with {multiplier}");
         }
     }
-    // The sum decides: what two want outweighs the third.
+    // The sum of the weights decides: two weighers outweigh the third.
     let mut world = World::new(2);
     world.options.scheduler.multipliers.disk = -1.0;
     assert_eq!(spread(&world, 4).await, [2, 2]);
     world = World::new(2);
-    // Free room counts from nothing, so a small share of a large disk needs much weight.
+    // The weigher normalizes free space from zero, so a small difference on a large disk needs a large multiplier.
     world.options.scheduler.multipliers.disk = -100.0;
     world.options.scheduler.multipliers.io_ops = 0.0;
     assert_eq!(spread(&world, 4).await, [0, 4]);
@@ -110,7 +110,7 @@ async fn a_build_goes_to_another_host_when_one_refuses() {
         world.check().await;
         life.stop().await;
     }
-    // With one attempt there is no other.
+    // With one attempt there is no retry.
     let mut world = World::new(2);
     world.options.processes.max_attempts = 1;
     let life = alive(&world).await;
@@ -141,7 +141,7 @@ async fn hosts_keep_what_is_reserved_for_themselves() {
         let line = &provider.inventories[class];
         (line.inventory.total, line.inventory.reserved, line.free())
     };
-    // 8 CPUs, 8192 MiB, 100 GiB: (total - reserved) x ratio is what there is to give.
+    // The hosts have 8 CPUs, 8192 MiB and 100 GiB. The capacity is (total - reserved) x ratio.
     assert_eq!(line("VCPU"), (8, 2, 12));
     assert_eq!(line("MEMORY_MB"), (8192, 1024, 7168));
     assert_eq!((line("DISK_GB").0, line("DISK_GB").1), (100, 3), "a begun GiB is a whole one");

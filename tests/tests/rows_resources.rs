@@ -1,4 +1,4 @@
-//! Flavors, key pairs, quotas, services and hypervisors through the API, with what each microversion changed.
+//! Flavors, key pairs, quotas, services and hypervisors through the API, with the changes of each microversion.
 //!
 //! Source: the history of the Compute API. The rows of `docs/requirements` name these tests.
 
@@ -36,7 +36,7 @@ async fn key_pairs_of_one_user_and_of_others() {
     let remove = async |version: &str, token: &str, name: &str| {
         api.call("DELETE", &format!("/os-keypairs/{name}"), version, token, None).await.status
     };
-    // Imported and generated ones; the codes of 2.2.
+    // Imported and generated key pairs; the status codes of 2.2.
     let imported = json!({"name": "c", "public_key": KEY});
     let made = make("2.1", USER, imported.clone()).await;
     assert_eq!((made.status, made.body["keypair"].get("type")), (200, None));
@@ -52,7 +52,7 @@ async fn key_pairs_of_one_user_and_of_others() {
     assert_eq!((remove("2.1", USER, "d").await, remove("2.2", USER, "c").await), (202, 204));
     assert_eq!(remove("2.2", USER, "c").await, 404);
 
-    // Sorted by name; pages from 2.35 on.
+    // The list is sorted by name, with pages from 2.35 on.
     assert_eq!(list("2.1", USER, "").await.0, ["a", "b"]);
     assert_eq!(list("2.34", USER, "?limit=1").await.0, ["a", "b"], "2.34 has no pages");
     let (names, page) = list("2.35", USER, "?limit=1").await;
@@ -60,7 +60,7 @@ async fn key_pairs_of_one_user_and_of_others() {
     assert_eq!(list("2.35", USER, "?limit=1&marker=a").await.0, ["b"]);
     assert_eq!(api.call("GET", "/os-keypairs?marker=zz", "2.35", USER, None).await.status, 400);
 
-    // Those of others from 2.10 on, for administrators.
+    // From 2.10 on administrators see key pairs of other users.
     assert_eq!(list("2.9", ADMIN, "?user_id=alice").await.0, [""; 0]);
     assert_eq!(list("2.10", ADMIN, "?user_id=alice").await.0, ["a", "b"]);
     let show = async |token: &str| api.call("GET", "/os-keypairs/a?user_id=alice", "2.10", token, None).await.status;
@@ -72,12 +72,12 @@ async fn key_pairs_of_one_user_and_of_others() {
     let gone = api.call("DELETE", "/os-keypairs/e?user_id=alice", "2.10", ADMIN, None).await.status;
     assert_eq!((gone, list("2.1", USER, "").await.0.len()), (204, 2));
 
-    // From 2.92 on there is nothing generated, and names may hold @ and dots.
+    // From 2.92 on key pairs are not generated, and names may have `@` and dots.
     assert_eq!(make("2.92", USER, json!({"name": "g"})).await.status, 400);
     assert_eq!(make("2.91", USER, json!({"name": "g@home.net", "public_key": KEY})).await.status, 400);
     assert_eq!(make("2.92", USER, json!({"name": "g@home.net", "public_key": KEY})).await.status, 201);
     assert_eq!(make("2.92", USER, json!({"name": "h", "public_key": "nonsense"})).await.status, 400);
-    // One pair serves many servers of its user, in whatever project.
+    // A user may use one key pair for many servers, in any project.
     for token in [USER, "alice:web", "alice:other"] {
         let mut wish = Api::wish("keyed");
         wish["key_name"] = json!("g@home.net");
@@ -172,7 +172,7 @@ async fn flavors_are_made_shown_and_shared() {
     }
     assert!(api.get(&path, "2.54").await["flavor"].get("description").is_none());
 
-    // Private ones are for those on the list.
+    // Only projects on the access list use a private flavor.
     let private =
         json!({"id": "p", "name": "private", "ram": 64, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": false});
     make("2.1", ADMIN, private).await;
@@ -270,7 +270,7 @@ async fn quotas_and_limits_hold_what_their_version_knows() {
             !has(classes, "quota_class_set", "2.49", name).await && has(classes, "quota_class_set", "2.50", name).await
         );
     }
-    // The defaults, of the cloud and of a project.
+    // The default limits of the cloud and of a project.
     let wanted = json!({"cores": 20, "instances": 10, "key_pairs": 100, "metadata_items": 128, "ram": 51_200,
         "server_group_members": 10, "server_groups": 10});
     for (path, top) in [(sets, "quota_set"), ("/os-quota-sets/web/defaults", "quota_set"), (classes, "quota_class_set")]
@@ -286,7 +286,7 @@ async fn quotas_and_limits_hold_what_their_version_knows() {
         assert_eq!(put(&api, sets, &format!("2.{last}"), limit.clone()).await.status, 200, "{name}");
         assert_eq!(put(&api, sets, &format!("2.{}", last + 1), limit).await.status, 400, "{name}");
     }
-    // A limit below the use needs force, which 2.36 has like every other version.
+    // A limit below the usage needs `force`, at every version.
     api.server(USER, Api::wish("one")).await;
     api.server(USER, Api::wish("two")).await;
     for version in ["2.35", "2.36", "2.57", "2.93"] {
@@ -323,7 +323,7 @@ async fn services_are_listed_switched_and_forced_down() {
     assert_eq!(list("2.1", &format!("?host={host}")).await.as_array().unwrap().len(), 1);
     assert_eq!(api.call("GET", "/os-services", "2.1", USER, None).await.status, 403);
 
-    // By host and binary until 2.52, with a reason that is kept and shown.
+    // Until 2.52 host and binary name a service. A reason for disabling is stored and shown.
     let one = async |version: &str| list(version, &format!("?host={host}")).await[0].take();
     let by_verb = async |version: &str, verb: &str, extra: Value| {
         let mut body = json!({"host": host, "binary": "nova-compute"});
@@ -348,7 +348,7 @@ async fn services_are_listed_switched_and_forced_down() {
     assert_eq!(by_verb("2.10", "force-down", json!({"forced_down": true})).await.status, 400);
     assert_eq!(by_verb("2.11", "force-down", json!({"forced_down": true})).await.status, 200);
     assert_eq!((&one("2.11").await["forced_down"], &one("2.11").await["state"]), (&json!(true), &json!("down")));
-    // By id from 2.53 on.
+    // From 2.53 on an id names a service.
     let id = one("2.53").await["id"].as_str().unwrap().to_owned();
     assert!(uuid::Uuid::parse_str(&id).is_ok());
     let by_id = async |body: Value| put(&api, &format!("/os-services/{id}"), "2.53", body).await;
@@ -394,7 +394,7 @@ async fn hypervisors_are_listed_found_and_shown() {
         let text = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
         body["hypervisors"].as_array().unwrap().iter().map(|one| text(&one["id"])).collect()
     };
-    // Numbers until 2.52, UUIDs from 2.53 on.
+    // Ids are numbers until 2.52, and UUIDs from 2.53 on.
     let (numbers, uuids) = (ids(&list("2.52", "").await), ids(&list("2.53", "").await));
     assert!(numbers.iter().all(|n| n.parse::<u64>().is_ok()) && uuids.iter().all(|n| uuid::Uuid::parse_str(n).is_ok()));
     for (version, right, wrong, code) in [("2.52", &numbers, &uuids, 404), ("2.53", &uuids, &numbers, 400)] {
@@ -404,7 +404,7 @@ async fn hypervisors_are_listed_found_and_shown() {
         let service = &detail["hypervisors"][0]["service"]["id"];
         assert_eq!(service.is_string(), version == "2.53");
     }
-    // They are the ids of the resource providers, name by name.
+    // The UUIDs equal those of the resource providers with the same names.
     let providers = api.ask("GET", "/placement/resource_providers", "1.39", ADMIN, None).await.body;
     let pair = |one: &Value, id: &str, name: &str| (one[id].clone().to_string(), one[name].clone().to_string());
     let sorted = |mut pairs: Vec<(String, String)>| {
@@ -427,7 +427,7 @@ async fn hypervisors_are_listed_found_and_shown() {
         let unknown = format!("/os-hypervisors?marker={}", uuid::Uuid::nil());
         assert_eq!(status(&unknown, version).await, 400, "{version}");
     }
-    // Searching: a path until 2.52, a parameter from then on.
+    // The search is a path until 2.52, and a parameter from 2.53 on.
     let search = list("2.52", &format!("/{host}/search")).await;
     assert_eq!(search["hypervisors"][0]["hypervisor_hostname"], host);
     let servers = list("2.52", &format!("/{host}/servers")).await;
@@ -453,7 +453,7 @@ async fn hypervisors_are_listed_found_and_shown() {
     let object = list("2.28", &format!("/{}", numbers[0])).await["hypervisor"]["cpu_info"].take();
     assert!(object.is_object());
     assert_eq!(parsed, object);
-    // 2.88 leaves what placement knows to placement.
+    // 2.88 removes the fields that Placement has.
     let moved = [
         "current_workload",
         "cpu_info",
@@ -501,7 +501,7 @@ async fn usage_adds_up_in_pages() {
     assert!((web["total_vcpus_usage"].as_f64().unwrap() - hours).abs() < 1e-9, "one CPU for each hour");
     assert!((web["total_local_gb_usage"].as_f64().unwrap() - hours).abs() < 1e-9, "one GiB for each hour");
     assert!(list("2.40", "").await["tenant_usages"][0].get("server_usages").is_none());
-    // Pages go over servers; a project may span two.
+    // A page has a number of servers, so a project may span two pages.
     let mut seen = Vec::new();
     let mut marker = String::new();
     loop {
@@ -524,7 +524,7 @@ async fn usage_adds_up_in_pages() {
     api.stop().await;
 }
 
-/// Versions before paging cut long lists off silently.
+/// Versions without pages silently truncate long lists.
 #[actix_rt::test]
 async fn usage_before_there_were_pages_is_cut_off() {
     let mut api = Api::start().await;
@@ -571,7 +571,7 @@ async fn servers_keep_the_flavor_they_were_made_with() {
     assert_eq!(before["extra_specs"], json!({"hw:cpu_policy": "shared"}));
     assert_eq!(api.call("POST", "/flavors/1/os-extra_specs", "2.1", ADMIN, specs("dedicated")).await.status, 200);
     assert_eq!(api.call("DELETE", "/flavors/1/os-extra_specs/hw:cpu_policy", "2.1", ADMIN, None).await.status, 200);
-    // Only the description changes, and a flavor in use can go.
+    // Only the description can change. A flavor in use can be deleted.
     let other = json!({"flavor": {"description": "d", "ram": 1}});
     assert_eq!(put(&api, "/flavors/1", "2.55", other).await.status, 400);
     assert_eq!(api.call("DELETE", "/flavors/1", "2.1", ADMIN, None).await.status, 202);

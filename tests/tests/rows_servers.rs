@@ -30,7 +30,7 @@ impl Barrier {
 }
 
 impl Interference for Barrier {
-    /// The answer to a request for servers waits for their creation, so that this is let through.
+    /// The answer to a create request waits for that process, so it is not paused.
     fn judge(&self, process: &'static str, _: &'static str, _: StepDirection) -> InterferenceVerdict {
         match process == "create_servers" || self.open.load(Ordering::SeqCst) {
             true => InterferenceVerdict::Pass,
@@ -148,7 +148,7 @@ async fn user_data_is_base64_and_bounded() {
         let body = json!({"server": with("user_data", json!(user_data))});
         api.call("POST", "/servers", "2.1", USER, Some(body)).await
     };
-    // 65532 characters are the most that both the bound and base64's groups of four allow.
+    // 65532 is the largest length that both the limit and base64's groups of four allow.
     let most = base64::engine::general_purpose::STANDARD.encode(vec![b'x'; 65_532 / 4 * 3]);
     assert_eq!((most.len(), post(most.clone()).await.status), (65_532, 202));
     let over = post(format!("{most}eHh4")).await;
@@ -204,7 +204,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     assert_eq!(file(&files, "openstack/latest/user_data").unwrap(), b"#!/bin/sh");
     assert_eq!(file(&files, "openstack/2018-08-27/user_data").unwrap(), b"#!/bin/sh");
     assert_eq!(meta.get("admin_pass"), None, "it was told in the answer and is kept nowhere");
-    // Until the drive is made: then it is on it.
+    // The password is kept until the drive is created, which then contains it.
     let files_with = drive(&server, &MetadataOptions::default(), Some("s3cret"));
     let about = json_of(&files_with, "openstack/latest/meta_data.json");
     assert_eq!(about["admin_pass"], "s3cret");
@@ -221,7 +221,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     .unwrap();
     assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");
 
-    // With DHCP the guest gets its addresses there; without DHCP the metadata has all of them.
+    // With DHCP the guest gets its addresses from it; without DHCP the metadata has them.
     let network = |files: &[(String, Vec<u8>)]| json_of(files, "openstack/latest/network_data.json");
     let with_dhcp = network(&files);
     let nic = server.nics[0].clone();
@@ -437,7 +437,7 @@ async fn mappings_that_make_no_sense_are_refused() {
     for wish in [
         root("source_type", json!("floppy")),
         root("destination_type", json!("remote")),
-        // An image becomes a local disk only as the root, and only the image that is booted.
+        // An image becomes a local disk only as the root disk, and only if it is the boot image.
         root("boot_index", json!(1)),
         root("boot_index", json!(-1)),
         root("boot_index", Value::Null),
@@ -450,7 +450,7 @@ async fn mappings_that_make_no_sense_are_refused() {
     }
     assert_eq!(names(&api, "").await, [""; 0], "nothing was made");
     let id = api.server(USER, root("boot_index", json!("0"))).await;
-    // An image that is booted stays an image on a local disk.
+    // A booted image stays on a local disk.
     assert_eq!(show(&api, &id).await["os-extended-volumes:volumes_attached"], json!([]));
     api.stop().await;
 }

@@ -1,4 +1,5 @@
-//! The change of each microversion of the Compute API: answers and requests, just before and from then on.
+//! The change of each microversion of the Compute API: answers and requests at the version before and at the version
+//! itself.
 //!
 //! Source: the history of the Compute API. The rows of `docs/requirements` name these tests.
 
@@ -119,7 +120,7 @@ async fn new_servers_take_what_their_version_knows() {
     let too_many: Vec<String> = (0..51).map(|n| format!("cert-{n}")).collect();
     let answer = post(&api, "2.63", USER, with("trusted_image_certificates", json!(too_many))).await;
     assert_eq!((answer.status, answer.message().contains("is too long")), (400, true), "{}", answer.message());
-    // The API echoes what it took; a tag said twice is one.
+    // The API returns the accepted tags; a repeated tag counts once.
     let wish = with("tags", json!(["b", "a", "b"]));
     let id = post(&api, "2.52", USER, wish).await.body["server"]["id"].as_str().unwrap().to_owned();
     let mut tags = api.get(&format!("/servers/{id}"), "2.52").await["server"]["tags"].take();
@@ -182,7 +183,7 @@ async fn filters_of_servers_come_with_their_versions() {
         assert_eq!(names.len(), all.len(), "{query} at {version}");
         all.len()
     };
-    // None of these matches; a filter that the version does not have for users is ignored.
+    // None of these filters matches a server. A filter that users may not use at that version is ignored.
     for (minor, query) in [
         (5, "ip6=fe80"),
         (26, "tags=none"),
@@ -209,7 +210,7 @@ async fn filters_of_servers_come_with_their_versions() {
     let reversed = "/servers?changes-since=2020-01-02T00:00:00Z&changes-before=2020-01-01T00:00:00Z";
     assert_eq!(api.call("GET", reversed, "2.66", USER, None).await.status, 400);
 
-    // Locked ones, and why.
+    // Locked servers, and their reasons.
     let other = api.server(USER, Api::wish("two")).await;
     let act = async |version: &str, body: Value| {
         api.call("POST", &format!("/servers/{id}/action"), version, USER, Some(body)).await.status

@@ -27,7 +27,7 @@ fn id(n: u128) -> InstanceId {
     InstanceId(Uuid::from_u128(n))
 }
 
-/// Large enough to never be full.
+/// A world with hosts that never become full.
 fn roomy(hosts: usize) -> World {
     World::of(SimUri { vcpus: 64, memory_mib: 65_536, disk_gib: 1_000, ..SimUri::new(hosts) })
 }
@@ -61,7 +61,7 @@ async fn group(
     gateway.send::<ServerGroupRoot>(&"p".into(), join, meta()).await.unwrap();
 }
 
-/// Asks for a server as the API does, with something of its own.
+/// Requests a server as the API does; `with` changes the request.
 async fn build(life: &Life, n: u128, with: impl FnOnce(&mut BuildRequested)) {
     let mut request = build_request(id(n));
     with(&mut request);
@@ -82,7 +82,7 @@ fn in_group(request: &mut BuildRequested) {
     request.scheduler_hints = vec![("group".to_owned(), vec![GROUP.to_string()])];
 }
 
-/// How many servers each host has.
+/// The number of servers on each host.
 fn per_host(world: &World) -> Vec<usize> {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for hosts in world.fleet.whereabouts().into_values() {
@@ -122,7 +122,7 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
         assert!(fault.starts_with("No valid host was found. ") && fault.contains("anti-affinity group g"), "{fault}");
         assert!(!fault.contains("sim-"), "no host is named: {fault}");
     }
-    // No conflicts: later decisions see the pending claims on a host, so that hardly a claim fails.
+    // Claims rarely conflict, because later decisions see the pending claims on a host.
     let decisions = decisions(&world).await;
     assert_eq!(decisions.len(), usize::try_from(WISHES).unwrap(), "one decision for each server");
     let lost: usize = decisions.iter().map(|decision| decision.lost.len()).sum();

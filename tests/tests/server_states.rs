@@ -1,4 +1,4 @@
-//! Every action in every state, through the API: allowed or refused, and in which words.
+//! Every action in every state, through the API: allowed, or refused with Nova's message.
 //!
 //! The expected values are repeated here from Nova's `compute/api.py`, not from this program's own table.
 
@@ -8,12 +8,12 @@ use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
-/// An action and what Nova demands of the server.
+/// An action, and the states that Nova requires for it.
 struct Act {
     name: &'static str,
     body: &'static str,
     vm_states: &'static str,
-    /// Besides none; `*` for all.
+    /// The allowed task states besides none; `*` for all.
     task_states: &'static str,
 }
 
@@ -65,7 +65,7 @@ const ACTS: &[Act] = &[
     act("evacuate", r#"{"evacuate": {}}"#, "active stopped error", ANY),
 ];
 
-/// The way to a state: the request, and the driver call that is paused meanwhile.
+/// How to reach a state: the request, and the driver call to pause.
 struct Situation {
     vm_state: &'static str,
     task_state: &'static str,
@@ -175,7 +175,7 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
     };
     // Nova's `check_instance_host`, before the state.
     let needs_host = ["start", "stop", "trigger_crash_dump", "get_diagnostics"].contains(&act.name);
-    // It has none until its guest is being made there.
+    // The server has no host until its guest is being created there.
     if needs_host && state.vm_state == "shelved_offloaded" {
         return (409, format!("Instance {id} is not ready"));
     }
@@ -191,13 +191,13 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
         "delete" | "confirmResize" => (204, String::new()),
         "rescue" => (200, String::new()),
         "evacuate" => (400, format!("Compute service of {host} is still in use.")),
-        // The state lets it; there is no such volume.
+        // The state allows the action, but the volume does not exist.
         "attach_volume" => (404, format!("Volume {NO_VOLUME} could not be found.")),
         _ => (202, String::new()),
     }
 }
 
-/// A server in this state, but for what is held up.
+/// Creates a server in this state, with the driver call paused.
 async fn server(api: &Api, state: &Situation) -> String {
     let wish = json!({"name": "s", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "small",
         "networks": [{"uuid": chronova_tests::compute_api::NETWORK}]});
@@ -226,7 +226,7 @@ async fn in_state(api: &Api, state: &Situation) {
     if building {
         api.world.brakes.hold(state.hold);
     }
-    // Refusals leave the server as it is: they share one.
+    // Refusals do not change the server, so all of them share one.
     let mut subjects = vec![(server(api, state).await, Vec::new())];
     for act in ACTS {
         match expected(act, state, "", "").0 {
@@ -280,7 +280,7 @@ async fn in_state(api: &Api, state: &Situation) {
 #[actix_rt::test]
 async fn every_action_in_every_state_is_answered_as_nova_does() {
     let mut world = World::new(2);
-    // All servers of a state are held at one call; wherever they lie, each must get there.
+    // All servers of a state are paused at one call, so the limits of concurrent calls must let each of them get there.
     (world.options.hosts.max_concurrent_builds, world.options.hosts.max_concurrent_snapshots) = (0, 0);
     let api = Api::start_of(world, "", None).await;
     api.flavor("small", 1, 0).await;
@@ -311,11 +311,11 @@ async fn a_locked_server_refuses_its_users_whatever_heeds_the_lock() {
         let answer = (answer.status, answer.message().to_owned());
         match act.name {
             "lock" => assert_eq!(answer.0, 202),
-            // For administrators alone.
+            // Only administrators may call these.
             "os-resetState" | "injectNetworkInfo" | "shelveOffload" | "migrate" | "evacuate" => {
                 assert_eq!(answer.0, 403);
             }
-            // Meant against changes.
+            // A lock prevents changes.
             "createImage" => {
                 assert_eq!(answer.0, 202);
                 api.life.settled().await;
@@ -368,7 +368,7 @@ async fn diagnostics_have_their_two_forms() {
     let own = api.server(user, Api::wish("t")).await;
     let refused = api.call("GET", &format!("/servers/{own}/diagnostics"), "2.48", user, None).await;
     assert_eq!(refused.status, 403, "for administrators");
-    // Its guest left none.
+    // The guest of this state left no console log.
     let path = format!("/servers/{own}/os-server-password");
     assert_eq!(api.call("GET", &path, "2.1", user, None).await.body, json!({"password": ""}));
     assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204);
@@ -403,7 +403,7 @@ async fn deleted_servers_can_be_restored_for_a_while() {
     let refused = act(json!({"os-start": null})).await;
     let words = format!("Cannot 'start' instance {id} while it is in vm_state soft-delete");
     assert_eq!((refused.status, refused.message()), (409, words.as_str()));
-    // It holds no room, and needs some to come back.
+    // A soft-deleted server uses no quota, and needs quota to be restored.
     let quota = async |instances: i64| {
         let limits = json!({"quota_set": {"instances": instances, "force": true}});
         assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(limits)).await.status, 200);
@@ -419,7 +419,7 @@ async fn deleted_servers_can_be_restored_for_a_while() {
     let shown = api.call("GET", &path, "2.1", user, None).await.body;
     assert_eq!(shown["server"]["status"], "ACTIVE");
     assert_eq!(act(json!({"restore": null})).await.status, 409);
-    // Deleted again, and this time for good.
+    // The server is deleted again, this time permanently.
     assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204);
     api.life.settled().await;
     assert_eq!(act(json!({"forceDelete": null})).await.status, 202);

@@ -39,7 +39,7 @@ impl<'a> Subject<'a> {
         self.ask_as(USER, version, body).await
     }
 
-    /// Accepted, and done.
+    /// Sends an action that must be accepted, and waits until it has ended.
     async fn done(&self, body: Value) {
         let answer = self.ask("2.100", body.clone()).await;
         assert!([200, 202].contains(&answer.status), "{body}: {:?}", answer.body);
@@ -106,7 +106,7 @@ async fn images_are_made_of_servers() {
     assert_eq!(api.world.images.made().len(), 2);
     assert_ne!(first, second);
 
-    // A server made of the image has the disk of the first one.
+    // A server that is created from the image has the disk of the first one.
     let wish = json!({"name": "copy", "imageRef": second.to_string(), "flavorRef": "1", "networks": "none"});
     let copy = Subject::new(&api, wish).await;
     assert_eq!(copy.status().await, "ACTIVE");
@@ -117,7 +117,7 @@ async fn images_are_made_of_servers() {
     api.life.settled().await;
     server.done(json!({"unlock": null})).await;
 
-    // Its own properties count for the quota of metadata until 2.38.
+    // Until 2.38 the image's own properties count for the metadata quota.
     let many: Value = (0..129).map(|n| (format!("k{n}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
     let wish = json!({"createImage": {"name": "x", "metadata": many}});
     let refused = server.ask("2.38", wish.clone()).await;
@@ -125,7 +125,7 @@ async fn images_are_made_of_servers() {
     assert_eq!(server.ask("2.39", wish).await.status, 202);
     api.life.settled().await;
 
-    // A failure leaves no image, and the server as it was.
+    // A failure leaves no image, and does not change the server.
     let before = api.world.images.made().len();
     api.world.fleet.set_all_faults(&FaultPlan::default().with(
         DriverCall::CopyRoot,
@@ -402,7 +402,7 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
     let refused = server.ask_as(ADMIN, "2.91", json!({"unshelve": {"availability_zone": "nova"}})).await;
     assert_eq!(refused.status, 409, "{words}");
 
-    // No host has room: shelved as before, its disk still kept.
+    // No host has room, so the server stays shelved and its disk is kept.
     server.done(json!({"shelve": null})).await;
     api.world.fleet.set_all_faults(&FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Always, Effect::NoRoom));
     server.done(json!({"unshelve": null})).await;

@@ -1,8 +1,9 @@
 //! Random traffic on a small fleet while hosts and driver calls fail, and the control plane crashes at random appends.
-//! After everything is healed nothing is lost, doubled, stuck or leaked, and the read models equal a rebuild.
+//! After all faults are repaired, nothing is lost, duplicated, stuck or leaked, and the read models equal a rebuild.
 //!
 //! A seed decides the traffic, the faults and the crashes (not the order in which tasks run). Every seed is printed.
-//! `CHRONOVA_SIMULATION_SEED` repeats one, `CHRONOVA_SIMULATION_RUNS` runs more than the few of every day.
+//! `CHRONOVA_SIMULATION_SEED` repeats one; `CHRONOVA_SIMULATION_RUNS` is the number of runs, for more than the usual
+//! few.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -62,7 +63,7 @@ impl Dice {
 /// The acknowledged requests, which determine the final state.
 #[derive(Default)]
 struct Wishes {
-    /// Every server that was ever asked for, and whether its build was acknowledged.
+    /// Every requested server, and whether its build was acknowledged.
     servers: Vec<(InstanceId, bool)>,
     deleted: Vec<InstanceId>,
 }
@@ -103,14 +104,14 @@ async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
                 PowerAction::Suspend,
                 PowerAction::Resume,
             ]);
-            // Refused in most states; what is accepted must come to an end.
+            // The action is refused in most states. An accepted one must come to an end.
             let _ = life.power(server, action).await;
         }
         80..=85 => world.fleet.kill_host(dice.host()),
         86..=91 => world.fleet.revive_host(dice.host(), dice.roll(2) == 0).unwrap(),
         92..=95 => world.fleet.set_faults(dice.host(), dice.faults()),
         _ => {
-            // Not there is as good as gone.
+            // "Not found" counts as deleted.
             let host = dice.host();
             let _ = match dice.roll(2) {
                 0 => world.fleet.crash_guest(host, server),
@@ -120,7 +121,7 @@ async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
     }
 }
 
-/// No more faults, every host reachable; servers that do not run are started, which makes vanished guests again.
+/// Ends all faults and makes every host reachable. Starts servers that do not run, which recreates lost guests.
 async fn heal(world: &World, life: &Life) {
     for host in 0..HOSTS {
         world.fleet.set_faults(host, FaultPlan::default());
@@ -145,7 +146,7 @@ async fn heal(world: &World, life: &Life) {
     life.settled().await;
 }
 
-/// Waits until every host was compared with the log again, twice over.
+/// Waits until every host was compared with the log twice.
 async fn compared(world: &World, life: &Life) {
     let wanted = world.fleet.calls(DriverCall::Guests) + 4 * HOSTS as u64;
     life.until(|_| world.fleet.calls(DriverCall::Guests) >= wanted).await;
@@ -163,7 +164,7 @@ async fn run(seed: u64) {
         let fuse = 20 + dice.roll(400);
         let life = world.live(Some(fuse), None).await;
         traffic(&world, &life, &mut dice, &mut wishes).await;
-        // Some lives end in the middle, some by themselves.
+        // Some lives are stopped half-way, others crash at their fuse.
         if dice.roll(2) == 0 {
             tokio::time::sleep(Duration::from_millis(dice.roll(40))).await;
             life.store.blow();

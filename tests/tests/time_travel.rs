@@ -1,8 +1,8 @@
-//! Answers about the past equal the answers given then.
+//! Answers about the past equal the answers that were given at that time.
 //!
-//! Random traffic runs on a simulated fleet. Meanwhile the test asks random questions, and records the answers with the
-//! positions in them. Later, and after a restart from a checkpoint, it asks again about these positions and times, and
-//! compares the answers byte for byte. A seed decides traffic and questions; every seed is printed.
+//! Random traffic runs on a simulated fleet. Meanwhile the test sends random queries, and records the answers with
+//! their positions. Later, and after a restart from a checkpoint, it repeats the queries with these positions and
+//! times, and compares the answers byte for byte. A seed decides traffic and queries; every seed is printed.
 //! `CHRONOVA_TIME_TRAVEL_SEED` repeats one, `CHRONOVA_SOAK=1` runs many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -80,13 +80,13 @@ async fn ask(api: &Api, question: &Question, as_of: Option<&str>) -> Told {
     Told { answer: Answer { status, body }, position, as_of }
 }
 
-/// Takes out what is explained to differ: links to the next page stay in the past; what hosts measure is no event.
+/// Removes expected differences: links to the next page carry `as_of`, and measurements of hosts are no events.
 fn explained(answer: &Answer) -> Answer {
     let mut body = answer.body.clone();
     for (begin, ends) in [("as_of=", "&"), ("\"uptime\":", ",}"), ("\"disk_available_least\":", ",}")] {
         while let Some(at) = body.find(begin) {
             let length = body[at..].find(|letter| ends.contains(letter)).unwrap();
-            // The ampersand goes with what it ends.
+            // The ampersand is removed together with its parameter.
             body.replace_range(at..at + length + usize::from(ends == "&"), "");
         }
     }
@@ -117,7 +117,7 @@ fn question(dice: &mut Dice, servers: &[String], hosts: &[String]) -> Question {
         _ => ("placement", format!("/placement/usages?project_id={}", dice.one_of(&["web", "db"]))),
     };
     let version = *if service == "compute" { dice.one_of(&compute) } else { dice.one_of(&placement) };
-    // Members list their own servers; only administrators ask about the past.
+    // The queries run as an administrator, because by default only administrators may use `as_of`.
     Question { service, path, version, token: ADMIN }
 }
 
@@ -133,9 +133,9 @@ async fn one(api: &Api, dice: &mut Dice, servers: &mut Vec<String>) {
     }
     let path = format!("/servers/{}", dice.one_of(servers));
     let act = async |body: Value| api.call("POST", &format!("{path}/action"), "2.73", ADMIN, Some(body)).await;
-    // Much of it is refused, which is an answer too.
+    // Many requests are refused, and refusals are answers, too.
     match dice.roll(13) {
-        // Zones and groups are made of other read models than the servers that show them.
+        // Zones and groups come from other read models than the servers that show them.
         10 => {
             let body = json!({"aggregate": {"name": format!("rack {}", dice.roll(3)), "availability_zone": "attic"}});
             drop(api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(body)).await);
@@ -199,7 +199,7 @@ fn hosts_of(api: &Api) -> Vec<String> {
     api.life.context().views.hosts.read(|view| view.all().map(|host| host.id.to_string()).collect())
 }
 
-/// Asks a few questions, and records those with an answer of one position.
+/// Sends a few queries, and records the answers that belong to one position.
 async fn record(api: &Api, dice: &mut Dice, servers: &[String], records: &mut Vec<Record>) {
     for _ in 0..dice.roll(4) {
         let question = question(dice, servers, &hosts_of(api));
@@ -211,7 +211,7 @@ async fn record(api: &Api, dice: &mut Dice, servers: &[String], records: &mut Ve
     }
 }
 
-/// When nothing is under way, the time is as good as the position.
+/// When no work is running, a time identifies the same state as the position.
 async fn record_by_time(api: &Api, dice: &mut Dice, servers: &[String], records: &mut Vec<Record>) {
     for host in 0..2 {
         api.world.fleet.revive_host(host, false).unwrap();
@@ -265,7 +265,7 @@ async fn run(seed: u64) {
     assert!(records.len() > 40 && by_time > 3, "{} answers, {by_time} by time", records.len());
     compare(&api, &records, seed, "in the same life").await;
 
-    // The next life begins with a checkpoint, and asks its checkpoints first.
+    // The next life starts from a checkpoint, and uses its checkpoints first.
     let Api { world, life, .. } = api;
     life.stop().await;
     let views = checkpoints.open(&*world.log).await.unwrap().views;
@@ -305,7 +305,7 @@ async fn the_past_is_asked_for_properly_or_refused() {
         let (api, list, as_of) = (&api, &list, as_of.to_owned());
         async move { ask(api, list, Some(&as_of)).await.answer }
     };
-    // Before the first event there is nothing, and a server that is not yet is not found.
+    // Before the first event lists are empty, and a server from later is not found.
     for nothing in ["0", "1970-01-01T00:00:00Z"] {
         let answer = told(nothing).await;
         assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"servers":[]}"#));
@@ -332,7 +332,8 @@ async fn the_past_is_asked_for_properly_or_refused() {
     let own = about("compute", "/compute/v2.1/servers", "2.1", "alice:web");
     assert_eq!(ask(&api, &own, Some("1")).await.answer.status, 403);
     assert_eq!(ask(&api, &own, None).await.answer.status, 200);
-    // At every microversion alike, in both spellings; where it is not taken Nova's rules for strangers hold.
+    // `as_of` works at every microversion, in both spellings. Other operations treat it as an unknown parameter, by
+    // Nova's rules.
     for version in ["2.1", "2.74", "2.75", "2.100"] {
         let list = about("compute", "/compute/v2.1/servers/detail?all_tenants=1", version, ADMIN);
         assert_eq!(ask(&api, &list, Some("0")).await.answer.body, r#"{"servers":[]}"#);

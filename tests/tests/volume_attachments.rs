@@ -13,7 +13,7 @@ mod volume_attachments {
 
 const OWNER: &str = "u:p";
 
-/// A volume of the owner's project on the host of a server, or on any.
+/// Creates a volume of the owner's project, on the host of a server or on any host.
 async fn volume(api: &Api, beside: Option<&str>, size_gb: u32) -> String {
     api.life.data_volume(("p", "u"), beside, size_gb).await.to_string()
 }
@@ -57,7 +57,7 @@ async fn a_volumes_way_through_a_server() {
     let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
     assert_eq!(shown["os-extended-volumes:volumes_attached"], json!([{"id": one}]));
 
-    // Twice, and what is not there.
+    // Repeated attachments, and unknown volumes.
     let (status, _, message) = call(&api, "POST", &all, "2.60", Some(attachment(&one))).await;
     let words = format!("Invalid volume: volume {one} is already attached to instances: {server}");
     assert_eq!((status, message), (400, words));
@@ -66,7 +66,7 @@ async fn a_volumes_way_through_a_server() {
     let (status, _, message) = call(&api, "GET", &format!("{all}/{IMAGE}"), "2.1", None).await;
     assert_eq!((status, message), (404, format!("Instance {server} is not attached to volume {IMAGE}")));
 
-    // Changed; exchanged by those only who may.
+    // Changes of an attachment; a swap by callers with the right only.
     let change = |wish: Value| {
         let mut body = json!({"volumeAttachment": {"volumeId": one}});
         body["volumeAttachment"].as_object_mut().unwrap().extend(wish.as_object().unwrap().clone());
@@ -87,7 +87,7 @@ async fn a_volumes_way_through_a_server() {
     assert_eq!(body["volumeAttachments"][0]["volumeId"], *two);
     assert_eq!(body["volumeAttachments"][0]["device"], "/dev/vdb");
 
-    // Detached, in the background from 2.101 on attached.
+    // Detachments; from 2.101 on attachments are asynchronous.
     assert_eq!(call(&api, "DELETE", &format!("{all}/{two}"), "2.1", None).await.0, 202);
     api.life.settled().await;
     let (status, body, _) = call(&api, "POST", &all, "2.101", Some(attachment(&one))).await;
@@ -157,7 +157,7 @@ async fn mappings_that_are_refused() {
         disk
     };
     let sized = json!({"volume_size": 1});
-    // Version, with an image or without, what is said, words.
+    // Version, with or without an image, the mapping, the message.
     let cases: Vec<(&str, bool, Value, &str)> = vec![
         ("2.1", false, bdm(json!([local])), "Mapping image to local is not supported."),
         ("2.1", true, bdm(json!([blank(json!({}))])), "Boot sequence for the instance and image/block device mapping"),
@@ -261,7 +261,7 @@ async fn mappings_that_are_refused() {
         let (status, _, message) = call(&api, "POST", "/servers", version, Some(json!({"server": wish}))).await;
         assert!(status == 400 && message.contains(words), "{more} at {version}: {status} {message}, not {words}");
     }
-    // A volume that is booted from has to be bootable; none can be on two servers of one request.
+    // A boot volume must be bootable. One volume cannot go to two servers of one request.
     let empty = volume(&api, None, 1).await;
     let from = |count: u32| {
         json!({"server": {"name": "x", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "min_count": count,

@@ -1,4 +1,5 @@
-//! The embedded volume service on simulated hosts: its processes, proven (see `process_harness`), and its API.
+//! The embedded volume service on simulated hosts: its processes in the crash harness (see `process_harness`), and its
+//! API.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts an empty server with the policy that PLACEMENT_PROFILE names; run by the gabbi runner before each file.
+# Starts an empty server with the policy in PLACEMENT_PROFILE. The gabbi runner calls this script before each file.
 set -euo pipefail
 if [ -f "$GABBI_WORK/pid" ]; then
     pid=$(cat "$GABBI_WORK/pid")

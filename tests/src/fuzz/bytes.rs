@@ -2,7 +2,7 @@
 
 use super::Random;
 
-/// Longest input that is made.
+/// The longest generated input, in bytes.
 const LONGEST: usize = 1 << 16;
 const NUMBERS: [&str; 14] = [
     "0",
@@ -83,7 +83,7 @@ fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
     }
 }
 
-/// Another number in the place of one.
+/// Replaces a number by another one.
 fn number(random: &mut Random, bytes: &mut Vec<u8>) {
     let digits: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit()).collect();
     let Some(&begin) = digits.get(random.below(digits.len().max(1))) else { return };

@@ -1,10 +1,10 @@
 //! Random input for parsers of outside data, without a special compiler.
 //!
-//! A target is a function that takes anything and must not panic; the API's target is a whole control plane that must not
-//! answer 500. Each test first judges what was found earlier (`tests/golden/fuzz/TARGET/*`), then a fixed number of new
-//! inputs from a fixed seed. With `CHRONOVA_SOAK` every target has `CHRONOVA_FUZZ_SECONDS` (120) and another seed each time,
-//! which is printed; `CHRONOVA_FUZZ_SEED` repeats one. Each finding is written beside the earlier ones and stays there
-//! as a test case. If an input ends the process (a stack overflow), it is in the file that is named at the start.
+//! A target is a function that takes anything and must not panic; the API's target is a whole control plane that must
+//! not answer 500. Each test first tries the earlier findings (`tests/golden/fuzz/TARGET/*`), then a fixed number of
+//! new inputs from a fixed seed. With `CHRONOVA_SOAK` every target runs for `CHRONOVA_FUZZ_SECONDS` (120) with a new
+//! seed, which it prints; `CHRONOVA_FUZZ_SEED` repeats a seed. Each finding is stored beside the earlier ones as a test
+//! case. If an input ends the process (a stack overflow), the file that the test names at its start has the input.
 
 pub mod bytes;
 pub mod request_bodies;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use chronova_events::entropy::SplitMix;
 use sha2::{Digest, Sha256};
 
-/// The same seed, the same inputs.
+/// A random generator; the same seed gives the same inputs.
 #[derive(Debug, Clone)]
 pub struct Random(SplitMix);
 
@@ -31,12 +31,12 @@ impl Random {
         self.0.draw()
     }
 
-    /// Less than `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.number() % bound.max(1) as u64).unwrap()
     }
 
-    /// In so many cases of a hundred.
+    /// True in `percent` of a hundred cases.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// How long a target is tried, and with which numbers.
+/// The length of a run against a target, and its random numbers.
 #[derive(Debug)]
 pub struct Run {
     pub target: &'static str,
@@ -84,7 +84,7 @@ impl Run {
         }
     }
 
-    /// Says how much was tried.
+    /// Prints the number of tried inputs.
     pub fn done(&self) {
         eprintln!("{}: {} inputs, seed {}, nothing found", self.target, self.tried - 1, self.seed);
     }
@@ -113,7 +113,8 @@ fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/fuzz").join(target)
 }
 
-/// Gives `judge` what was found earlier, then inputs made of `seeds` and `words`. It may refuse them, and must not panic.
+/// Gives `judge` the earlier findings, then inputs made of `seeds` and `words`. `judge` may refuse an input but must
+/// not panic.
 pub fn judge_bytes(target: &'static str, rounds: u64, seeds: &[&[u8]], words: &[&str], judge: impl Fn(&[u8])) {
     let mut run = Run::of(target, rounds);
     for (path, input) in run.kept() {
@@ -130,7 +131,7 @@ pub fn judge_bytes(target: &'static str, rounds: u64, seeds: &[&[u8]], words: &[
         if catch_unwind(AssertUnwindSafe(|| judge(&input))).is_err() {
             run.found(&input, "it panics");
         }
-        // Changes of changes get further than changes of the seeds.
+        // Repeated mutations get further from the seeds than single ones.
         if run.random.chance(5) {
             let place = seeds.len() + run.random.below(64);
             if place < grown.len() { grown[place] = input } else { grown.push(input) }

@@ -65,7 +65,7 @@ pub fn anything(random: &mut Random, words: &Words, depth: usize) -> Value {
     }
 }
 
-/// A value that the schema accepts, as far as it is understood, and sometimes another one.
+/// Mostly a value that the schema accepts (unknown keywords are ignored), and sometimes another one.
 pub fn of(schema: &Value, random: &mut Random, words: &Words, depth: usize) -> Value {
     let Some(schema) = schema.as_object().filter(|schema| !schema.is_empty() && depth < DEPTH) else {
         return anything(random, words, depth);
@@ -147,7 +147,7 @@ fn text(schema: &Map<String, Value>, random: &mut Random, words: &Words) -> Valu
     json!(word)
 }
 
-/// The same value with a change in one place.
+/// Changes the value in one place.
 pub fn spoil(value: &mut Value, random: &mut Random, words: &Words) {
     let inner = match value {
         Value::Object(map) if !map.is_empty() && random.chance(80) => {

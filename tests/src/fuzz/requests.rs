@@ -1,5 +1,5 @@
-//! Requests to a control plane: any operation of any service, with what its schema asks for and with other things. It
-//! answers, and not with 500.
+//! Requests to a control plane: any operation of any service, with valid and invalid bodies. Every request must be
+//! answered, and never with 500.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use serde_json::Value;
 use super::{Random, bytes, request_bodies};
 use crate::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 
-/// One request, as it is kept.
+/// One request, in the form in which it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     pub method: String,
@@ -42,7 +42,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Three lines, `-` for what is not there; an empty one; the body.
+    /// Three lines with `-` for a missing value, an empty line, and the body.
     pub fn to_kept(&self) -> Vec<u8> {
         let shown = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
         let media = shown(self.media.as_deref().unwrap_or_default());
@@ -64,7 +64,7 @@ impl Case {
         request.set_payload(self.body.clone())
     }
 
-    /// `None` for what is written otherwise.
+    /// `None` for another format.
     pub fn from_kept(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(2).position(|pair| pair == b"\n\n")?;
         let head = std::str::from_utf8(&bytes[..end]).ok()?;
@@ -84,7 +84,7 @@ impl Case {
 /// Method, path, the schemas of its query, and that of its body.
 type Operation = (String, String, Vec<(String, Value)>, Option<Value>);
 
-/// The operations of one service in one version.
+/// The operations of one service in one microversion.
 pub struct Asked {
     service: Service,
     version: Option<Microversion>,
@@ -109,7 +109,7 @@ impl Asked {
         Self { service, version, operations }
     }
 
-    /// Every service in its first version, its last one, and some between.
+    /// Every service in its first and last microversion, and some between.
     fn all() -> Vec<Self> {
         let services = [
             Service::Compute,
@@ -138,7 +138,7 @@ impl Asked {
         self.wish_for(random.below(self.operations.len()), random, words)
     }
 
-    /// For one of the operations.
+    /// A request to one of the operations.
     fn wish_for(&self, at: usize, random: &mut Random, words: &request_bodies::Words) -> Case {
         let (method, path, parameters, schema) = &self.operations[at];
         let mut uri: String = path
@@ -198,7 +198,7 @@ fn segment_of(random: &mut Random, words: &request_bodies::Words) -> String {
 /// Status and body.
 type Answered = Result<(u16, Vec<u8>), String>;
 
-/// A control plane that can be asked anything.
+/// A control plane that takes requests of all services.
 pub struct Requests {
     pub api: Api,
     pub words: request_bodies::Words,
@@ -233,7 +233,7 @@ impl Requests {
         Self { api, words, asked, statuses, ask: Box::new(ask), _folder: folder }
     }
 
-    /// The problem with its answer, if any.
+    /// Sends a request; `Err` describes a problem with its answer.
     pub async fn judge(&self, case: &Case) -> Result<(), String> {
         if !case.uri.starts_with('/')
             || case.uri.parse::<actix_web::http::Uri>().is_err()
@@ -244,7 +244,7 @@ impl Requests {
         let (status, body) = (self.ask)(case.clone()).await?;
         *self.statuses.borrow_mut().entry(status).or_default() += 1;
         let shown = || String::from_utf8_lossy(&body).into_owned();
-        // Glance's faults are pages.
+        // Glance's faults are HTML pages.
         let empty = body.is_empty() || case.method == "HEAD" || case.uri.starts_with("/image/");
         match status {
             500 | 502 | 504.. => Err(format!("it answers {status}: {}", shown())),
@@ -255,7 +255,7 @@ impl Requests {
         }
     }
 
-    /// One request to each operation, with what its schema asks for: what a search may begin with.
+    /// One valid request to each operation, from which a search may start.
     pub fn examples(&self) -> Vec<Case> {
         let mut random = Random::new(1);
         let each = |asked: &Asked| {
@@ -266,12 +266,12 @@ impl Requests {
 }
 
 thread_local! {
-    /// Never dropped: when a thread ends, what a runtime needs to be dropped with may have gone before it.
+    /// Never dropped: at the end of a thread, thread-locals that the runtime needs for its drop may be gone already.
     static CONTROL_PLANE: OnceCell<ManuallyDrop<(actix_rt::SystemRunner, Requests)>> = const { OnceCell::new() };
 }
 
-/// The same as a function of bytes, for callers without a runtime: one control plane for all inputs of a thread. Panics
-/// if something is wrong with the answer.
+/// As [`Requests::judge`], for callers without a runtime, on the stored form of a request. All inputs of a thread share
+/// one control plane. Panics if the answer has a problem.
 pub fn judge_kept(input: &[u8]) {
     let Some(case) = Case::from_kept(input) else { return };
     CONTROL_PLANE.with(|kept| {
@@ -286,7 +286,7 @@ pub fn judge_kept(input: &[u8]) {
     });
 }
 
-/// Ids of what there is, which mean something in a path or a body.
+/// The ids of existing resources, for paths and bodies.
 async fn known(api: &Api) -> Vec<String> {
     let mut ids = vec![IMAGE.to_owned(), NETWORK.to_owned(), "1".to_owned(), "admin".to_owned(), "detail".to_owned()];
     for name in ["one", "two"] {
@@ -304,7 +304,7 @@ async fn known(api: &Api) -> Vec<String> {
     ids
 }
 
-/// The control plane of `api` with the embedded identity and images in front of it as well.
+/// The control plane of `api`, also with the embedded identity and image services.
 fn all_services(api: &Api, folder: &std::path::Path) -> Arc<App> {
     let (life, config) = (&api.life, WebConfig::default());
     let options = IdentityOptions::new(ServiceCatalogue::on_one_port("http://cloud:1", "RegionOne"));

@@ -1,5 +1,5 @@
-//! The targets: what they are given to begin with, what means something to them, and the function that judges an input.
-//! The tests and `fuzz/` call the same ones.
+//! The targets: their seed inputs, their meaningful words, and the function that tries an input. The tests and `fuzz/`
+//! use the same targets.
 
 use std::cell::OnceCell;
 
@@ -18,15 +18,15 @@ use serde_json::Value;
 use super::judge_bytes;
 use crate::world::build_request;
 
-/// Something that reads what others write.
+/// A parser of outside data.
 #[derive(Debug)]
 pub struct Target {
     pub name: &'static str,
-    /// How many inputs an ordinary run of the tests takes.
+    /// The number of inputs in an ordinary test run.
     pub rounds: u64,
     pub seeds: &'static [&'static [u8]],
     pub words: &'static [&'static str],
-    /// Panics if something is wrong.
+    /// Tries an input; panics on a finding.
     pub judge: fn(&[u8]),
 }
 
@@ -36,7 +36,7 @@ impl Target {
     }
 }
 
-/// All of them but the requests, which need a control plane: [`super::requests`].
+/// All targets except the requests, which need a control plane: [`super::requests`].
 pub const TARGETS: [&Target; 4] = [&POLICY, &QUERY, &USER_DATA, &CONFIGURATION];
 
 pub const POLICY: Target = Target {
@@ -150,7 +150,7 @@ pub const USER_DATA: Target = Target {
 };
 
 thread_local! {
-    /// A server as a config drive is made for it.
+    /// The server for which config drives are made.
     static SERVER: OnceCell<Alive> = const { OnceCell::new() };
 }
 
@@ -170,7 +170,7 @@ fn judge_user_data(input: &[u8]) {
     server.request.name = text.chars().take(255).collect();
     server.request.hostname = server.request.name.clone();
     server.request.metadata = [(server.request.name.clone(), text.chars().rev().take(255).collect())].into();
-    // Its files are there with the very bytes, or it is refused.
+    // The drive has the files with exactly the same bytes, or the input is refused.
     let options = MetadataOptions::default();
     let about = GuestMetadata {
         server: &server,

@@ -1,4 +1,4 @@
-//! An image service that breaks one promise: whether the suite sees it is what proves the suite.
+//! An image service that breaks one promise. The conformance suite must detect it.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use chronova_hypervisor::guest::ImageRef;
 pub enum ImageFault {
     /// Every project sees every image.
     ShowsAll,
-    /// An image without bytes is given out.
+    /// It returns images without bytes.
     ShowsEmpty,
-    /// Bytes are given out whatever their checksum.
+    /// It returns bytes with a wrong checksum.
     ReadsStale,
     /// A second upload is refused.
     UploadsOnlyOnce,
@@ -26,14 +26,14 @@ pub enum ImageFault {
     DeletesNothing,
     /// Backups come oldest first.
     TurnsBackups,
-    /// Other owners' images count as backups.
+    /// Images of other owners count as backups.
     BelievesAll,
 }
 
 pub struct BrokenImages {
     pub images: Arc<dyn ImageService>,
     pub fault: ImageFault,
-    /// An image that another owner calls a backup, once one was made.
+    /// Images of other owners that claim to be backups of the server.
     pub foreign: std::sync::Mutex<Vec<ImageId>>,
 }
 

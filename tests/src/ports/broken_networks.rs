@@ -1,4 +1,4 @@
-//! A network service that breaks one promise: whether the suite sees it is what proves the suite.
+//! A network service that breaks one promise. The conformance suite must detect it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ pub enum NetworkFault {
     AllocatesAgain,
     /// A repeated attachment makes another port.
     AttachesAgain,
-    /// Ports stay when the server goes.
+    /// Ports stay when the server is deleted.
     ReleasesNothing,
-    /// The port of a lost answer stays.
+    /// The port of a call without an answer stays.
     UndoesNothing,
-    /// A port is taken from whatever server has it.
+    /// A port is detached from any server, not only the named one.
     DetachesAnyPort,
-    /// Groups are accepted and do not apply.
+    /// Security groups are accepted but not applied.
     AppliesNoGroup,
-    /// Names of groups are not looked for.
+    /// Security groups are not found by name.
     FindsNoGroup,
     AddsNoAddress,
     /// Ports are not found by their address.
     KnowsNoAddress,
     TellsNoFloatingAddress,
-    /// Lost ports are shown for ever.
+    /// Deleted ports are shown for ever.
     RefreshesNothing,
     RebindsNothing,
 }

@@ -1,4 +1,4 @@
-//! A volume service that breaks one promise: whether the suite sees it is what proves the suite.
+//! A volume service that breaks one promise. The conformance suite must detect it.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ pub enum VolumeFault {
     MakesAgain,
     /// Every project sees every volume.
     ShowsAll,
-    /// A volume that is gone cannot be deleted.
+    /// Deleting a deleted volume fails.
     DeletesOnce,
-    /// Guests never have their volumes.
+    /// Attachments are never completed.
     CompletesNothing,
-    /// A repeated call gives another way to the volume.
+    /// A repeated call returns other connection information.
     ConnectsAgain,
-    /// Any number of servers are promised the volume.
+    /// Several servers can reserve the volume.
     ReservesForAll,
-    /// Attachments stay.
+    /// Released attachments stay.
     ReleasesNothing,
-    /// A volume that no server has is detached.
+    /// Detaching a volume that no server has succeeds.
     DetachesFree,
     /// Volumes of other projects are copied.
     CopiesAnything,

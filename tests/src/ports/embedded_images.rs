@@ -1,4 +1,4 @@
-//! The embedded image service on a log in memory, with its bytes in a folder of its own.
+//! The embedded image service on a log in memory, with its bytes in a separate folder.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct EmbeddedImageStage {
 }
 
 impl EmbeddedImageStage {
-    /// A service with nothing in it. Needs a running actix system.
+    /// An empty service. Needs a running actix system.
     pub async fn new() -> Self {
         let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
         let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));

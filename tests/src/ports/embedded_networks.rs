@@ -1,4 +1,4 @@
-//! The embedded network service on a log in memory, and a stage that speaks to its aggregates.
+//! The embedded network service on a log in memory, and a stage that sends commands to its aggregates.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use chronova_projections::views::Views;
 
 use super::networks::{GROUP, NetworkStage, NetworkTenant};
 
-/// How long a command waits for the read models; only a hang reaches it.
+/// A command waits at most this long for the read models; only a hang reaches the limit.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct EmbeddedNetworkStage {
@@ -37,7 +37,7 @@ pub struct EmbeddedNetworkStage {
 }
 
 impl EmbeddedNetworkStage {
-    /// A service with nothing in it. Needs a running actix system.
+    /// An empty service. Needs a running actix system.
     pub async fn new() -> Self {
         let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
         let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));

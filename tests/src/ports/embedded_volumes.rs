@@ -16,7 +16,7 @@ pub struct EmbeddedVolumeStage {
 }
 
 impl EmbeddedVolumeStage {
-    /// A service with one host and nothing in it. Needs a running actix system.
+    /// An empty service with one host. Needs a running actix system.
     pub async fn new() -> Self {
         let life = World::new(1).live(None, None).await;
         life.hosts_up(1).await;

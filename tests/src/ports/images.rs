@@ -15,7 +15,7 @@ use futures::{FutureExt as _, StreamExt as _};
 
 use super::promise;
 
-/// Sets up, beside the port, the things that a case needs.
+/// Creates the resources of a case, without the port.
 #[async_trait]
 pub trait ImageStage: Send + Sync {
     /// A project that has no images yet.
@@ -66,7 +66,7 @@ fn bytes(text: &'static str) -> ByteStream {
     Box::pin(futures::stream::iter([Ok(Bytes::from_static(text.as_bytes()))]))
 }
 
-/// A sender that goes away.
+/// An upload that fails half-way.
 fn broken() -> ByteStream {
     let gone = std::io::Error::other("the sender went away");
     Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"half")), Err(gone)]))

@@ -1,4 +1,4 @@
-//! Conformance suites of the ports that compute asks: one per trait of `chronova_actors::ports`.
+//! Conformance suites of the ports that Compute calls: one per trait of `chronova_actors::ports`.
 //!
 //! A suite is a list of cases, each a function over the trait object and a stage. The stage creates what a case needs (a
 //! project, a network, a group) through the service's own API, not through the port. Each implementation of a port

@@ -22,23 +22,23 @@ const HOST: &str = "compute1";
 pub struct NetworkTenant {
     pub project: ProjectId,
     pub network: NetworkId,
-    /// The group that is called [`GROUP`].
+    /// The group with the name [`GROUP`].
     pub group: SecurityGroupId,
 }
 
-/// Sets up, beside the port, the things that a case needs.
+/// Creates the resources of a case, without the port.
 #[async_trait]
 pub trait NetworkStage: Send + Sync {
     /// A new project with a network whose ports have `addresses` IPv4 addresses to share, and with a group [`GROUP`].
     async fn tenant(&self, addresses: u8) -> NetworkTenant;
 
-    /// A port that the project made itself.
+    /// A port that the project creates itself.
     async fn own_port(&self, tenant: &NetworkTenant) -> PortId;
 
     /// Deletes a port, as its project may at any time.
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId);
 
-    /// Has a new floating address stand for the first address of the interface.
+    /// Associates a new floating address with the first address of the interface.
     async fn float(&self, tenant: &NetworkTenant, nic: &NicInfo) -> IpAddr;
 }
 

@@ -14,11 +14,11 @@ use futures::future::BoxFuture;
 
 use super::promise;
 
-/// How long an accepted request may take; only a hang reaches it.
+/// An accepted request may take at most this long; only a hang reaches the limit.
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Sets up, beside the port, the things that a case needs.
+/// Creates the resources of a case, without the port.
 #[async_trait]
 pub trait VolumeStage: Send + Sync {
     /// A project that has no volumes yet, and quota for several.
@@ -77,7 +77,7 @@ fn snapshot(of: VolumeId, project: &ProjectId) -> NewSnapshot {
     }
 }
 
-/// Asks until the answer is there.
+/// Repeats a query until it has an answer.
 async fn until<T, F>(what: &str, mut ask: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<Option<T>>>,
@@ -96,7 +96,7 @@ where
     }
 }
 
-/// A volume that is made and free.
+/// Creates a volume and waits until it is available.
 async fn made(port: &dyn VolumeService, wanted: NewVolume) -> anyhow::Result<VolumeInfo> {
     let (volume, project) = (wanted.volume, wanted.project.clone());
     port.create(wanted, false, meta()).await?;
@@ -134,7 +134,7 @@ async fn gone(port: &dyn VolumeService, volume: VolumeId, project: &ProjectId) -
     .await
 }
 
-/// The project lists these volumes; a list may be a moment behind.
+/// Waits until the project lists exactly these volumes, because a list may lag.
 async fn lists(port: &dyn VolumeService, project: &ProjectId, wanted: &[VolumeId]) -> anyhow::Result<()> {
     until("a list of the project's volumes", || async move {
         let listed: Vec<VolumeId> = port.list(project, false).await?.iter().map(|volume| volume.id).collect();

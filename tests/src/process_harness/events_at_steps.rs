@@ -1,5 +1,5 @@
-//! Something happens to the subject just when the process is about to run or to undo a step, and the control plane dies at
-//! some append around it: the subject is deleted, or a host is lost and comes back.
+//! Incidents at steps: the subject is deleted, or a host is lost and comes back, right before the process runs or
+//! undoes a step. The control plane crashes after some append around that moment.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use super::sample::Sample;
 use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
 use crate::world::{Life, World};
 
-/// Deletes of a case, and losses of a host, in a run of every day.
+/// In an ordinary run, each case has at most this many deletes and this many lost hosts.
 const FEW: usize = 2;
-/// For how long a process may try to go on without the host that it lost, before that comes back.
+/// The time before a lost host comes back, during which the process retries.
 const LOST: Duration = Duration::from_millis(40);
-/// How often hosts are asked, and compared with the log, where one is lost.
+/// The interval of heartbeats and of comparisons with the log, in trials with a lost host.
 const SOON: Duration = Duration::from_millis(20);
 
-/// Something that happens beside a process.
+/// An event outside the process.
 #[derive(Debug, Clone, Copy)]
 enum Incident {
     Delete,
@@ -37,8 +37,8 @@ struct Trial {
     incident: Incident,
 }
 
-/// Each incident at each step, alone and with a crash at each append around it; or some of them. `appends`: about how many
-/// an undisturbed process takes.
+/// Tries each incident at each step, without a crash and with a crash after each append around it; or a sample of these
+/// trials. `appends`: the approximate number of appends of an undisturbed process.
 pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample) {
     let losses = [(0, true), (0, false), (1, true), (1, false)];
     let losses = losses.map(|(host, guests_survive)| Incident::LoseHost { host, guests_survive });
@@ -50,7 +50,7 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
                     meet(case, trial, Some(fuse)).await;
                 }
             } else {
-                // The first is no crash, and the second one before anything happens.
+                // The first trial has no crash. In the second the crash comes before the incident.
                 let fuse = sample.below(appends + 2);
                 meet(case, trial, fuse.checked_sub(1)).await;
             }
@@ -58,8 +58,7 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
     }
 }
 
-/// Loses the host of the subject, whichever that is, just when `step` is to be undone, and crashes at each append around
-/// it.
+/// Loses the host of the subject right before `step` is undone, and crashes after each append around that moment.
 pub async fn lose_host_in_undo(case: &Case, step: &'static str) {
     for (host, guests_survive) in [(0, true), (0, false), (1, true), (1, false)] {
         let incident = Incident::LoseHost { host, guests_survive };
@@ -81,13 +80,14 @@ fn trials(case: &Case, incidents: &[Incident]) -> Vec<Trial> {
         .collect()
 }
 
-/// `fuse`: 0 for a crash before it happens. Returns how many appends there were from the moment on.
+/// Runs one trial. `fuse`: the append of the crash; 0 for a crash before the incident. Returns the number of appends
+/// after the incident.
 async fn meet(case: &Case, trial: Trial, fuse: Option<u64>) -> u64 {
     let what = format!("{}: {trial:?}, crash at {fuse:?}", case.definition.name);
     eprintln!("{what}");
     let mut world = prepared(case).await;
     if matches!(trial.incident, Incident::LoseHost { .. }) {
-        // A host that comes back is compared with the log soon.
+        // A host that comes back must soon be compared with the log.
         world.options.hosts.heartbeat = SOON;
         world.options.hosts.resync = SOON;
     }
@@ -95,7 +95,7 @@ async fn meet(case: &Case, trial: Trial, fuse: Option<u64>) -> u64 {
     let life = world.live(None, Some(meeting.clone())).await;
     meeting.watch(&life.store);
     life.hosts_up(HOSTS).await;
-    // At once: some requests wait for the end of their process.
+    // The request runs concurrently, because some requests wait for the end of their process.
     let asking = async { (case.ask)(&life, subject()).await.is_ok() };
     let happening = async {
         life.until(|context| meeting.is_reached() && context.views.position() >= life.store.head()).await;
@@ -119,9 +119,9 @@ async fn meet(case: &Case, trial: Trial, fuse: Option<u64>) -> u64 {
     let server = world.story().await.first().map(|(server, _)| *server);
     let possible = match trial.incident {
         _ if gone => ["DELETED", "ABSENT"].contains(&now),
-        // The server is what its guest was found to be, whatever the process made of it.
+        // The server has the power state of its guest, however the process ended.
         Incident::LoseHost { .. } if server.and_then(|server| power(&world, server)) == Some(now) => true,
-        // The builds that a request asked for are not undone with it.
+        // A failed create request does not undo the builds that it has already started.
         Incident::LoseHost { .. } if case.waits && now == "ERROR" => true,
         Incident::Delete | Incident::LoseHost { .. } => {
             let half = !asked && case.half_asked.contains(&now);
@@ -132,7 +132,7 @@ async fn meet(case: &Case, trial: Trial, fuse: Option<u64>) -> u64 {
     appends
 }
 
-/// The status of a server by the power of its guest, where it has one.
+/// The status of a server according to the power state of its guest; `None` without a guest.
 fn power(world: &World, server: InstanceId) -> Option<&'static str> {
     let hosts = world.fleet.whereabouts().remove(&server)?;
     let is_on = hosts.into_iter().any(|host| world.fleet.guests(host).get(&server).is_some_and(SimGuest::is_on));
@@ -140,7 +140,7 @@ fn power(world: &World, server: InstanceId) -> Option<&'static str> {
 }
 
 impl Incident {
-    /// Says whether it was acknowledged.
+    /// Performs the incident. Returns whether it was acknowledged.
     async fn happens(self, world: &World, life: &Life) -> bool {
         match self {
             Self::Delete => delete(life).await,
@@ -152,7 +152,7 @@ impl Incident {
     }
 }
 
-/// Deletes the first server of the world, or the volume where there is no server.
+/// Deletes the first server of the world, or the volume if there is no server.
 async fn delete(life: &Life) -> bool {
     match server(life) {
         Some(server) => life.delete(server).await.is_ok(),
@@ -164,7 +164,7 @@ fn server(life: &Life) -> Option<InstanceId> {
     life.context().views.servers.read(|servers| servers.all().next().map(|row| row.id))
 }
 
-/// Says, too, whether the subject must be gone: a delete was acknowledged, or a server was asked to go in two lives.
+/// Also returns whether the subject must be gone: a delete was acknowledged, or the delete was requested in two lives.
 async fn after_delete(world: &World, life: Life, meeting: &EventAtStep, mut acknowledged: bool) -> (u64, bool) {
     let mut asked_to_go = server(&life).is_some();
     life.settled().await;
@@ -173,7 +173,7 @@ async fn after_delete(world: &World, life: Life, meeting: &EventAtStep, mut ackn
     if crashed {
         let life = world.live(None, None).await;
         life.hosts_up(HOSTS).await;
-        // It meets the processes that go on after the crash, and may be the second of its kind.
+        // This delete runs beside the processes that continue after the crash. It may be the second delete.
         acknowledged = acknowledged || delete(&life).await;
         asked_to_go = asked_to_go && server(&life).is_some();
         comes_to_rest(world, &life).await;
@@ -204,7 +204,7 @@ async fn after_loss(world: &World, life: Life, meeting: &EventAtStep, host: usiz
     appends
 }
 
-/// Waits until no process can go on, for a moment at the most: some wait for the host without telling anybody.
+/// Waits until no process can continue, but only for a moment, because some wait for the host without recording it.
 async fn idle(life: &Life) {
     let is_stuck = |process: &Process| matches!(process, Process::Running(running) if running.stuck > 0);
     let met = |context: &StepContext| {
@@ -214,7 +214,7 @@ async fn idle(life: &Life) {
     let _ = tokio::time::timeout(LOST, life.until(met)).await;
 }
 
-/// Waits until every host was compared with the log again, twice over: what a lost host has too much is removed then.
+/// Waits until every host was compared with the log twice. By then, leftovers on a lost host are removed.
 async fn compared(world: &World, life: &Life) {
     let rounds = 3 * HOSTS as u64;
     for call in [DriverCall::Guests, DriverCall::Leftovers] {

@@ -1,7 +1,8 @@
-//! Judges make the steps of a proof fail, repeat and wait.
+//! Interferences make the steps of a test fail, repeat and wait.
 //!
-//! A judge acts once, at the one moment it was made for. [`Moment::arm`] then makes the control plane die at the nth append
-//! from there, so that "crash at every append of the unwinding" needs no guess at where the unwinding begins.
+//! An interference acts once, at one moment. From then on [`Moment::arm`] counts appends and makes the control plane
+//! crash after the nth. So a test of "a crash after every append of the unwinding" need not know where the unwinding
+//! begins.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,7 +11,7 @@ use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 use chronova_events::store::faulty::FuseStore;
 
-/// When a judge acted in the life whose log it watches, and which append from then on is the last of that life.
+/// The moment at which an interference acts in a life, and the append after it that is the last of that life.
 #[derive(Default)]
 struct Moment {
     store: OnceLock<Arc<FuseStore>>,
@@ -24,7 +25,7 @@ impl Moment {
         Self { fuse, ..Self::default() }
     }
 
-    /// True only for the first caller.
+    /// Marks the moment. True only for the first caller.
     fn comes(&self) -> bool {
         let first = !self.come.swap(true, Ordering::SeqCst);
         if let (true, Some(store)) = (first, self.store.get()) {
@@ -43,7 +44,7 @@ impl Moment {
         now.saturating_sub(self.appends_before.load(Ordering::SeqCst))
     }
 
-    /// To be said before anything is asked for.
+    /// Starts to watch the log; call it before any request.
     fn watch(&self, store: &Arc<FuseStore>) {
         assert!(self.store.set(Arc::clone(store)).is_ok(), "a judge judges in one life");
     }
@@ -58,7 +59,7 @@ pub(super) struct FailingOnce {
 }
 
 impl FailingOnce {
-    /// `fuse`: the append, counted from the verdict, at which the control plane dies.
+    /// `fuse`: the append, counted from the verdict, after which the control plane crashes.
     pub(super) fn new(
         definition: &Definition,
         step: &'static str,
@@ -76,7 +77,7 @@ impl FailingOnce {
         self.moment.has_come()
     }
 
-    /// How many appends there were since the verdict.
+    /// The number of appends since the verdict.
     pub(super) fn appends_since(&self) -> u64 {
         self.moment.appends_since()
     }
@@ -89,7 +90,7 @@ impl Interference for FailingOnce {
     }
 }
 
-/// The last step fails and every undo is done twice.
+/// The last step fails, and every undo runs twice.
 pub(super) struct RepeatingSteps {
     process: &'static str,
     last: &'static str,
@@ -115,8 +116,8 @@ impl Interference for RepeatingSteps {
     }
 }
 
-/// Holds a process back before it runs or undoes a step, so that something else happens just then. For an undo, the last
-/// step fails first.
+/// Pauses a process before it runs or undoes a step, so that an incident can happen then. For an undo, the last step
+/// fails first.
 pub(super) struct EventAtStep {
     process: &'static str,
     last: &'static str,
@@ -154,7 +155,7 @@ impl EventAtStep {
         self.over.store(true, Ordering::SeqCst);
     }
 
-    /// How many appends there were since the process came to the step.
+    /// The number of appends since the process reached the step.
     pub(super) fn appends_since(&self) -> u64 {
         self.moment.appends_since()
     }

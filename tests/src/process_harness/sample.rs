@@ -1,12 +1,12 @@
-//! Which of many trials a run makes: all of them in long runs, a few that a seed chooses in those of every day.
+//! Chooses the trials of a run: all of them in long runs, a few by a seed in ordinary runs.
 //!
-//! `CHRONOVA_SOAK` makes all. `CHRONOVA_HARNESS_SEED` chooses others (1 without it); a failed proof prints it.
+//! With `CHRONOVA_SOAK` all trials run. `CHRONOVA_HARNESS_SEED` is the seed (default 1); a failed test prints it.
 
 use chronova_events::entropy::SplitMix;
 
 use super::Case;
 
-/// The seed of a run in which none is named.
+/// The default seed.
 const SEED: u64 = 1;
 
 /// Chooses the trials of one case.
@@ -16,7 +16,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Cases differ in what they try, whatever the seed.
+    /// Different cases choose different trials with the same seed.
     pub(super) fn of(case: &Case) -> Self {
         let told = std::env::var("CHRONOVA_HARNESS_SEED").ok().and_then(|seed| seed.parse().ok());
         let (seed, all) = (told.unwrap_or(SEED), std::env::var_os("CHRONOVA_SOAK").is_some());
@@ -29,7 +29,7 @@ impl Sample {
         Self { numbers: SplitMix::new(mark), all }
     }
 
-    /// Whether every trial is made.
+    /// Whether every trial runs.
     pub(super) fn is_everything(&self) -> bool {
         self.all
     }
@@ -39,7 +39,7 @@ impl Sample {
         self.numbers.draw() % end.max(1)
     }
 
-    /// At most so many of them, or all.
+    /// At most `most` of the trials, or all in a long run.
     pub(super) fn choose<T>(&mut self, mut trials: Vec<T>, most: usize) -> Vec<T> {
         if self.all {
             return trials;

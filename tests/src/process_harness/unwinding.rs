@@ -1,4 +1,4 @@
-//! A step fails, and the control plane dies at some append while it takes back what was done.
+//! A step fails, and the control plane crashes after some append while the process undoes its steps.
 
 use chronova_actors::process::interference::InterferenceVerdict;
 use chronova_events::envelope::Position;
@@ -11,17 +11,17 @@ use super::sample::Sample;
 use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
 use crate::world::World;
 
-/// Trials of a case in a run of every day.
+/// The most trials of a case in an ordinary run.
 const FEW: usize = 3;
 
-/// How a step fails, and how many appends there were from then to the end.
+/// The failure of a step, and the number of appends from then to the end.
 pub(super) struct Unwinding {
     pub(super) step: &'static str,
     pub(super) verdict: InterferenceVerdict,
     pub(super) appends: u64,
 }
 
-/// Crashes in each of these, or in some of them.
+/// Crashes in each of these unwindings, or in a sample of them.
 pub(super) async fn crash_in(case: &Case, unwindings: Vec<Unwinding>, sample: &mut Sample) {
     let trials = unwindings
         .into_iter()
@@ -50,7 +50,7 @@ async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, 
     life.stop().await;
     world.check().await;
     let now = seen(&world).await;
-    // Nobody knows of a failure that was not recorded: the step is run again, and nothing fails it this time.
+    // If the failure was not recorded before the crash, the next life runs the step again, and it succeeds.
     let failed = case.definition.undoes && failed;
     let expected = if failed { case.failed } else { case.to };
     let possible = now == expected
@@ -60,7 +60,7 @@ async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, 
     assert!(possible, "{name}: {step} {verdict:?}, crashed at append {fuse} after it: {now}\n{}", world.trail().await);
 }
 
-/// Whether the log knows of a step that failed.
+/// Whether the log has a failed step.
 async fn failed_in(world: &World) -> bool {
     let events = world.log.read_all(Position::START, usize::MAX).await.unwrap();
     let is_failure = |event: &Event| matches!(ProcessEvent::of(event), Some(ProcessEvent::StepFailed(_)));

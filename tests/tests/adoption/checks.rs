@@ -30,7 +30,7 @@ fn everything_of_the_recorded_cloud_is_adopted() {
     assert!(history.len() > 30);
 }
 
-/// One change of the rows, the thing that it puts into the way, and the words about it.
+/// One change of the rows, the obstacle that it creates, and the expected message.
 #[test]
 fn what_stands_in_the_way_is_named() {
     type Change = fn(&mut Tables);
@@ -84,7 +84,7 @@ fn what_stands_in_the_way_is_named() {
         change(&mut tables);
         let (report, _) = tables.judge();
         assert!(!report.is_clear(), "{words}");
-        // A server that two cells have is the other one by then.
+        // By then the server in two cells is the other one.
         let id = if *words == "two cells have it" { WEB } else { id };
         let reasons = report.reasons(id);
         assert!(reasons.iter().any(|reason| reason.contains(words)), "{words}: {reasons:?}");
@@ -143,7 +143,7 @@ async fn the_same_databases_make_the_same_history() {
             format!("{} {} {} {:?}", event.stream, event.kind, event.recorded_at, event.event().unwrap())
         };
         let mut told: Vec<String> = all.iter().map(|event| told(event)).collect();
-        // Servers are written side by side.
+        // Servers are converted in parallel, so the order varies.
         told.sort();
         kinds.push(told);
     }

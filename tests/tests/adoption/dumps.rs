@@ -1,4 +1,4 @@
-//! Dumps as text: what is written as a dump is read back, and rubbish is an error with its line.
+//! Dumps as text: a written dump is read back unchanged, and a malformed one is an error with its line number.
 
 use std::fmt::Write as _;
 
@@ -78,7 +78,7 @@ proptest! {
         prop_assert_eq!(&read.0["second"], &other);
     }
 
-    /// Read or refused, and never a panic.
+    /// A damaged dump is read or refused; the reader never panics.
     #[test]
     fn a_damaged_dump_is_read_or_refused(table in tables(), cut in 0_usize..400, with in "[ -~\n]{0,6}") {
         let text = mysql("first", &table) + &postgres("second", &table);

@@ -1,4 +1,4 @@
-//! Proof by equality: what the real Nova answered, and what is answered on the log that was made of its databases.
+//! Compares the answers of the recorded Nova with the answers on the log that `adopt` wrote from its databases.
 //!
 //! `tests/golden/nova-zed/differences.txt` lists every difference with its reason. A difference that is not on the list fails the
 //! test, and so does a line without a difference.
@@ -35,7 +35,7 @@ fn walk(request: &str, path: &str, theirs: &Value, ours: &Value, found: &mut Dif
                 }
             }
         }
-        // The members of a group are a set, and Nova gives them in the order of its database's index.
+        // The members of a group are a set; Nova lists them in the order of a database index.
         (Value::Array(a), Value::Array(b)) if path.ends_with(".members") => {
             let set = |list: &[Value]| list.iter().map(Value::to_string).collect::<BTreeSet<_>>();
             if set(a) != set(b) {
@@ -55,7 +55,7 @@ fn walk(request: &str, path: &str, theirs: &Value, ours: &Value, found: &mut Dif
     }
 }
 
-/// Ids that are keys are one shape.
+/// Ids that are keys count as the same key.
 fn shape(key: &str) -> &str {
     if uuid::Uuid::parse_str(key).is_ok() { "{id}" } else { key }
 }
@@ -90,7 +90,7 @@ async fn servers(cloud: &AdoptedCloud, found: &mut Differences) {
         let id = server["id"].as_str().unwrap();
         let ours = cloud.compute(&format!("/servers/{id}"), "2.93").await;
         let mut ours = ours["server"].clone();
-        // One server also shows its group, which a list leaves out; its own check is below.
+        // A single server also shows its group, which lists leave out. The test checks that below.
         let groups = ours.as_object_mut().unwrap().remove("server_groups").unwrap();
         let in_group = recorded("api-server-groups.json")["server_groups"][0].clone();
         let is_member = in_group["members"].as_array().unwrap().contains(&json!(id));
@@ -105,7 +105,7 @@ async fn servers(cloud: &AdoptedCloud, found: &mut Differences) {
         for (a, b) in theirs["servers"].as_array().unwrap().iter().zip(ours["servers"].as_array().unwrap()) {
             let common = |one: &Value, other: &Value| -> Value {
                 let kept = one.as_object().unwrap().iter().filter(|(key, _)| other.get(key.as_str()).is_some());
-                // Both changed their form: 2.47 embeds the flavor, 2.3 tells when volumes go.
+                // These versions changed the format: 2.47 embeds the flavor, 2.3 shows `delete_on_termination`.
                 let changed = ["flavor", "os-extended-volumes:volumes_attached"];
                 let same = kept.filter(|(key, _)| !changed.contains(&key.as_str()));
                 Value::Object(same.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
@@ -147,7 +147,7 @@ async fn the_rest(cloud: &AdoptedCloud, found: &mut Differences) {
     compare("placement/resource_providers", &theirs, &ours, found);
 }
 
-/// A list whose order means nothing, by its ids.
+/// A list without a defined order, sorted by its ids.
 fn by(list: &Value, key: &str) -> Value {
     let entries = list.as_array().unwrap().iter().map(|one| (one[key].as_str().unwrap().to_owned(), one.clone()));
     entries.collect::<Map<_, _>>().into()
@@ -175,8 +175,8 @@ async fn the_answers_are_those_of_nova_but_for_the_listed_differences() {
     println!("{} differences, all explained", found.len());
 }
 
-/// Placement's inventories and traits were not recorded as answers, so the rows of its database are what they are
-/// compared with.
+/// The recording has no answers with inventories and traits, so the test compares them with the rows of Placement's
+/// database.
 #[actix_rt::test]
 async fn inventories_and_traits_are_those_of_placement() {
     let cloud = AdoptedCloud::start().await;
@@ -220,7 +220,7 @@ async fn inventories_and_traits_are_those_of_placement() {
     cloud.stop().await;
 }
 
-/// Not recorded as answers either.
+/// The recording has no answers for these either.
 #[actix_rt::test]
 async fn key_pairs_and_the_events_of_actions_are_those_of_the_rows() {
     let cloud = AdoptedCloud::start().await;

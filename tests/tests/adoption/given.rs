@@ -1,4 +1,4 @@
-//! The recorded cloud, and a control plane on the log that was made of it.
+//! The recorded cloud, and a control plane on the log that `adopt` wrote from it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ pub(super) fn recorded(file: &str) -> Value {
     serde_json::from_str(&text(file)).unwrap()
 }
 
-/// The tables of a recorded cloud, to be changed by a test.
+/// The tables of a recorded cloud, which tests change.
 #[derive(Debug, Clone)]
 pub(super) struct Tables {
     pub(super) api: TablesInMemory,
@@ -81,7 +81,7 @@ impl Tables {
     }
 }
 
-/// Sets a value in the rows that `holds` chooses. Says how many there were.
+/// Sets a value in the rows for which `holds` is true. Returns their number.
 pub(super) fn set(
     tables: &mut TablesInMemory,
     table: &str,
@@ -112,10 +112,10 @@ pub(super) fn add(tables: &mut TablesInMemory, table: &str, values: &[(&str, &st
     table.rows.push(table.columns.iter().map(value).collect());
 }
 
-/// A host of the recorded cloud: it is up, and has the guests that Nova left on it.
+/// A host of the recorded cloud, with the guests that Nova created on it.
 pub(super) struct AdoptedHostDriver {
     uri: String,
-    /// `None`: it says nothing, and fails whatever it is asked.
+    /// `None`: every call fails.
     answers: Option<HostCapabilities>,
     guests: Mutex<Vec<GuestStatus>>,
     pub(super) calls: Mutex<Vec<String>>,
@@ -210,7 +210,7 @@ pub(super) struct AdoptedCloud {
 }
 
 impl AdoptedCloud {
-    /// On the recorded cloud, with hosts that say nothing.
+    /// Starts on the recorded cloud, with hosts that do not answer.
     pub(super) async fn start() -> Self {
         let (report, history) = Tables::recorded().judge();
         assert!(report.is_clear(), "{}", report.json());
@@ -241,7 +241,7 @@ impl AdoptedCloud {
         Self { log, runtime, app, routers: Arc::new(Routers::all()) }
     }
 
-    /// `version` is of the service that the path begins with.
+    /// Sends a request. `version` is the microversion of the path's service.
     pub(super) async fn ask(&self, method: &str, path: &str, version: &str, body: Option<Value>) -> (u16, Value) {
         use actix_web::test;
         let configured = configure(Arc::clone(&self.app), Arc::clone(&self.routers), None);

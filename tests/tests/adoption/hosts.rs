@@ -1,4 +1,5 @@
-//! The hosts of an adopted cloud answer: their guests are recognised and left alone, and what is possible works.
+//! The hosts of an adopted cloud answer. The control plane recognizes their guests, does not change them, and can
+//! operate on them.
 
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ async fn cloud() -> (AdoptedCloud, [Arc<AdoptedHostDriver>; 2]) {
         AdoptedHostDriver::with_guests(host("f5c502ad-8e91-4963-bdd0-d3ff5a0b3afc", "h2"), second),
     ];
     let cloud = AdoptedCloud::on(history, hosts.to_vec()).await;
-    // Both have reported, and were compared with the log more than once.
+    // Both hosts have reported, and were compared with the log more than once.
     let views = Arc::clone(&cloud.runtime.contexts.steps.views);
     for _ in 0..600 {
         let known = views.hosts.read(|hosts| hosts.all().filter(|host| host.capabilities.libvirt_version > 0).count());
@@ -103,7 +104,7 @@ async fn guests_are_recognised_by_their_uuid_and_left_alone() {
     assert_eq!(status(&cloud, WEB).await, "ACTIVE");
     assert_eq!(status(&cloud, DB).await, "ACTIVE");
     assert_eq!(status(&cloud, OLD).await, "SHUTOFF");
-    // The hosts told about themselves; no server's history went on.
+    // The log has new events about the hosts, and none about servers.
     let after = cloud.log.read_all(chronova_events::envelope::Position(written), 100).await.unwrap();
     let of_servers: Vec<_> = after.iter().filter(|event| event.stream.category() == "instance").collect();
     assert!(of_servers.is_empty(), "{of_servers:?}");
@@ -122,7 +123,7 @@ async fn stop_soft_reboot_and_delete_work_and_a_start_says_why_not() {
     assert_eq!(act(&cloud, WEB, json!({"os-stop": null})).await, 202);
     assert_eq!(status(&cloud, WEB).await, "SHUTOFF");
     assert_eq!(*hosts[0].calls.lock().unwrap(), [format!("reboot_soft {WEB}"), format!("stop {WEB}")]);
-    // Its port is not one of the network service here, which could not plug it again.
+    // The network service here does not have the server's port, so it could not plug it again.
     assert_eq!(act(&cloud, OLD, json!({"os-start": null})).await, 202);
     assert_eq!(status(&cloud, OLD).await, "SHUTOFF");
     let actions = cloud.compute(&format!("/servers/{OLD}/os-instance-actions"), "2.93").await;

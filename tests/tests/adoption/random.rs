@@ -1,5 +1,5 @@
-//! Random rubbish: a database within its schema, with orphans, missing rows, NULLs and nonsense in it, is adopted or refused
-//! with a list, never half and never with a panic.
+//! Random damage: a database within its schema, with orphans, missing rows, NULLs and nonsense values. `adopt` converts
+//! it or refuses it with a list, never half of it, and never panics.
 
 use std::sync::LazyLock;
 
@@ -18,17 +18,17 @@ static RECORDED: LazyLock<Tables> = LazyLock::new(Tables::recorded);
 /// One change of a database.
 #[derive(Debug, Clone)]
 enum Rubbish {
-    /// A value is something else.
+    /// A value is replaced.
     Value { table: usize, row: usize, column: usize, value: Option<String> },
-    /// A row is gone.
+    /// A row is removed.
     Gone { table: usize, row: usize },
-    /// A row is there twice.
+    /// A row is duplicated.
     Twice { table: usize, row: usize },
-    /// A value of one row is in another.
+    /// A value of one row is copied into another.
     Mixed { table: usize, from: usize, to: usize, column: usize },
-    /// A piece of a text, which may be an object, is something else.
+    /// A part of a text (often a serialized object) is replaced.
     Piece { table: usize, row: usize, column: usize, find: &'static str, put: &'static str },
-    /// A table is empty.
+    /// A table is emptied.
     Empty { table: usize },
 }
 
@@ -114,12 +114,12 @@ fn spoil(database: &mut TablesInMemory, rubbish: &Rubbish) {
     }
 }
 
-/// Which database, and what becomes of it.
+/// The database (by number) and its damage.
 fn spoilt() -> impl Strategy<Value = Vec<(u8, Rubbish)>> {
     proptest::collection::vec((0_u8..6, rubbish()), 1..6)
 }
 
-/// The log folds into read models that hold together.
+/// The log folds into consistent read models.
 fn folds(events: chronova::commands::adopt::AdoptionHistory) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -175,7 +175,7 @@ proptest! {
                 prop_assert!(report.reasons(id).iter().all(|reason| !reason.is_empty()), "{}", id);
             }
         }
-        // The report can be shown whatever is in it.
+        // Every report can be printed.
         report.print(&mut Vec::new()).unwrap();
     }
 }

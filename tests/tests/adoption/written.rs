@@ -1,4 +1,4 @@
-//! The command itself: what it writes, and that it writes all or nothing.
+//! The command itself: the log that it writes, all or nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A dump that says that the server is at work.
+/// A dump in which a server has a task, which is an obstacle.
 fn busy(parent: &Path) -> PathBuf {
     let dump = std::fs::read_to_string(folder().join("nova.sql")).unwrap();
     let settled = "'True',NULL,NULL,NULL,0,0,0,0,1,0,NULL,'h1',0";
@@ -64,7 +64,7 @@ async fn a_log_is_written_at_once_and_never_over_another() {
     assert_eq!(exit, Ok(Exit::Yes));
     assert!(text.contains("server        e7ee3d45-92a9-43a3-9ab0-40bd8d075433 web1"), "{text}");
     assert!(names(parent.path()).is_empty(), "a check writes nothing");
-    // A run that was killed left this.
+    // A leftover of a killed run.
     std::fs::create_dir(parent.path().join("data.adopting")).unwrap();
     std::fs::write(parent.path().join("data.adopting/log.db"), b"half").unwrap();
     let (exit, text) = run(&args(), &data).await;
@@ -122,7 +122,7 @@ async fn an_adoption_is_undone_until_the_first_change() {
         let event = NewEvent::new(FlavorEvent::from(described), Timestamp(1), &meta);
         store.append(&StreamId::new("flavor", "catalogue"), Expected::Any, vec![event]).await.unwrap();
     };
-    // A host that tells about itself changes nothing.
+    // The report of a host's capabilities changes nothing.
     change(Meta::system("host-watch")).await;
     change(Meta::system("host-watch").by_process(chronova_events::ids::ProcessId::random(), None)).await;
     store.close().await;

@@ -1,4 +1,4 @@
-//! Remote consoles and the tokens by which proxies know them.
+//! Remote consoles and the tokens by which proxies find them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -64,14 +64,14 @@ async fn a_vnc_console_is_opened_and_its_token_is_known_to_the_proxy() {
     assert_eq!(api.call("GET", &format!("{path}?a=b"), "2.98", ADMIN, None).await.status, 200);
     is(&api.call("GET", "/os-console-auth-tokens/nonsense", "2.31", ADMIN, None).await, 404, "Token not found");
 
-    // The stored value is not the token.
+    // The log has a hash, not the token itself.
     let log: Arc<dyn EventStore> = Arc::clone(&api.world.log) as Arc<dyn EventStore>;
     let events = log.read_all(Position::START, usize::MAX).await.unwrap();
     assert!(events.iter().any(|event| event.kind.as_ref() == "console.authorized"));
     let holds = |data: &[u8]| data.windows(token.len()).any(|window| window == token.as_bytes());
     assert!(!events.iter().any(|event| holds(&event.data)), "the token itself is not in the log");
 
-    // A server that is gone takes its consoles along.
+    // Deleting a server ends its consoles.
     assert_eq!(api.call("DELETE", &format!("/servers/{server}"), "2.1", USER, None).await.status, 204);
     api.life.settled().await;
     is(&api.call("GET", &path, "2.31", ADMIN, None).await, 404, "Token not found");
@@ -129,7 +129,7 @@ async fn consoles_are_refused_in_novas_words() {
         )
         .await;
     is(&stranger, 404, "Instance");
-    // A guest that is off listens nowhere.
+    // A stopped guest has no console.
     let stop = Some(json!({"os-stop": null}));
     assert_eq!(api.call("POST", &format!("/servers/{server}/action"), "2.1", USER, stop).await.status, 202);
     api.life.settled().await;
@@ -137,7 +137,7 @@ async fn consoles_are_refused_in_novas_words() {
     api.stop().await;
 }
 
-/// The same cloud with other consoles than VNC.
+/// The same cloud with all kinds of consoles enabled.
 fn with_all_kinds(api: Api) -> Api {
     let (config, operations) = (WebConfig::default(), Arc::clone(api.life.operations()));
     let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
@@ -200,7 +200,7 @@ async fn spice_and_serial_consoles_are_opened_where_they_are_enabled() {
 struct Viewer(TcpStream);
 
 impl Viewer {
-    /// Asks for a WebSocket; the status it gets.
+    /// Requests a WebSocket; returns the status of the answer.
     async fn ask(address: SocketAddr, query: &str, origin: Option<&str>) -> (u16, Self) {
         let mut socket = TcpStream::connect(address).await.unwrap();
         let origin = origin.map(|origin| format!("Origin: {origin}\r\n")).unwrap_or_default();
@@ -244,7 +244,7 @@ impl Viewer {
     }
 }
 
-/// The cloud, where clients can connect to it.
+/// The cloud on a listener, to which clients can connect.
 fn listening(api: &Api) -> (SocketAddr, ServerHandle) {
     let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: false };
     let serving = HttpOptions { workers: 1, ..HttpOptions::default() };
@@ -254,7 +254,7 @@ fn listening(api: &Api) -> (SocketAddr, ServerHandle) {
     (address, handle)
 }
 
-/// A port that was one guest's may be another's by now.
+/// A port that belonged to one guest may now belong to another.
 #[actix_rt::test]
 async fn a_console_that_is_elsewhere_by_now_is_not_opened() {
     let api = Api::start_of(World::new(1), "", None).await;
@@ -266,7 +266,7 @@ async fn a_console_that_is_elsewhere_by_now_is_not_opened() {
     let stop = Some(json!({"os-stop": null}));
     assert_eq!(api.call("POST", &format!("/servers/{}/action", servers[0]), "2.1", USER, stop).await.status, 202);
     api.life.settled().await;
-    // Simulated hosts number the screens of the guests that run.
+    // Simulated hosts number the screens of the running guests.
     let again = open(&api, &servers[1], "2.6", "vnc", "novnc").await;
     let shown =
         async |token: String| api.get(&format!("/os-console-auth-tokens/{token}"), "2.31").await["console"].take();
@@ -304,7 +304,7 @@ async fn a_serial_console_is_typed_on_through_the_gateway() {
     viewer.say(8, "").await;
     assert_eq!(viewer.hear().await, (8, 1000_u16.to_be_bytes().to_vec()));
 
-    // The server's end is the consoles' end; until then a token is good more than once.
+    // Consoles end with the server; until then a token is valid more than once.
     let (status, mut viewer) = Viewer::ask(address, &known, None).await;
     assert_eq!(status, 101);
     assert_eq!(viewer.hear().await.0, 2);
@@ -341,7 +341,7 @@ async fn one_token_takes_only_a_few_of_the_places() {
     }
     assert_eq!(Viewer::ask(address, &query(&server).await, None).await.0, 429, "a ninth of the same server");
     assert_eq!(Viewer::ask(address, &query(&other).await, None).await.0, 101, "others have places");
-    // A place that is left is another's.
+    // A closed console frees its slot for another one.
     let mut gone = open.pop().unwrap();
     gone.say(8, "").await;
     while gone.hear().await.0 != 8 {}
@@ -378,7 +378,7 @@ async fn tokens_expire() {
     api.stop().await;
 }
 
-/// A user who asks for consoles without end fills no memory: the oldest tokens end.
+/// A user who requests many consoles cannot fill the memory, because the oldest tokens are dropped.
 #[actix_rt::test]
 async fn a_server_has_so_many_tokens_and_no_more() {
     let api = Api::start().await;

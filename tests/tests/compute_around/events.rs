@@ -27,7 +27,7 @@ async fn each_event_has_its_code() {
     expected["code"] = json!(200);
     assert_eq!(all.body["events"], json!([expected]));
 
-    // As in Nova an answer in which something failed is 207, even if nothing succeeded.
+    // As in Nova, the answer is 207 if any event failed, even if none succeeded.
     let some =
         json!([event("network-changed", &server), event("network-changed", none), event("network-changed", &homeless)]);
     let mixed = tell(&api, "2.1", some).await;
@@ -88,7 +88,7 @@ async fn a_deleted_interface_is_taken_from_the_guest() {
     assert_eq!(tell(&cloud.api, "2.1", event.clone()).await.status, 200);
     cloud.until_interfaces(&server, 0).await;
     cloud.api.world.check().await;
-    // Told once more, there is nothing left to do.
+    // A repeated event has no further effect.
     assert_eq!(tell(&cloud.api, "2.1", event).await.status, 200);
     cloud.api.life.settled().await;
     cloud.api.world.check().await;

@@ -1,11 +1,11 @@
-//! Extra specs, judged by the contract's list of those that are known.
+//! Extra specs, compared with the contract's list of known ones.
 
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};
 
 use super::interfaces::is;
 
-/// A name of this kind, and a value that it takes.
+/// An example name for this pattern, and a valid value.
 fn example(spec: &Value) -> (String, String) {
     let mut name = spec["name"].as_str().unwrap().to_owned();
     for parameter in spec["parameters"].as_array().unwrap() {
@@ -32,7 +32,7 @@ fn example(spec: &Value) -> (String, String) {
     (name, text)
 }
 
-/// A value that it does not take, if there is any.
+/// An invalid value, if there is any.
 fn wrong(value: &Value) -> Option<String> {
     match (value["type"].as_str().unwrap(), &value["enum"], &value["pattern"]) {
         ("boolean", _, _) => Some("perhaps".to_owned()),

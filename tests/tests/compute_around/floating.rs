@@ -1,4 +1,4 @@
-//! Floating addresses through Nova's proxies, and what servers show of them.
+//! Floating addresses through Nova's proxies, and in the views of servers.
 
 use chronova_tests::compute_api::{ADMIN, Answer};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ impl Town {
         town
     }
 
-    /// Lets the network be reached.
+    /// Connects the network to the external one by a router.
     async fn route(&self, network: &str) {
         let subnets = self.cloud.neutron("GET", &format!("/subnets?network_id={network}"), None).await;
         let subnet = json!({"subnet_id": subnets.body["subnets"][0]["id"]});
@@ -105,22 +105,22 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
             .clone()
     };
     assert_eq!((of(&server).as_array().unwrap().len(), of(&other).as_array().unwrap().len()), (2, 1));
-    // The simulated hosts route it.
+    // Simulated hosts route the floating address, so it is ACTIVE.
     let neutron = cloud.neutron("GET", &format!("/floatingips/{}", floating["id"].as_str().unwrap()), None).await;
     assert_eq!(neutron.body["floatingip"]["status"], "ACTIVE");
-    // Nova looks for fixed addresses alone.
+    // As in Nova, the filter searches fixed addresses only.
     for (wanted, count) in [(json!(fixed), 1), (address.clone(), 0)] {
         let found = town.ask("GET", &format!("/servers?ip={}", wanted.as_str().unwrap()), None).await;
         assert_eq!(found.body["servers"].as_array().unwrap().len(), count, "{wanted}");
     }
 
-    // It moves to another server without a request to the first.
+    // Adding the address to another server moves it, without a request to the first.
     let wrong = town.remove(&other, address).await;
     is(&wrong, 409, &format!("Floating IP {} is not associated with instance {other}.", address.as_str().unwrap()));
     assert_eq!(town.add(&other, json!({"address": address})).await.status, 202);
     assert_eq!(cloud.addresses(&server, "private").await, std::slice::from_ref(&fixed));
     assert_eq!(cloud.addresses(&other, "private").await.len(), 2);
-    // A fixed address has one floating address of a pool.
+    // A fixed address has at most one floating address of a pool.
     let second = town.allocate().await;
     is(&town.add(&other, json!({"address": second["ip"]})).await, 400, "as that fixed IP already has a floating IP");
     assert_eq!(town.remove(&other, address).await.status, 202);
@@ -142,7 +142,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
     let tidy = || chronova_actors::reconcile::floating_ips::plan(views).is_empty();
     assert!(cloud.api.life.until(|_| tidy()).await, "and the log says so");
 
-    // Releasing it takes it from its server.
+    // Releasing the address also removes it from its server.
     assert_eq!(town.add(&other, json!({"address": second["ip"]})).await.status, 202);
     for floating in [&floating, &second] {
         let path = format!("/os-floating-ips/{}", floating["id"].as_str().unwrap());

@@ -41,7 +41,7 @@ async fn a_foreign_port_that_names_a_server_is_none_of_its_ports() {
     let fake = made(&service, EVE, "/ports", "port", wish).await;
     let (fake_id, from) = (fake["id"].as_str().unwrap(), fake["fixed_ips"][0]["ip_address"].as_str().unwrap());
 
-    // The metadata service neither tells nor listens.
+    // The metadata service neither answers the port nor accepts its password.
     for path in [META, "/openstack/latest/user_data", "/openstack/latest/password", "/latest/meta-data/"] {
         assert_eq!(service.get(from, path).await.status, 404, "{path}");
     }
@@ -51,7 +51,7 @@ async fn a_foreign_port_that_names_a_server_is_none_of_its_ports() {
     assert_eq!(posted.status, 200, "the guest's own password still finds its place");
     assert_eq!(service.get(&address, "/openstack/latest/user_data").await.text(), "secret");
 
-    // Groups of the server are those of its own ports.
+    // The server's groups are those of its own ports only.
     let groups = service.cloud.show(&server).await["security_groups"].take();
     assert_eq!(groups, json!([{"name": "default"}]));
     let web = made(&service, USER, "/security-groups", "security_group", json!({"name": "web"})).await;
@@ -62,7 +62,7 @@ async fn a_foreign_port_that_names_a_server_is_none_of_its_ports() {
     assert_eq!(remove.status, 202, "{:?}", remove.body);
     assert_ne!(web["id"], spy["id"]);
 
-    // Nor does it move, or go, with the server.
+    // The port is neither moved nor deleted with the server.
     assert_eq!(service.cloud.act(&server, "2.1", json!({"shelve": null})).await.status, 202);
     service.cloud.api.life.settled().await;
     assert_eq!(service.cloud.act(&server, "2.1", json!({"unshelve": null})).await.status, 202);
@@ -104,7 +104,7 @@ async fn a_network_with_the_same_addresses_takes_no_metadata_from_another() {
     let wish = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": wish});
     let twin = service.cloud.api.server(EVE, wish).await;
 
-    // A proxy that serves one network says which one, as Neutron's do.
+    // A proxy that serves one network sends its id, as Neutron's proxies do.
     let ask = async |from: &str, network: &str| {
         let headers = [("X-Forwarded-For", address.as_str()), ("X-Neutron-Network-ID", network)];
         let answer = service.ask("GET", META, from, &headers, "").await;

@@ -1,5 +1,5 @@
-//! Interfaces that come and go, and what the network service changes about them: through the API, on the embedded network
-//! service.
+//! Attached and detached interfaces, and changes of their ports by the network service: through the API, on the
+//! embedded network service.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Cloud {
         list["interfaceAttachments"].as_array().unwrap().clone()
     }
 
-    /// Waits until the server shows so many interfaces: what follows a change of a port comes in its own time.
+    /// Waits until the server shows `count` interfaces, because a change of a port reaches the server asynchronously.
     pub(super) async fn until_interfaces(&self, server: &str, count: usize) {
         let id = server.parse().unwrap();
         let views = &self.api.life.context().views;
@@ -104,7 +104,7 @@ async fn interfaces_come_and_go() {
     let other = cloud.network("other", "10.2.0.0/24").await;
     let server = cloud.server().await;
 
-    // By network and address, with a tag that shows from 2.70 on.
+    // An attachment by network and address, with a tag, which shows from 2.70 on.
     let wish = json!({"net_id": other, "fixed_ips": [{"ip_address": "10.2.0.77"}], "tag": "db"});
     is(&cloud.attach(&server, "2.48", wish.clone()).await, 400, "Additional properties are not allowed");
     let made = cloud.attach(&server, "2.70", wish).await;
@@ -118,7 +118,7 @@ async fn interfaces_come_and_go() {
     let first = shown["port_id"].as_str().unwrap().to_owned();
     assert_eq!(cloud.addresses(&server, "other").await, ["10.2.0.77"], "the server shows it at once");
 
-    // By port, as it was asked for before tags: no tag is shown.
+    // An attachment by port, at a version without tags.
     let port = cloud.port(&other).await;
     let made = cloud.attach(&server, "2.1", json!({"port_id": port})).await;
     assert_eq!((made.status, &made.body["interfaceAttachment"]["port_id"]), (200, &json!(port)));
@@ -127,7 +127,7 @@ async fn interfaces_come_and_go() {
     assert_eq!(cloud.interfaces(&server).await.len(), 3);
     cloud.api.world.check().await;
 
-    // A port made for the server goes with its interface, one of the user's stays.
+    // A port that was created for the server is deleted with its interface; the user's own port stays.
     for id in [&first, &port] {
         let gone = cloud.api.call("DELETE", &format!("/servers/{server}/os-interface/{id}"), "2.1", USER, None).await;
         assert_eq!(gone.status, 202, "{:?}", gone.body);
@@ -196,7 +196,7 @@ async fn attachments_are_refused_in_novas_words() {
         cloud.api.call("POST", &format!("/servers/{unknown}/os-interface"), "2.1", USER, Some(json!({}))).await;
     is(&nobody, 404, "Instance");
 
-    // The lock first, then the state.
+    // The lock is checked before the state.
     let interface = cloud.interfaces(&server).await[0]["port_id"].as_str().unwrap().to_owned();
     let path = format!("/servers/{server}/os-interface/{interface}");
     assert_eq!(cloud.act(&server, "2.1", json!({"suspend": null})).await.status, 202);
@@ -231,7 +231,7 @@ async fn what_the_host_or_the_guest_refuses_is_undone() {
     cloud.api.world.fleet.set_all_faults(&FaultPlan::default());
     assert_eq!(cloud.show(&server).await["status"], "ACTIVE");
 
-    // A guest that does not let go keeps its interface.
+    // If the guest does not release the interface, the server keeps it.
     let host = cloud.api.life.host_of(&cloud.api.world, server.parse().unwrap()).unwrap();
     cloud.api.world.fleet.set_clings(host, server.parse().unwrap(), true).unwrap();
     let interface = cloud.interfaces(&server).await[0]["port_id"].as_str().unwrap().to_owned();
@@ -242,7 +242,7 @@ async fn what_the_host_or_the_guest_refuses_is_undone() {
     let actions = cloud.api.get(&format!("/servers/{server}/os-instance-actions"), "2.100").await;
     assert_eq!(actions["instanceActions"][0]["message"], "Error");
     cloud.api.world.check().await;
-    // Off, it has nothing to say about it.
+    // A stopped guest cannot refuse.
     assert_eq!(cloud.act(&server, "2.1", json!({"os-stop": null})).await.status, 202);
     cloud.api.life.settled().await;
     assert_eq!(cloud.api.call("DELETE", &path, "2.1", USER, None).await.status, 202);
@@ -284,7 +284,7 @@ async fn what_the_network_service_changes_shows_at_the_server() {
     };
     assert!(cloud.api.life.until(|context| label(context) == "renamed").await);
     assert_eq!(cloud.addresses(&server, "renamed").await.len(), 1);
-    // A port that is deleted behind the server's back takes the interface along.
+    // Deleting a port in the network service also removes the server's interface.
     let port = cloud.interfaces(&server).await[0]["port_id"].as_str().unwrap().to_owned();
     assert_eq!(cloud.neutron("DELETE", &format!("/ports/{port}"), None).await.status, 204);
     cloud.until_interfaces(&server, 0).await;

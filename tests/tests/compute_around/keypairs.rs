@@ -1,4 +1,4 @@
-//! Key pairs of both kinds: imported, and made here until 2.91.
+//! Key pairs of both kinds: imported, and generated (until 2.91).
 
 use base64::Engine as _;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
@@ -58,7 +58,7 @@ async fn pairs_of_others_names_and_pages() {
         let answer = make(&api, version, json!({"name": name, "public_key": public})).await;
         assert_eq!(answer.status, status, "{name} at {version}: {:?}", answer.body);
     }
-    // For another user, where the policy lets one: from 2.10 on.
+    // From 2.10 on, callers with the right can create key pairs for another user.
     let body = json!({"keypair": {"name": "theirs", "public_key": public, "user_id": "bob"}});
     let other =
         async |version: &str, who: &str| api.call("POST", "/os-keypairs", version, who, Some(body.clone())).await;

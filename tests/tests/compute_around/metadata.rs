@@ -1,4 +1,4 @@
-//! The metadata service: access, both trees at each version, and the password that a guest posts.
+//! The metadata service: access, the OpenStack and EC2 trees at each version, and the guest's password.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::interfaces::{Cloud, USER};
 
 const SECRET: &str = "between the proxy and us";
 
-/// The service as a guest, or its proxy, calls it.
+/// The metadata service, called as a guest or its proxy does.
 pub(super) struct Service8775 {
     pub(super) cloud: Cloud,
     app: Arc<App>,
@@ -88,7 +88,7 @@ impl Service8775 {
         self.ask("GET", path, from, &[], "").await
     }
 
-    /// A server with these properties and the required ones, and its address.
+    /// Creates a server with these properties and the required ones. Returns its id and address.
     pub(super) async fn server(&self, version: &str, more: Value) -> (String, String) {
         let mut wish =
             json!({"name": "web", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": self.cloud.network}]});
@@ -180,7 +180,7 @@ async fn the_metadata_proxy_says_which_guest_asks() {
         [("X-Metadata-Provider", "p"), ("X-Forwarded-For", &*address), ("X-Metadata-Provider-Signature", &*provider)];
     let refused = ask(&known).await;
     assert!(refused.status == 400 && refused.text().contains("Could not find any subnets for provider p"));
-    // Its own address does not count here; the list of versions is public.
+    // The source address does not identify the guest here; the list of versions is public.
     assert_eq!(service.get(&address, META).await.status, 400);
     assert_eq!(service.get("192.0.2.1", "/").await.lines().len(), 10);
     // Refusals have the format that the client accepts.
@@ -447,7 +447,7 @@ async fn a_guest_leaves_a_password_for_its_owner_once() {
     }
     assert_eq!(shown().await, *most);
 
-    // It is of the owner's project alone, and is kept until it is cleared.
+    // Only the owner's project can read the password, and it stays until it is cleared.
     for (method, token, status) in
         [("GET", "eve:red", 404), ("DELETE", "eve:red", 404), ("DELETE", USER, 204), ("DELETE", USER, 204)]
     {
@@ -534,7 +534,7 @@ async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
     assert_eq!(get("/openstack/content/0002").await.status, 404);
     assert_eq!(get("/openstack/content/0").await.status, 404);
 
-    // They are on the drive, byte for byte; an ISO image keeps a file in one piece.
+    // The files are on the drive unchanged, because an ISO image stores a file contiguously.
     let drive = async || {
         let now = service.cloud.api.life.instance_now(server.parse().unwrap());
         let options = chronova_actors::metadata::MetadataOptions::default();
@@ -569,7 +569,7 @@ async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
     rebuild(Value::Null).await;
     assert_eq!(get(META).await.json().get("files"), None);
     assert!(drive().await.iter().all(|(path, _)| !path.starts_with("openstack/content")));
-    // The quota limits them.
+    // The quota limits the files.
     let limits = json!({"quota_set": {"injected_files": 1}});
     assert_eq!(service.cloud.api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(limits)).await.status, 200);
     let two = json!([{"path": "/a", "contents": ""}, {"path": "/b", "contents": ""}]);

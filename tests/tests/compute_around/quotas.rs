@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::interfaces::{USER, is};
 
-/// 64 clients at once, a quota of 10: ten servers, each time.
+/// 64 concurrent clients with a quota of 10 get exactly ten servers in each round.
 #[actix_rt::test]
 async fn a_quota_of_ten_is_ten_however_many_ask_at_once() {
     let rounds = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1_000 } else { 5 };
     let api = Api::start().await;
-    // So small that the quota refuses before any host is full.
+    // The servers are so small that the quota is reached before any host is full.
     api.flavor("small", 64, 1).await;
     for round in 0..rounds {
         // Each round has its own project, because the servers of the last round still hold quota while they are deleted.
@@ -60,7 +60,7 @@ async fn the_default_class_is_what_projects_without_limits_have() {
     let user = api.call("PUT", "/os-quota-class-sets/default", "2.1", USER, body).await;
     is(&user, 403, "os_compute_api:os-quota-class-sets:update");
 
-    // It applies to every project without a limit of its own.
+    // The default class applies to every project without an own limit.
     let defaults = api.get("/os-quota-sets/web/defaults", "2.57").await;
     assert_eq!(defaults["quota_set"]["instances"], 1);
     assert_eq!(api.get("/limits?tenant_id=web", "2.57").await["limits"]["absolute"]["maxTotalInstances"], 1);

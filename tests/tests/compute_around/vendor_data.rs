@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::interfaces::Cloud;
 use super::metadata::Service8775;
 
-/// Says the same of every server, or nothing, and remembers what it was told.
+/// A vendor data service that gives the same answer for every server, or fails, and records its requests.
 #[derive(Debug, Default)]
 struct Inventory {
     told: Mutex<Vec<Value>>,
@@ -56,12 +56,12 @@ async fn other_services_say_their_part_of_a_server() {
     assert_eq!(service.get(&address, "/openstack/latest/vendor_data.json").await.json(), json!({}));
     assert_eq!(told(&inventory).len(), 1, "each document asks for what it has");
 
-    // On the drive, too.
+    // The data is also on the config drive.
     let (drive, _) = service.server("2.100", json!({"config_drive": true})).await;
     let drive = service.cloud.api.world.brakes.guest(drive.parse().unwrap()).unwrap().config_drive.unwrap();
     assert!(drive.windows(6).any(|window| window == b"R-7781"));
 
-    // Where it matters that they say it, guests are told nothing without.
+    // If the vendor data is required and its service fails, guests get no metadata.
     *inventory.fails.lock().unwrap() = true;
     assert_eq!(service.get(&address, path).await.status, 500);
     assert_eq!(service.get(&address, "/openstack/latest/vendor_data.json").await.status, 200);

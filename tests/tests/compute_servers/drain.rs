@@ -1,4 +1,4 @@
-//! Hosts that are emptied and taken out of service: what leaves, what stays, who may ask, and what is shown.
+//! Drains and maintenance of hosts: servers that move, servers that stay, rights, and views.
 
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
@@ -8,7 +8,7 @@ const USER: &str = "alice:web";
 
 struct Site {
     api: Api,
-    /// The host that is emptied, and the other one.
+    /// The drained host, and the other one.
     host: String,
     other: String,
 }
@@ -84,7 +84,7 @@ async fn servers_leave_as_they_are() {
     let servers = [site.server("runs").await, site.server("paused").await, site.server("off").await];
     site.act(&servers[1], json!({"pause": null})).await;
     site.act(&servers[2], json!({"os-stop": null})).await;
-    // Administrators are not held back by a lock.
+    // A lock does not stop administrators.
     site.act(&servers[0], json!({"lock": null})).await;
     let begun = site.drain(json!({"parallel": 2, "reason": "new memory"})).await;
     assert_eq!((&begun["enabled"], &begun["disabled_reason"]), (&json!(false), &json!("new memory")));

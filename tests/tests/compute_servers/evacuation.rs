@@ -164,7 +164,7 @@ async fn what_an_evacuation_is_refused_for() {
     scene.ends_well().await;
 }
 
-/// Named hosts, stopped servers, volumes, disks on storage that the hosts share.
+/// Evacuations to named hosts, of stopped servers, with volumes, and with shared storage.
 #[actix_rt::test]
 async fn where_evacuated_servers_come_to_and_what_they_have_there() {
     let world = World::new(3);

@@ -1,4 +1,4 @@
-//! Live migrations through the API: every version's way of asking, what is shown while they are under way, and refusals.
+//! Live migrations through the API: the request of each version, the views of running migrations, and refusals.
 
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ impl Subject {
         self.api.get(&format!("/servers/{}/migrations", self.id), version).await["migrations"].take()
     }
 
-    /// On its way until it is let go on.
+    /// Starts a live migration and pauses it. Returns its number.
     async fn held(&self) -> u64 {
         self.api.world.fleet.hold_travellers(true);
         assert_eq!(self.ask("2.30", json!({"host": null, "block_migration": "auto"})).await.0, 202);
@@ -95,7 +95,7 @@ async fn every_version_asks_in_its_own_way() {
     assert_eq!(log["instanceActions"][0]["action"], "live-migration");
 }
 
-/// Before 2.34 a client learns from the answer that the destination will not do.
+/// Before 2.34 the answer tells the client that the destination is not suitable.
 #[actix_rt::test]
 async fn checks_are_waited_for_before_2_34() {
     let subject = Subject::new().await;
@@ -146,7 +146,7 @@ async fn one_under_way_is_shown_and_aborted() {
     let gone = subject.call("GET", number, "2.23", None).await;
     assert_eq!(gone.0, 404);
     assert!(gone.1.contains("is not in progress"), "{}", gone.1);
-    // Nothing to abort any more, and nothing to force.
+    // The migration has ended, so it can be neither aborted nor forced.
     assert_eq!(subject.call("DELETE", number, "2.24", None).await.0, 409);
     assert_eq!(subject.call("POST", number, "2.22", Some(json!({"force_complete": null}))).await.0, 409);
     let all = subject.api.get("/os-migrations", "2.59").await["migrations"].take();
@@ -160,7 +160,7 @@ fn keys(of: &Value) -> Vec<String> {
     keys
 }
 
-/// As the contract has it, at every version that changes something.
+/// Running migrations look like the contract's samples, at every version that changes them.
 #[actix_rt::test]
 async fn one_under_way_looks_like_its_samples() {
     let Some(samples) = contract().map(|folder| folder.join("api-samples")) else { return };
@@ -177,7 +177,7 @@ async fn one_under_way_looks_like_its_samples() {
         let folder = samples.join("os-migrations");
         let folder = if version == "2.1" { folder } else { folder.join(format!("v{version}")) };
         let sample = read(&folder.join("migrations-get.json"))["migrations"].take();
-        // The samples show live ones under way with links, and others without.
+        // In the samples, running live migrations have links, and others do not.
         let of_kind = |row: &&Value| version == "2.1" || row.get("links").is_some();
         let Some(wanted) = sample.as_array().unwrap().iter().find(of_kind) else { continue };
         let ours = subject.api.get("/os-migrations", version).await["migrations"].take();

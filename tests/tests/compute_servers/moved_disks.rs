@@ -1,4 +1,4 @@
-//! Disks and volumes of a moved server: on one host, to another, and back.
+//! Disks and volumes of a moved server: on one host, on another, and back.
 
 use chronova_events::ids::{InstanceId, VolumeId};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
@@ -39,7 +39,7 @@ fn revert() -> Value {
     json!({"revertResize": null})
 }
 
-/// An empty volume; on the host of `beside`, where that is said.
+/// Creates an empty volume, on the host of `beside` if given.
 async fn volume(api: &Api, beside: Option<&str>) -> String {
     api.life.data_volume(("p", "u"), beside, 1).await.to_string()
 }
@@ -105,7 +105,7 @@ async fn a_resize_on_the_same_host_keeps_the_old_disk_until_it_is_confirmed() {
         assert_eq!((&now["status"], &now["flavor"]["id"]), (&json!("ACTIVE"), &json!(flavor)));
         assert_eq!(api.world.fleet.kept(), []);
     }
-    // A migration is to another host, and there is none.
+    // A migration needs another host, and there is none.
     let path = format!("/servers/{server}/action");
     assert_eq!(api.call("POST", &path, "2.1", ADMIN, Some(json!({"migrate": null}))).await.status, 202);
     api.life.settled().await;
@@ -151,7 +151,7 @@ async fn volumes_follow_their_server_and_come_back_with_it() {
     assert_eq!((hosts_of(&api, &first), plugged(&api, &server)), (vec![away.clone()], vec![first.clone()]));
     api.world.check().await;
 
-    // One that comes in between comes along.
+    // A volume that is attached between resize and confirm stays with the server.
     assert_eq!(attach(&api, &server, &second).await, 200);
     let mut both = vec![first.clone(), second.clone()];
     both.sort();
@@ -160,7 +160,7 @@ async fn volumes_follow_their_server_and_come_back_with_it() {
     assert_eq!((hosts_of(&api, &first), hosts_of(&api, &second)), (vec![home.clone()], vec![home.clone()]));
     assert_eq!(plugged(&api, &server), both);
 
-    // One that is taken away is not there again.
+    // A detached volume does not come back.
     assert_eq!(act(&api, &server, resize("2")).await.0, 202);
     let path = format!("/servers/{server}/os-volume_attachments/{first}");
     assert_eq!(api.call("DELETE", &path, "2.1", OWNER, None).await.status, 202);
@@ -197,7 +197,7 @@ async fn a_server_on_a_volume_takes_no_room_for_a_disk() {
     let wish = json!({"name": "web", "flavorRef": "2", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [root]});
     let server = api.server(OWNER, wish).await;
-    // A smaller disk, and then none, of no concern to a server that uses neither.
+    // A volume-backed server can be resized to a smaller disk, or to none.
     for flavor in ["1", "zero", "2"] {
         assert_eq!(act(&api, &server, resize(flavor)).await, (202, String::new()), "{flavor}");
         let now = shown(&api, &server).await;

@@ -66,7 +66,7 @@ async fn a_resize_is_confirmed_and_another_reverted() {
     let shown = moved.shown().await;
     assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &away));
 
-    // Back in flavor and place; the disk is no smaller for it.
+    // A revert restores flavor and host; the disk keeps its size.
     moved.api.flavor("3", 2048, 2).await;
     moved.done(resize("3"), 202).await;
     assert_eq!(moved.usages().await.1, json!(2048));
@@ -118,7 +118,7 @@ async fn what_a_resize_is_refused_for() {
     assert_eq!(message, "Quota exceeded for ram: Requested 59488, but already used 512 of 51200 ram");
     assert_eq!(moved.refused(json!({"resize": {}})).await.0, 400);
 
-    // No smaller disk, and nothing is left of the attempt.
+    // A smaller disk is refused, and nothing is left of the attempt.
     moved.done(resize("2"), 202).await;
     moved.done(json!({"confirmResize": null}), 204).await;
     moved.done(resize("1"), 202).await;
@@ -161,7 +161,7 @@ async fn a_cold_migration_goes_where_it_is_told() {
     assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("VERIFY_RESIZE"), other));
     assert_eq!(shown["OS-EXT-STS:power_state"], 4, "a stopped server stays stopped");
 
-    // The list of migrations, and what each version shows of it.
+    // The list of migrations, and its fields at each version.
     let list = moved.api.get("/os-migrations", "2.80").await["migrations"].take();
     let row = &list[0];
     assert_eq!(
@@ -211,7 +211,7 @@ async fn a_cold_migration_goes_where_it_is_told() {
     let bad = moved.api.call("GET", "/os-migrations?marker=x", "2.59", ADMIN, None).await;
     assert_eq!(bad.status, 400);
 
-    // Only live migrations are a server's.
+    // `/servers/{id}/migrations` shows live migrations only.
     let path = format!("/servers/{}/migrations", moved.id);
     assert_eq!(moved.api.get(&path, "2.23").await["migrations"], json!([]));
     assert_eq!(moved.api.call("GET", &format!("{path}/1"), "2.23", ADMIN, None).await.status, 404);

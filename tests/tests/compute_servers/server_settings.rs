@@ -1,5 +1,5 @@
-//! Settings of operators and images that servers get: passwords, config drives, certificates, shutdown timeouts, ways
-//! to move. And the properties that a server keeps through all operations.
+//! Settings of operators and images that apply to servers: passwords, config drives, certificates, shutdown timeouts,
+//! and the options of live migrations. Also the properties that a server keeps through all operations.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn act(api: &Api, id: &str, version: &str, body: Value) -> Answer {
     answer
 }
 
-/// As `act`, where it has to work.
+/// As `act`, for an action that must succeed.
 async fn done(api: &Api, id: &str, version: &str, body: Value) -> Value {
     let answer = act(api, id, version, body.clone()).await;
     assert!(matches!(answer.status, 200 | 202 | 204), "{body}: {} {}", answer.status, answer.body);
@@ -91,14 +91,15 @@ async fn a_password_is_made_up_where_none_is_given_and_told_if_it_may_be() {
     let words: std::collections::BTreeSet<&str> = made_up.iter().filter_map(Value::as_str).collect();
     assert_eq!(words.len(), 4, "each another one: {made_up:?}");
     assert!(words.iter().all(|word| word.len() == 12 && word.chars().all(|c| c.is_ascii_alphanumeric())), "{words:?}");
-    // `[api] enable_instance_password` off: nobody promises what the hypervisor does not keep.
+    // With `[api] enable_instance_password` off, no answer has a password.
     configure(&mut api, ComputeConfig { enable_instance_password: false, ..ComputeConfig::default() });
     assert_eq!(told(&api, None).await, [Value::Null, Value::Null, Value::Null, Value::Null]);
     assert_eq!(told(&api, Some("s3cret")).await, [Value::Null, Value::Null, Value::Null, Value::Null]);
     ends_well(api).await;
 }
 
-/// Quota bounds the count of a request before anything is allocated for it, and an option does where quota has no limit.
+/// The quota bounds the number of servers in a request before anything is allocated for them. Without a quota limit, an
+/// option does.
 #[actix_rt::test]
 async fn a_billion_servers_in_one_request_cost_nothing() {
     const BILLION: u32 = 1_000_000_000;
@@ -145,7 +146,7 @@ async fn config_drives_can_be_forced_on_all_new_servers() {
         let id = api.server(OWNER, wish).await;
         assert_eq!(drive(&api, &id).await, (json!("True"), true));
     }
-    // One that was there before has none, whatever is done to it.
+    // A server from before the option has no config drive after any operation.
     done(&api, &before, "2.1", json!({"rebuild": {"imageRef": IMAGE}})).await;
     assert_eq!(drive(&api, &before).await, (json!(""), false));
     done(&api, &before, "2.1", json!({"reboot": {"type": "HARD"}})).await;
@@ -182,7 +183,7 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
     let made = create(&open, "2.63", certs(Api::wish("certified"))).await;
     assert_eq!(now(&id_of(&made)).await, json!(["cert-a", "cert-b"]));
 
-    // The policy closes either by a rule of its own, and nothing else with it.
+    // Each part has its own policy rule, which denies only that part.
     let denied =
         |rule: &str| format!("Policy doesn't allow os_compute_api:servers:{rule}:trusted_certs to be performed.");
     let made = create(&shut, "2.63", certs(Api::wish("certified"))).await;
@@ -195,7 +196,8 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
     ends_well(shut).await;
 }
 
-/// `[DEFAULT] shutdown_timeout`, and `os_shutdown_timeout` of an image: whatever takes a guest off its feet asks it first.
+/// `[DEFAULT] shutdown_timeout`, and `os_shutdown_timeout` of an image: every operation that stops a guest first asks
+/// it to shut down.
 #[actix_rt::test]
 async fn guests_are_given_time_to_power_off() {
     let mut world = World::new(2);
@@ -230,7 +232,7 @@ async fn guests_are_given_time_to_power_off() {
             }
             api.world.brakes.take_stops();
         }
-        // One that is off already has nobody to ask.
+        // A stopped guest cannot be asked.
         done(&api, &id, "2.1", json!({"os-stop": null})).await;
         api.world.brakes.take_stops();
         done(&api, &id, "2.1", json!({"resize": {"flavorRef": "2"}})).await;
@@ -241,7 +243,7 @@ async fn guests_are_given_time_to_power_off() {
     ends_well(api).await;
 }
 
-/// `[libvirt] live_migration_...`: what an operator permits is how guests travel.
+/// `[libvirt] live_migration_...`: live migrations use the options that the operator configured.
 #[actix_rt::test]
 async fn guests_travel_as_the_operator_permits() {
     let journey = async |change: &dyn Fn(&mut World)| -> (Option<MigrationPlan>, String) {
@@ -286,7 +288,7 @@ async fn guests_travel_as_the_operator_permits() {
     let stream = secret.stream.unwrap();
     assert!(stream.starts_with("sim-") && stream.ends_with(".migration"), "{stream}");
     assert_eq!(secret.bandwidth, 9);
-    // A tunnel takes no local disks along; where they are shared there is no address beside it.
+    // A tunnelled migration cannot copy local disks. With shared storage it needs no migration address.
     let tunnel = |world: &mut World| {
         let live = &mut world.options.live;
         (live.tunnelled, live.inbound_addr) = (true, Some("10.0.0.9".to_owned()));
@@ -316,7 +318,7 @@ async fn guests_travel_as_the_operator_permits() {
     assert!(fault.contains("no address of an interface moves0 (live_migration_interface)"), "{fault}");
 }
 
-/// The server stays where it is, and is told which of the hosts is too old.
+/// The server stays on its host, and the refusal names the host that is too old.
 #[actix_rt::test]
 async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
     for (old, tls, goes) in [
@@ -345,7 +347,7 @@ async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
         assert_eq!(fault.contains(&told), !goes, "{old:?} {tls}: {fault}");
         assert_eq!(api.world.brakes.migration_plans().len(), usize::from(goes), "it did not set out");
         if !goes {
-            // The server is well and shows no fault.
+            // The server is unchanged and shows no fault.
             let path = format!("/servers/{id}/os-instance-actions");
             let action = api.get(&path, "2.84").await["instanceActions"][0].take();
             let path = format!("{path}/{}", action["request_id"].as_str().unwrap());
@@ -380,7 +382,7 @@ async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     ends_well(api).await;
 }
 
-/// Only filters that are marked for it are asked of a rebuild, of the server's own host, and placement is not.
+/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host. It does not ask Placement.
 #[actix_rt::test]
 async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
     let api = Api::start().await;
@@ -392,7 +394,7 @@ async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
     assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!("ERROR"), &json!(home)));
     assert!(now["fault"]["message"].as_str().unwrap().contains("No valid host was found"), "{}", now["fault"]);
     assert_eq!(now["image"], image, "it has the image that it had");
-    // The host is disabled and full of others: a rebuild is no placement.
+    // The host is disabled and full, but a rebuild needs no new placement.
     let services = api.get("/os-services?binary=nova-compute", "2.53").await["services"].take();
     for service in services.as_array().unwrap() {
         let path = format!("/os-services/{}", service["id"].as_str().unwrap());
@@ -408,7 +410,7 @@ async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
 #[actix_rt::test]
 async fn servers_with_a_tpm_are_not_rescued_and_not_shelved() {
     let api = Api::start().await;
-    // No host offers one, so the server gets nowhere; what is refused is refused before anybody looks where it is.
+    // No host offers this, so the server fails. Refusals of the request come before its host matters.
     let image = api.image(&[("hw_tpm_version", "2.0")]).await;
     let mut wish = Api::wish("tpm");
     wish["imageRef"] = json!(image);
@@ -426,7 +428,7 @@ async fn servers_with_a_tpm_are_not_rescued_and_not_shelved() {
     ends_well(api).await;
 }
 
-/// `cores` counts CPUs of either class, be there room for them or not.
+/// The quota `cores` counts vCPUs and dedicated CPUs, whether or not a host has room for them.
 #[actix_rt::test]
 async fn dedicated_cpus_count_as_cores() {
     let api = Api::start().await;
@@ -445,7 +447,7 @@ async fn dedicated_cpus_count_as_cores() {
         api.server(OWNER, wish).await;
     }
     assert_eq!(cores().await, 5);
-    // And they run out together.
+    // Both kinds use up the same quota.
     let narrow = json!({"quota_set": {"cores": 7}});
     assert_eq!(api.call("PUT", "/os-quota-sets/p", "2.1", ADMIN, Some(narrow)).await.status, 200);
     let mut wish = Api::wish("more");
@@ -456,7 +458,7 @@ async fn dedicated_cpus_count_as_cores() {
     ends_well(api).await;
 }
 
-/// An image of a server, from when it is asked for until it is there.
+/// An image of a server, from the request until it is active.
 #[actix_rt::test]
 async fn an_image_names_the_server_that_it_was_made_of() {
     let api = Api::start().await;
@@ -472,7 +474,7 @@ async fn an_image_names_the_server_that_it_was_made_of() {
     ends_well(api).await;
 }
 
-/// Flavors and key pairs are looked at when a server is made: what becomes of them later is nothing to it.
+/// A server keeps the flavor and key pair from its creation, even if they are changed or deleted later.
 #[actix_rt::test]
 async fn servers_keep_key_and_flavor_that_are_gone() {
     let api = Api::start().await;
@@ -508,7 +510,7 @@ async fn servers_keep_key_and_flavor_that_are_gone() {
     ends_well(api).await;
 }
 
-/// A server that no host can run ends in an error that says so.
+/// A server that no host can run ends in ERROR, with that reason.
 #[actix_rt::test]
 async fn an_image_of_another_architecture_is_told_apart() {
     let api = Api::start().await;

@@ -107,8 +107,7 @@ async fn two_nodes_of_a_guest_are_two_cells_of_its_host() {
     api.stop().await;
 }
 
-/// As in Nova, the request is refused with the reason before anything is created; the reason is not in a server's
-/// fault.
+/// As in Nova, the API refuses the request with the reason before it creates anything.
 #[actix_rt::test]
 async fn what_flavor_and_image_cannot_ask_for_together_is_refused_with_the_request() {
     let api = start().await;

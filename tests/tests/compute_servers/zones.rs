@@ -63,7 +63,7 @@ async fn ends_well(api: Api) {
     world.check().await;
 }
 
-/// Starts two hosts in the zone `north` and one, which has room for every server, in `south`.
+/// Starts two hosts in the zone `north`, and one in `south` that has room for every server.
 async fn two_zones() -> (Api, Vec<String>) {
     let mut world = World::new(3);
     world.options.processes.allow_resize_to_same_host = false;
@@ -122,7 +122,7 @@ async fn a_server_made_in_a_zone_moves_within_it() {
     ends_well(api).await;
 }
 
-/// With `force` no filter is asked, neither for the zone nor for a disabled host. Live migrations have it from 2.30 to
+/// With `force` no filter runs, neither for the zone nor for a disabled host. Live migrations have it from 2.30 to
 /// 2.67, evacuations from 2.29 to 2.67.
 #[actix_rt::test]
 async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {

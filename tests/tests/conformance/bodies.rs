@@ -1,8 +1,8 @@
-//! Bodies that the schema rejects get 400 and Nova's fault, without any effect; at each version at which a schema
-//! changes.
+//! Bodies that the schema rejects get 400 and Nova's fault, and have no effect. The test runs at each version at which
+//! a schema changes.
 //!
 //! The bodies are the contract's samples, broken in every place: a value of another type, a missing key, an unknown
-//! key, a text too long, a number out of range. Another validator than the server's says which of them are wrong.
+//! key, a text too long, a number out of range. An independent validator decides which of them are invalid.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn uncovered() -> BTreeSet<&'static str> {
     include_str!("../../uncovered-operations.txt").lines().collect()
 }
 
-/// The value with one thing changed, in every place.
+/// All variants of the value with exactly one change.
 fn broken(value: &Value) -> Vec<Value> {
     let mut all: Vec<Value> =
         [json!(null), json!(""), json!(-7), json!(2.5), json!(true), json!([]), json!({}), json!("x".repeat(70_000))]
@@ -53,7 +53,7 @@ fn broken(value: &Value) -> Vec<Value> {
     all
 }
 
-/// Without the rules that differ in another validator: Nova's formats, and numbers written as texts.
+/// The schema without the rules that differ in the other validator: Nova's formats, and numbers as strings.
 fn plain(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => Value::Object(
@@ -93,11 +93,11 @@ async fn what_no_schema_accepts_is_refused() {
             let path = cloud.path(&operation, version).await;
             let sample = cloud.sample(&operation, version);
             let mut bodies: Vec<Value> = broken(&sample).into_iter().filter(|body| !judge.is_valid(body)).collect();
-            // An action is found by its key before its body is looked at.
+            // The router finds an action by its key, before its body is validated.
             if let Some(action) = operation.action() {
                 bodies.retain(|body| body.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(action)));
             }
-            // Every nth, so that all places have a turn; a long run tries them all.
+            // Takes every nth body, so that each part of the list is sampled; a long run tries all bodies.
             let step = if soak { 1 } else { bodies.len() / 24 + 1 };
             for body in bodies.into_iter().step_by(step) {
                 let answer =

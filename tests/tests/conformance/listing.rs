@@ -38,16 +38,16 @@ async fn orders() {
     for (query, expected) in [
         ("sort_key=display_name&sort_dir=asc", ["a", "b"]),
         ("sort_key=display_name", ["b", "a"]),
-        // A direction that is missing is the first one, and so is that of the time of creation at the end.
+        // A missing direction equals the first one. So does the direction of the final key, the time of creation.
         ("sort_key=host&sort_key=display_name&sort_dir=asc", ["a", "b"]),
         ("sort_key=vm_state&sort_dir=asc", ["a", "b"]),
         ("sort_key=vm_state&sort_dir=desc", ["b", "a"]),
         ("sort_dir=asc", ["a", "b"]),
-        // Keys that Nova has taken out go with their directions.
+        // Sort keys that Nova removes are dropped together with their directions.
         ("sort_key=vcpus&sort_dir=desc&sort_key=display_name&sort_dir=asc", ["a", "b"]),
     ] {
         let names = listed.names("admin:project", query).await;
-        // Without a key that tells them apart, the hosts come first.
+        // A query that sorts by host has no fixed order, because the scheduler chooses the hosts.
         if !query.contains("host") {
             assert_eq!(names, expected, "{query}");
         }
@@ -71,20 +71,20 @@ async fn filters() {
     for (token, query, expected) in [
         (USER, "status=SHUTOFF", vec!["a"]),
         (USER, "status=shutoff&status=Active", vec!["b", "a"]),
-        // No task, so nothing reboots; a list of both is of what is active whatever it does.
+        // No server has a task, so none matches REBOOT. A filter by both statuses matches every active server.
         (USER, "status=REBOOT", vec![]),
         (USER, "status=REBOOT&status=ACTIVE", vec!["b"]),
-        // A project named alone is not asked for: everybody has the own one.
+        // A project without `all_tenants` is ignored; every caller lists the own project.
         (ADMIN, "tenant_id=project", vec![]),
         (ADMIN, "project_id=project", vec![]),
         (ADMIN, "tenant_id=project&all_tenants", vec!["b", "a"]),
         (ADMIN, "project_id=project&all_tenants=True", vec!["b", "a"]),
         (ADMIN, "project_id=project&all_tenants=0", vec![]),
-        // A word that is no answer to "deleted" is a no.
+        // An invalid value of `deleted` counts as false.
         ("admin:project", "deleted=perhaps", vec!["b", "a"]),
         ("admin:project", "power_state=4", vec!["a"]),
         ("admin:project", "launch_index=^0", vec!["b", "a"]),
-        // Not for everybody before 2.83, and then it is left out.
+        // Before 2.83 ordinary users may not use these filters, which are then ignored.
         (USER, "power_state=4", vec!["b", "a"]),
         (USER, "metadata={}", vec!["b", "a"]),
         (USER, "deleted=true", vec!["b", "a"]),
@@ -121,7 +121,7 @@ async fn spellings() {
     let id = api.server(USER, wish).await;
     let shown = api.get(&format!("/servers/{id}"), "2.1").await;
     assert_eq!(shown["server"]["accessIPv6"], "::babe:dc0c:1602");
-    // A slash at the end names nothing.
+    // A path with a trailing slash is unknown.
     assert_eq!(api.call("GET", "/servers/", "2.1", USER, None).await.status, 404);
     assert_eq!(api.call("GET", "/os-simple-tenant-usage/", "2.1", ADMIN, None).await.status, 404);
     let root = api.ask("GET", "/compute/", "2.1", "", None).await;

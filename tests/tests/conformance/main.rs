@@ -1,10 +1,10 @@
-//! The Compute API held against its contract, operation by operation, on a living control plane: who may do what, and what
-//! is refused.
+//! Compares the Compute API with its contract on a running control plane, operation by operation: rights and refusals.
 //!
-//! [`world`] has something of everything that a path can name. [`policy_matrix`] asks each operation as everybody;
-//! [`listing`] has the rules that are in no schema; [`bodies`] sends bodies that the schemas reject. Beside them,
-//! `compute_operations` walks the routes and `compute_samples` the answers; [`operations`] counts that none is left out;
-//! `chronova-web` compares each schema with the contract's. [`tempest`] is about another judge.
+//! [`world`] has a resource for every parameter of a path. [`policy_matrix`] calls each operation as every kind of
+//! user. [`listing`] tests the rules that are in no schema; [`bodies`] sends bodies that the schemas reject. Further
+//! tests are `compute_operations` for routes, `compute_samples` for answers, and `chronova-web` for schemas.
+//! [`operations`] checks that no operation is left out. [`tempest`] compares our lists of passing tempest tests with
+//! Nova's.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 

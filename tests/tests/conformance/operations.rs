@@ -1,8 +1,8 @@
-//! All operations of the contract in one table: where each is seen to succeed, or why that cannot be seen.
+//! All operations of the contract in one table: the test in which each succeeds, or the reason why none can.
 //!
 //! Other tests check every operation (its versions by `compute_operations`, policy and codes by
-//! [`crate::policy_matrix`], broken bodies by [`crate::bodies`], schemas by `chronova-web`, samples by `compute_samples`).
-//! This counts that none is left out.
+//! [`crate::policy_matrix`], broken bodies by [`crate::bodies`], schemas by `chronova-web`, samples by
+//! `compute_samples`). This test checks that none is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,11 +10,11 @@ use std::path::Path;
 
 use chronova_tests::compute_api::{contract, read};
 
-/// As many as the contract has, those that only say that they are gone included.
+/// The number of operations in the contract, including removed ones.
 const OPERATIONS: usize = 265;
 
-/// Operations that cannot succeed in the policy matrix, where all users use the same resources and most of these are in
-/// another state; with the test that sees each succeed.
+/// Operations that cannot succeed in the policy matrix, because its shared resources are in another state. Each names
+/// the test in which it succeeds.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("aggregates.add_host", "aggregates_and_disabled_hosts_show_in_placement"),
     ("aggregates.remove_host", "aggregates_are_made_changed_and_removed"),
@@ -73,7 +73,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("volumes_boot.update", "actions_of_servers_under_their_old_name"),
 ];
 
-/// Operations that never succeed, and why; they are refused as in a Nova that cannot do them.
+/// Operations that never succeed, with the reasons. They are refused as in a Nova without the feature.
 const NOWHERE: &[(&str, &str)] = &[
     (
         "assisted_volume_snapshots.create",

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::rules::{PEOPLE, Person, Rules};
 use crate::world::{Cloud, Operation, minor, operations};
 
-/// Where the answer is another than the operation's own rule says, and why.
+/// Operations whose answer differs from their own rule, with the reasons.
 const APART: &[(&str, &str)] = &[
     ("migrate_server.os-migrateLive", "the rule is that of naming the host, which nobody does here"),
     ("flavors.detail", "the rule is that of a field, and whoever it refuses does not see the field"),
@@ -38,8 +38,8 @@ fn target(operation: &Operation<'_>, person: &Person) -> (String, String) {
     }
 }
 
-/// The codes that the contract has for it in this version, and what anything can answer: 401, 403, and 400 to what a schema
-/// does not accept.
+/// The contract's status codes for the operation in this version. Every operation may also answer 401, 403, and 400 to
+/// an invalid body.
 fn codes(operation: &Operation<'_>, version: u32) -> BTreeSet<u16> {
     let code = |code: &Value| u16::try_from(code.as_u64().unwrap()).unwrap();
     let applies = |range: &&Value| {
@@ -85,7 +85,7 @@ async fn everybody_gets_what_the_defaults_say() {
                 let may = !person.token.is_empty() && rules.allow(rule, person, (&user, &project));
                 let refused = match answer.status {
                     401 | 403 => true,
-                    // Servers of others are not there. Parts of a server, and what is of nobody, may be missing for
+                    // Other projects' servers are 404. Subresources, and resources without an owner, may be missing for
                     // other reasons.
                     404 => !may || answer.message().starts_with(&format!("Instance {} could not", cloud.server)),
                     501 => !may,

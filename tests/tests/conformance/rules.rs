@@ -1,5 +1,5 @@
-//! A second implementation of the contract's policy rules: the users that pass the defaults, from the check strings
-//! alone.
+//! A second implementation of the contract's policy rules. It computes the users whom the defaults allow from the check
+//! strings only.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Person {
     pub(crate) name: &'static str,
-    /// `USER:PROJECT`; empty for nobody.
+    /// `USER:PROJECT`; empty for a request without a token.
     pub(crate) token: &'static str,
     pub(crate) roles: &'static str,
 }
@@ -39,7 +39,7 @@ impl Rules {
         )
     }
 
-    /// Whether the rule holds for `person` on something of `user` and `project`.
+    /// Whether the rule allows `person` to access a resource of `user` and `project`.
     pub(crate) fn allow(&self, rule: &str, person: &Person, (user, project): (&str, &str)) -> bool {
         let check = self.0.get(rule).unwrap_or_else(|| panic!("no rule {rule}"));
         self.any(check, person, (user, project))
@@ -76,7 +76,7 @@ impl Rules {
     }
 }
 
-/// Splits where no parenthesis is open.
+/// Splits `check` at `at`, outside parentheses.
 fn split<'a>(check: &'a str, at: &str) -> Vec<&'a str> {
     let (mut parts, mut depth, mut from, mut index) = (Vec::new(), 0, 0, 0);
     while let Some(rest) = check.get(index..).filter(|rest| !rest.is_empty()) {

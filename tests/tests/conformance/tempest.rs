@@ -56,7 +56,7 @@ fn a_test_is_listed_once_and_excused_with_a_reason() {
     }
 }
 
-/// The patterns are Python's; what is used of them is alternatives of plain text, `\.` and a `$` at the end.
+/// Matches a Python pattern. Our patterns use only alternatives, plain text, `\.` and a final `$`.
 fn matches(pattern: &str, id: &str) -> bool {
     pattern.split('|').any(|part| {
         let text = part.trim_end_matches('$').replace("\\.", ".");

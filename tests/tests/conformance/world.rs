@@ -1,4 +1,4 @@
-//! A cloud with something of everything that an operation's path can name, and a request for each operation.
+//! A cloud with a resource for every parameter of an operation's path, and a request for each operation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ impl Operation<'_> {
         self.0["action"].as_str()
     }
 
-    /// Whether it answers only that it is gone.
+    /// Whether the operation is removed and only answers so.
     pub(crate) fn removed(&self) -> bool {
         self.0["removed"] == true
     }
@@ -141,7 +141,7 @@ impl Cloud {
         cloud
     }
 
-    /// The owner's quota is no matter here.
+    /// Lifts the owner's quota, which does not matter here.
     async fn lift(&self) {
         let lift = json!({"quota_set": {"instances": -1, "cores": -1, "ram": -1}});
         self.api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(lift)).await;
@@ -173,7 +173,7 @@ impl Cloud {
         made.body["floating_ip"]["id"].as_str().unwrap().clone_into(&mut self.floating_ip);
     }
 
-    /// Another server of the owner's.
+    /// Creates another server of the owner.
     pub(crate) async fn fresh(&self) -> String {
         let mut wish = Api::wish("s");
         wish["metadata"] = json!({"foo": "bar"});
@@ -186,7 +186,7 @@ impl Cloud {
         all[list][0][key].as_str().unwrap().to_owned()
     }
 
-    /// The operation's path with what there is in place of each name.
+    /// The operation's path with an existing resource for each parameter.
     pub(crate) async fn path(&self, operation: &Operation<'_>, version: u32) -> String {
         let path = operation.path();
         let uuids = version >= 53;
@@ -217,12 +217,12 @@ impl Cloud {
             }
             "os-hypervisors" if uuids => id(&self.api.get("/os-hypervisors", "2.53").await["hypervisors"], "id"),
             "os-hypervisors" => id(&self.hypervisors, "id"),
-            // None that there is: it would take a host away.
+            // An unknown id, because deleting a real service would remove a host.
             "os-services" if operation.method() == "DELETE" => "00000000-0000-0000-0000-00000000000c".to_owned(),
             "os-services" if uuids => {
                 id(&self.api.get("/os-services?binary=nova-compute", "2.53").await["services"], "id")
             }
-            // Before there were UUIDs, changes named what to do instead of what to change.
+            // Before UUIDs, the path of a change named an action, such as `enable`.
             "os-services" if operation.method() == "PUT" => "disable".to_owned(),
             "os-services" => id(&self.services, "id"),
             _ => "00000000-0000-0000-0000-00000000000a".to_owned(),
@@ -248,7 +248,7 @@ impl Cloud {
         path.split('/').map(part).collect::<Vec<_>>().join("/")
     }
 
-    /// The newest version of the operation's, and a body that its schema accepts there.
+    /// The operation's newest version, and a body that its schema accepts at that version.
     pub(crate) fn body(&self, operation: &Operation<'_>) -> (u32, Option<Value>) {
         let newest = operation.max();
         if operation.method() != "POST" && operation.method() != "PUT" {
@@ -290,7 +290,7 @@ impl Cloud {
         at(newest, self.sample(operation, newest))
     }
 
-    /// The contract's sample of a request of that version; without one, the least there can be.
+    /// The contract's sample request of that version, or the smallest valid body.
     pub(crate) fn sample(&self, operation: &Operation<'_>, version: u32) -> Value {
         let of_operation = self.samples.get(operation.id()).map_or(&[][..], Vec::as_slice);
         match of_operation.iter().rev().find(|(since, _)| *since <= version) {
@@ -299,7 +299,7 @@ impl Cloud {
         }
     }
 
-    /// Puts things back after a call that did something.
+    /// Restores the resources after a call that changed them.
     pub(crate) async fn mend(&mut self, operation: &Operation<'_>, status: u16) {
         if status >= 300 || operation.method() == "GET" {
             return;

@@ -28,7 +28,7 @@ async fn guests_start_again_with_their_host_if_the_operator_wants_that() {
     world.check().await;
 }
 
-/// The power came back while no control plane was there.
+/// The host got its power back while no control plane was running.
 #[actix_rt::test]
 async fn guests_start_again_when_the_control_plane_does() {
     let mut world = World::new(1);
@@ -46,7 +46,7 @@ async fn guests_start_again_when_the_control_plane_does() {
     world.check().await;
 }
 
-/// A host on which a guest runs was never off: the other one ended by itself.
+/// A host with a running guest did not lose power, so its other guest ended by itself.
 #[actix_rt::test]
 async fn a_guest_that_ended_while_its_host_was_away_is_a_stopped_server() {
     let mut world = World::new(1);
@@ -138,7 +138,7 @@ async fn so_many_images_and_no_more_are_made_on_a_host_at_a_time() {
     }
 }
 
-/// 0 is no bound.
+/// 0 means no limit.
 #[actix_rt::test]
 async fn any_number_of_guests_is_made_at_a_time_where_there_is_no_bound() {
     for (at_once, expected) in [(1, 1), (0, 4)] {

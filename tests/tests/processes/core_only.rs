@@ -1,5 +1,5 @@
-//! A host with a driver that has the core alone: servers are built, deleted, started, stopped and rebooted on it, and
-//! everything else is refused with a message that says what the host cannot do.
+//! A host with a driver that has only the core. Servers are built, deleted, started, stopped and rebooted on it. Every
+//! other operation is refused with a message that says what the host cannot do.
 
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{BuildRequested, PowerAction, RequestedNetworks};

@@ -1,4 +1,4 @@
-//! No process is without a proof.
+//! Every process has a case in the harness.
 
 use std::path::Path;
 
@@ -20,12 +20,12 @@ fn sources(folder: &Path) -> String {
     text
 }
 
-/// A case names the definition that it proves, which is how a process is known to have a line in the harness.
+/// A case names the definition of its process, so a search of the tests shows whether every process has a case.
 #[test]
 fn every_process_of_the_table_has_a_line_in_the_harness() {
     let tests = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
     let is_proven = |place: &str| {
-        // Tests write the last two names: `&build_instance::DEFINITION`, `&snapshot::CREATE`.
+        // Tests write the last two names of the path: `&build_instance::DEFINITION`, `&snapshot::CREATE`.
         let names: Vec<&str> = place.split("::").map(str::trim).collect();
         tests.contains(&format!("&{}", names[names.len() - 2..].join("::")))
     };

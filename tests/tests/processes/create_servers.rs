@@ -1,5 +1,5 @@
-//! The servers of one request: all of them or none, wherever the control plane dies; and their quota is right before any
-//! reconciler gives something back.
+//! The servers of one request: all or none of them exist, wherever the control plane crashes. Their quota is correct
+//! before any reconciler corrects it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::{Ask, case};
 
 const HOSTS: usize = 2;
-/// Worlds that are proven beside each other: the builds of an incomplete request wait seconds for the others.
+/// The number of worlds that run concurrently, because the builds of an incomplete request wait for seconds.
 const AT_ONCE: usize = 8;
 const GROUP: ServerGroupId = ServerGroupId(Uuid::from_u128(0x6_0000));
 
@@ -66,7 +66,7 @@ async fn create_servers_is_proven() {
     .await;
 }
 
-/// A world whose hosts are known and that has a server group.
+/// A world with registered hosts and a server group.
 async fn furnished() -> World {
     let world = World::new(HOSTS);
     let life = world.live(None, None).await;
@@ -77,7 +77,7 @@ async fn furnished() -> World {
     world
 }
 
-/// Lives once more until nothing is under way; every server of the world is there then, or none is. Says how many are.
+/// Runs another life until no work is running. Then all servers of the request exist, or none. Returns their number.
 async fn all_or_none(world: &World, count: usize, at: &str) -> usize {
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
@@ -96,7 +96,7 @@ async fn all_or_none(world: &World, count: usize, at: &str) -> usize {
     active
 }
 
-/// How often a reconciler gave something back for servers that never came to be.
+/// The number of corrections by reconcilers for servers that never existed.
 async fn given_back_by_reconcilers(world: &World) -> usize {
     let events = world.log.read_all(Position::START, usize::MAX).await.unwrap();
     let reconciled = |cause: &Cause| match cause {
@@ -106,13 +106,13 @@ async fn given_back_by_reconcilers(world: &World) -> usize {
     events.iter().filter(|event| reconciled(&event.meta.cause)).count()
 }
 
-/// How many events of this kind are in the log.
+/// The number of events of this kind in the log.
 async fn count_of(world: &World, kind: &str) -> usize {
     let events = world.log.read_all(Position::START, usize::MAX).await.unwrap();
     events.iter().filter_map(|event| event.event().ok()).filter(|event| event.kind() == kind).count()
 }
 
-/// Holds back every build, so that the appends of a life are those of the creation.
+/// Pauses every build, so that all appends of a life belong to the creation.
 struct NoBuilds;
 
 impl Interference for NoBuilds {
@@ -124,7 +124,7 @@ impl Interference for NoBuilds {
     }
 }
 
-/// The control plane dies at this append while it creates the servers.
+/// The control plane crashes after this append while it creates the servers.
 async fn dies_creating(count: u32, fuse: u64) -> World {
     let world = furnished().await;
     let life = world.live(None, Some(Arc::new(NoBuilds))).await;
@@ -147,10 +147,10 @@ async fn fifty_servers_are_all_there_or_none_after_a_crash_at_any_append() {
     proofs.buffer_unordered(AT_ONCE).collect::<()>().await;
 }
 
-/// The life that undoes what the first one began dies, too, at every append.
+/// The life that undoes the work of the first one also crashes, after every append.
 #[actix_rt::test]
 async fn a_crash_while_a_creation_is_undone_changes_nothing() {
-    // The claim, the group, and two servers of four, each followed by the beginning of its build.
+    // The claim, the join of the group, and two of four servers, each followed by the start of its build.
     let first = 5;
     let world = dies_creating(4, first).await;
     let life = world.live(None, None).await;
@@ -221,7 +221,7 @@ async fn quota_bounds_a_request_before_anything_is_made() {
     world.check().await;
 }
 
-/// Holds the creation back until it is let go.
+/// Pauses the creation until the test releases it.
 struct HeldCreation(AtomicBool);
 
 impl Interference for HeldCreation {
@@ -248,7 +248,7 @@ async fn a_client_that_goes_away_changes_nothing() {
     assert_eq!(all_or_none(&world, 3, "nobody waited").await, 3);
 }
 
-/// The request fails and nothing is released, which a proof has to find.
+/// A broken process: the request fails and releases nothing. The harness must detect it.
 struct Forgetful;
 
 impl Interference for Forgetful {

@@ -1,4 +1,4 @@
-//! Emptying a host: one server in the harness, and three of different kinds with the control plane dying all along.
+//! Draining a host: one server in the harness, and three of different kinds with a crash after every append.
 
 use chronova_actors::process::drain_host;
 use chronova_events::host::Drain;
@@ -25,7 +25,7 @@ fn id(number: u128) -> InstanceId {
     InstanceId(Uuid::from_u128(number))
 }
 
-/// Three servers on the first of two hosts: one runs, one is paused, one is off.
+/// Three servers on the first of two hosts: one running, one paused, one stopped.
 async fn three() -> World {
     let world = World::new(2);
     let life = world.begin(Setting { hosts: Some(1), ..Setting::default() }).await;
@@ -41,7 +41,7 @@ async fn three() -> World {
     world
 }
 
-/// Empties the first host, with a crash at an append or without; says how many appends that took.
+/// Drains the first host, with or without a crash after an append. Returns the number of appends.
 async fn emptied(fuse: Option<u64>) -> u64 {
     let world = three().await;
     let life = world.live(fuse, None).await;

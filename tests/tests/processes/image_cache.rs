@@ -1,4 +1,4 @@
-//! Which images go from the hosts' caches, which never do, and that no disk loses the image that it is based on.
+//! Image caches: which images are removed, which never are, and that no disk loses its backing image.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,13 +39,13 @@ async fn living(world: &World) -> Life {
     life
 }
 
-/// Waits until every cache was looked through `times` more times.
+/// Waits until every cache was checked `times` more times.
 async fn rounds(world: &World, life: &Life, times: u64) {
     let wanted = world.fleet.calls(DriverCall::CachedImages) + (times + 1) * world.fleet.len() as u64;
     life.until(|_| world.fleet.calls(DriverCall::CachedImages) >= wanted).await;
 }
 
-/// Puts an image that no server was ever asked for of into a host's cache.
+/// Puts an image that no server uses into a host's cache.
 async fn put_image(driver: &dyn Driver) -> ImageRef {
     let (image, content) = pretended_image();
     driver.ensure_image(&image, Arc::new(Plain(content))).await.unwrap();
@@ -90,7 +90,7 @@ async fn an_image_goes_when_it_is_unused_and_old() {
     let driver = world.fleet.drivers().remove(0);
     let image = put_image(driver.as_ref()).await;
     let sum = image.checksum.as_str();
-    // Young: as soon as it is found unused that is noted, and nothing else happens.
+    // A young image: the first check notes that it is unused, and removes nothing.
     life.until(|_| world.fleet.idle_images(0).iter().any(|(idle, _)| idle == sum)).await;
     let noted = world.fleet.idle_images(0);
     rounds(&world, &life, 3).await;
@@ -107,7 +107,7 @@ async fn an_image_goes_when_it_is_unused_and_old() {
     world.check().await;
 }
 
-/// The time that it was unused is counted while no control plane runs, and by the next one.
+/// The idle time of an image also counts while no control plane runs, and the next one knows it.
 #[actix_rt::test]
 async fn the_next_control_plane_knows_since_when_an_image_is_unused() {
     let world = world(1, Duration::from_hours(24));
@@ -140,7 +140,7 @@ async fn what_is_not_to_be_removed_is_not_looked_for() {
     }
 }
 
-/// Through every operation on a server, as long as it is on its host.
+/// The image of a server stays during every operation, as long as the server is on its host.
 #[actix_rt::test]
 async fn the_image_of_a_server_stays() {
     let world = world(2, Duration::ZERO);
@@ -165,7 +165,7 @@ async fn the_image_of_a_server_stays() {
     stays(there, "resized to").await;
     life.confirm_resize(SUBJECT).await.unwrap();
     life.settled().await;
-    // Nobody is left on the first host.
+    // No server is left on the first host.
     life.until(|_| !has(&world, here, &sum)).await;
     stays(there, "confirmed").await;
     life.delete(SUBJECT).await.unwrap();
@@ -175,7 +175,7 @@ async fn the_image_of_a_server_stays() {
     world.check().await;
 }
 
-/// For a disk that only the host itself reports: another control plane's, or an unknown one.
+/// The image also stays for a disk that only the host reports: that of another control plane, or an unknown one.
 #[actix_rt::test]
 async fn the_image_below_a_disk_that_is_not_in_the_log_stays() {
     let world = world(1, Duration::ZERO);
@@ -211,7 +211,7 @@ async fn on_one_storage_the_image_of_any_hosts_disk_stays() {
     let life = living(&world).await;
     rounds(&world, &life, 3).await;
     assert!(has(&world, 0, &image.checksum));
-    // A host that is down has its disks there still.
+    // A host that is down still has its disks.
     world.fleet.kill_host(1);
     life.hosts_up_of(1, 2).await;
     let looked = world.fleet.calls(DriverCall::CachedImages) + 4;
@@ -224,7 +224,7 @@ async fn on_one_storage_the_image_of_any_hosts_disk_stays() {
     life.stop().await;
 }
 
-/// The image is there, nothing is based on it yet, and it is as old as it need be.
+/// The image exists, no disk is based on it yet, and it is old enough for removal.
 #[actix_rt::test]
 async fn an_image_that_a_guest_is_about_to_be_made_of_stays() {
     for shared in [false, true] {
@@ -237,7 +237,7 @@ async fn an_image_that_a_guest_is_about_to_be_made_of_stays() {
         let host = life.host_of(&world, SUBJECT).unwrap();
         rounds(&world, &life, 3).await;
         assert!(has(&world, host, &OneImage::snapshot().checksum));
-        // Nor does the next control plane remove it, which knows of the guest from the log alone.
+        // The next control plane, which knows the guest from the log only, does not remove the image either.
         life.stop().await;
         let life = living(&world).await;
         rounds(&world, &life, 3).await;
@@ -250,7 +250,7 @@ async fn an_image_that_a_guest_is_about_to_be_made_of_stays() {
     }
 }
 
-/// The image of a shelved server is no server's until the guest is there.
+/// No server on the host uses the shelve image until the guest exists.
 #[actix_rt::test]
 async fn an_image_that_a_server_is_about_to_be_unshelved_from_stays() {
     let world = world(2, Duration::ZERO);
@@ -274,7 +274,7 @@ async fn an_image_that_a_server_is_about_to_be_unshelved_from_stays() {
     world.check().await;
 }
 
-/// A build begins when the sweep has decided, and has not removed yet.
+/// A build starts after the sweep has decided to remove the image, but before it removes it.
 #[actix_rt::test]
 async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
     for shared in [false, true] {
@@ -287,7 +287,7 @@ async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
         life.settled().await;
         world.brakes.reached("remove_image").await;
         life.build(STRANGER).await.unwrap();
-        // It waits: nothing asks the host for the image meanwhile.
+        // The build waits and does not request the image from the host meanwhile.
         let asked = world.fleet.calls(DriverCall::EnsureImage);
         life.until(|context| {
             context
@@ -306,13 +306,13 @@ async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
     }
 }
 
-/// Wherever the host dies or the answer is lost on the way, the next round ends it.
+/// If the host fails or the answer is lost at any point, the next round completes the removal.
 #[actix_rt::test]
 async fn a_removal_that_was_cut_off_is_finished() {
     for call in [DriverCall::CachedImages, DriverCall::NoteIdle, DriverCall::RemoveImage] {
         for effect in [Effect::Refuse, Effect::LoseReply, Effect::DieBefore, Effect::DieAfter] {
             let world = world(1, Duration::ZERO);
-            // The first look comes when all is prepared.
+            // The first check comes after the preparation.
             world.brakes.hold("cached_images");
             let life = living(&world).await;
             let image = put_image(world.fleet.drivers()[0].as_ref()).await;
@@ -320,14 +320,15 @@ async fn a_removal_that_was_cut_off_is_finished() {
             world.brakes.release("cached_images");
             life.until(|_| world.fleet.struck().contains_key(&effect)).await;
             world.fleet.set_faults(0, FaultPlan::default());
-            // Known to be down before it returns: until then it is taken for the one that it was, and goes down under a build.
+            // The control plane must know that the host is down before it returns. Otherwise it would use the old
+            // session for a build.
             if !world.fleet.is_alive(0) {
                 life.until(|context| context.views.hosts.read(|hosts| hosts.all().all(|host| !host.up))).await;
             }
             world.fleet.revive_host(0, true).unwrap();
             life.until(|_| !has(&world, 0, &image.checksum)).await;
             life.hosts_up(1).await;
-            // The host is as good as new.
+            // The host works again.
             life.build(SUBJECT).await.unwrap();
             life.settled().await;
             assert_eq!(life.status(SUBJECT), "ACTIVE");
@@ -357,7 +358,7 @@ async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
     }
 }
 
-/// The DISK_GB of the only host: total and reserved.
+/// The DISK_GB inventory of the only host: total and reserved.
 fn reserved(life: &Life) -> (u64, u64) {
     life.context().views.placement.read(|view| {
         let line = &view.ledger.providers.values().next().unwrap().inventories["DISK_GB"].inventory;
@@ -365,7 +366,7 @@ fn reserved(life: &Life) -> (u64, u64) {
     })
 }
 
-/// Without the option the whole disk is offered, however much of it the cache takes.
+/// Without the option the whole disk is offered, regardless of the cache.
 #[actix_rt::test]
 async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
     for (wanted, removes) in [(false, true), (true, true), (true, false)] {
@@ -405,7 +406,7 @@ async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
     }
 }
 
-/// The crash harness, with caches that are swept all the time and of everything: an image that nobody holds is gone.
+/// The crash harness with caches that are constantly cleared: any image that no process or server holds is removed.
 #[actix_rt::test]
 async fn no_sweep_takes_anything_from_a_process_that_dies_anywhere() {
     let build: Ask = |life, id| life.build(id).boxed_local();

@@ -41,7 +41,7 @@ const COPYING: [Ask; 3] = [
     |life, id| async move { life.shelve(id).await.map(drop) }.boxed_local(),
 ];
 
-/// The host fails with a copy of the disk on it, which nothing can remove before the process unwinds.
+/// The host fails while it has a copy of the disk, so the process cannot remove the copy when it unwinds.
 #[actix_rt::test]
 async fn a_copy_on_a_host_that_died_goes_when_the_host_is_back() {
     for ask in COPYING {
@@ -89,7 +89,7 @@ async fn a_copy_on_a_host_that_died_goes_wherever_the_control_plane_dies() {
     }
 }
 
-/// However often the host is looked through while the copy waits to be sent.
+/// The copy stays, however often the reconciler checks the host while the copy waits to be sent.
 #[actix_rt::test]
 async fn a_copy_that_is_about_to_be_sent_stays() {
     for ask in COPYING {
@@ -99,7 +99,7 @@ async fn a_copy_that_is_about_to_be_sent_stays() {
             ask(&life, subject()).await.unwrap();
             world.brakes.reached(held).await;
             compared(&world, &life, 2).await;
-            // Cut off and back, in the middle of it.
+            // The host disconnects and reconnects meanwhile.
             world.fleet.kill_host(host);
             world.fleet.revive_host(host, true).unwrap();
             compared(&world, &life, 2).await;
@@ -113,7 +113,7 @@ async fn a_copy_that_is_about_to_be_sent_stays() {
     }
 }
 
-/// Nor by a control plane that has just begun and knows of the copy from the log alone.
+/// A control plane that has just started, and knows the copy from the log only, does not remove it either.
 #[actix_rt::test]
 async fn a_copy_that_the_next_control_plane_is_to_send_stays() {
     let (world, life, _) = with_a_server().await;
@@ -151,7 +151,7 @@ async fn a_disk_set_aside_that_no_move_comes_back_to_goes() {
     let driver = world.fleet.drivers().remove(host);
     put(driver.as_ref(), subject()).await;
     life.until(|_| world.fleet.kept().is_empty()).await;
-    // A disk of a server that is not in this log: another control plane's.
+    // A disk of a server of another control plane, which is not in this log.
     let stranger = InstanceId(Uuid::from_u128(0xBEEF));
     put(driver.as_ref(), stranger).await;
     compared(&world, &life, 2).await;
@@ -171,7 +171,7 @@ async fn a_disk_set_aside_for_a_revert_stays() {
         let life = world.live(None, None).await;
         life.hosts_up(world.fleet.len()).await;
         built(&life, subject()).await;
-        // While it is being set aside, too.
+        // The same holds while the disk is being set aside.
         world.brakes.hold("receive_disk:answer");
         life.resize(subject()).await.unwrap();
         world.brakes.reached("receive_disk:answer").await;
@@ -187,8 +187,8 @@ async fn a_disk_set_aside_for_a_revert_stays() {
     }
 }
 
-/// The host fails with the interface attached or detached, and cannot be asked about it: the server continues as if
-/// nothing was done.
+/// The host fails after the interface was attached or detached, and does not answer. The server continues as if nothing
+/// was done.
 #[actix_rt::test]
 async fn a_guest_has_the_interfaces_of_its_server_when_its_host_is_back() {
     for (detaches, survived) in [(false, true), (false, false), (true, true), (true, false)] {

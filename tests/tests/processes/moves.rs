@@ -1,4 +1,4 @@
-//! Moves: another flavor, another host, confirmed, reverted, and overtaken by a delete.
+//! Moves: resizes and cold migrations, confirmed, reverted, and interrupted by a delete.
 
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;
@@ -31,7 +31,7 @@ async fn migration_of_a_stopped_server_is_proven() {
     prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
 }
 
-/// An interface that is on its way out when the server is moved: the guest that is made elsewhere has not got it either.
+/// An interface is being detached when the server is moved. The guest on the new host does not have it either.
 #[actix_rt::test]
 async fn a_guest_is_not_made_elsewhere_while_its_interfaces_change() {
     let world = World::new(2);
@@ -89,7 +89,8 @@ async fn delete_during_a_resize_is_proven() {
     prove_overtaken(ask, &["VERIFY_RESIZE"]).await;
 }
 
-/// The old host answers, whatever is said of it: its guest is switched off before another one is started, and removed.
+/// The old host answers although it is forced down. Its guest is stopped before the new one starts, and is then
+/// removed.
 #[actix_rt::test]
 async fn evacuation_is_proven() {
     let ask: Ask = |life, id| life.evacuate(id).boxed_local();

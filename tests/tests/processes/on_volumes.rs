@@ -128,7 +128,7 @@ async fn delete_during_shelving_on_volumes_is_proven() {
     prove(&Case { definition, half_asked, ..case(built_on_volumes, ask, "ACTIVE", "DELETED") }).await;
 }
 
-/// A server on no host: nobody is told, and the volume is its own all the same.
+/// For a server without a host, no host is called, and the volume is still attached to the server.
 #[actix_rt::test]
 async fn attach_and_detach_on_no_host_are_proven() {
     let away = "SHELVED_OFFLOADED";

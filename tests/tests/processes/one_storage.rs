@@ -1,5 +1,5 @@
-//! Moves between hosts with shared storage: the disk stays in its place, neither host of a move removes it from the
-//! other, and two guests are never started on it.
+//! Moves between hosts with shared storage. The disk is not copied, no host of a move removes the other's disk, and two
+//! guests never run on it.
 
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
@@ -57,7 +57,7 @@ async fn evacuation_on_one_storage_is_proven() {
     prove(&Case { definition: &evacuate::DEFINITION, one_storage: true, ..case }).await;
 }
 
-/// A server whose guest was started at its destination when that was lost; and where the two ends are.
+/// A server whose guest had started at the destination when that host failed. Also returns the indices of both hosts.
 async fn lost_at_its_destination() -> (World, Life, InstanceId, usize, usize) {
     let world = World::new(2);
     world.fleet.share_storage(true);
@@ -104,8 +104,8 @@ async fn an_operator_says_that_a_host_is_down_and_the_guest_is_started_where_it_
     world.check().await;
 }
 
-/// The old host lost only its network, and has it back when the control plane, killed during an evacuation, restarts:
-/// two guests never write to one disk.
+/// The old host lost only its network. The control plane is killed during an evacuation; when it restarts, the old host
+/// answers again. Two guests must never write to one disk.
 #[actix_rt::test]
 async fn an_evacuation_that_goes_on_after_a_crash_has_the_old_guest_off_first() {
     let world = World::new(2);
@@ -122,7 +122,7 @@ async fn an_evacuation_that_goes_on_after_a_crash_has_the_old_guest_off_first() 
     world.brakes.reached("install").await;
     life.stop().await;
     world.fleet.revive_host(source, true).unwrap();
-    // The check that keeps the guest off there because of the evacuation does not see it yet.
+    // The check that stops evacuated guests does not see this guest yet.
     world.brakes.hold("guests");
     world.brakes.release("install");
     let life = world.live(None, None).await;

@@ -1,5 +1,5 @@
-//! Guests with dedicated CPUs: built, moved and reverted, with a crash after every append. The world's check holds
-//! at each end that no processor has two guests, and that every guest has the ones that the ledger gave it.
+//! Guests with dedicated CPUs: built, moved and reverted, with a crash after every append. At each end the world's
+//! check requires that no processor has two guests, and that every guest has the processors in the ledger.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
-/// On hosts with dedicated processors.
+/// Runs a case on hosts with dedicated processors.
 async fn prove_pinned(case: Case) {
     prove(&Case { dedicated: true, ..case }).await;
 }
@@ -118,7 +118,7 @@ fn own(life: &Life, world: &World, server: InstanceId) -> (usize, Vec<u32>) {
     here.into_iter().map(|(host, cpus)| (host, cpus.into_iter().collect())).next().unwrap()
 }
 
-/// Each host has other processors to give, so what a guest has after a move was found at its destination.
+/// Each host has different dedicated processors, so after a move a guest must have those of its destination.
 #[actix_rt::test]
 async fn processors_are_found_anew_at_the_destination_of_every_move() {
     let world = World::new(2).with_dedicated_processors();
@@ -159,7 +159,7 @@ async fn processors_are_found_anew_at_the_destination_of_every_move() {
     world.check().await;
 }
 
-/// Four processors a host, asked for at the same time by five guests with two each.
+/// Five guests request two processors each at the same time, from hosts with four.
 #[actix_rt::test]
 async fn guests_that_come_at_once_never_share_a_processor_and_the_last_finds_no_host() {
     let world = World::new(2).with_dedicated_processors();
@@ -176,7 +176,7 @@ async fn guests_that_come_at_once_never_share_a_processor_and_the_last_finds_no_
     assert!(fault.starts_with("No valid host was found.") && fault.contains("dedicated CPU"), "{fault}");
     let consumer = ConsumerId::new(refused.to_string());
     assert!(life.context().views.placement.read(|view| view.ledger.fitting(&consumer).is_none()));
-    // One that goes makes room.
+    // Deleting one server frees processors for another.
     let gone = (1..=5).map(id).find(|id| *id != refused).unwrap();
     life.delete(gone).await.unwrap();
     life.settled().await;

@@ -1,4 +1,4 @@
-//! When reconcilers run, that they mend, and what they count.
+//! Reconcilers: when they run, their repairs, and their metrics.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use chronova_tests::process_harness::swept;
 use chronova_tests::world::{Life, World};
 use uuid::Uuid;
 
-/// Nobody ever asks for it.
+/// A server that is never requested.
 const NEVER_BUILT: InstanceId = InstanceId(Uuid::from_u128(0xFADE));
 
 async fn reserve(life: &Life) {

@@ -17,7 +17,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The guest has moved, but no read of it was recorded yet when these hosts fail.
+    /// These hosts fail after the guest has moved, but before the control plane has recorded it.
     async fn lose_after_the_switch_over(&self, hosts: &[usize]) {
         self.world.brakes.hold("migration_state");
         self.world.brakes.reached("migration_state").await;
@@ -39,7 +39,7 @@ impl Scene {
         Self { world, life, id }
     }
 
-    /// A server on one of two hosts, and its migration on the way until somebody lets it arrive.
+    /// A server on one of two hosts, with a running migration that the test lets complete.
     async fn on_the_way() -> Self {
         Self::sent(World::new(2)).await
     }
@@ -97,7 +97,7 @@ impl Scene {
         self.world.views().await.migrations.read(|view| view.all().next().unwrap().status)
     }
 
-    /// How often the guest on a host was started; `None` where there is none.
+    /// The number of starts of the guest on a host; `None` without a guest.
     fn boots(&self, host: usize) -> Option<u32> {
         self.world.fleet.guests(host).get(&self.id).map(|guest| guest.boots)
     }
@@ -122,7 +122,7 @@ async fn the_guest_that_arrives_is_the_one_that_left() {
     assert_ne!(scene.home(), home);
     assert_eq!((scene.boots(home), scene.boots(scene.home())), (None, Some(1)), "no restart");
     assert_eq!(scene.status().await, MigrationStatus::Completed);
-    // And back.
+    // Then it migrates back.
     scene.life.live_migrate(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(home)), (home, Some(1)));
@@ -162,7 +162,7 @@ async fn an_abort_leaves_everything_as_it_was() {
 async fn those_beyond_the_limit_wait_and_can_be_aborted() {
     let scene = Scene::on_the_way().await;
     let (source, _) = scene.ends();
-    // Another one on the same host: the scheduler prefers the emptier.
+    // Another server on the same host. Several are built, because the scheduler prefers the emptier host.
     let mut other = InstanceId::random();
     loop {
         scene.life.build(other).await.unwrap();
@@ -179,7 +179,7 @@ async fn those_beyond_the_limit_wait_and_can_be_aborted() {
     waits.life.abort_live(other).await.unwrap();
     waits.life.until(|context| context.views.processes.read(|view| view.pending().count()) == 1).await;
     assert_eq!(waits.status().await, MigrationStatus::Cancelled);
-    // Asked again, it goes when the first has gone.
+    // A repeated request succeeds once the first migration has ended.
     waits.life.live_migrate(other).await.unwrap();
     waits.until(LiveStage::Queued).await;
     waits.arrives().await;
@@ -240,7 +240,7 @@ async fn a_destination_that_dies_costs_nothing() {
     scene.end().await;
 }
 
-/// Remains on a host that came back are removed when the host is compared with the log.
+/// Waits until the leftovers on a returned host are removed, which happens when the host is compared with the log.
 async fn cleared(scene: &Scene) {
     let clear = async {
         while !scene.world.fleet.leaks().is_empty() || !scene.world.fleet.doubles().is_empty() {
@@ -287,7 +287,7 @@ async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
     scene.end().await;
 }
 
-/// The guest has moved and its new host failed: the server is on its guest's host, not on the source.
+/// The guest has moved and its new host failed. The server is on that host, not on the source.
 #[actix_rt::test]
 async fn a_destination_that_dies_after_the_switch_over_has_the_server() {
     let scene = Scene::on_the_way().await;
@@ -300,7 +300,7 @@ async fn a_destination_that_dies_after_the_switch_over_has_the_server() {
     scene.end().await;
 }
 
-/// Neither host can be asked: nothing is concluded until one can.
+/// Neither host answers, so the process decides nothing until one answers.
 #[actix_rt::test]
 async fn nobody_is_believed_who_does_not_answer() {
     let scene = Scene::on_the_way().await;

@@ -1,5 +1,5 @@
 //! Attacks of one project on another, on the operator or on itself: regression tests for each fixed vulnerability.
-//! `docs/security.md` names the test of each.
+//! `docs/security.md` names the test of each vulnerability.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,7 +20,7 @@ fn is(answer: &Answer, status: u16, words: &str) {
     assert!(answer.status == status && answer.message().contains(words), "{} {}", answer.status, answer.body);
 }
 
-/// Asks the volume service.
+/// Sends a request to the volume service.
 async fn volume_api(
     api: &chronova_tests::compute_api::Api,
     token: &str,
@@ -32,7 +32,7 @@ async fn volume_api(
     api.ask(method, &format!("/volume/v3{path}"), "2.1, volume 3.59", token, body).await
 }
 
-/// Makes a volume and waits for it. Returns its id.
+/// Creates a volume and waits until it is available. Returns its id.
 async fn volume(api: &chronova_tests::compute_api::Api, token: &str) -> String {
     let made = volume_api(api, token, "POST", "/volumes", json!({"volume": {"size": 1}})).await;
     assert_eq!(made.status, 202, "{}", made.body);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{OWNER, STRANGER, volume};
 
-/// Every token is of a user and nothing else.
+/// An authentication in which every token is unscoped.
 struct Unscoped;
 
 #[async_trait]
@@ -27,7 +27,7 @@ impl TokenVerifier for Unscoped {
     }
 }
 
-/// Lists that a rule can open to everybody, and their rules.
+/// Lists that a policy rule can open to every user, and their rules.
 const LISTS: &[(&str, &str)] = &[
     ("/compute/v2.1/servers", "os_compute_api:servers:index"),
     ("/compute/v2.1/servers/detail", "os_compute_api:servers:detail"),
@@ -111,7 +111,7 @@ async fn a_token_without_scope_sees_nobodys_things_whatever_the_policy_says() {
     api.stop().await;
 }
 
-/// Asks as `ask`, with a token of the whole system.
+/// As `ask`, with a system-scoped token.
 async fn as_system(api: &Api, method: &str, path: &str, body: Value) -> u16 {
     let configured = configure(Arc::clone(&api.app), Arc::clone(&api.routers), None);
     let service = test::init_service(actix_web::App::new().configure(configured)).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{OWNER, STRANGER, is};
 
-/// The most memory that this process ever had, in KiB: proc(5), `VmHWM`.
+/// The peak memory of this process, in KiB: proc(5), `VmHWM`.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -22,7 +22,7 @@ async fn ask_for(api: &Api, least: u64, most: u64) -> Answer {
     api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": wish}))).await
 }
 
-/// Ids of as many servers as the old code made before it asked for quota would take 250 MB.
+/// Allocating the ids of all requested servers before the quota check would take 250 MB.
 #[actix_rt::test]
 async fn a_count_beyond_the_quota_takes_no_memory() {
     let api = Api::start().await;
@@ -30,7 +30,7 @@ async fn a_count_beyond_the_quota_takes_no_memory() {
     let refused = ask_for(&api, 8_000_000, 8_000_000).await;
     is(&refused, 403, "Quota exceeded for cores, instances, ram: Requested 8000000, 8000000, 4096000000");
     assert!(peak_kib() - before < 64 << 10, "{} KiB more", peak_kib() - before);
-    // As many as fit are made all the same.
+    // The request still creates as many servers as the quota allows.
     assert_eq!(ask_for(&api, 1, 8_000_000).await.status, 202);
     assert!(peak_kib() - before < 64 << 10, "{} KiB more", peak_kib() - before);
     api.life.settled().await;
@@ -123,7 +123,7 @@ async fn an_image_does_not_set_what_the_flavor_limits() {
     api.stop().await;
 }
 
-/// An image of a stranger's that says to be a backup of the server.
+/// An image of another project that claims to be a backup of the server.
 async fn false_backup(api: &Api, server: &str) -> ImageId {
     let (image, images) = (ImageId::random(), &api.life.operations().queries().images);
     let says = [("instance_uuid", server), ("image_type", "backup"), ("backup_type", "daily")];
@@ -159,7 +159,7 @@ async fn a_strangers_images_push_no_backups_out() {
     let kept = api.world.images.made();
     assert!(kept.contains_key(&first) && kept.contains_key(&second), "the two backups to keep");
     assert!(strange.iter().all(|image| kept.contains_key(image)), "what is the stranger's stays the stranger's");
-    // An administrator's backups of the same server are the administrator's.
+    // Backups that an administrator makes of the server belong to the administrator's project.
     let theirs = [backup(ADMIN).await, backup(ADMIN).await, backup(ADMIN).await];
     let kept = api.world.images.made();
     assert!(kept.contains_key(&first) && kept.contains_key(&second));

@@ -36,7 +36,7 @@ async fn nobody_copies_another_projects_volume() {
     api.stop().await;
 }
 
-/// CVE-2023-2088: the disk of a guest that still has it would be given to whoever comes next.
+/// CVE-2023-2088: a disk that a guest still has would be attached to the next server.
 #[actix_rt::test]
 async fn what_a_server_has_is_taken_from_it_by_the_server_alone() {
     let api = Api::start().await;
@@ -65,7 +65,7 @@ async fn what_a_server_has_is_taken_from_it_by_the_server_alone() {
     let kept = volume_api(&api, OWNER, "GET", &format!("/volumes/{id}"), Value::Null).await;
     assert_eq!(kept.body["volume"]["status"], "in-use");
     assert_eq!(volume_api(&api, OWNER, "DELETE", &format!("/volumes/{id}"), Value::Null).await.status, 400);
-    // Other services know what they do.
+    // Services may detach the volume.
     let path = format!("/volume/v3{one}");
     let service = api.ask_as("DELETE", &path, "2.1, volume 3.59", OWNER, Some("member,service"), None).await;
     assert_eq!(service.status, 200, "{}", service.body);

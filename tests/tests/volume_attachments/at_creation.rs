@@ -1,4 +1,4 @@
-//! Volumes that are there already, given to servers with their creation; and those that several servers have.
+//! Existing volumes that are attached to new servers, and multiattach volumes.
 
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
@@ -43,7 +43,7 @@ async fn a_volume_that_is_there_comes_along_with_a_new_server() {
     let now = volume_now(&api, &data).await;
     assert_eq!((&now["status"], &now["attachments"][0]["server_id"]), (&json!("in-use"), &json!(server)));
     assert_eq!(now["availability_zone"], "elsewhere");
-    // A volume that is there has no room for a second one; swap is bounded by the flavor, which has none.
+    // An existing volume cannot be attached twice. The flavor limits swap, and has none.
     let mut wish = Api::wish("other");
     wish["block_device_mapping_v2"] = json!([{"source_type": "volume", "uuid": data, "destination_type": "volume",
         "boot_index": 0}]);
@@ -63,7 +63,7 @@ async fn a_volume_that_is_there_comes_along_with_a_new_server() {
 
 #[actix_rt::test]
 async fn volumes_are_given_in_the_older_syntax_too() {
-    // One host: a volume is on one, and so is a server with two of them.
+    // A volume is on one host, so a server with two volumes needs both on the same host.
     let api = Api::start_of(World::new(1), "", None).await;
     let (kept, lost) = (volume(&api, None, 1).await, volume(&api, None, 1).await);
     let wish = json!({"name": "old", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": IMAGE,
@@ -113,7 +113,7 @@ async fn one_volume_serves_several_servers() {
     for server in [&one, &two] {
         assert_eq!(attached(&api, server).await[0]["volumeId"], json!(shared));
     }
-    // Each has an attachment of its own, whole, to read and to write; and each guest a disk that others write to as well.
+    // Each server has its own complete read-write attachment, and each guest has a shareable disk.
     let mut attachments = std::collections::BTreeSet::new();
     for server in [&one, &two] {
         let (_, body, _) = call(&api, "GET", &format!("/servers/{server}/os-volume_attachments"), "2.89", None).await;
@@ -131,13 +131,13 @@ async fn one_volume_serves_several_servers() {
     assert_eq!(disks.len(), 2);
     assert!(disks.iter().all(|(_, disk)| disk.shareable && !disk.readonly && disk.serial == shared), "{disks:?}");
     api.world.check().await;
-    // It is not exchanged while two have it.
+    // The volume cannot be swapped while two servers have it.
     let other = volume(&api, Some(&one), 1).await;
     let path = format!("/servers/{one}/os-volume_attachments/{shared}");
     let swapped = api.call("PUT", &path, "2.85", ADMIN, Some(attachment(&other))).await;
     let words = "Swapping multi-attach volumes with more than one read/write attachment is not supported.";
     assert_eq!((swapped.status, swapped.message()), (400, words));
-    // A third is on no host: nobody can say whether its host will be able to. One that is off has a host.
+    // A third server has no host, so it is unknown whether its host supports multiattach. A stopped server has a host.
     let three = api.server(OWNER, Api::wish("three")).await;
     for body in [json!({"shelve": null}), json!({"shelveOffload": null})] {
         let done = api.call("POST", &format!("/servers/{three}/action"), "2.1", ADMIN, Some(body)).await;
@@ -157,7 +157,7 @@ async fn one_volume_serves_several_servers() {
     assert_eq!(take(&three, "2.60").await.0, 200);
     delete(&api, &three).await;
     api.world.check().await;
-    // One lets go of it; the other has it until its own end.
+    // One server detaches the volume; the other keeps it until its deletion.
     let path = format!("/servers/{one}/os-volume_attachments/{shared}");
     assert_eq!(call(&api, "DELETE", &path, "2.60", None).await.0, 202);
     api.life.settled().await;
@@ -169,7 +169,7 @@ async fn one_volume_serves_several_servers() {
     api.stop().await;
 }
 
-/// Scratch disks and swap come from the flavor, and a server may divide them otherwise.
+/// The flavor gives the sizes of ephemeral disks and swap; a request may divide them differently.
 #[actix_rt::test]
 async fn scratch_disks_and_swap_are_made_and_end_with_the_server() {
     let api = Api::start().await;
@@ -207,7 +207,7 @@ async fn scratch_disks_and_swap_are_made_and_end_with_the_server() {
     api.stop().await;
 }
 
-/// A volume that several may have is booted from, too; until 2.59 by nobody.
+/// A server may boot from a multiattach volume, from 2.60 on.
 #[actix_rt::test]
 async fn a_server_boots_from_a_volume_that_others_may_have() {
     let api = Api::start_of(World::new(1), "", None).await;
@@ -246,7 +246,7 @@ fn blank(more: &Value) -> Value {
     disk
 }
 
-/// The guest gets what was asked for, however it was divided, and the names are the driver's.
+/// The guest gets the requested sizes, in any division; the driver chooses the device names.
 #[actix_rt::test]
 async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
     let mut api = Api::start().await;
@@ -342,7 +342,7 @@ async fn guests_see_volumes_on_the_bus_and_as_the_kind_that_was_asked_for() {
     api.stop().await;
 }
 
-/// `[compute] max_disk_devices_to_attach`: of a new server, and of one that gets more.
+/// `[compute] max_disk_devices_to_attach` limits new servers and later attachments.
 #[actix_rt::test]
 async fn servers_have_so_many_disks_and_no_more() {
     let mut world = World::new(2);
@@ -378,7 +378,7 @@ async fn servers_have_so_many_disks_and_no_more() {
     api.stop().await;
 }
 
-/// `[DEFAULT] max_local_block_devices` of 0: servers are on volumes or nowhere.
+/// With `[DEFAULT] max_local_block_devices` of 0, all servers must be volume-backed.
 #[actix_rt::test]
 async fn local_disks_can_be_forbidden() {
     let mut api = Api::start().await;
@@ -397,14 +397,14 @@ async fn local_disks_can_be_forbidden() {
     api.stop().await;
 }
 
-/// A flavor of disk 0: the root disk is as large as its image, and nothing is claimed for it.
+/// With a flavor of disk 0, the root disk has the image's size, and no DISK_GB is claimed.
 #[actix_rt::test]
 async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
     let api = Api::start().await;
     api.flavor("0", 512, 0).await;
     let mut wish = Api::wish("zero");
     wish["flavorRef"] = json!("0");
-    // Such servers are for administrators where they are not on volumes.
+    // Only administrators may create such servers without volumes.
     let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
     let words = "Only volume-backed servers are allowed for flavors with zero disk.";
     assert_eq!((status, message.as_str()), (403, words));
@@ -425,7 +425,7 @@ async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
     api.stop().await;
 }
 
-/// The older syntax, where the device's name says what is booted from: in a request, and among an image's properties.
+/// The older syntax, in which the device name marks the root disk: in a request, and in an image's properties.
 #[actix_rt::test]
 async fn the_older_syntax_boots_from_what_is_named_as_the_root() {
     let api = Api::start_of(World::new(1), "", None).await;
@@ -444,7 +444,7 @@ async fn the_older_syntax_boots_from_what_is_named_as_the_root() {
     assert_eq!(shown["os-extended-volumes:volumes_attached"], json!([{"id": root, "delete_on_termination": true}]));
     let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
     assert!(spec.root.is_none() && spec.volumes[0].boot_order == Some(1) && spec.volumes[0].device == "vda");
-    // A snapshot of it, and the image that names both forms.
+    // A snapshot of the volume, and an image with both forms of mappings.
     let snapshot = json!({"snapshot": {"volume_id": root, "force": true}});
     let made = api.ask("POST", "/volume/v3/p/snapshots", "2.1", OWNER, Some(snapshot)).await;
     assert_eq!(made.status, 202, "{:?}", made.body);

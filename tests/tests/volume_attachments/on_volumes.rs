@@ -1,5 +1,5 @@
 //! Servers on root volumes: images, backups, rebuilds, rescues and shelving, and volumes of servers on no host. The
-//! words are Nova's.
+//! messages are Nova's.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{OWNER, attachment, call, volume};
 
-/// A server with its root on a volume made from an image, and an empty volume beside it.
+/// Creates a server with a root volume from an image, and an empty second volume.
 async fn on_volumes(api: &Api) -> String {
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
         "boot_index": 0, "delete_on_termination": true, "volume_type": "__DEFAULT__"});
@@ -90,7 +90,7 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
     assert_eq!(self::status(&api, &server), "ACTIVE");
     api.world.check().await;
 
-    // A server made from it has disks made from them.
+    // A server that is created from the image gets volumes from these snapshots.
     let wish = json!({"name": "again", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": id});
     let again = api.server(OWNER, wish).await;
     assert_eq!(self::status(&api, &again), "ACTIVE");
@@ -106,7 +106,7 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
     api.stop().await;
 }
 
-/// Nova's `snapshot_volume_backed`: a guest that runs is held still while its volumes are copied, if it can be.
+/// Nova's `snapshot_volume_backed`: a running guest is quiesced while its volumes are copied, if its agent supports it.
 #[actix_rt::test]
 async fn a_guest_is_held_still_while_its_volumes_are_copied() {
     let api = Api::start().await;
@@ -124,7 +124,7 @@ async fn a_guest_is_held_still_while_its_volumes_are_copied() {
     let required = [("os_require_quiesce", "yes")];
     let agent = [("hw_qemu_guest_agent", "yes"), ("os_require_quiesce", "True")];
 
-    // Held still before the first copy, and until the last one is there.
+    // The guest is quiesced from before the first copy until after the last one.
     let server = made_of(&agent).await;
     let id: InstanceId = server.parse().unwrap();
     api.world.brakes.hold("create_volume");
@@ -138,7 +138,7 @@ async fn a_guest_is_held_still_while_its_volumes_are_copied() {
     assert!(complete(&body["image_id"]));
     assert_eq!(api.world.fleet.frozen(), []);
 
-    // It is let go when a copy fails, too.
+    // The guest is also released when a copy fails.
     api.world.fleet.set_all_faults(&FaultPlan::default().with(
         DriverCall::CreateVolume,
         FaultTrigger::Always,
@@ -150,7 +150,7 @@ async fn a_guest_is_held_still_while_its_volumes_are_copied() {
     assert_eq!(api.world.fleet.frozen(), []);
     api.world.fleet.set_all_faults(&FaultPlan::default());
 
-    // Nobody answers inside: no image of one that has to be at rest.
+    // The guest's agent does not answer, so no image is made of a guest that requires quiescing.
     api.world.fleet.set_deaf(host_of(&server), id, true).unwrap();
     let (status, body, _) = act(&api, &server, "2.45", wish()).await;
     assert_eq!(status, 202);
@@ -159,14 +159,14 @@ async fn a_guest_is_held_still_while_its_volumes_are_copied() {
     assert_eq!(fault["instanceActions"][0]["message"], "Error", "{fault}");
     api.world.fleet.set_deaf(host_of(&server), id, false).unwrap();
 
-    // One that may be copied as it is.
+    // A guest that does not require quiescing is copied while it runs.
     let careless = made_of(&[]).await;
     api.world.fleet.set_deaf(host_of(&careless), careless.parse().unwrap(), true).unwrap();
     let (status, body, _) = act(&api, &careless, "2.45", wish()).await;
     assert_eq!(status, 202);
     assert!(complete(&body["image_id"]));
 
-    // Its image says of no agent: refused at once, unless it is off.
+    // Its image requires quiescing but has no agent. The request is refused at once, unless the guest is stopped.
     let impossible = made_of(&required).await;
     let (status, _, message) = act(&api, &impossible, "2.45", wish()).await;
     assert_eq!((status, message.as_str()), (400, "QEMU guest agent is not enabled"));
@@ -211,7 +211,7 @@ async fn what_is_refused_to_servers_on_volumes() {
     assert_eq!(refused("2.87", rescue(half)).await, (400, cannot.clone()));
     assert_eq!(refused("2.87", json!({"rescue": null})).await, (400, cannot));
     assert_eq!(status(&api, &server), "ACTIVE");
-    // A volume that is not what the server needs it to be.
+    // A volume that is not in use although the server has it.
     let data = words(&volumes(&api, &server).await, "id")[1].to_owned();
     let reset = json!({"os-reset_status": {"status": "error"}});
     let path = format!("/volume/v3/admin/volumes/{data}/action");
@@ -229,7 +229,7 @@ async fn a_rebuild_writes_the_root_volume_anew() {
     let before = volumes(&api, &server).await;
     let root: VolumeId = before[0]["id"].as_str().unwrap().parse().unwrap();
     let written = async || api.life.volumes.look(root).await.unwrap().reimaged_by.is_some();
-    // Until 2.92 the volume stays what it is.
+    // Until 2.92 the root volume is not written.
     assert_eq!(act(&api, &server, "2.92", json!({"rebuild": {"imageRef": IMAGE}})).await.0, 202);
     assert_eq!((status(&api, &server), written().await), ("ACTIVE", false));
     let other = api.image(&[]).await;
@@ -245,7 +245,7 @@ async fn a_rebuild_writes_the_root_volume_anew() {
     api.stop().await;
 }
 
-/// The volume's former content is gone then, and its present content is unknown.
+/// The volume's former content is lost, and its present content is unknown.
 #[actix_rt::test]
 async fn a_rebuild_that_could_not_write_the_root_volume_can_be_done_again() {
     let api = Api::start().await;
@@ -300,7 +300,7 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     let log = api.get(&format!("/servers/{server}/os-instance-actions"), "2.58").await;
     assert_eq!(log["instanceActions"][0]["action"], "shelve");
 
-    // Until 2.19 it is in no state for volumes.
+    // Until 2.19 a shelved server cannot have volumes attached.
     let in_no_state =
         |action: &str| (409, format!("Cannot '{action}' instance {server} while it is in vm_state shelved_offloaded"));
     let (code, _, message) = call(&api, "POST", &all, "2.19", Some(attachment(&free))).await;
@@ -332,7 +332,7 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     api.stop().await;
 }
 
-/// The old name of the actions, which is gone with 2.103.
+/// The old path of the actions, which 2.103 removes.
 #[actix_rt::test]
 async fn images_and_rebuilds_under_their_old_name() {
     let api = Api::start().await;
@@ -407,7 +407,7 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
         "{mismatch}Server and volumes are not in the same availability zone. Server is in: nova. Volumes are in: az2."
     );
     assert_eq!((code, message), (400, words));
-    // Without a requested zone it must be in the zone of its volumes; no host is.
+    // Without a requested zone the server must be in the zone of its volumes, and no host is.
     let (code, body, _) = call(&api, "POST", "/servers", "2.1", with(None)).await;
     assert_eq!(code, 202);
     api.life.settled().await;

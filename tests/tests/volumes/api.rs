@@ -14,7 +14,7 @@ async fn at(api: &Api, version: &str, token: &str, method: &str, path: &str, bod
     api.ask(method, &format!("/volume/v3{path}"), &format!("2.1, volume {version}"), token, body).await
 }
 
-/// Makes a volume and waits for it.
+/// Creates a volume and waits until it is available.
 async fn volume(api: &Api, token: &str, mut wish: Value) -> String {
     if wish.get("size").is_none() {
         wish["size"] = json!(1);
@@ -99,7 +99,7 @@ async fn volumes_come_from_images_snapshots_and_volumes() {
     let small = ask(&api, ADMIN, "POST", "/volumes", body).await;
     assert_eq!(small.status, 400);
     assert!(small.message().contains("cannot be smaller than original volume size"), "{}", small.message());
-    // A volume with snapshots stays, unless they go with it.
+    // A volume with snapshots cannot be deleted, unless the request also deletes them.
     let kept = ask(&api, ADMIN, "DELETE", &format!("/volumes/{root}"), Value::Null).await;
     assert_eq!(kept.status, 400);
     assert!(kept.message().contains("have snapshots"), "{}", kept.message());

@@ -52,7 +52,7 @@ fn with_other(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
-/// `words`: what the volume is before, after, and when a step failed.
+/// `words`: the volume's status before, after success, and after a failed step.
 fn case(definition: &'static Definition, before: Before, ask: Ask, words: [&'static str; 3]) -> Case {
     let [from, to, failed] = words;
     Case { failed, ..Case::new(definition, before, ask, [from, to]) }
@@ -159,7 +159,7 @@ async fn what_a_dead_host_keeps_is_removed_when_it_is_back() {
     world.check().await;
 }
 
-/// A snapshot by itself, and snapshots that go with their volume.
+/// A single snapshot, and snapshots that are deleted with their volume.
 #[actix_rt::test]
 async fn snapshots_that_a_dead_host_keeps_are_removed_when_it_is_back() {
     for cascade in [false, true] {
@@ -183,7 +183,7 @@ async fn snapshots_that_a_dead_host_keeps_are_removed_when_it_is_back() {
     }
 }
 
-/// A host fails right after it made a volume, so its reply is lost.
+/// A host fails right after it created a volume, so its answer is lost.
 #[actix_rt::test]
 async fn what_a_host_made_in_vain_is_removed_when_it_is_back() {
     for of_snapshot in [false, true] {
@@ -232,7 +232,7 @@ async fn what_was_made_is_kept_whatever_its_status_says() {
     assert_eq!(world.fleet.volumes(0).len(), 2);
 }
 
-/// Under the same id, as a repeated step requests it after a delete of its first result.
+/// A repeated step creates the snapshot again under the same id, after a delete of the first one.
 #[actix_rt::test]
 async fn a_snapshot_that_was_deleted_can_be_made_again() {
     let world = World::new(1);
@@ -249,20 +249,20 @@ async fn a_snapshot_that_was_deleted_can_be_made_again() {
     world.check().await;
 }
 
-/// A host without space is abandoned for another.
+/// If a host has no space, the process tries another one.
 #[actix_rt::test]
 async fn another_host_is_tried_where_one_fails() {
     let world = World::new(2);
     let life = world.live(None, None).await;
     life.hosts_up(2).await;
     let id = VolumeId::random();
-    // Both pools are empty and alike, so the first in order is chosen.
+    // Both pools are empty and equal, so the scheduler chooses the first.
     let full = FaultPlan::default().with(DriverCall::CreateVolume, FaultTrigger::Nth(1), Effect::NoRoom);
     world.fleet.set_all_faults(&full);
     life.volume(id, NewContent::Blank).await.unwrap();
     assert!(life.settled().await);
     let now = life.volumes.look(id).await.unwrap();
-    // Each host's first call fails: two attempts, and both are spent.
+    // The first call to each host fails, which uses up both attempts.
     assert_eq!(now.status.as_str(), "error");
     let next = VolumeId::random();
     life.volume(next, NewContent::Blank).await.unwrap();
@@ -295,7 +295,7 @@ async fn a_volume_waits_until_the_hosts_were_heard_of() {
     world.check().await;
 }
 
-/// The calls of the compute side, repeated after a lost answer.
+/// The calls that Compute makes, repeated after a lost answer.
 #[actix_rt::test]
 async fn attachments_may_be_repeated_at_every_step() {
     let world = World::new(1);
