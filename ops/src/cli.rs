@@ -213,7 +213,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// When something is due for a reconciler depends on the configuration of the server.
+/// The configuration of the server decides when something is due for a reconciler.
 fn inspect(place: &ConfigPaths, mut args: commands::inspect::InspectArgs) -> ExitCode {
     if args.is_about_reconcilers() {
         let Some(config) = load(place) else { return ExitCode::from(2) };
@@ -222,7 +222,7 @@ fn inspect(place: &ConfigPaths, mut args: commands::inspect::InspectArgs) -> Exi
     operate(place, OperatorCommand::Inspect(args))
 }
 
-/// With the server's configuration, unless the replay names another one.
+/// Uses the server's configuration, unless the operator names another one for the replay.
 fn schedule(place: &ConfigPaths, args: commands::schedule::ScheduleArgs) -> ExitCode {
     let Some(config) = load(place) else { return ExitCode::from(2) };
     let rules = commands::schedule::Rules::of(&config);
@@ -256,7 +256,7 @@ fn host(command: &commands::host::HostSubcommand) -> ExitCode {
 
 fn audit(action: AuditAction) -> ExitCode {
     match action {
-        // Actors decide on it, so it needs their system.
+        // The erasure runs in actors, so this command starts an actor system.
         AuditAction::Erase { place, args } => {
             actix_rt::System::new().block_on(async { operate_on(&place, OperatorCommand::AuditErase(args)).await })
         }
@@ -349,7 +349,7 @@ mod tests {
 
     use super::*;
 
-    /// The commands and subcommands that use data or configuration.
+    /// Collects the commands and subcommands that use data or configuration.
     fn places(command: &clap::Command, words: &str, found: &mut Vec<String>) {
         for below in command.get_subcommands() {
             places(below, format!("{words} {}", below.get_name()).trim(), found);

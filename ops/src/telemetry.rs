@@ -7,7 +7,7 @@
 //!
 //! **Metrics** are kept in one Prometheus registry; every name begins with `chronova_`.
 //!
-//! Invariant: nothing here decides anything; a failing log or metric never fails a request.
+//! Invariant: a log line or metric that fails never fails a request.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
@@ -33,7 +33,7 @@ pub enum TelemetryError {
     Metric { name: String, source: prometheus::Error },
 }
 
-/// How to log.
+/// Where the server logs to, and in which form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogSettings {
     pub debug: bool,
@@ -45,8 +45,8 @@ pub struct LogSettings {
 }
 
 impl LogSettings {
-    /// `rust_log` as in the environment variable RUST_LOG. Our crates log at DEBUG when asked to; the libraries below
-    /// them stay at INFO, because their DEBUG lines would outnumber ours.
+    /// The filter; `rust_log` is the environment variable RUST_LOG. `[DEFAULT] debug` turns on DEBUG only for
+    /// Chronova's crates: the DEBUG lines of the libraries would outnumber theirs.
     fn filter(&self, rust_log: Option<&str>) -> Result<EnvFilter, TelemetryError> {
         let directives = match rust_log.filter(|text| !text.trim().is_empty()) {
             Some(text) => text.to_owned(),
@@ -57,10 +57,10 @@ impl LogSettings {
     }
 }
 
-/// `chronova` covers every crate of ours: a directive matches targets by prefix.
+/// A directive matches targets by prefix, so `chronova` covers every crate of the project.
 const OUR_TARGETS: [&str; 1] = ["chronova"];
 
-/// Held by `main`; has the log file.
+/// The process's logging and its log file. `main` holds it.
 #[derive(Debug, Clone, Default)]
 pub struct Logging {
     file: Option<LogFile>,
@@ -94,7 +94,7 @@ where
 {
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     if json {
-        // The fields of the enclosing spans (request_id among them) stand in `spans`, outermost first.
+        // `spans` has the fields of the enclosing spans, request_id among them; the outermost span comes first.
         layer.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
     } else {
         layer.with_ansi(color).boxed()
@@ -155,7 +155,7 @@ pub struct Metrics {
 const PREFIX: &str = "chronova";
 
 impl Metrics {
-    /// A registry that has only the build information so far.
+    /// Creates a registry that has only the build information.
     pub fn new() -> Result<Self, TelemetryError> {
         let metrics = Self { registry: Registry::new() };
         metrics
@@ -165,19 +165,19 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// A counter; end its name in `_total`. `name` comes without the prefix.
+    /// Registers a counter. `name` has no prefix and must end in `_total`.
     pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, TelemetryError> {
         let counter = IntCounterVec::new(opts(name, help), labels).map_err(|source| bad_metric(name, source))?;
         self.register(name, counter)
     }
 
-    /// A gauge.
+    /// Registers a gauge.
     pub fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, TelemetryError> {
         let gauge = IntGaugeVec::new(opts(name, help), labels).map_err(|source| bad_metric(name, source))?;
         self.register(name, gauge)
     }
 
-    /// A histogram; end the name of one for times in `_seconds`. `buckets` are upper bounds.
+    /// Registers a histogram. The name of a histogram of times must end in `_seconds`. `buckets` are upper bounds.
     pub fn histogram(
         &self,
         name: &str,
@@ -198,12 +198,12 @@ impl Metrics {
         Ok(metric)
     }
 
-    /// For collectors of other crates.
+    /// The registry, for metrics that other crates collect.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The text that `GET /metrics` answers, as `text/plain; version=0.0.4`.
+    /// The body of `GET /metrics`, as `text/plain; version=0.0.4`.
     pub fn render(&self) -> String {
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_file_is_followed() {
+    fn after_a_rotation_lines_go_to_the_new_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut file = LogFile::open(&path).unwrap();

@@ -1,7 +1,7 @@
 //! `chronova log copy`: copies a log in SQLite to the database that the configuration names.
 //!
-//! Positions, hashes and times stay, so anchors and exports that were made before still hold. The source is locked while it
-//! is copied, and unchanged.
+//! The copy has the same positions, hashes and times, so earlier anchors and exports stay valid. The command locks the
+//! source, and does not change it.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -14,8 +14,8 @@ use chronova_events::store::postgres::PostgresOptions;
 use chronova_events::store::postgres::copying::{CopyStage, copy};
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 
-/// How often the progress is shown.
-const TELLS: Duration = Duration::from_secs(1);
+/// The interval between two lines of progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct LogCopyArgs {
@@ -51,8 +51,9 @@ pub async fn run(
             CopyStage::Copies(at) => ("copied", at),
             CopyStage::Verifies(at) => ("verified", at),
         };
-        let due =
-            at == whole || matches!(stage, CopyStage::Begins(_)) || told.is_none_or(|told| told.elapsed() >= TELLS);
+        let due = at == whole
+            || matches!(stage, CopyStage::Begins(_))
+            || told.is_none_or(|told| told.elapsed() >= PROGRESS_EVERY);
         if due {
             told = Some(Instant::now());
             let rate = u128::from(at.0.saturating_sub(first)) * 1_000 / begun.elapsed().as_millis().max(1);
@@ -85,7 +86,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The personal fields are of no use without their keys. A file of other keys is never replaced.
+/// Copies the keys of the personal fields, which cannot be read without them. It never replaces a file with other keys.
 fn copy_keys(from: &Path, to: &Path) -> Result<(), StoreError> {
     if !from.exists() || from == to {
         return Ok(());

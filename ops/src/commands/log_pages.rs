@@ -34,7 +34,7 @@ pub async fn walk(
     }
 }
 
-/// The payload, or an error that names the unreadable event.
+/// The payload of an event, or an error that names the event if its payload cannot be read.
 pub fn payload(recorded: &Recorded) -> Result<&Arc<Event>, CommandFailure> {
     recorded.event().map_err(|source| CommandFailure::Decode { position: recorded.position.0, source })
 }

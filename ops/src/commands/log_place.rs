@@ -14,7 +14,7 @@ use super::failure::CommandFailure;
 use crate::config::Config;
 use crate::config::event_store::{self, EventStoreAddress};
 
-/// Where things are in the data directory.
+/// The paths of the files in the data directory.
 #[derive(Debug, Clone)]
 pub struct DataDir(pub PathBuf);
 
@@ -39,7 +39,7 @@ impl DataDir {
         self.0.join("views")
     }
 
-    /// The keys of the checkpoints: those of the log, or, where the log has none, a file of their own.
+    /// The keys of the checkpoints: the log's keys, or a separate file if the log has none.
     pub fn keys_of_views(&self, store: &dyn EventStore) -> Result<Arc<KeyRing>, SealError> {
         match store.keys() {
             Some(keys) => Ok(Arc::clone(keys)),
@@ -59,7 +59,7 @@ impl DataDir {
 pub struct LogPlace {
     pub data: DataDir,
     pub engine: EventStoreAddress,
-    /// How a database is opened; of no use for a file.
+    /// How to connect to a database; unused if the log is a file.
     pub database: PostgresOptions,
 }
 
@@ -91,7 +91,7 @@ impl LogPlace {
         }
     }
 
-    /// As [`LogPlace::read`], if there is a log at all.
+    /// Like [`LogPlace::read`], but `None` if there is no log.
     pub(super) async fn read_any(&self) -> Result<Option<Arc<dyn EventStore>>, StoreError> {
         if self.engine == EventStoreAddress::Sqlite && !self.data.log().exists() {
             return Ok(None);
@@ -138,7 +138,7 @@ impl LogPlace {
     }
 }
 
-/// A log that no server can open meanwhile.
+/// A log that no server can open while this value lives.
 pub(super) enum LockedLog {
     File(Arc<SqliteStore>),
     Database(Arc<PostgresStore>),
@@ -152,7 +152,7 @@ impl LockedLog {
         }
     }
 
-    /// Lets servers open it again.
+    /// Releases the lock, so that servers can open the log again.
     pub(super) async fn release(&self) {
         match self {
             Self::File(store) => store.close().await,

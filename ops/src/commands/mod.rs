@@ -1,9 +1,9 @@
 //! The operator's commands that read the log: `audit`, `inspect`, `rebuild`. `host` calls the running server. `adopt` writes a
 //! new log.
 //!
-//! They work beside a running server (the log is opened for reading only) and change no event. Exit codes for scripts:
-//! 0 yes, 1 no (not found, not equal), 2 the command failed. Each command is a function of a store and a writer, so
-//! that golden files can check its output.
+//! The commands open the log for reading only, so they work beside a running server and change no event. Exit codes for
+//! scripts: 0 yes, 1 no (not found, not equal), 2 the command failed. Each command is a function of a store and a
+//! writer, so that golden files can check its output.
 
 pub mod adopt;
 pub mod audit;
@@ -61,7 +61,7 @@ pub async fn run(command: OperatorCommand, place: &LogPlace) -> Exit {
                 text = format!("{text}: {error}");
                 cause = error.source();
             }
-            // There is nowhere to report a failure of this.
+            // A failure to write to standard error can be reported nowhere.
             let _ = writeln!(io::stderr(), "{text}");
             Exit::Failed
         }

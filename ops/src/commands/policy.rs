@@ -19,7 +19,7 @@ use clap::{Args, Subcommand};
 
 use super::{CommandFailure, Exit};
 
-/// The questions about the policy.
+/// The questions that an operator can ask about the policy.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// List the rules in force: name, source, scopes, check string.
@@ -87,7 +87,7 @@ fn rules(service: Service) -> impl Iterator<Item = &'static RuleDefault> {
     defaults::of(service).iter().copied().flatten()
 }
 
-/// Runs the command. `config` has the options of the policy, and the file unless the command names one.
+/// Runs the command. `config` has the options of the policy, and its file if the command names none.
 pub fn run(command: &PolicyCommand, config: &PolicyConfig, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     match command {
         PolicyCommand::Sample { which } => sample(which.service, out),
@@ -121,7 +121,7 @@ fn overrides(which: &PolicyRulesArgs, config: &PolicyConfig) -> Result<Overrides
         Some(path) if which.policy_file.is_some() && !path.exists() => {
             Err(CommandFailure::Usage(format!("{} does not exist", path.display())))
         }
-        // A file that the command names is checked alone.
+        // The command checks only the file that it names, without the configured directories.
         Some(path) if which.policy_file.is_some() => Overrides::load(path).map_err(|error| wrong(&error)),
         _ => Overrides::configured(config).map_err(|error| wrong(&error)),
     }
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    fn told(command: &PolicyCommand) -> (Exit, String) {
+    fn output_of(command: &PolicyCommand) -> (Exit, String) {
         let mut out = Vec::new();
         let exit = run(command, &PolicyConfig::default(), &mut out).unwrap();
         (exit, String::from_utf8(out).unwrap())
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_sample_overrides_nothing_and_names_every_rule() {
-        let (_, sample) = told(&PolicyCommand::Sample { which: which(None) });
+        let (_, sample) = output_of(&PolicyCommand::Sample { which: which(None) });
         assert!(Overrides::parse(&sample, "sample").unwrap().is_empty());
         let opened: String =
             sample.lines().filter_map(|line| line.strip_prefix("#\"")).flat_map(|line| ["\"", line, "\n"]).collect();
@@ -277,16 +277,16 @@ mod tests {
         let text = "\"os_compute_api:servers:create\": \"role:builder\"\n\"os_compute_api:servers:show\": \"rule:project_reader_or_admin\"\nmine: \"@\"\n";
         std::fs::write(&file, text).unwrap();
         let which = || which(Some(file.clone()));
-        let (_, list) = told(&PolicyCommand::List { which: which(), redundant: false });
+        let (_, list) = output_of(&PolicyCommand::List { which: which(), redundant: false });
         assert!(list.contains("os_compute_api:servers:create\tfile\tproject\trole:builder\n"), "{list}");
         assert!(list.contains("mine\tfile (own)\tany\t@\n"));
         assert!(list.contains("os_compute_api:servers:delete\tdefault\tproject\trule:project_member_or_admin\n"));
-        let (_, redundant) = told(&PolicyCommand::List { which: which(), redundant: true });
+        let (_, redundant) = output_of(&PolicyCommand::List { which: which(), redundant: true });
         assert_eq!(redundant, "\"os_compute_api:servers:show\": \"rule:project_reader_or_admin\"\n");
 
         let rule = Some("os_compute_api:servers:create");
         let ask = |roles: &[&str], rule, target: &[&str]| {
-            told(&PolicyCommand::Check { which: which(), who: who(roles, rule, target) })
+            output_of(&PolicyCommand::Check { which: which(), who: who(roles, rule, target) })
         };
         assert_eq!(ask(&["member"], rule, &[]).0, Exit::No);
         assert_eq!(ask(&["builder"], rule, &[]), (Exit::Yes, "os_compute_api:servers:create\n".to_owned()));

@@ -1,7 +1,7 @@
 //! `chronova rebuild`: rebuilds the read models from the first event, and compares them with the checkpoint.
 //!
-//! The checkpoint is a cache; this verifies it. Only events up to the checkpoint count, so a server may write
-//! meanwhile.
+//! The checkpoint is a cache, and this command verifies it. The command reads events only up to the checkpoint, so a
+//! server may write meanwhile.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ pub struct RebuildArgs {
     pub limit: usize,
 }
 
-/// Compares the newest of `checkpoints` with the log.
+/// Compares the newest checkpoint with the log.
 pub async fn run(
     args: &RebuildArgs,
     store: &dyn EventStore,
@@ -73,7 +73,7 @@ async fn compare(
     live.adopt(&rebuilt, &opened.absent);
     live.adopt(&rebuilt, &opened.provisional);
     let compared = checkpoint::count() - opened.absent.len() - opened.provisional.len();
-    // One more than the limit, to know whether there are more.
+    // One difference more than the limit shows whether there are more.
     let mut found = checkpoint::differences(live, &rebuilt, args.limit.saturating_add(1));
     if found.is_empty() {
         writeln!(out, "equal: {compared} read models at position {position}")?;
@@ -91,7 +91,7 @@ async fn compare(
     Ok(Exit::No)
 }
 
-/// The read models up to and with `until`.
+/// Folds the events up to and including `until` into read models.
 async fn fold(store: &dyn EventStore, until: Position) -> Result<Views, CommandFailure> {
     const BATCH: usize = 1_024;
     let views = Views::new();
@@ -103,7 +103,7 @@ async fn fold(store: &dyn EventStore, until: Position) -> Result<Views, CommandF
         Ok::<(), CommandFailure>(())
     };
     walk(store, Position::START, until, |recorded| {
-        // Decoded here, so that the failure names the event.
+        // The event is decoded here first, so that an error names it.
         super::log_pages::payload(recorded)?;
         batch.push(Arc::clone(recorded));
         if batch.len() >= BATCH {

@@ -1,7 +1,7 @@
 //! `chronova audit verify` and `chronova audit head`: verify the log, and print the hash to keep.
 //!
-//! [`chronova_events::store::sqlite::verify`] checks the log; this file puts its findings into words, together with the
-//! comparison of the read models with a rebuild ([`super::rebuild`]).
+//! [`chronova_events::store::sqlite::verify`] checks the log; this file prints its findings. It also compares the read
+//! models with a rebuild ([`super::rebuild`]).
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -58,7 +58,8 @@ pub async fn head(args: &HeadArgs, store: &dyn EventStore, out: &mut dyn Write) 
     Ok(Exit::Yes)
 }
 
-/// The result of comparing the read models with a rebuild. They are a cache, so it does not affect the log's verdict.
+/// The result of comparing the read models with a rebuild. The read models are a cache, so a difference does not affect
+/// the verdict on the log.
 struct ViewsComparison {
     equal: bool,
     told: String,
@@ -69,7 +70,7 @@ struct ViewsComparison {
 enum LogVerdict {
     Whole,
     Damaged,
-    /// A quick check reads only the seals of the pages, and found no usable ones.
+    /// A quick check compares the pages with their seals, and there are no usable seals.
     NotChecked,
 }
 

@@ -1,6 +1,6 @@
-//! Options that are valid each by itself and contradict each other.
+//! Finds options that contradict each other although each is valid by itself.
 //!
-//! One rule a line: it reports the problem at the option that is set, with the change to make.
+//! Each rule reports the problem at the option that is set, and says which change solves it.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -25,7 +25,7 @@ const fn error(at: (&'static str, &'static str), message: &'static str) -> Clash
 
 const IMAGES_TYPE: (&str, &str) = ("libvirt", "images_type");
 
-/// The contradictory options, each with its place in the files.
+/// The contradictions, each with its line in the files.
 pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> {
     let told = |clash: Clash| Problem {
         severity: clash.severity,
@@ -54,8 +54,8 @@ fn event_store(config: &Config) -> Vec<Clash> {
     }
 }
 
-/// Signatures of images are not verified yet. A cloud that believes that they are is worse off than one that knows, so the
-/// options that ask for it stop the start.
+/// Chronova does not verify the signatures of images yet. An operator who sets these options relies on the check, so
+/// they stop the start.
 fn signatures(config: &Config) -> Vec<Clash> {
     let glance = &config.glance;
     let wanted = [
@@ -152,8 +152,8 @@ fn storage(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Nova refuses the first when the driver starts, and accepts the second silently: libvirt then contacts the
-/// destination without TLS.
+/// Nova refuses a tunnelled migration with native TLS when the driver starts. It silently accepts native TLS without
+/// the `tls` scheme: libvirt then contacts the destination without TLS.
 fn migration(config: &Config) -> Vec<Clash> {
     const TLS: (&str, &str) = ("libvirt", "live_migration_with_native_tls");
     let libvirt = &config.libvirt;
@@ -181,7 +181,7 @@ fn migration(config: &Config) -> Vec<Clash> {
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 
-/// Without these rules a guest could read the metadata of another.
+/// Without these rules, a guest could read the metadata of another guest.
 fn metadata(config: &Config) -> Vec<Clash> {
     let (neutron, api) = (&config.neutron, &config.api);
     let unsigned = error(
@@ -204,7 +204,7 @@ fn metadata(config: &Config) -> Vec<Clash> {
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 
-/// An invalid network would silently protect nothing.
+/// An invalid network is an error, because it would silently protect nothing.
 fn reserved(config: &Config) -> Vec<Clash> {
     let wrong = |word: &&String| word.parse::<ipnet::IpNet>().is_err() && word.parse::<std::net::IpAddr>().is_err();
     let clash = |word: &String| Clash {
@@ -243,7 +243,7 @@ fn is_group(name: &str) -> bool {
     name.len() < 128 && name.chars().all(fits) && !name.starts_with('-') && name != "." && name != ".."
 }
 
-/// The line that sets an option last.
+/// The last line that sets an option.
 fn place(texts: &[(&Path, &str)], (section, key): (&str, &str)) -> Option<ConfigLine> {
     let mut entries = texts.iter().flat_map(|(file, text)| ini::parse(text, file).entries);
     entries.rfind(|entry| entry.section == section && entry.key == key).map(|entry| entry.place)

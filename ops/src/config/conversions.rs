@@ -22,7 +22,7 @@ use super::option::Multi;
 pub(super) trait Conversion<V, T> {
     fn give(value: &V) -> T;
 
-    /// The option's value that gives this field; `None` where there is none.
+    /// The option's value that gives this field; `None` if no value does.
     fn back(field: &T) -> Option<V>;
 }
 
@@ -114,7 +114,7 @@ impl Conversion<u64, u64> for Mebibytes {
     }
 }
 
-/// A bound; a number below zero means no bound.
+/// A limit; a number below zero means no limit.
 pub(super) struct Unlimited;
 
 impl Conversion<i32, Option<usize>> for Unlimited {
@@ -166,7 +166,7 @@ impl<T: Clone> Conversion<T, Option<T>> for Present {
     }
 }
 
-/// An empty text is no value.
+/// A text, of which an empty one means `None`.
 pub(super) struct NotEmpty;
 
 impl Conversion<String, Option<String>> for NotEmpty {
@@ -179,7 +179,7 @@ impl Conversion<String, Option<String>> for NotEmpty {
     }
 }
 
-/// A value that many share.
+/// A value behind an `Arc`.
 pub(super) struct SharedValue;
 
 impl<T: Clone> Conversion<T, Arc<T>> for SharedValue {
@@ -192,7 +192,7 @@ impl<T: Clone> Conversion<T, Arc<T>> for SharedValue {
     }
 }
 
-/// A path on a compute host, which is text here.
+/// A path on a compute host. The control plane does not open it, so the field is text.
 pub(super) struct PathOnHost;
 
 impl Conversion<PathBuf, String> for PathOnHost {
@@ -218,7 +218,7 @@ impl Conversion<Multi, Vec<PathBuf>> for Paths {
     }
 }
 
-/// Words that blanks separate, in one text.
+/// Words in one text, separated by blanks.
 pub(super) struct Blanks;
 
 impl Conversion<String, Vec<String>> for Blanks {
@@ -231,7 +231,7 @@ impl Conversion<String, Vec<String>> for Blanks {
     }
 }
 
-/// A number that is chosen from a list of words.
+/// A number that the file gives as one of a list of words.
 pub(super) struct ChosenNumber;
 
 impl Conversion<Option<String>, Option<u32>> for ChosenNumber {
@@ -244,7 +244,7 @@ impl Conversion<Option<String>, Option<u32>> for ChosenNumber {
     }
 }
 
-/// Addresses, and networks of addresses. A word that is neither is passed over.
+/// IP addresses and networks. A word that is neither is ignored.
 pub(super) struct AddressRanges;
 
 impl Conversion<Vec<String>, Vec<IpNet>> for AddressRanges {
@@ -271,7 +271,7 @@ impl Conversion<Vec<String>, BTreeMap<String, f64>> for WeightSettings {
     }
 }
 
-/// Filters of the scheduler by their names. The names were checked when the file was read.
+/// Filters of the scheduler by their names. `load` has already checked the names.
 pub(super) struct FilterNames;
 
 impl Conversion<Vec<String>, Vec<&'static str>> for FilterNames {
@@ -284,7 +284,7 @@ impl Conversion<Vec<String>, Vec<&'static str>> for FilterNames {
     }
 }
 
-/// Weighers of the scheduler by Nova's names of their classes. The names were checked when the file was read.
+/// Weighers of the scheduler by Nova's names of their classes. `load` has already checked the names.
 pub(super) struct WeigherClasses;
 
 impl Conversion<Vec<String>, Vec<&'static str>> for WeigherClasses {
@@ -315,7 +315,7 @@ impl Conversion<Vec<String>, Vec<CpuFlag>> for CpuFlags {
     }
 }
 
-/// The machine type of one architecture: the `q35` of `x86_64=q35,aarch64=virt`, for the one architecture that a driver has.
+/// The machine type for this architecture: `q35` in `x86_64=q35,aarch64=virt` on an x86_64 machine.
 pub(super) struct MachineType;
 
 impl MachineType {
@@ -332,7 +332,7 @@ impl Conversion<Vec<String>, Option<String>> for MachineType {
     }
 }
 
-/// Cache modes by the kind of disk, as in `file=none,network=writeback`. The last word counts for a kind that is named twice.
+/// Cache modes by the kind of disk, as in `file=none,network=writeback`. If a kind occurs twice, the last mode counts.
 pub(super) struct CacheWords;
 
 impl Conversion<Vec<String>, CacheModes> for CacheWords {
@@ -350,8 +350,8 @@ impl Conversion<Vec<String>, CacheModes> for CacheWords {
     }
 }
 
-/// Values that a file names by words. Unknown words were refused when the file was read. The text of a default uses the
-/// first word of a value.
+/// Declares values that a file names by words. [`load`](super::load) has already refused unknown words. The text of a
+/// default uses the first word of its value.
 macro_rules! words {
     ($( $(#[$doc:meta])* $name:ident: $t:ty { $($word:literal = $value:expr),+ $(,)? } )+) => {$(
         $(#[$doc])*
@@ -406,7 +406,7 @@ words! {
         "custom" = CpuMode::Custom,
     }
     VolumeClearWords: VolumeClear { "zero" = VolumeClear::Zero, "shred" = VolumeClear::Shred, "none" = VolumeClear::None }
-    /// No file of a host is read, so `os` and `auto` are `hardware`.
+    /// `os` and `auto` mean `hardware`, because Chronova reads no serial from a file of the host.
     SerialWords: Serial {
         "unique" = Serial::Server,
         "none" = Serial::None,

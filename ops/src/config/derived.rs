@@ -1,7 +1,7 @@
 //! Values that derive from several options.
 //!
-//! [`settle`] runs after the declarations have filled [`Targets`]. Contradictory combinations were refused when the
-//! files were read (`agreement.rs`).
+//! [`settle`] runs after the declarations have filled [`Targets`]. `agreement.rs` has already refused contradictory
+//! combinations.
 
 use std::path::Path;
 use std::time::Duration;
@@ -40,7 +40,8 @@ fn log_file(config: &Config, to: &mut Targets) {
     };
 }
 
-/// A ratio of 0.0 or none means "the initial one", as in Nova. Every report of a host imposes the others.
+/// As in Nova, a ratio of 0.0 or none means the initial ratio. Any other ratio overwrites the provider's at each report
+/// of a host.
 fn ratios(config: &Config, to: &mut Targets) {
     let (default, hosts) = (&config.default, &mut to.runtime.hosts);
     let set = [
@@ -68,11 +69,11 @@ fn host_cpus(config: &Config) -> HostCpus {
     HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
 }
 
-/// `images_type` with `use_cow_images`; and the pool's directory. The default of `instances_path` is Nova's directory
-/// on its compute hosts, so the option counts only with another value.
+/// Sets the image backend from `images_type` and `use_cow_images`, and the directory of guests' disks. The default of
+/// `instances_path` is Nova's directory on its compute hosts, so the option counts only with another value.
 fn disks(config: &Config, to: &mut Targets) {
     let (default, libvirt) = (&config.default, &mut to.drivers.libvirt);
-    // The option's choices are these words, so another one never comes here.
+    // The option accepts only these words, so no other word gets here.
     let kind = ImagesType::of_word(&config.libvirt.images_type, default.use_cow_images);
     libvirt.images.kind = kind.unwrap_or_default();
     if default.instances_path != default.state_path.join("instances") {

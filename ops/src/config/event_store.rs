@@ -1,4 +1,4 @@
-//! `[chronova] event_store`: the engine of the event log, and where it is.
+//! `[chronova] event_store`: the engine and the address of the event log.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::Config;
 pub enum EventStoreAddress {
     /// A file in the data folder.
     Sqlite,
-    /// A database, in the form that libpq takes.
+    /// A PostgreSQL database: its address in a form that libpq accepts.
     Postgres(String),
 }
 
 impl EventStoreAddress {
-    /// The error says what to change, and repeats nothing: the address may hold a password.
+    /// Parses the option. The error says what to change, but never repeats the address, which may hold a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refused = |what: &str| Err(format!("[chronova] event_store {what}"));
         if text == "sqlite" {
@@ -43,7 +43,7 @@ impl EventStoreAddress {
     }
 }
 
-/// How the log at `url` is opened, by a process that does not drive hosts.
+/// The options to open the log at `url`, for a process that does not drive hosts.
 pub fn options(config: &Config, url: String, keys: PathBuf) -> PostgresOptions {
     let own = &config.chronova;
     PostgresOptions {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_understood_or_refused_without_their_password() {
+    fn an_error_about_an_address_hides_its_password() {
         assert_eq!(EventStoreAddress::parse("sqlite"), Ok(EventStoreAddress::Sqlite));
         let secure = "postgresql://u:secret@h1,h2/d?sslmode=verify-full&sslrootcert=/a&target_session_attrs=read-write";
         for good in ["postgresql://u:secret@h/d", "postgres://h/d", "host=/run/postgresql user=u dbname=d", secure] {

@@ -1,16 +1,16 @@
 //! The file format: oslo.config's dialect of INI.
 //!
-//! Differences from other INI dialects that matter to files that operators already have: `:` and `=` both assign
-//! (whichever comes first). A line that begins with a blank continues the value above it. A comment is a whole line
-//! (`#` and `;` inside a value belong to the value). A value in one pair of equal quotes loses them. A repeated key
-//! makes a list for options that take several values; for all others the last one counts.
+//! It differs from other INI dialects in ways that existing files of operators rely on. `:` and `=` both assign; the
+//! first of them in a line counts. A line that begins with a blank continues the value above it. A comment is a whole
+//! line: `#` and `;` inside a value belong to the value. A value loses one pair of equal quotes around it. A repeated
+//! key makes a list for options that take several values; for all others the last one counts.
 //!
 //! A bad line does not stop the parser: it collects all problems, so that an operator can fix a file in one go.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The place of a value.
+/// The file and the line of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigLine {
     pub file: PathBuf,
@@ -32,7 +32,7 @@ impl fmt::Display for ConfigLine {
 pub struct IniAssignment {
     pub section: String,
     pub key: String,
-    /// Continuation lines are joined by a newline, as oslo hands them to an option.
+    /// The text of the value. Line feeds join continuation lines, as in oslo.
     pub value: String,
     pub place: ConfigLine,
 }
@@ -48,7 +48,7 @@ pub struct BadLine {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ParsedIni {
     pub entries: Vec<IniAssignment>,
-    /// Every section header, also of sections with nothing in them.
+    /// Every section header, also that of an empty section.
     pub sections: Vec<(String, ConfigLine)>,
     pub bad: Vec<BadLine>,
 }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_line_is_told() {
+    fn every_bad_line_is_reported() {
         let parsed = parse("[open\n[]\nnothing\n= 1\nok = 1\n", Path::new("a.conf"));
         assert_eq!(parsed.bad.iter().map(|b| b.place.line).collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!(parsed.entries.len(), 1);

@@ -1,5 +1,5 @@
-//! Settings that work but are insecure. Only `chronova config check` reports them, since an operator who starts a test
-//! mode knows about it.
+//! Finds settings that work but are insecure. Only `chronova config check` reports them: an operator who starts a test
+//! system knows about them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const COMMON: [&str; 12] = [
     "test",
     "1234",
 ];
-/// Shorter secrets can be guessed.
+/// Characters. A shorter secret can be guessed.
 const SHORTEST: usize = 12;
 
 /// One warning for each insecure setting.
@@ -70,7 +70,7 @@ fn plain_http(config: &Config, found: &mut Vec<String>) {
     }
 }
 
-/// The log, the keys and the checkpoints are there.
+/// Warns about an open data folder: it holds the log, the keys and the checkpoints.
 fn open_folder(folder: &Path, found: &mut Vec<String>) {
     let Ok(metadata) = fs::metadata(folder) else { return };
     let mode = metadata.permissions().mode() & 0o777;
@@ -82,7 +82,7 @@ fn open_folder(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Rules without a condition: anybody with a token may call the operations that they guard.
+/// Warns about rules without a condition: anybody with a token may call the operations that they guard.
 fn open_rules(config: &Config, found: &mut Vec<String>) {
     let policy = &config.oslo_policy;
     let mut files = vec![policy.policy_file.clone()];
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     /// The warnings about this configuration, in a folder with these files.
-    fn told(text: &str, files: &[(&str, &str)], mode: u32) -> Vec<String> {
+    fn warnings_of(text: &str, files: &[(&str, &str)], mode: u32) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for (name, text) in files {
@@ -152,11 +152,11 @@ mod tests {
     }
 
     /// A configuration, the files beside it, the mode of the data folder, and the expected warnings.
-    type Door = (&'static str, &'static [(&'static str, &'static str)], u32, &'static str);
+    type InsecureCase = (&'static str, &'static [(&'static str, &'static str)], u32, &'static str);
 
     #[test]
-    fn each_open_door_is_told() {
-        let doors: [Door; 6] = [
+    fn each_insecure_setting_causes_its_warning() {
+        let doors: [InsecureCase; 6] = [
             ("[api]\nauth_strategy = noauth2\n", &[], 0o700, "believes whoever calls"),
             ("listen = 192.0.2.7:8774\n", &[], 0o700, "listen serves plain HTTP on 192.0.2.7:8774"),
             ("", &[], 0o755, "data has mode 755"),
@@ -180,14 +180,17 @@ mod tests {
             ),
         ];
         for (text, files, mode, expected) in doors {
-            let told = told(text, files, mode);
-            assert!(told.len() == 1 && told[0].contains(expected), "{expected}: {told:?}");
+            let warnings = warnings_of(text, files, mode);
+            assert!(warnings.len() == 1 && warnings[0].contains(expected), "{expected}: {warnings:?}");
         }
     }
 
     #[test]
-    fn shut_doors_are_not_told() {
+    fn secure_settings_cause_no_warning() {
         let shut = "listen = 127.0.0.1:8774\n[neutron]\nmetadata_proxy_shared_secret = Xo7eiph4oosu\n[oslo_policy]\npolicy_file = p.yaml\n";
-        assert_eq!(told(shut, &[("p.yaml", "\"os_compute_api:servers:index\": \"role:member\"\n")], 0o700), [""; 0]);
+        assert_eq!(
+            warnings_of(shut, &[("p.yaml", "\"os_compute_api:servers:index\": \"role:member\"\n")], 0o700),
+            [""; 0]
+        );
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! [`load`] reads one or more files in oslo's INI dialect (later files win), and checks every line against the table of
 //! options ([`options`]). It returns either a typed [`Config`] with remarks, or every problem with file and line.
-//! `Config::targets` gives the values to the fields that the declarations name ([`targets`]).
-//! An option that is not in the table is not an error, because one `nova.conf` is often shared with other services.
-//! Options that Nova has and Chronova does not need cause a note; unknown options cause a warning with the nearest
-//! name.
+//! `Config::targets` gives the values to the fields that the declarations name ([`targets`]). An option that is not in
+//! the table is not an error, because one `nova.conf` is often shared with other services. An option that Nova has and
+//! Chronova does not need causes a note. An unknown option causes a warning with the nearest known name.
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
@@ -34,10 +33,10 @@ pub use options::Config;
 use thiserror::Error;
 pub use values::MachineDefaults;
 
-/// How much a problem matters. Ordered from the least.
+/// How much a problem matters, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing to do: an option of Nova's that has no meaning here.
+    /// An option of Nova's that has no meaning here. The operator need not act.
     Note,
     /// Probably a mistake; start-up continues.
     Warning,
@@ -59,7 +58,7 @@ impl fmt::Display for Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub severity: Severity,
-    /// Where; `None` for a required option that no file sets.
+    /// The line of the problem; `None` for a required option that no file sets.
     pub place: Option<ConfigLine>,
     pub message: String,
 }
@@ -88,12 +87,12 @@ pub struct InvalidConfig {
     pub problems: Vec<Problem>,
 }
 
-/// Reads the files in order; with none, everything is at its default.
+/// Reads the files in order. Without files, every option has its default.
 pub fn load(files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
     load_on(&MachineDefaults::here(), files)
 }
 
-/// As [`load`], on a given machine.
+/// Like [`load`], with the defaults of a given machine.
 pub fn load_on(machine: &MachineDefaults, files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
     let mut problems = Vec::new();
     let texts: Vec<(&Path, String)> = files
@@ -119,7 +118,7 @@ fn read_file(file: &Path) -> Result<String, Problem> {
     String::from_utf8(bytes).map_err(|_| bad("is not UTF-8 text".to_owned()))
 }
 
-/// Goes through the files' texts; `None` where a value is bad.
+/// Checks the files' texts; `None` if a value is invalid.
 fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<Problem>) -> Option<Config> {
     let mut remarks = Vec::new();
     let mut bad = Vec::new();
@@ -144,7 +143,7 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
     if let Some(config) = &config {
         problems.extend(agreement::clashes(config, texts));
     }
-    // Problems of one file in the order of its lines; what concerns no file comes first.
+    // Problems without a file come first, then those of each file in the order of its lines.
     problems.sort_by_key(|problem| order(problem, texts));
     config
 }

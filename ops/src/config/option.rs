@@ -9,7 +9,7 @@ use chronova_actors::guest_name::{InvalidTemplate, NameTemplate};
 
 use super::targets::{OptionUse, owners};
 
-/// Where an option, its name and its meaning come from.
+/// The project that an option comes from, with its name and its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionOrigin {
     /// As in Nova.
@@ -42,12 +42,12 @@ impl OptionOrigin {
     }
 }
 
-/// The default of an option, as one would write it in a file.
+/// The default of an option, as text for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Default {
-    /// The default of the field that takes the value; not set where no field does.
+    /// The default of the field that takes the value; without such a field, the option is unset.
     Owner,
-    /// For options that no field takes.
+    /// A text, for an option that no field takes.
     Text(&'static str),
     /// The machine's host name.
     HostName,
@@ -106,7 +106,7 @@ pub struct OptionDef {
 }
 
 impl OptionDef {
-    /// An option about which nothing is said yet; the section macro fills in the rest.
+    /// An option without a default, help or bounds: the section macro fills them in.
     pub const fn new(section: &'static str, name: &'static str, kind: OptionType, origin: OptionOrigin) -> Self {
         Self {
             section,
@@ -138,7 +138,7 @@ impl OptionDef {
         self.uses.iter().any(|one| matches!(one, OptionUse::Nothing))
     }
 
-    /// `[section] name`, as messages call it.
+    /// `[section] name`, the form that messages use.
     pub fn title(&self) -> String {
         format!("[{}] {}", self.section, self.name)
     }
@@ -175,7 +175,7 @@ pub trait OptionValue: Sized {
     /// `raw` holds every occurrence in order and is never empty; options with one value use the last.
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String>;
 
-    /// The value of an option that is neither set nor has a default.
+    /// The value of an option that is not set and has no default; `None` if the option is required.
     fn unset() -> Option<Self> {
         None
     }
@@ -238,7 +238,7 @@ impl OptionValue for f64 {
         Ok(value)
     }
 
-    /// With a point, so that a reader sees that fractions are allowed.
+    /// The text has a decimal point, so that a reader sees that fractions are allowed.
     fn text(&self) -> Option<String> {
         Some(format!("{self:?}"))
     }
@@ -335,7 +335,7 @@ impl OptionValue for Multi {
         Ok(Self(raw.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect()))
     }
 
-    /// One text is one value; a list of several has no text form.
+    /// A list of one value is that value's text. A list of several values has no text form.
     fn text(&self) -> Option<String> {
         if let [only] = self.0.as_slice() { Some(only.clone()) } else { None }
     }
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn booleans_are_oslos() {
+    fn booleans_are_spelled_as_in_oslo() {
         for yes in ["true", "True", "1", "on", "YES"] {
             assert_eq!(read::<bool>(yes), Ok(true));
         }
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_bind_texts_and_list_items() {
+    fn only_listed_choices_are_accepted_alone_and_in_lists() {
         let chosen = OptionDef { choices: &["a", "b"], ..def() };
         assert_eq!(String::parse(&["a".to_owned()], &chosen).unwrap(), "a");
         assert_eq!(String::parse(&["c".to_owned()], &chosen), Err("`c` is not one of a, b".to_owned()));

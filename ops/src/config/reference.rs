@@ -1,4 +1,4 @@
-//! The reference page: `docs/configuration.md` and `chronova config reference`, written from the table of options.
+//! Writes the reference page (`docs/configuration.md` and `chronova config reference`) from the table of options.
 
 use std::fmt::Write as _;
 

@@ -1,13 +1,14 @@
 //! `$name` in values, as oslo.config reads it.
 //!
-//! `$name` and `${name}` stand for the option `name` of the same section or, where that section has none, of `[DEFAULT]`;
-//! `$section.name` and `${section.name}` for an option elsewhere. `$$` and `\$` are a dollar sign. A reference to an
-//! unknown option stays as it is (a password may contain a dollar sign). An option that is not set is empty.
+//! `$name` and `${name}` stand for the option `name` of the same section, or of `[DEFAULT]` if that section has none.
+//! `$section.name` and `${section.name}` stand for an option of another section. `$$` and `\$` are a dollar sign. A
+//! reference to an unknown option stays as it is (a password may contain a dollar sign). An option that is not set is
+//! empty.
 
-/// Finds the value of an option; `None` where there is no such option.
+/// Finds the value of an option; `None` if there is no such option.
 type OptionLookup<'a> = dyn FnMut(&str, &str) -> Result<Option<String>, String> + 'a;
 
-/// Replaces every reference that `lookup(section, name)` knows. `section` is that of the option being read.
+/// Replaces every reference that `lookup(section, name)` knows. `section` is the section of the option being read.
 pub(super) fn substitute(text: &str, section: &str, lookup: &mut OptionLookup<'_>) -> Result<String, String> {
     if !text.contains('$') {
         return Ok(text.to_owned());
@@ -34,7 +35,7 @@ pub(super) fn substitute(text: &str, section: &str, lookup: &mut OptionLookup<'_
     Ok(out)
 }
 
-/// Splits the reference at the start of `text` into how it is written and what it names.
+/// Splits the reference at the start of `text` into its text and the name in it.
 fn reference(text: &str) -> (&str, Option<&str>) {
     let body = &text[1..];
     if let Some(braced) = body.strip_prefix('{') {
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn dollars_can_be_meant() {
+    fn escaped_and_unknown_dollars_stay_dollars() {
         assert_eq!(expand("a$$b\\$both"), "a$b$both");
         assert_eq!(expand("p$w0rd$"), "p$w0rd$");
         assert_eq!(expand("${open $1 $nothing"), "${open $1 $nothing");

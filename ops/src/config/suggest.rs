@@ -1,11 +1,11 @@
 //! "Did you mean": the nearest of some names, by edit distance.
 
-/// There are no suggestions for longer names.
+/// Letters. A longer name gets no suggestion.
 const LONGEST: usize = 100;
 
-/// The candidate nearest to `name`, if it is near enough to be a typing error (a third of the letters).
+/// The candidate nearest to `name`, if they differ in at most a third of the letters, as after a typing error.
 pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // No option has a name nearly as long, and comparing takes as long as the two lengths multiplied.
+    // No option has so long a name, and a comparison costs the product of both lengths.
     if name.len() > LONGEST {
         return None;
     }
@@ -16,7 +16,7 @@ pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits (insert, remove, replace, swap neighbours) that turn one text into the other.
+/// The number of edits (insert, remove, replace, swap neighbours) that turn one text into the other.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.to_ascii_lowercase().chars().collect();
     let b: Vec<char> = b.to_ascii_lowercase().chars().collect();

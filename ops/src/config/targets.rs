@@ -1,8 +1,8 @@
 //! The targets of option values: the options of every crate, in one struct.
 //!
-//! A declaration in [`options`](super::options) names the field of [`Targets`] that takes its value. The default of such an
-//! option is what the field's owner defaults to, so that it stands in one place: the `Default` of the owner. A declaration
-//! names a default only where no field has one: none takes the value, or the default follows from the machine.
+//! A declaration in [`options`](super::options) names the field of [`Targets`] that takes its value. The default of
+//! such an option is the field's value in its owner's `Default`, so that it is written only once. A declaration names a
+//! default only if no field has it: no field takes the value, or the default depends on the machine.
 
 use std::sync::LazyLock;
 
@@ -36,13 +36,13 @@ pub struct Targets {
     pub runtime: RuntimeOptions,
     /// The drivers of compute hosts.
     pub drivers: DriverOptions,
-    /// The embedded identity service; its catalogue is empty here, because it follows from the listeners.
+    /// The embedded identity service. Its catalogue is empty here, because `serve` fills it from the listeners.
     pub identity: IdentityOptions,
     /// The Compute API.
     pub compute: ComputeConfig,
     /// Options that all APIs share.
     pub web: WebConfig,
-    /// The listeners' workers, patience and TLS.
+    /// The listeners' workers, timeouts and TLS.
     pub serving: HttpOptions,
 }
 

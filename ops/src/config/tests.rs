@@ -1,4 +1,4 @@
-//! Whole files in, configuration or problems out.
+//! Tests that load whole files and compare the configuration or the problems.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,7 +35,7 @@ fn good(texts: &[&str]) -> Loaded {
 }
 
 /// Problems as printed, without the directory.
-fn told(texts: &[&str]) -> Vec<String> {
+fn problems_in(texts: &[&str]) -> Vec<String> {
     let files = files(texts);
     let problems = match load_on(&machine(), &files.paths) {
         Ok(loaded) => loaded.remarks,
@@ -83,16 +83,16 @@ fn references_reach_set_values_and_defaults() {
 }
 
 #[test]
-fn a_circle_of_references_is_told_and_ends() {
-    let told = told(&["[DEFAULT]\nhost = $my_ip\nmy_ip = $host\n"]);
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].starts_with("0.conf:2: error: [DEFAULT] host: its `$` references lead back"), "{told:?}");
+fn a_circle_of_references_is_reported_and_ends() {
+    let problems = problems_in(&["[DEFAULT]\nhost = $my_ip\nmy_ip = $host\n"]);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].starts_with("0.conf:2: error: [DEFAULT] host: its `$` references lead back"), "{problems:?}");
 }
 
 #[test]
-fn all_problems_are_told_in_the_order_of_the_files() {
+fn all_problems_are_reported_in_the_order_of_the_files() {
     assert_eq!(
-        told(&[
+        problems_in(&[
             "[DEFAULT]\nshutdown_timout = 5\ndebug = maybe\nnonsense\n[api]\nmax_limit = -4\n",
             "[vnc]\nnovncproxy_port = 99999\n[libvirt]\nvirt_type = lxc\n",
         ]),
@@ -109,9 +109,9 @@ fn all_problems_are_told_in_the_order_of_the_files() {
 }
 
 #[test]
-fn what_is_nova_s_alone_is_noted_or_warned_about() {
+fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     assert_eq!(
-        told(&[concat!(
+        problems_in(&[concat!(
             "[DEFAULT]\ntransport_url = rabbit://a\n[neutron]\nauth-type = password\n",
             "[database]\nconnection = mysql://x\n[libvirt]\ndisk-prefix = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
         )]),
@@ -137,29 +137,29 @@ fn old_names_work_and_current_ones_win() {
 }
 
 #[test]
-fn encrypted_migrations_are_not_half_configured() {
+fn half_configured_encryption_of_migrations_is_reported() {
     let both = "[libvirt]\nlive_migration_tunnelled = true\nlive_migration_with_native_tls = true\n\
                 live_migration_scheme = tls\n";
     let error = "0.conf:3: error: [libvirt] live_migration_tunnelled and live_migration_with_native_tls exclude each \
                  other: take out live_migration_tunnelled, which encrypts no disks";
-    assert_eq!(told(&[both]), [error]);
+    assert_eq!(problems_in(&[both]), [error]);
     let files = files(&[both]);
     assert!(load_on(&machine(), &files.paths).is_err(), "nothing starts with it");
     let warning = "0.conf:2: warning: [libvirt] live_migration_with_native_tls without live_migration_scheme = tls: hosts \
                    reach each other's libvirtd by plain TCP";
     for scheme in ["", "live_migration_scheme = ssh\n", "live_migration_uri = qemu+tcp://%s/system\n"] {
         let text = format!("[libvirt]\nlive_migration_with_native_tls = true\n{scheme}");
-        assert_eq!(told(&[&text]), [warning], "{scheme}");
+        assert_eq!(problems_in(&[&text]), [warning], "{scheme}");
     }
     for good in ["live_migration_scheme = tls\n", "live_migration_uri = qemu+tls://%s/system\n"] {
         let text = format!("[libvirt]\nlive_migration_with_native_tls = true\n{good}");
-        assert_eq!(told(&[&text]), [""; 0], "{good}");
+        assert_eq!(problems_in(&[&text]), [""; 0], "{good}");
     }
-    assert_eq!(told(&["[libvirt]\nlive_migration_tunnelled = true\n"]), [""; 0]);
+    assert_eq!(problems_in(&["[libvirt]\nlive_migration_tunnelled = true\n"]), [""; 0]);
 }
 
 #[test]
-fn unreadable_files_are_told_with_the_rest() {
+fn unreadable_files_are_reported_with_the_rest() {
     let files = files(&["[api]\nmax_limit = x\n"]);
     let paths = [vec![PathBuf::from("/nonexistent/nova.conf")], files.paths.clone()].concat();
     let invalid = load_on(&machine(), &paths).unwrap_err();
@@ -185,7 +185,7 @@ fn this_machine_has_a_name_and_an_address() {
 }
 
 #[test]
-fn policy_lies_beside_the_first_file_and_is_there_if_it_is_named() {
+fn a_policy_file_that_an_option_names_must_exist() {
     let named = files(&["[oslo_policy]\npolicy_file = rules.yaml\npolicy_dirs = more\n", "[DEFAULT]\n"]);
     let dir = named.dir.path();
     let lacking = load_on(&machine(), &named.paths).unwrap_err().problems;
@@ -208,24 +208,24 @@ fn policy_lies_beside_the_first_file_and_is_there_if_it_is_named() {
 }
 
 #[test]
-fn signatures_that_nobody_verifies_stop_the_start() {
+fn options_for_signatures_of_images_stop_the_start() {
     for option in [
         "verify_glance_signatures = true",
         "enable_certificate_validation = true",
         "default_trusted_certificate_ids = a,b",
     ] {
-        let told = told(&[&format!("[glance]\n{option}\n")]);
+        let problems = problems_in(&[&format!("[glance]\n{option}\n")]);
         let name = option.split(' ').next().unwrap();
         let stops = |line: &String| line.starts_with("0.conf:2: error: ") && line.contains(name);
-        assert!(told.iter().any(stops), "{option}: {told:?}");
+        assert!(problems.iter().any(stops), "{option}: {problems:?}");
     }
-    let off = told(&["[glance]\nverify_glance_signatures = false\n"]);
+    let off = problems_in(&["[glance]\nverify_glance_signatures = false\n"]);
     assert!(!off.iter().any(|line| line.contains("error")), "{off:?}");
 }
 
 #[test]
-fn storage_options_that_do_not_go_together_stop_the_start() {
-    let lines = |text: &str| told(&[&format!("[libvirt]\n{text}")]);
+fn contradictory_storage_options_stop_the_start() {
+    let lines = |text: &str| problems_in(&[&format!("[libvirt]\n{text}")]);
     for (text, place, option, advice) in [
         ("images_type = lvm", "0.conf:2", "images_volume_group is not set", "name the volume group"),
         ("images_type = lvm\nimages_volume_group = /dev/vg0", "0.conf:3", "images_volume_group", "not a path"),
@@ -245,10 +245,10 @@ fn storage_options_that_do_not_go_together_stop_the_start() {
         ),
         ("rbd_secret_uuid = secret", "0.conf:2", "rbd_secret_uuid", "UUID"),
     ] {
-        let told = lines(text);
-        assert_eq!(told.len(), 1, "{text}: {told:?}");
-        assert!(told[0].starts_with(&format!("{place}: error: ")), "{text}: {told:?}");
-        assert!(told[0].contains(option) && told[0].contains(advice), "{text}: {told:?}");
+        let problems = lines(text);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(problems[0].starts_with(&format!("{place}: error: ")), "{text}: {problems:?}");
+        assert!(problems[0].contains(option) && problems[0].contains(advice), "{text}: {problems:?}");
     }
     for text in [
         "images_type = flat",
@@ -258,20 +258,20 @@ fn storage_options_that_do_not_go_together_stop_the_start() {
         assert_eq!(lines(text), Vec::<String>::new(), "{text}");
     }
     let space = "[DEFAULT]\npreallocate_images = space\n";
-    assert!(told(&[space])[0].starts_with("0.conf:2: warning: "));
-    assert_eq!(told(&[&format!("{space}use_cow_images = false")]), Vec::<String>::new());
+    assert!(problems_in(&[space])[0].starts_with("0.conf:2: warning: "));
+    assert_eq!(problems_in(&[&format!("{space}use_cow_images = false")]), Vec::<String>::new());
 }
 
-/// A caller who gets a guest's metadata gets its owner's secrets.
+/// A guest's metadata contains secrets of its owner, so only known proxies may ask for it.
 #[test]
-fn who_asks_for_metadata_has_to_be_known() {
+fn metadata_proxies_without_a_secret_or_address_are_reported() {
     let proxied = "[neutron]\nservice_metadata_proxy = true\n";
-    let without = told(&[proxied]);
+    let without = problems_in(&[proxied]);
     assert!(without.len() == 1 && without[0].starts_with("0.conf:2: error: "), "{without:?}");
     assert!(without[0].contains("metadata_proxy_shared_secret is empty"), "{without:?}");
-    assert_eq!(told(&[&format!("{proxied}metadata_proxy_shared_secret = s")]), Vec::<String>::new());
+    assert_eq!(problems_in(&[&format!("{proxied}metadata_proxy_shared_secret = s")]), Vec::<String>::new());
     let forwarded = "[api]\nuse_forwarded_for = true\n";
-    let nobody = told(&[forwarded]);
+    let nobody = problems_in(&[forwarded]);
     assert!(nobody[0].starts_with("0.conf:2: warning: ") && nobody[0].contains("trusted_proxies"), "{nobody:?}");
-    assert_eq!(told(&[&format!("{forwarded}[chronova]\ntrusted_proxies = 10.0.0.1")]), Vec::<String>::new());
+    assert_eq!(problems_in(&[&format!("{forwarded}[chronova]\ntrusted_proxies = 10.0.0.1")]), Vec::<String>::new());
 }

@@ -11,7 +11,7 @@ use super::{Problem, Severity};
 
 static NAMES: &str = include_str!("nova_options.txt");
 
-/// Sections without an effect on which an operator may rely, so setting them causes a warning.
+/// Sections that have no effect although an operator may rely on them. Setting them causes a warning.
 const WORTH_A_WARNING: [(&str, &str); 4] = [
     ("database", "the event log under [chronova] data_dir takes the place of Nova's databases"),
     ("api_database", "the event log under [chronova] data_dir takes the place of Nova's databases"),
@@ -19,7 +19,7 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
     ("barbican", "no key manager is used: features that need stored secrets are not available"),
 ];
 
-/// The remark about an assignment that no option of ours takes.
+/// The remark about an assignment to an option that Chronova does not have.
 pub(super) fn remark(entry: &IniAssignment) -> Problem {
     let title = format!("[{}] {}", entry.section, entry.key);
     let section = entry.section.to_ascii_lowercase();
@@ -42,7 +42,7 @@ fn is_known(section: &str, name: &str) -> bool {
     names().any(|(s, n)| s.eq_ignore_ascii_case(section) && (n == "*" || n == name))
 }
 
-/// The nearest name in the same section; else the section that has this very name; else the nearest section.
+/// Suggests the nearest name in the same section, else a section that has this name, else the nearest section.
 fn suggestion(entry: &IniAssignment) -> String {
     let ours = || SECTIONS.iter().copied().flatten().map(|def| (def.section, def.name));
     let here = ours().chain(names()).filter(|(section, _)| section.eq_ignore_ascii_case(&entry.section));

@@ -1,4 +1,4 @@
-//! Parses the values of the files for the typed structs.
+//! Parses the values of the files into typed values.
 //!
 //! Collects every problem instead of stopping at the first: an operator wants the whole list.
 
@@ -10,7 +10,7 @@ use super::options;
 use super::substitute::substitute;
 use super::{Problem, Severity};
 
-/// `$a` = `$b`, `$b` = `$a`: where following references ends.
+/// The depth at which following references ends, because they may form a circle (`$a` = `$b`, `$b` = `$a`).
 const MAX_REFERENCE_DEPTH: usize = 16;
 
 /// The values of the table's dynamic defaults on this machine.
@@ -21,8 +21,8 @@ pub struct MachineDefaults {
 }
 
 impl MachineDefaults {
-    /// Reads the values of this machine. The address is the one that the kernel would use towards the outside; this
-    /// sends no packet. Without a route it is 127.0.0.1.
+    /// Reads the values of this machine. The address is the one that the kernel would use on the default route; finding
+    /// it sends no packet. Without a route, it is 127.0.0.1.
     pub fn here() -> Self {
         let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .map(|name| name.trim().to_owned())
@@ -30,7 +30,7 @@ impl MachineDefaults {
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| "localhost".to_owned());
         let host_address = std::net::UdpSocket::bind("0.0.0.0:0")
-            // TEST-NET-1 (RFC 5737): any address beyond the local networks serves.
+            // TEST-NET-1 (RFC 5737): any address outside the local networks would do.
             .and_then(|socket| socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()))
             .map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string());
         Self { host_name, host_address }
@@ -56,7 +56,7 @@ impl<'a> Values<'a> {
         self.assigned.entry((def.section, def.name)).or_default().push(entry);
     }
 
-    /// The typed value of an option; a problem and `None` where there is none.
+    /// The typed value of an option. If it is invalid or missing, notes a problem and returns `None`.
     pub(in crate::config) fn take<T: OptionValue>(&mut self, def: &'static OptionDef) -> Option<T> {
         let place = self.place(def);
         let parsed = match self.raw(def, 0) {
@@ -67,7 +67,7 @@ impl<'a> Values<'a> {
         parsed.map_err(|reason| self.bad(def, place, &reason)).ok()
     }
 
-    /// Where the option was set last; `None` where it has its default.
+    /// The line that set the option last; `None` if it has its default.
     pub(super) fn place(&self, def: &OptionDef) -> Option<ConfigLine> {
         self.occurrences(def).last().map(|entry| entry.place.clone())
     }
@@ -81,7 +81,7 @@ impl<'a> Values<'a> {
         self.assigned.get(&(def.section, def.name)).map_or(&[], Vec::as_slice)
     }
 
-    /// The substituted texts of an option: its assignments or else its default; empty where it is not set at all.
+    /// The texts of an option after substitution: its assignments, or else its default. Empty if the option is unset.
     fn raw(&self, def: &OptionDef, depth: usize) -> Result<Vec<String>, String> {
         if depth > MAX_REFERENCE_DEPTH {
             return Err("its `$` references lead back to themselves".to_owned());

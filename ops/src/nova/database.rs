@@ -1,4 +1,4 @@
-//! The databases of one cloud.
+//! The databases of one Nova cloud.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::rows::{NovaRow, NovaTable};
 
 /// One database of Nova or Placement.
 pub trait NovaDatabase: Send + Sync {
-    /// The table of this name; `None` for one that it does not have.
+    /// The table of this name; `None` if the database has no such table.
     fn table(&self, name: &str) -> Option<&NovaTable>;
 }
 
@@ -34,17 +34,17 @@ impl std::fmt::Debug for NovaDatabases {
     }
 }
 
-/// The rows of a table; none where there is no such table.
+/// The rows of a table; no rows if there is no such table.
 pub fn rows<'a>(database: &'a dyn NovaDatabase, table: &'a str) -> impl Iterator<Item = NovaRow<'a>> {
     database.table(table).into_iter().flat_map(move |found| found.rows(table))
 }
 
-/// As [`rows`], without those that are marked as deleted.
+/// Like [`rows`], but without rows that are marked as deleted.
 pub fn live_rows<'a>(database: &'a dyn NovaDatabase, table: &'a str) -> impl Iterator<Item = NovaRow<'a>> {
     rows(database, table).filter(|row| !row.is_deleted())
 }
 
-/// The rows of a table by the text of a column. A row without it is left out.
+/// The rows of a table, grouped by the text of a column. Rows without a text there are left out.
 pub fn rows_by<'a>(
     database: &'a dyn NovaDatabase,
     table: &'a str,

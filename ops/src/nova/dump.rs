@@ -1,8 +1,8 @@
-//! SQL dumps: those of `mysqldump` and `mariadb-dump`, and plain ones of `pg_dump`.
+//! Reads SQL dumps of `mysqldump` and `mariadb-dump`, and plain-text dumps of `pg_dump`.
 //!
-//! Only two kinds of statement matter: `CREATE TABLE` names the columns, `INSERT` (MySQL) or `COPY` (PostgreSQL) has the
-//! rows. Their syntax is small and regular, so this reads it without a parser of SQL. Other statements are skipped as
-//! wholes: a text in them that looks like a statement is none.
+//! Only two kinds of statements matter: `CREATE TABLE` names the columns, and `INSERT` (MySQL) or `COPY` (PostgreSQL)
+//! has the rows. Their syntax is so regular that no full SQL parser is needed. The reader skips other statements as a
+//! whole, so a text in them is never taken for a statement.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub enum DumpError {
 pub fn read(path: &Path) -> Result<TablesInMemory, DumpError> {
     let file = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|source| DumpError::File { file: file.clone(), source })?;
-    // A column of bytes may hold what is no text; nothing that is read here is in one.
+    // A binary column may hold invalid UTF-8. No column that the adoption reads is binary, so replacing it is harmless.
     let text = String::from_utf8_lossy(&bytes);
     parse(&text).map_err(|(at, reason)| {
         let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
@@ -104,7 +104,7 @@ impl DumpReader<'_> {
         found
     }
 
-    /// Reads one statement. Says whether there was one.
+    /// Reads one statement; `false` if there is none left.
     fn statement(&mut self) -> Result<bool, SyntaxError> {
         self.skip()?;
         if self.rest().is_empty() {
@@ -160,7 +160,7 @@ impl DumpReader<'_> {
         if self.eat(".") { self.name() } else { Ok(name) }
     }
 
-    /// A text in quotes: doubled quotes stand for one, and in MySQL's texts a backslash for a special character.
+    /// Reads a quoted text. A doubled quote stands for one quote. In MySQL, a backslash introduces a special character.
     fn quoted(&mut self) -> Result<String, SyntaxError> {
         let begun = self.at;
         let Some(quote) = self.take() else { return self.fail("a text is missing") };
@@ -190,11 +190,11 @@ impl DumpReader<'_> {
         Err((begun, "a text without an end".to_owned()))
     }
 
-    /// The names at the beginning of each line of the parentheses; keys and constraints are no columns.
+    /// Reads the column names at the beginning of each line in the parentheses. Keys and constraints are no columns.
     fn create(&mut self) -> Result<(), SyntaxError> {
         let table = self.name()?;
         self.skip()?;
-        // `CREATE TABLE ... AS SELECT` and the like: no table of Nova's.
+        // Nova has no tables by `CREATE TABLE ... AS SELECT` and similar statements.
         if !self.eat("(") {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl DumpReader<'_> {
         Ok(())
     }
 
-    /// Skips to what follows the next comma at this depth. `false`: the parentheses end instead.
+    /// Skips behind the next comma at this depth of parentheses; `false` if the parentheses end first.
     fn next_follows(&mut self) -> Result<bool, SyntaxError> {
         let mut depth = 0_usize;
         loop {
@@ -280,7 +280,7 @@ impl DumpReader<'_> {
         }
     }
 
-    /// Notes the columns of a table where the statement names them. Returns how many there are.
+    /// Notes the columns of a table if the statement names them. Returns the number of columns.
     fn columns(&mut self, table: &str, named: Option<Vec<String>>) -> Result<usize, SyntaxError> {
         let at = self.at;
         let known = self.tables.0.entry(table.to_owned()).or_default();
@@ -328,7 +328,7 @@ impl DumpReader<'_> {
         Ok(if word.eq_ignore_ascii_case("NULL") { None } else { Some(word) })
     }
 
-    /// `COPY public.instances (id, uuid) FROM stdin;`, then a row on each line, up to `\.`.
+    /// Reads `COPY public.instances (id, uuid) FROM stdin;` and then one row per line, up to the line `\.`.
     fn copy(&mut self) -> Result<(), SyntaxError> {
         let table = self.name()?;
         self.skip()?;

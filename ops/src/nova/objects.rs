@@ -1,7 +1,7 @@
-//! The serialized objects in Nova's columns.
+//! Reads the serialized objects in Nova's columns.
 //!
-//! Nova writes an object as `{"nova_object.name": ..., "nova_object.data": {...}}`; values in it that are objects themselves
-//! have the same form. Older releases wrote some of them plainly. A field that an object lacks is absent here, too.
+//! Nova writes an object as `{"nova_object.name": ..., "nova_object.data": {...}}`; objects inside it have the same
+//! form. Older releases wrote some objects as plain JSON. A field that Nova's object lacks is `None` here.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct NovaObject<'a> {
 }
 
 impl<'a> NovaObject<'a> {
-    /// The object of that name that the value is, if it is one.
+    /// Reads the value as an object of this name; `None` if it is no such object.
     pub fn of(value: &'a Value, name: &'static str) -> Option<Self> {
         let outer = value.as_object()?;
         let fields = match outer.get("nova_object.name") {
@@ -54,7 +54,7 @@ impl<'a> NovaObject<'a> {
         NovaObject::of(self.get(field)?, name)
     }
 
-    /// The objects of a list, which Nova keeps in `objects` of an object of its own.
+    /// The objects of a list field. Nova wraps a list in an object with a field `objects`.
     pub fn objects(&self, name: &'static str) -> impl Iterator<Item = NovaObject<'a>> + use<'a> {
         self.list("objects").iter().filter_map(move |value| NovaObject::of(value, name))
     }
@@ -63,7 +63,7 @@ impl<'a> NovaObject<'a> {
         self.text(field).ok_or_else(|| self.wrong(field))
     }
 
-    /// A whole number that fits; nothing is 0.
+    /// Reads a whole number that fits into `T`; a missing field is 0.
     fn number<T: TryFrom<u64> + Default>(&self, field: &'static str) -> Result<T, NovaObjectError> {
         match self.get(field) {
             None => Ok(T::default()),
@@ -85,7 +85,7 @@ fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// A value as Nova shows it where only texts are: texts without quotes, Python's forms of the others.
+/// Writes a value as Nova does in a text field: a text without quotes, any other value in Python's form.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -100,7 +100,7 @@ fn pairs(map: &Map<String, Value>) -> SortedPairs {
     sorted.into_iter().map(|(key, value)| (key.clone(), plain(value))).collect()
 }
 
-/// `Flavor`: the copy that a server or a request keeps.
+/// Reads a `Flavor`: the copy that a server or a request keeps.
 pub fn flavor(value: &Value) -> Result<FlavorSnapshot, NovaObjectError> {
     let object = NovaObject::of(value, "Flavor").ok_or(NovaObjectError::Missing("Flavor"))?;
     Ok(FlavorSnapshot {
@@ -115,7 +115,7 @@ pub fn flavor(value: &Value) -> Result<FlavorSnapshot, NovaObjectError> {
     })
 }
 
-/// `ImageMeta` of a request, with the properties that the server has.
+/// Reads the `ImageMeta` of a request, with the properties of the server's image.
 pub fn image(
     id: ImageId,
     meta: Option<NovaObject<'_>>,
@@ -149,7 +149,7 @@ pub fn image(
     })
 }
 
-/// An interface of the network info cache, and what of it decides whether a guest with it can be taken over.
+/// An interface of the network info cache, with the fields that decide whether Chronova can take over its guest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NovaVif {
     pub nic: NicInfo,
@@ -159,7 +159,7 @@ pub struct NovaVif {
     pub vnic_type: String,
 }
 
-/// One entry of `instance_info_caches.network_info`.
+/// Reads one entry of `instance_info_caches.network_info`.
 pub fn vif(value: &Value) -> Result<NovaVif, NovaObjectError> {
     let wrong = |field: &'static str| NovaObjectError::Field { object: "VIF", field, value: short(&value.to_string()) };
     let network = &value["network"];
@@ -199,7 +199,7 @@ fn addresses(subnet: &Value) -> Vec<FixedIp> {
         .collect()
 }
 
-/// `RequestSpec`: what the scheduler was asked for.
+/// A `RequestSpec`: the request to the scheduler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NovaRequest {
     pub availability_zone: Option<String>,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vif_without_an_id_is_refused_with_what_it_is() {
+    fn the_error_about_a_vif_without_an_id_shows_the_vif() {
         assert!(vif(&json!({"address": "fa:16:3e:00:00:01"})).unwrap_err().to_string().starts_with("id of VIF is {"));
     }
 }

@@ -1,6 +1,7 @@
 //! Rows of a table, and their values by type.
 //!
-//! A release may lack a column that another one has: an optional value is then absent, and a required one an error.
+//! A release may lack a column that another release has. An optional value is then `None`; a required value is an
+//! error.
 
 use chronova_events::envelope::Timestamp;
 use serde_json::Value;
@@ -21,7 +22,7 @@ impl NovaTable {
     }
 }
 
-/// A value that cannot be what its column is.
+/// A value that does not fit the type of its column.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{table}.{column} is {value}, and should be {wanted}")]
 pub struct NovaValueError {
@@ -61,17 +62,17 @@ impl<'a> NovaRow<'a> {
         self.parsed(column, "a number that is not negative", |text| text.parse().ok())
     }
 
-    /// As [`NovaRow::count`], for what fits in 32 bits; NULL is 0.
+    /// Like [`NovaRow::count`], for a number of 32 bits; NULL is 0.
     pub fn small(&self, column: &str) -> Result<u32, NovaValueError> {
         Ok(self.parsed(column, "a small number", |text| text.parse().ok())?.unwrap_or(0))
     }
 
-    /// Also a number that is written with an exponent.
+    /// Reads a number with a fraction; it may have an exponent.
     pub fn real(&self, column: &str) -> Result<Option<f64>, NovaValueError> {
         self.parsed(column, "a number", |text| text.parse().ok().filter(|number: &f64| number.is_finite()))
     }
 
-    /// MySQL says 0 and 1, PostgreSQL f and t.
+    /// Reads a boolean: MySQL writes 0 and 1, PostgreSQL f and t.
     pub fn flag(&self, column: &str) -> bool {
         matches!(self.text(column), Some("1" | "t" | "true" | "True"))
     }
@@ -88,12 +89,12 @@ impl<'a> NovaRow<'a> {
         self.parsed(column, "a time", time)
     }
 
-    /// A row without the time gets the beginning of all times.
+    /// When the row was created; the Unix epoch if the row does not say.
     pub fn created_at(&self) -> Result<Timestamp, NovaValueError> {
         Ok(self.time("created_at")?.unwrap_or_default())
     }
 
-    /// When the row was changed last: as it was created, if it was not.
+    /// When the row last changed; the time of its creation if it never did.
     pub fn updated_at(&self) -> Result<Timestamp, NovaValueError> {
         Ok(self.time("updated_at")?.unwrap_or(self.created_at()?))
     }
@@ -102,7 +103,7 @@ impl<'a> NovaRow<'a> {
         self.parsed(column, "JSON", |text| serde_json::from_str(text).ok())
     }
 
-    /// Nova keeps deleted rows and writes their own number into `deleted`.
+    /// Nova keeps a deleted row and writes the row's own number into `deleted`.
     pub fn is_deleted(&self) -> bool {
         !matches!(self.text("deleted"), None | Some("0" | "f" | "false" | ""))
     }
@@ -128,7 +129,7 @@ impl<'a> NovaRow<'a> {
     }
 }
 
-/// `2026-11-22 13:14:13`, perhaps with a fraction, a `T` or a zone. Nova writes UTC.
+/// Parses `2026-11-22 13:14:13`, also with a fraction, a `T` or a zone. Nova writes UTC.
 pub fn time(text: &str) -> Option<Timestamp> {
     let plain = text.trim_end_matches('Z').trim_end_matches("+00:00").trim_end_matches("+00").replace('T', " ");
     let parsed = chrono::NaiveDateTime::parse_from_str(&plain, "%Y-%m-%d %H:%M:%S%.f").ok()?;

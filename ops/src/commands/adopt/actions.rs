@@ -9,12 +9,12 @@ use super::Unadoptable;
 use super::hosts::AdoptedHosts;
 use crate::nova::rows::NovaRow;
 
-/// Actions of one server that are kept: the newest. An event of the log has a limit of its size.
+/// The adoption keeps this many actions of a server, the newest ones: an event of the log may not grow without limit.
 pub(super) const MOST: usize = 1_000;
-/// Characters of an event's details that are kept.
+/// The adoption keeps this many characters of an event's details.
 const LONGEST: usize = 500;
 
-/// Oldest first. `events`: by the number of their action.
+/// Reads the actions, oldest first. `events` has the events of each action, by the action's number.
 pub(super) fn actions(
     rows: &[NovaRow<'_>],
     events: &BTreeMap<&str, Vec<NovaRow<'_>>>,

@@ -1,4 +1,4 @@
-//! Host aggregates, and the availability zones that some of them are.
+//! Adopts host aggregates. An aggregate with an `availability_zone` in its metadata is an availability zone, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,7 @@ fn record(
     let (aggregate, metadata) = (created.aggregate, created.metadata.clone());
     let part = HistoryPart::Aggregates;
     adoption.history.push(part, stream.clone(), times.created, &meta, HostAggregateEvent::from(created));
-    // Nova does not keep the change, only its time. This event carries the present metadata.
+    // Nova keeps only the time of the last change. This event carries the present metadata.
     if let Some(updated) = times.updated {
         let replaced = HostAggregateMetadataReplaced { aggregate, metadata };
         adoption.history.push(part, stream.clone(), updated, &meta, HostAggregateEvent::from(replaced));

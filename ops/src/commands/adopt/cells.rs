@@ -1,4 +1,4 @@
-//! The cells: whether the dumps are those of the cloud, and whether Nova is at rest.
+//! Checks that the dumps hold every cell of the cloud, and that Nova has no unfinished work.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::Adoption;
 use super::report::AdoptedThing;
 use crate::nova::database::rows;
 
-/// Tables without which a dump is none of the database that it is given as.
+/// A dump without one of these tables is refused: it is of another database.
 const API: &[&str] = &["flavors", "instance_mappings", "request_specs", "cell_mappings"];
 const CELL: &[&str] = &["instances", "compute_nodes", "services", "block_device_mapping", "instance_extra"];
 const PLACEMENT: &[&str] = &["resource_providers", "inventories", "allocations", "consumers"];
@@ -26,7 +26,7 @@ pub(super) fn check(adoption: &mut Adoption<'_>) {
     mappings(adoption);
 }
 
-/// Servers that the scheduler has not seen yet are in no cell.
+/// Refuses servers that Nova has not scheduled yet: they are in no cell.
 fn builds(adoption: &mut Adoption<'_>) {
     for row in rows(adoption.api(), "build_requests") {
         let id = row.text("instance_uuid").unwrap_or("?");
@@ -38,7 +38,7 @@ fn builds(adoption: &mut Adoption<'_>) {
     }
 }
 
-/// Every server that a user can see has to be in one of the dumps.
+/// Checks that one of the dumps has each server that a user can see.
 fn mappings(adoption: &mut Adoption<'_>) {
     let known: BTreeSet<&str> = adoption
         .cells()

@@ -1,6 +1,6 @@
-//! Allocations: what servers, migrations and other consumers hold of the providers.
+//! Adopts allocations: the resources of providers that servers, migrations and other consumers hold.
 //!
-//! A consumer that nobody knows would hold capacity for ever, so it stands in the way.
+//! An allocation of an unknown consumer would hold capacity for ever, so it stops the adoption.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ impl<'a> ClaimParts<'a> {
     }
 }
 
-/// Notes which providers each consumer has something of: servers are judged by it.
+/// Notes the providers that each consumer has allocations of. The check of servers reads them.
 pub(super) fn look(adoption: &mut Adoption<'_>) {
     let parts = ClaimParts::of(adoption);
     for (consumer, allocations) in &parts.allocations {
@@ -82,7 +82,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
     }
 }
 
-/// The allocations of a server are left out with it.
+/// Leaves out the allocations of a server that is left out.
 fn is_left_out(adoption: &mut Adoption<'_>, id: &str) -> bool {
     let server = adoption.choices.leave_out.iter().any(|left| left == id);
     if server {
@@ -92,7 +92,7 @@ fn is_left_out(adoption: &mut Adoption<'_>, id: &str) -> bool {
     server
 }
 
-/// Allocations whose consumer has no row of its own: Placement itself does not show them.
+/// Reports allocations without a row in `consumers`. Placement itself does not show them.
 fn without_consumer(adoption: &mut Adoption<'_>, parts: &ClaimParts<'_>, seen: &BTreeSet<&str>) {
     let known: BTreeSet<&str> = rows(adoption.placement(), "consumers").filter_map(|row| row.text("uuid")).collect();
     for id in parts.allocations.keys().filter(|id| !seen.contains(*id) && !known.contains(*id)) {
@@ -149,14 +149,14 @@ fn claim(row: &NovaRow<'_>, parts: &ClaimParts<'_>) -> Result<(Claimed, Consumer
     Ok((claimed, adopted))
 }
 
-/// Whether somebody is known to hold it.
+/// Refuses an orphan: an allocation of a server or migration that Chronova does not adopt.
 fn judge(adoption: &Adoption<'_>, claimed: &Claimed) -> Result<(), Unadoptable> {
     let foreign = claimed.consumer_type.as_deref().is_some_and(|kind| !matches!(kind, "INSTANCE" | "MIGRATION"));
     let uuid: Option<Uuid> = claimed.consumer.as_str().parse().ok();
     let is_ours = uuid.is_some_and(|uuid| {
         adoption.servers.contains_key(&InstanceId(uuid)) || adoption.moves.contains_key(&ProcessId(uuid))
     });
-    // Then the server is what stands in the way.
+    // The report already names the server as the obstacle, so it does not name the allocation.
     let waits = adoption.report.is_in_the_way(AdoptedThing::Server, claimed.consumer.as_str());
     if is_ours || foreign || waits {
         return Ok(());
@@ -178,7 +178,7 @@ fn record(adoption: &mut Adoption<'_>, claimed: Claimed, adopted: ConsumerAdopte
     push(at, adopted.into());
 }
 
-/// The server counts for its group, so that the next claim keeps the group's policy.
+/// Counts the server as a member of its group, so that the next claim keeps the group's policy.
 fn member(adoption: &Adoption<'_>, claimed: &Claimed) -> Option<GroupMemberPlaced> {
     let server = claimed.consumer.as_str().parse().map(InstanceId).ok()?;
     let group = *adoption.strict_groups.get(&server)?;

@@ -1,6 +1,6 @@
 //! The disks of a server, from Nova's block device mappings.
 //!
-//! They stay where they are. Volumes are recognised by their serial, which is the volume's id in Nova's domains, too.
+//! The disks stay where they are. A volume is known by its serial in the domain, which is the volume's id, as in Nova.
 
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ImageId, SnapshotId, VolumeId};
 use chronova_events::instance::{BlockConnection, BlockDevice, BlockLocation, BlockSource};
@@ -8,7 +8,7 @@ use chronova_events::instance::{BlockConnection, BlockDevice, BlockLocation, Blo
 use super::{MEND_ROW, Unadoptable};
 use crate::nova::rows::NovaRow;
 
-/// All devices that the server has; a row with `no_device` says that there is none.
+/// Reads all devices of the server. A row with `no_device` only suppresses a device of the image.
 pub(super) fn devices(rows: &[NovaRow<'_>]) -> Result<Vec<BlockDevice>, Unadoptable> {
     let there = |row: &&NovaRow<'_>| !row.is_deleted() && !row.flag("no_device");
     rows.iter().filter(there).map(device).collect()
@@ -56,7 +56,7 @@ fn source(row: &NovaRow<'_>, volume: Option<VolumeId>) -> Result<BlockSource, Un
     Ok(match row.required("source_type")? {
         "blank" => BlockSource::Blank,
         "image" => BlockSource::Image(ImageId(id("image_id", "the id of an image")?)),
-        // Nova forgets the snapshot once the volume is there.
+        // Nova removes the snapshot's id as soon as the volume exists.
         "snapshot" => match (row.uuid("snapshot_id")?, volume) {
             (Some(snapshot), _) => BlockSource::Snapshot(SnapshotId(snapshot)),
             (None, Some(volume)) => BlockSource::Volume(volume),
@@ -67,7 +67,7 @@ fn source(row: &NovaRow<'_>, volume: Option<VolumeId>) -> Result<BlockSource, Un
     })
 }
 
-/// How the host reaches the volume; `None` if it does not, because the server is on no host.
+/// Reads how the host reaches the volume: `None` if the server is on no host.
 fn connection(row: &NovaRow<'_>, volume: VolumeId) -> Result<Option<BlockConnection>, Unadoptable> {
     let Some(info) = row.json("connection_info")? else { return Ok(None) };
     let driver = info["driver_volume_type"].as_str().unwrap_or("none");

@@ -1,4 +1,4 @@
-//! Flavors: with their extra specs and the projects that may use them.
+//! Adopts flavors with their extra specs and the projects that may use them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Server groups with their policies and members.
+//! Adopts server groups with their policies and members.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ fn group(row: &NovaRow<'_>, policy: Option<&NovaRow<'_>>) -> Result<(ServerGroup
     let name = policy.required("policy")?;
     let known = ServerGroupPolicy::parse(name).ok_or_else(|| policy.wrong("policy", "the name of a policy"))?;
     let rules = policy.json("rules")?.unwrap_or_default();
-    // Nova writes the number as a text.
+    // Nova stores the number as a string.
     let most = match &rules["max_server_per_host"] {
         serde_json::Value::Null => None,
         serde_json::Value::String(text) => Some(text.parse().ok()),
@@ -66,7 +66,8 @@ fn group(row: &NovaRow<'_>, policy: Option<&NovaRow<'_>>) -> Result<(ServerGroup
     Ok((created, row.created_at()?))
 }
 
-/// The members that are adopted, each in one group only, in the order in which they joined. Nova keeps deleted ones.
+/// The adopted members, in the order in which they joined. A server counts in one group only. Nova keeps rows of
+/// deleted servers, which do not count.
 fn living(adoption: &Adoption<'_>, members: &[NovaRow<'_>], grouped: &mut BTreeSet<InstanceId>) -> Vec<InstanceId> {
     let ids = members.iter().filter(|row| !row.is_deleted()).filter_map(|row| row.uuid("instance_uuid").ok()?);
     let living = |id: &InstanceId| adoption.servers.get(id).is_some_and(|server| !server.is_deleted);

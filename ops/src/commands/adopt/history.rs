@@ -1,6 +1,7 @@
-//! The log that an adoption writes: events in streams, with Nova's times.
+//! The events that an adoption writes, by stream, with Nova's times.
 //!
-//! Hosts come before servers, and groups before their members. So positions do not follow Nova's clock. Within a stream times never go back.
+//! Hosts come before servers, and groups before their members. So positions do not follow Nova's clock, but within a
+//! stream times never go back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(super) enum HistoryPart {
     Servers,
 }
 
-/// Streams that are written at the same time.
+/// The adoption appends to this many streams at the same time.
 const AT_ONCE: usize = 256;
 /// Events of one append.
 const PER_APPEND: usize = 500;
@@ -34,7 +35,7 @@ pub struct AdoptionHistory {
     parts: BTreeMap<HistoryPart, AdoptedStreams>,
     /// The newest time of each stream.
     newest: BTreeMap<StreamId, Timestamp>,
-    /// Events whose order counts across streams; they come last.
+    /// Events that keep their order across streams; they are written last.
     ordered: Vec<(StreamId, NewEvent)>,
     events: usize,
 }
@@ -67,7 +68,7 @@ impl AdoptionHistory {
         self.events += 1;
     }
 
-    /// As [`AdoptionHistory::push`], behind everything else and in the order of the calls.
+    /// Adds an event that is written after all events of [`AdoptionHistory::push`], in the order of the calls.
     pub(super) fn push_last(&mut self, stream: StreamId, at: Timestamp, meta: &Arc<Meta>, event: impl Into<Event>) {
         let newest = self.newest.entry(stream.clone()).or_default();
         let at = at.max(*newest);

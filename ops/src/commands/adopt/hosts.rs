@@ -1,4 +1,4 @@
-//! Compute hosts: a host's id is the UUID of Nova's compute node, which is also that of its resource provider.
+//! Adopts compute hosts. A host's id is the UUID of Nova's compute node and of its resource provider.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(super) struct AdoptedHosts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AdoptedHost {
     pub(super) id: HostId,
-    /// The node's name, which is libvirt's: the one that the host is known by here.
+    /// The name of the node, which libvirt reports. Chronova knows the host by it.
     pub(super) hostname: String,
 }
 
@@ -38,7 +38,7 @@ impl AdoptedHosts {
         }
     }
 
-    /// The host of a service, which has one node with libvirt.
+    /// The host of a service. With libvirt, a service has exactly one node.
     pub(super) fn of_service(&self, service: &str) -> Option<&AdoptedHost> {
         self.by_names.iter().find(|((name, _), _)| name == service).map(|(_, host)| host)
     }
@@ -84,7 +84,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
             });
             match read {
                 Ok(mut host) => {
-                    // The numbers of cells may be the same. Only microversions before 2.53 show them.
+                    // Hosts of two cells may have the same number. Only microversions before 2.53 show the number.
                     while !numbers.insert(host.registered.number) {
                         host.registered.number += 1;
                     }
@@ -141,7 +141,7 @@ fn capabilities(row: &NovaRow<'_>, kind: &str) -> Result<Capabilities, Unadoptab
     Ok(Capabilities {
         hypervisor_type: kind.to_owned(),
         hypervisor_version: row.small("hypervisor_version")?,
-        // Nova does not keep it; the host tells it when it is asked first.
+        // Nova does not keep the version. The host agent reads it when it first connects.
         libvirt_version: 0,
         host_ip: row.text("host_ip").unwrap_or_default().to_owned(),
         vcpus: row.small("vcpus")?,

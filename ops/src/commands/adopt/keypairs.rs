@@ -1,4 +1,4 @@
-//! Key pairs of users. Nova keeps public keys only, and so does Chronova.
+//! Adopts key pairs of users. Nova and Chronova keep only the public keys.
 
 use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::keypair::KeypairRoot;

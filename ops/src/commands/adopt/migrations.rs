@@ -1,5 +1,5 @@
-//! Migrations: those that are over, the ones at rest in between (a resize to be confirmed), and those that are under way, which
-//! stand in the way.
+//! Adopts migrations that have ended, and resizes that wait for their confirmation. A migration under way stops the
+//! adoption.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::nova::database::{live_rows, rows};
 use crate::nova::objects;
 use crate::nova::rows::NovaRow;
 
-/// The statuses of a migration that Nova does not work on any more.
+/// The statuses of a migration that has ended.
 const OVER: &[&str] = &["confirmed", "reverted", "completed", "done", "error", "failed", "cancelled"];
 
 /// Refuses a server that is being moved.
@@ -37,7 +37,7 @@ pub(super) fn at_rest(rows: &[NovaRow<'_>]) -> Result<(), Unadoptable> {
     Ok(())
 }
 
-/// The move of a server that is resized, and since when it waits.
+/// The move of a resized server, and the time since which it waits for its confirmation.
 pub(super) fn resting(
     instance: InstanceId,
     rows: &[NovaRow<'_>],
@@ -124,7 +124,7 @@ fn migration(
     let number = row.small("id")?;
     let flavor = |column: &str| {
         let number = row.text(column).unwrap_or_default();
-        // One that is gone has no id any more.
+        // A purged flavor has no id any more, so its number takes the place of the id.
         FlavorId::new(flavors.get(number).copied().unwrap_or(number))
     };
     let (old_flavor, new_flavor) = (flavor("old_instance_type_id"), flavor("new_instance_type_id"));
@@ -145,7 +145,7 @@ fn migration(
         "error" => AdoptedOutcome::Error,
         "failed" => AdoptedOutcome::Failed,
         "cancelled" => AdoptedOutcome::Cancelled,
-        // That of a deleted server never ends.
+        // A migration of a deleted server never ends in Nova, so it counts as failed.
         _ => AdoptedOutcome::Failed,
     };
     let amount = |column: &str| row.count(column).map(Option::unwrap_or_default);
@@ -175,7 +175,7 @@ fn migration(
     })
 }
 
-/// A host that is gone keeps its name, and gets an id that no other has.
+/// A host that is not adopted keeps its name, and gets an id that no other host has.
 fn end(hosts: &AdoptedHosts, service: &str, node: Option<&str>) -> AdoptedEnd {
     match hosts.find(service, node) {
         Some(host) => AdoptedEnd { host: host.id, hostname: host.hostname.clone() },

@@ -1,11 +1,11 @@
 //! `chronova adopt`: takes over a running Nova without touching its guests.
 //!
-//! It reads the databases of Nova and Placement, judges each thing in them, and writes one log that begins where Nova
-//! stopped: the same ids, the same times, the same answers. One file per noun says how its rows become events.
+//! The command reads the databases of Nova and Placement, judges each object in them, and writes one log. The log has
+//! the same ids and times, so the API gives the same answers as Nova. One file per noun turns its rows into events.
 //!
-//! Never half: if something stands in the way, nothing is written, unless the operator names what to leave out. The log
-//! is written into a folder beside the data folder, which takes its place only when it is complete. Guests, disks, ports
-//! and volumes are adopted as they are: no host is asked, and none is changed.
+//! An adoption is complete or does nothing: one obstacle stops it, unless the operator leaves the object out. The
+//! command writes the log into a folder beside the data folder. When the log is complete, that folder replaces the data
+//! folder. Guests, disks, ports and volumes are adopted as they are: the command connects to no host.
 
 mod actions;
 mod aggregates;
@@ -127,7 +127,7 @@ impl From<NovaObjectError> for Unadoptable {
     }
 }
 
-/// An adoption in the making.
+/// The state of an adoption while it reads the databases.
 struct Adoption<'a> {
     databases: &'a NovaDatabases,
     choices: &'a AdoptionChoices,
@@ -140,9 +140,9 @@ struct Adoption<'a> {
     moves: BTreeMap<ProcessId, InstanceId>,
     /// The servers of groups with a policy that a claim must not break.
     strict_groups: BTreeMap<InstanceId, ServerGroupId>,
-    /// Their generations follow when all allocations are written.
+    /// The adopted providers. Their generations are known only when all allocations are read.
     adopted_providers: Vec<ProviderAdopted>,
-    /// The consumers that have allocations, for the servers that should.
+    /// The providers that each consumer has allocations of. A server on a host must be among the consumers.
     held: BTreeMap<String, BTreeSet<uuid::Uuid>>,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Adoption<'a> {
         self.databases.placement.as_ref()
     }
 
-    /// Cell 0 first, then the others; with the word for each.
+    /// The databases of the cells with a name for each: cell 0 first.
     fn cells(&self) -> impl Iterator<Item = (String, &'a dyn NovaDatabase)> + use<'a> {
         let databases = self.databases;
         let others = databases.cells.iter().enumerate();
@@ -164,7 +164,7 @@ impl<'a> Adoption<'a> {
     }
 }
 
-/// Judges a cloud, and makes the log of it. The log is whole only if the report is clear.
+/// Judges a cloud, and collects the events of its log. The log is complete only if the report is clear.
 pub fn judge(databases: &NovaDatabases, choices: &AdoptionChoices) -> (AdoptionReport, AdoptionHistory) {
     let mut adoption = Adoption {
         databases,
@@ -214,7 +214,7 @@ pub async fn run(args: &AdoptArgs, place: &LogPlace, out: &mut dyn Write) -> Res
     place.in_file("adopt")?;
     let data = &place.data;
     if args.undo {
-        // No server can open the log until it is set aside.
+        // The lock keeps every server out until the log is set aside.
         let log = place.lock().await?;
         return undo::run(data, log.store(), out).await;
     }

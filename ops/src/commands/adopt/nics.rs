@@ -1,7 +1,7 @@
 //! The interfaces of a server, from Nova's network info cache.
 //!
-//! The guest keeps its interfaces as they are. An interface that Chronova could not plug again is refused
-//! before the guest needs it.
+//! The guest keeps its interfaces as they are. The adoption refuses an interface that Chronova could not plug again
+//! after a reboot.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::nova::rows::NovaRow;
 /// The kinds of interfaces that a host can plug again.
 const KINDS: &[&str] = &["ovs", "bridge", "tap"];
 
-/// `tags`: of the ports, by their ids.
+/// Reads the interfaces. `tags` has the tags of ports, by the ports' ids.
 pub(super) fn nics(cache: Option<&NovaRow<'_>>, tags: &BTreeMap<&str, &str>) -> Result<Vec<NicInfo>, Unadoptable> {
     let found = match cache {
         Some(row) => row.json("network_info")?,

@@ -1,4 +1,4 @@
-//! Placement's resource providers, with inventories, traits and aggregates, and its custom names.
+//! Adopts Placement's resource providers with their inventories, traits and aggregates, and also its custom names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         }
     }
     hosts_without_provider(adoption, &known);
-    // Parents first.
+    // A parent comes before its children, because a child's event names its parent.
     let mut done: BTreeSet<ProviderId> = BTreeSet::new();
     while !waiting.is_empty() {
         let fit = |provider: &NovaProvider| provider.created.parent.is_none_or(|parent| done.contains(&parent));
@@ -96,7 +96,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
     }
 }
 
-/// Names of classes and traits that are not among the standard ones here.
+/// Adopts the classes and traits that are not among the standard ones.
 fn custom_names(adoption: &mut Adoption<'_>) {
     let (database, meta) = (adoption.placement(), adoption.meta.clone());
     for row in rows(database, "resource_classes") {
@@ -170,7 +170,7 @@ fn inventory(row: &NovaRow<'_>, parts: &ProviderParts<'_>) -> Result<Inventory, 
     })
 }
 
-/// The scheduler finds a host by its provider.
+/// Reports hosts without a provider: the scheduler finds a host by its provider.
 fn hosts_without_provider(adoption: &mut Adoption<'_>, known: &BTreeSet<ProviderId>) {
     let without: Vec<String> = adoption
         .hosts

@@ -1,4 +1,4 @@
-//! Limits of projects and of quota classes. The usage of a project follows from its servers.
+//! Adopts the limits of projects and of quota classes. Chronova counts a project's usage from its servers.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::{Adoption, Unadoptable};
 use crate::nova::database::live_rows;
 use crate::nova::rows::NovaRow;
 
-/// The resources that Nova still counts. It ignores the rows of others, which are from the time before Neutron.
+/// The resources that Nova still counts. Nova ignores rows of other resources, which date from before Neutron.
 const COUNTED: &[&str] = &[
     "cores",
     "injected_file_content_bytes",

@@ -43,9 +43,9 @@ impl AdoptedThing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdoptionVerdict {
     Adopted,
-    /// It is adopted, and something about it will be otherwise.
+    /// The object is adopted, but something about it will change. A note says what.
     Noted,
-    /// Nova does not show it any more, and it cannot be read.
+    /// The object cannot be read, and Nova does not show it any more.
     Skipped,
     LeftOut,
     InTheWay,
@@ -63,7 +63,7 @@ impl AdoptionVerdict {
     }
 }
 
-/// Why a verdict is not plainly "adopt".
+/// The reason for a verdict other than "adopt".
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AdoptionFinding {
     pub verdict: AdoptionVerdict,
@@ -90,7 +90,7 @@ impl AdoptionReport {
         Self { leave_out: leave_out.into_iter().collect(), ..Self::default() }
     }
 
-    /// The thing is to be adopted, unless something else is said.
+    /// Notes an object. It is adopted, unless a finding says otherwise.
     pub(super) fn see(&mut self, thing: AdoptedThing, id: &str, name: &str) {
         let known = self.things.entry((thing, id.to_owned())).or_default();
         name.clone_into(&mut known.name);
@@ -116,7 +116,7 @@ impl AdoptionReport {
         self.find(thing, id, AdoptionVerdict::Noted, reason, "");
     }
 
-    /// Whether the operator named the thing to be left out; then it says so.
+    /// Whether the operator leaves the object out. If so, the report says so.
     pub(super) fn leaves_out(&mut self, thing: AdoptedThing, id: &str) -> bool {
         let named = self.leave_out.contains(id);
         if named {
@@ -125,7 +125,7 @@ impl AdoptionReport {
         named
     }
 
-    /// The ids that were named to be left out and are of nothing.
+    /// The ids after `--leave-out` that no object has.
     pub fn unknown(&self) -> Vec<&str> {
         let known: BTreeSet<&str> = self.things.keys().map(|(_, id)| id.as_str()).collect();
         self.leave_out.iter().map(String::as_str).filter(|id| !known.contains(id)).collect()
@@ -189,7 +189,7 @@ impl AdoptionReport {
         )
     }
 
-    /// The same for programs.
+    /// The report as JSON, for programs.
     pub fn json(&self) -> Value {
         let things: Vec<Value> = self
             .things

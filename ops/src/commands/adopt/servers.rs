@@ -1,7 +1,7 @@
-//! Servers: in each state between two operations, with all that the API shows of them.
+//! Adopts servers in each state between two operations, with all that the API shows of them.
 //!
-//! A server's stream tells what was asked for, where it is and how it is connected, with Nova's times, and ends with the
-//! event that says where it rests ([`Adopted`](chronova_events::instance::Adopted)).
+//! A server's stream has the request, the host and the connections, with Nova's times. Its last event has the server's
+//! present state ([`Adopted`](chronova_events::instance::Adopted)).
 
 mod parts;
 mod read;
@@ -69,7 +69,7 @@ fn server(adoption: &mut Adoption<'_>, shared: &SharedParts<'_>, parts: &CellPar
     }
 }
 
-/// A server on a host has to hold something of it: else the host would be filled twice.
+/// Checks that a server on a host has an allocation there. Without one, the scheduler would give its room away.
 fn holds(adoption: &Adoption<'_>, server: &NovaServer) -> Result<(), Unadoptable> {
     let Some(placed) = server.placed.as_ref().filter(|_| server.deleted_at.is_none()) else { return Ok(()) };
     let way_out = "run nova-manage placement heal_allocations, or leave the server out";
@@ -98,12 +98,12 @@ fn record(adoption: &mut Adoption<'_>, server: NovaServer) {
     for note in &server.notes {
         adoption.report.note(AdoptedThing::Server, &instance.to_string(), note);
     }
-    hold(adoption, &server);
+    count_for_project(adoption, &server);
     tell(adoption, server);
 }
 
-/// A living server counts for its project.
-fn hold(adoption: &mut Adoption<'_>, server: &NovaServer) {
+/// Counts a server that is not deleted for the quota of its project.
+fn count_for_project(adoption: &mut Adoption<'_>, server: &NovaServer) {
     let counts = server.deleted_at.is_none() && !server.is_soft_deleted();
     if !counts {
         return;
@@ -119,7 +119,7 @@ fn hold(adoption: &mut Adoption<'_>, server: &NovaServer) {
     adoption.history.push(HistoryPart::Quota, stream, server.created_at, &meta, QuotaEvent::from(reserved));
 }
 
-/// The server's own stream.
+/// Writes the server's own stream.
 fn tell(adoption: &mut Adoption<'_>, server: NovaServer) {
     let NovaServer { request, created_at, updated_at, deleted_at, asked, devices, boot_image, placed, nics, .. } =
         server;

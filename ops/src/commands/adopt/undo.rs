@@ -1,6 +1,6 @@
 //! `chronova adopt --undo`: the way back to Nova, as long as nobody changed anything through Chronova.
 //!
-//! Nova's databases and the hosts are as they were, so all there is to undo is the log. It is set aside, not removed.
+//! An adoption changes neither Nova's databases nor the hosts, so the undo only sets the log aside. It removes nothing.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -11,19 +11,19 @@ use chronova_events::store::EventStore;
 
 use crate::commands::{CommandFailure, DataDir, Exit, log_pages};
 
-/// The part of the system in whose name an adoption writes.
+/// The name of the adoption as the cause of its events.
 pub(super) const ADOPTER: &str = "adopt";
 
-/// The first change after the adoption that somebody asked for.
+/// The first change after the adoption that a user or an operator asked for.
 async fn first_change(store: &dyn EventStore) -> Result<Option<String>, CommandFailure> {
     let (mut is_adopted, mut change) = (false, None);
     log_pages::walk(store, Position::START, Position::END, |event| {
         match &event.meta.cause {
             Cause::System { part } if part == ADOPTER => {
-                // Earlier events belong to the adoption, too: the requests of Nova's users.
+                // The events before this one belong to the adoption, too: they are the requests of Nova's users.
                 (is_adopted, change) = (true, None);
             }
-            // Hosts that told about themselves changed nothing.
+            // Reports of hosts about themselves are no changes that Nova would miss.
             Cause::System { .. } => {}
             Cause::User { .. } | Cause::Process { .. } => {
                 let told = || format!("{} of {} at position {}", event.kind, event.stream, event.position);

@@ -1,7 +1,7 @@
-//! Puts the log in its place: all of it, or nothing.
+//! Puts the complete log into the data folder, or leaves the data folder as it was.
 //!
-//! It is written into a folder beside the data folder, closed, and renamed over the empty data folder. A kill before the
-//! rename leaves the data folder as it was, and a folder that the next run removes.
+//! The command writes the log into a folder beside the data folder, and renames that folder over the empty data folder.
+//! A kill before the rename leaves the data folder unchanged. The next run removes the unfinished folder.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -14,7 +14,7 @@ use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use super::AdoptionHistory;
 use crate::commands::{CommandFailure, DataDir};
 
-/// Refuses a data folder with something in it.
+/// Refuses a data folder that is not empty.
 pub(super) fn is_free(data: &DataDir) -> Result<(), CommandFailure> {
     let folder = &data.0;
     match fs::read_dir(folder) {
@@ -30,7 +30,7 @@ pub(super) fn is_free(data: &DataDir) -> Result<(), CommandFailure> {
     }
 }
 
-/// The folder in which the log is made.
+/// The folder in which the command writes the log.
 fn beside(folder: &Path) -> Result<PathBuf, CommandFailure> {
     let Some(name) = folder.file_name() else {
         return Err(CommandFailure::Usage(format!("{} has no name: use another data folder", folder.display())));
@@ -44,7 +44,7 @@ pub(super) async fn log(data: &DataDir, history: AdoptionHistory) -> Result<(), 
     is_free(data)?;
     let folder = std::path::absolute(&data.0)?;
     let making = beside(&folder)?;
-    // A killed run left this folder.
+    // A run that was killed left this folder.
     if making.exists() {
         fs::remove_dir_all(&making)?;
     }
@@ -55,7 +55,7 @@ pub(super) async fn log(data: &DataDir, history: AdoptionHistory) -> Result<(), 
         Err(error) => Err(error),
     };
     if placed.is_err() {
-        // The error that is told matters more than one of this.
+        // The error that is returned matters more than one of this clean-up.
         let _ = fs::remove_dir_all(&making);
     }
     placed
@@ -70,7 +70,7 @@ async fn write(folder: &Path, history: AdoptionHistory) -> Result<(), CommandFai
     appended.map_err(|error| CommandFailure::Usage(format!("the log cannot be written: {error}")))
 }
 
-/// A folder takes the place of an empty one at once.
+/// A rename replaces an empty folder atomically.
 fn place(making: &Path, folder: &Path) -> Result<(), CommandFailure> {
     sync(making)?;
     fs::rename(making, folder).map_err(|error| {

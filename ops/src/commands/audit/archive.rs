@@ -1,10 +1,10 @@
 //! `chronova audit archive`: old events in compressed files that can be verified and listed without the log.
 //!
-//! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside it has positions, the chain
-//! before and at its end, and the SHA-256 of the file. A manifest is written atomically after its segment, so a segment
-//! without one does not count. Segments follow each other without gaps. Nothing is removed from the log: an archive is
-//! a copy that can be verified by itself. Personal fields are sealed in it as they are in the log, under the same keys,
-//! so an erasure reaches it.
+//! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside it has the positions, the chain's
+//! hashes before its first event and at its last, and the SHA-256 of the file. A manifest is written atomically after
+//! its segment, so a segment without one does not count. Segments follow each other without gaps. Nothing is removed
+//! from the log: an archive is a copy that can be verified by itself. Personal fields are sealed in it as they are in
+//! the log, under the same keys, so an erasure reaches it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -74,7 +74,7 @@ pub struct Manifest {
     file: String,
     pub first: u64,
     pub last: u64,
-    /// The chain before the first event and at the last one.
+    /// The chain's hash before the first event, and at the last one.
     before: String,
     pub end: String,
     sha256: String,
@@ -202,7 +202,7 @@ async fn segment(
     Ok(manifest)
 }
 
-/// Begins a file that its owner alone may read, as the log itself; one that a crash left is begun again.
+/// Creates a file that only its owner may read, like the log itself. It overwrites a file that a crash left.
 fn begin(path: &Path) -> Result<File, CommandFailure> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path)(error)),
@@ -246,7 +246,7 @@ fn read_segment(
     }
 }
 
-/// Verifies an archive: by itself, and against the log where there is one.
+/// Verifies an archive by itself, and against the log if there is one.
 pub async fn verify(
     store: Option<&dyn EventStore>,
     folder: &Path,
@@ -279,7 +279,7 @@ pub async fn verify(
     Ok(Exit::Yes)
 }
 
-/// A fault of a segment.
+/// The fault of a segment, if it has one.
 fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<Option<String>, CommandFailure> {
     if manifest.first != next || manifest.before != chain {
         return Ok(Some(format!("it does not follow position {}", next - 1)));

@@ -55,7 +55,7 @@ impl OutputFormat {
     }
 }
 
-/// When it was recorded.
+/// The time range in which an event was recorded.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct AuditTimeRange {
     /// Only events recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
@@ -67,7 +67,7 @@ pub struct AuditTimeRange {
 }
 
 impl AuditTimeRange {
-    /// From when on, and until before when.
+    /// The start of the range (inclusive) and its end (exclusive).
     pub fn resolve(self, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
         (self.since.map(|when| when.resolve(now)), self.until.map(|when| when.resolve(now)))
     }
@@ -141,7 +141,7 @@ impl AuditArgs {
     }
 }
 
-/// A host by its id, or all that were ever registered under a name.
+/// The ids of the hosts that `given` means: an id, or a name under which hosts were ever registered.
 async fn hosts(given: &str, store: &dyn EventStore) -> Result<Vec<Uuid>, CommandFailure> {
     if let Ok(id) = given.parse() {
         return Ok(vec![id]);

@@ -23,7 +23,7 @@ const ANSWER: Duration = Duration::from_mins(1);
 /// How long a server may be unreachable after it has answered once.
 const AWAY: Duration = Duration::from_mins(5);
 const AGAIN: Duration = Duration::from_secs(1);
-/// Where the identity service is, on a port that serves everything.
+/// The path of the identity service on a port that serves every API.
 const IDENTITY: &str = "/identity";
 
 /// The used parts of a `clouds.yaml`.
@@ -70,7 +70,7 @@ enum Login {
 
 pub(super) struct OperatorClient {
     agent: Agent,
-    /// With the namespace of our own.
+    /// The base address with Chronova's own namespace (`/chronova/v1`).
     base: String,
     login: Login,
     token: RefCell<Secret>,
@@ -117,13 +117,13 @@ impl Auth {
         }
     }
 
-    /// `.../v3`, as Keystone's address is given with and without it.
+    /// The address with `/v3`: users give Keystone's address with or without it.
     fn v3(&self) -> String {
         let url = self.url.trim_end_matches('/');
         if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") }
     }
 
-    /// The base address of the other APIs, if they are behind the same address.
+    /// The base address of the other APIs, if the identity service is on the same port.
     fn base(&self) -> Option<String> {
         let v3 = self.v3();
         v3.strip_suffix("/v3")?.strip_suffix(IDENTITY).map(str::to_owned)
@@ -205,7 +205,7 @@ impl OperatorClient {
         self.ask("DELETE", path, None)
     }
 
-    /// As `get`, and waits for a server that is being restarted.
+    /// Like `get`, but waits for a server that is restarting.
     pub(super) fn get_patiently(&self, path: &str) -> Result<Value, CommandFailure> {
         let since = Instant::now();
         loop {
@@ -245,7 +245,7 @@ impl OperatorClient {
     }
 }
 
-/// Whether to wait any longer.
+/// Fails with `error` when the server has been unreachable since `since` for too long.
 fn waited(since: Instant, error: CommandFailure) -> Result<(), CommandFailure> {
     if since.elapsed() > AWAY { Err(error) } else { Ok(()) }
 }
@@ -289,7 +289,7 @@ mod tests {
     use chronova_web::identity::clouds::clouds_yaml;
 
     #[test]
-    fn the_file_of_the_first_start_is_understood() {
+    fn the_clouds_yaml_of_the_first_start_is_read() {
         let text = clouds_yaml("http://127.0.0.1:8774", "RegionOne", &Secret::new("s\"x"));
         let mut all: Clouds = serde_saphyr::from_str(&text).unwrap();
         let cloud = all.clouds.remove("chronova").unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_service_elsewhere_says_nothing_of_the_server() {
+    fn a_separate_identity_service_does_not_reveal_the_servers_address() {
         let mut auth = Auth::of_environment("https://keystone.example:5000/v3/".to_owned());
         assert_eq!(auth.v3(), "https://keystone.example:5000/v3");
         assert_eq!(auth.base(), None);

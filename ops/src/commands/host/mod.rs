@@ -1,8 +1,7 @@
 //! `chronova host`: drains hosts and puts them into maintenance, through the running server.
 //!
-//! The drain continues without the command: ending the command does not cancel it, and the command waits for a
-//! server that is being restarted. Exit status: 0 the host is empty, 1 servers stay on it, 2 the command
-//! failed.
+//! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
+//! host is empty, 1 servers stay on it, 2 the command failed.
 
 mod client;
 mod progress;
@@ -108,7 +107,7 @@ pub struct CloudAccess {
 }
 
 /// The interval between two polls of a drain.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs the command.
 pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
@@ -123,7 +122,7 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
             let client = OperatorClient::open(config, access)?;
             let answer = match cancel {
                 true => client.delete(&path(host, "/drain"))?,
-                false => client.post(&path(host, "/drain"), &json!({"drain": wish(how)}))?,
+                false => client.post(&path(host, "/drain"), &json!({"drain": drain_request(how)}))?,
             };
             follow(&client, host, &answer, how.no_wait, out)
         }
@@ -134,7 +133,7 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
                 writeln!(out, "{host} is in service and takes new servers")?;
                 return Ok(Exit::Yes);
             }
-            let answer = client.put(&path(host, "/maintenance"), &json!({"maintenance": wish(how)}))?;
+            let answer = client.put(&path(host, "/maintenance"), &json!({"maintenance": drain_request(how)}))?;
             writeln!(out, "{host} is in maintenance")?;
             follow(&client, host, &answer, how.no_wait, out)
         }
@@ -147,15 +146,15 @@ fn path(host: &str, rest: &str) -> String {
     format!("/hosts/{plain}{rest}")
 }
 
-fn wish(how: &DrainArgs) -> Value {
-    let mut wish = serde_json::Map::new();
+fn drain_request(how: &DrainArgs) -> Value {
+    let mut request = serde_json::Map::new();
     if let Some(parallel) = how.parallel {
-        wish.insert("parallel".to_owned(), json!(parallel));
+        request.insert("parallel".to_owned(), json!(parallel));
     }
     if let Some(reason) = &how.reason {
-        wish.insert("reason".to_owned(), json!(reason));
+        request.insert("reason".to_owned(), json!(reason));
     }
-    Value::Object(wish)
+    Value::Object(request)
 }
 
 fn list(client: &OperatorClient, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
@@ -206,7 +205,7 @@ fn follow(
         if let Some(exit) = progress.end(drain, out)? {
             return Ok(exit);
         }
-        pause(LOOK);
+        pause(POLL_EVERY);
         shown = client.get_patiently(&path(host, ""))?;
     }
 }

@@ -85,7 +85,7 @@ impl DrainProgress {
         }
     }
 
-    /// The last line, once it is over.
+    /// Prints the last line when the drain is over.
     pub(super) fn end(&self, drain: &Value, out: &mut dyn Write) -> io::Result<Option<Exit>> {
         let (left, stay) = (all(drain, "left").len(), all(drain, "stays").len());
         let (how, exit) = match text(drain, "status") {
@@ -106,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn everything_is_said_once() {
+    fn each_change_is_printed_once() {
         let mut drain = json!({
             "id": "d", "status": "running", "parallel": 2, "requested_at": "T", "waiting": 2, "left": [], "stays": [],
             "leaving": [{"server": "1", "name": "web", "how": "live", "status": "running",

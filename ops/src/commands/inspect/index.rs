@@ -25,7 +25,7 @@ pub(super) enum StorySubject {
 
 #[derive(Debug, Default)]
 pub(super) struct InspectIndex {
-    /// With their newest names; the deleted ones too.
+    /// All servers with their newest names, including deleted ones.
     pub servers: BTreeMap<InstanceId, Named>,
     pub hosts: BTreeMap<HostId, String>,
     pub processes: BTreeMap<ProcessId, Task>,
@@ -38,11 +38,11 @@ pub(super) struct Named {
 }
 
 impl InspectIndex {
-    /// Those of the log up to `until`.
+    /// Reads the subjects of the log up to `until`.
     pub(super) async fn read(store: &dyn EventStore, until: Position) -> Result<Self, CommandFailure> {
         let mut index = Self::default();
         walk(store, Position::START, until, |recorded| {
-            // Other events do not matter here, and need not be decoded.
+            // Events of other categories name no subject, so decoding them would waste time.
             if matches!(recorded.stream.category(), "instance" | "host" | "process") {
                 index.take(recorded, payload(recorded)?);
             }

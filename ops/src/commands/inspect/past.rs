@@ -10,7 +10,7 @@ use super::super::CommandFailure;
 use super::super::log_pages::walk;
 use super::super::moments::AsOf;
 
-/// A position, and its time.
+/// A position of the log, and its time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Past {
     pub position: Position,
@@ -23,7 +23,8 @@ impl fmt::Display for Past {
     }
 }
 
-/// As in the API: a time means the longest prefix of the log without a later event.
+/// Finds the position that `as_of` names. As in the API, a time names the longest prefix of the log without a later
+/// event.
 pub(super) async fn find(store: &dyn EventStore, as_of: AsOf, now: Timestamp) -> Result<Past, CommandFailure> {
     match as_of {
         AsOf::Position(position) => at_position(store, Position(position)).await,

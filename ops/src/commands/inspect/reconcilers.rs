@@ -1,4 +1,4 @@
-//! `chronova inspect reconcilers`: every reconciler of the table, and what it would mend if it ran at that moment.
+//! `chronova inspect reconcilers`: lists every reconciler with the differences that it would repair at that moment.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use chronova_projections::runner::ProjectionError;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
 
-/// The options that say when something is due; `nova.conf`'s, or else their defaults.
+/// The options that decide when something is due: from `nova.conf`, or else their defaults.
 #[derive(Debug, Clone, Default)]
 pub struct ReconcileRules {
     options: ReconcileOptions,
@@ -27,13 +27,13 @@ impl ReconcileRules {
     }
 }
 
-/// A reconciler, and its findings where the log tells them.
+/// A reconciler with its findings; `None` if the log alone does not show them.
 type Surveyed = (&'static ReconcilerRow, Option<Vec<String>>);
 
 /// All reconcilers, in the order of their table.
 pub(super) struct ReconcilerSurvey(Vec<Surveyed>);
 
-/// As the log is at `until`, which was `now`.
+/// Surveys all reconcilers on the log up to `until`, with `now` as the time of that position.
 pub(super) async fn survey(
     store: &dyn EventStore,
     rules: &ReconcileRules,

@@ -1,4 +1,4 @@
-//! `chronova inspect scheduling SERVER`: every decision on where the server goes, with its reasons.
+//! `chronova inspect scheduling SERVER`: every decision of the scheduler about the server, with its reasons.
 
 use std::io::{self, Write};
 

@@ -40,7 +40,7 @@ pub struct Chapter {
     pub by: String,
     pub began: String,
     pub took_seconds: f64,
-    /// How its processes ended; none if it began no process.
+    /// How the chapter's processes ended; `None` if it started no process.
     pub outcome: Option<&'static str>,
     pub lines: Vec<StoryLine>,
 }
@@ -50,16 +50,16 @@ pub struct Chapter {
 pub struct StoryLine {
     pub position: u64,
     pub at: String,
-    /// Since the chapter began.
+    /// Seconds since the chapter began.
     pub after_seconds: f64,
-    /// For the steps of a process: since the step before.
+    /// Seconds since the step before; only the steps of a process have it.
     pub took_seconds: Option<f64>,
-    /// `user`, the name of a process, or the part of the system.
+    /// The cause: `user`, the name of a process, or the part of the system.
     pub by: String,
     pub stream: String,
     pub kind: String,
     pub text: String,
-    /// Something went wrong, or was undone.
+    /// Whether something failed or was undone.
     pub trouble: bool,
 }
 
@@ -216,7 +216,7 @@ fn chapter(events: &[&Recorded], index: &InspectIndex) -> Result<Chapter, Comman
     })
 }
 
-/// The requester: the user, if the chapter has one.
+/// The requester: the user if the chapter has one, else the process or the part of the system.
 fn who(events: &[&Recorded], index: &InspectIndex) -> String {
     let user = events.iter().find_map(|recorded| match &recorded.meta.cause {
         Cause::User { user, project, roles } => {

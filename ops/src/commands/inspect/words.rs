@@ -1,6 +1,6 @@
-//! One line for people about each event.
+//! Describes each event in one line for people.
 //!
-//! Kinds without a sentence here are shown field by field, so a new noun needs no change.
+//! An event kind without a description here is shown field by field, so a new noun needs no change.
 
 use chronova_events::host::HostEvent;
 use chronova_events::instance::status::Status;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::super::audit;
 
-/// The user's name for the operation that an event begins.
+/// The name that a user knows for the operation that an event starts.
 pub(super) fn deed(event: &Event) -> Option<&'static str> {
     let Event::InstanceEvent(event) = event else { return None };
     Some(match event {
@@ -250,7 +250,7 @@ pub(super) fn addresses(nics: &[NicInfo]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// `name=web state=up`, nested values left out when they are long.
+/// `name=web state=up`; long nested values are left out.
 fn fields(value: &Value) -> String {
     const LONGEST: usize = 60;
     let Value::Object(map) = value else { return String::new() };

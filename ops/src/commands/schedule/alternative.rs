@@ -37,14 +37,14 @@ impl AlternativeHistory {
         if self.waiting.len() >= BATCH { self.settle() } else { Ok(()) }
     }
 
-    /// Folds an event that was not recorded.
+    /// Folds an invented event, which the real log does not have.
     pub(super) async fn invent(
         &mut self,
         stream: StreamId,
         event: impl Into<Event>,
         at: Timestamp,
     ) -> Result<(), CommandFailure> {
-        // A log in memory turns it into the form that the read models fold.
+        // A log in memory gives the event the form that read models fold.
         let log = MemoryStore::new();
         let new = NewEvent::new(event, at, &Meta::system("what-if"));
         log.append(&stream, Expected::Any, vec![new]).await.map_err(|error| match error {
@@ -72,7 +72,7 @@ impl AlternativeHistory {
         self.invent(LedgerRoot::stream(&CELL), event.into(), at).await
     }
 
-    /// The server has an allocation on the selected host.
+    /// Gives the server an allocation on the selected host.
     pub(super) async fn claim(
         &mut self,
         server: InstanceId,
@@ -100,7 +100,7 @@ impl AlternativeHistory {
         Ok(choose(&self.views, &PendingClaims::default(), request, options))
     }
 
-    /// The read models, with everything in them.
+    /// The read models, after folding all events taken so far.
     pub(super) fn views(&mut self) -> Result<&Views, CommandFailure> {
         self.settle()?;
         Ok(&self.views)

@@ -2,8 +2,8 @@
 //!
 //! `--dry-run` selects a host for one flavor (and image, hints, zone) in the present state of the cell, with the
 //! reasons. `--replay` repeats every decision of a part of the log with another configuration or another fleet, and
-//! reports the differences. Both only read the log, also beside a running server. They run the server's own scheduler;
-//! a decision depends on read models, request and options alone.
+//! reports the differences. Both only read the log, so they work beside a running server. They run the server's own
+//! scheduler: a decision depends only on read models, request and options.
 
 mod alternative;
 mod packing;
@@ -75,11 +75,11 @@ pub struct ScheduleArgs {
     pub json: bool,
 }
 
-/// The options of the scheduler, and of the inventories it sees.
+/// The options of the scheduler and of the hosts' inventories.
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub scheduler: SchedulerOptions,
-    /// The other options: ratios and reserves for the inventories of another fleet.
+    /// The other options. They hold the allocation ratios and reserved amounts for the inventories of another fleet.
     pub options: RuntimeOptions,
 }
 
@@ -94,7 +94,7 @@ impl Rules {
     }
 }
 
-/// Runs the command, with `rules` unless `args` name other ones.
+/// Runs the command with `rules`, or with the configuration files that `args` name.
 pub async fn run(
     args: &ScheduleArgs,
     rules: &Rules,

@@ -1,4 +1,4 @@
-//! Use of the hosts, and headroom.
+//! Measures how full the hosts are, and how many more servers fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use chronova_events::ledger::InventoryLine;
 use chronova_projections::views::Views;
 use serde::Serialize;
 
-/// One fleet at one time.
+/// The use of one fleet at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Packing {
     pub hosts: usize,

@@ -1,10 +1,9 @@
 //! `--replay`: repeats the decisions of the log.
 //!
-//! The log is walked once. It builds two histories: the recorded one, and an alternative one. For each
-//! recorded decision the scheduler decides again on the alternative history. The claim and the server's host
-//! there follow its answer. All other events (hosts, aggregates, flavors, deletions) happen in both. Another
-//! fleet replaces the real hosts; servers from before `--since` are then placed again too, because they need
-//! hosts.
+//! The replay reads the log once and builds two histories: the recorded one, and an alternative one. For each recorded
+//! decision, the scheduler decides again on the alternative history. The claim and the host in that history follow the
+//! new decision. All other events (hosts, aggregates, flavors, deletions) go into both. With another fleet, the replay
+//! also places servers from before `--since` again, because their hosts do not exist there.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -37,7 +36,7 @@ struct ReplayedRequest {
     at: String,
     was: Option<String>,
     is: Option<String>,
-    /// Why there is no host in the other history.
+    /// Why the alternative history has no host for the request.
     why: Option<String>,
 }
 
@@ -50,7 +49,7 @@ struct ReplayReport {
     other_host: usize,
     placed_only_now: usize,
     refused_only_now: usize,
-    /// The most requested flavor, for which headroom is counted.
+    /// The flavor that was requested most. The headroom is the number of further servers of it.
     flavor: Option<String>,
     as_it_was: Packing,
     replayed: Packing,
@@ -112,7 +111,7 @@ pub(super) async fn run(
 }
 
 impl Replay<'_> {
-    /// Registers the hosts of another fleet, as its agents would have.
+    /// Registers the hosts of another fleet, as their host agents would.
     async fn settle_in(&mut self, fleet: &SimUri) -> Result<(), CommandFailure> {
         let registrations = crate::simulated::registrations(fleet, &self.rules.options.hosts).await;
         for (stream, events) in registrations.map_err(|error| CommandFailure::Usage(error.to_string()))? {
@@ -123,7 +122,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Folds one event into the alternative history, or the one that replaces it.
+    /// Folds one recorded event into the alternative history, or the event that replaces it there.
     async fn live_through(&mut self, recorded: &Arc<Recorded>) -> Result<(), CommandFailure> {
         let event = payload(recorded)?;
         let again = self.other_fleet || recorded.recorded_at >= self.since;
@@ -151,7 +150,7 @@ impl Replay<'_> {
                     let host = claimed.allocations.first().map(|held| self.real_name(held.provider)).transpose()?;
                     self.decide(&request, host, recorded.recorded_at).await
                 }
-                // A Placement client's claim on hosts that this fleet does not have.
+                // Another client of Placement made this claim, on hosts that this fleet does not have.
                 None if self.other_fleet => Ok(()),
                 None => self.other.take(recorded),
             },

@@ -138,7 +138,7 @@ fn tell(
             writeln!(out, "required: {}", reasons.required.join(", "))?;
         }
     }
-    // Only the first of many servers, and the one that finds no host, are described at length.
+    // The output describes only the first server, and one that gets no host, at length.
     if number == 0 || decision.ranked.is_empty() {
         writeln!(out, "{:5} hosts", reasons.hosts)?;
         for check in &reasons.checks {

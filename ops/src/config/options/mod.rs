@@ -7,11 +7,12 @@
 //!
 //! After the type comes the use of the value, at least one of these:
 //!
-//! * `=> web.max_limit by Whole`: that field of [`Targets`] takes it, converted by that type of `conversions.rs`. Without
-//!   `by` the field has the option's own type. The field's own default is the option's default, and no other is declared.
-//! * `=> compute.quota["cores"]`: that entry of a table does.
-//! * `=> here`: this crate reads it, in `derived.rs` or under `serve`.
-//! * `=> nothing`: it has no effect yet.
+//! * `=> web.max_limit by Whole`: the field `web.max_limit` of [`Targets`] takes the value; `Whole` of `conversions.rs`
+//!   converts it. Without `by` the field has the option's own type. The field's default is the option's default, so the
+//!   declaration names none.
+//! * `=> compute.quota["cores"]`: an entry of a map takes the value.
+//! * `=> here`: this crate reads the value, in `derived.rs` or under `serve`.
+//! * `=> nothing`: the option has no effect yet.
 //!
 //! A declaration without an arrow does not compile.
 
@@ -48,7 +49,7 @@ macro_rules! hand_over {
     };
 }
 
-/// Declares the options of one section: a struct with one field for each, and their [`super::OptionDef`]s.
+/// Declares the options of one section: a struct with one field per option, and their [`super::OptionDef`]s.
 macro_rules! section {
     (
         $(#[$doc:meta])*
@@ -84,7 +85,7 @@ macro_rules! section {
                 values: &mut $crate::config::values::Values<'_>,
             ) -> Option<Self> {
                 let mut defs = Self::OPTIONS.iter();
-                // Every field is read before the first missing one ends it, so that all problems are found.
+                // All fields are read before a missing one ends the function, so that all problems are found.
                 $( let $field: Option<$t> = defs.next().and_then(|def| values.take(def)); )*
                 Some(Self { $( $field: $field?, )* })
             }
@@ -111,7 +112,7 @@ use super::targets::Targets;
 use super::values::Values;
 use super::{OptionDef, derived};
 
-/// Puts the sections together: the configuration as the program sees it, and the list of all options.
+/// Combines the sections into the configuration that the program reads and the list of all options.
 macro_rules! configuration {
     ($( $(#[$doc:meta])* $field:ident : $ty:ty ),+ $(,)?) => {
         /// The whole configuration, checked. One field per section.
@@ -171,7 +172,7 @@ configuration! {
     volume: services::Volume,
 }
 
-/// The option of that name, whatever the case of its section; `-` and `_` are one, as in oslo.
+/// The option of this name. As in oslo, the case of the section does not matter, and `-` equals `_`.
 pub fn find(section: &str, name: &str) -> Option<&'static OptionDef> {
     let name = name.replace('-', "_");
     SECTIONS.iter().copied().flatten().find(|def| def.section.eq_ignore_ascii_case(section) && def.name == name)
@@ -201,9 +202,9 @@ mod tests {
         }
     }
 
-    /// The default of an option stands in its declaration or in the `Default` of the struct that takes it, not in both.
+    /// The default of an option is either in its declaration or in the `Default` of the struct that takes it.
     #[test]
-    fn a_default_stands_once() {
+    fn no_default_is_declared_twice() {
         for def in SECTIONS.iter().copied().flatten() {
             assert!(!def.uses.is_empty(), "{} goes nowhere", def.title());
             let owners: Vec<Option<String>> = def

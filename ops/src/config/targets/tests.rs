@@ -1,4 +1,4 @@
-//! Values in a file reach the fields that take them.
+//! Tests that values in a file reach the fields that take them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +38,7 @@ fn with_one(def: &'static OptionDef, value: &str) -> Targets {
     with(Some((def, value)))
 }
 
-/// A value that is not the default.
+/// A valid value other than the default.
 fn another(def: &OptionDef) -> String {
     let default = def.owner_default();
     match (def.section, def.name) {
@@ -63,7 +63,7 @@ fn another(def: &OptionDef) -> String {
     }
 }
 
-/// Each arrow of the declarations leads to a field that takes the value.
+/// Each `=>` of the declarations leads to a field that takes the value.
 #[test]
 fn every_value_reaches_the_fields_that_its_declaration_names() {
     let mut reached = 0;
@@ -72,7 +72,7 @@ fn every_value_reaches_the_fields_that_its_declaration_names() {
         let plain = def.uses.iter().any(|one| matches!(one, OptionUse::Field(_))).then(|| with_one(def, &value));
         for (one, targets) in def.uses.iter().zip(plain.iter().cycle()) {
             let OptionUse::Field(text) = one else { continue };
-            // No number follows from the field, which holds only whether it was above zero.
+            // The field is only whether the number is above zero, so the number cannot be read back.
             if def.name == "consecutive_build_service_disable_threshold" {
                 assert!(!with_one(def, "0").runtime.scheduler.counts_build_failures);
                 continue;
@@ -94,7 +94,7 @@ fn an_option_changes_the_fields_of_no_other() {
         def.uses.iter().map(text).collect()
     };
     let plain = with(None);
-    // `[vnc] enabled` takes the address of `server_listen` away.
+    // Without `[vnc] enabled`, the field of `server_listen` is `None`.
     let alone = |def: &&OptionDef| (def.section, def.name) != ("vnc", "enabled");
     for def in all().filter(|def| matches!(def.uses, [OptionUse::Field(_), ..])).filter(alone) {
         let targets = with_one(def, &another(def));
@@ -106,7 +106,7 @@ fn an_option_changes_the_fields_of_no_other() {
 
 /// The defaults permit nothing that Nova's defaults forbid.
 #[test]
-fn live_migrations_are_as_the_file_says() {
+fn options_of_live_migrations_reach_the_driver() {
     let plain = targets("").runtime.live;
     assert_eq!(plain, LiveOptions::default());
     assert!(!plain.permit_auto_converge && !plain.permit_post_copy && !plain.native_tls && !plain.tunnelled);
@@ -132,7 +132,7 @@ fn live_migrations_are_as_the_file_says() {
 }
 
 #[test]
-fn screens_are_as_the_file_says() {
+fn options_of_consoles_reach_the_driver_and_the_api() {
     let listens = |text: &str| targets(text).drivers.libvirt.screens.vnc;
     assert_eq!(listens("").as_deref(), Some("127.0.0.1"));
     assert_eq!(listens("[vnc]\nserver_listen = 0.0.0.0\n").as_deref(), Some("0.0.0.0"));
@@ -141,7 +141,7 @@ fn screens_are_as_the_file_says() {
 }
 
 #[test]
-fn cpus_are_as_the_file_says() {
+fn options_of_cpus_reach_the_driver() {
     let mode = |word: &str| targets(&format!("[libvirt]\ncpu_mode = {word}\n")).drivers.libvirt.cpu_mode;
     assert_eq!(mode("host-passthrough"), Some(CpuMode::HostPassthrough));
     assert_eq!(mode("host-model"), Some(CpuMode::HostModel));
@@ -155,7 +155,7 @@ fn cpus_are_as_the_file_says() {
 }
 
 #[test]
-fn what_new_servers_get_is_as_the_file_says() {
+fn options_of_new_servers_reach_their_fields() {
     let plain = targets("").compute;
     assert!(plain.enable_instance_password && !plain.force_config_drive);
     assert_eq!((plain.default_schedule_zone, plain.max_local_block_devices), (None, 3));
@@ -173,7 +173,7 @@ fn what_new_servers_get_is_as_the_file_says() {
 }
 
 #[test]
-fn how_guests_are_known_is_as_the_file_says() {
+fn options_of_metadata_proxies_reach_the_metadata_service() {
     let plain = targets("").web.metadata;
     assert!(plain.proxy_secret.is_none() && !plain.use_forwarded_for);
     let unused = targets("[neutron]\nmetadata_proxy_shared_secret = s\n[api]\nuse_forwarded_for = true\n").web.metadata;

@@ -1,4 +1,4 @@
-//! The rows of other tables that belong to servers, by the server.
+//! The rows of other tables that belong to servers, by server.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One server, read and judged.
+//! Reads one server, and judges whether it can be adopted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::parts::{CellParts, SharedParts};
 use crate::nova::objects::{self, NovaObject, NovaRequest};
 use crate::nova::rows::{self, NovaRow};
 
-/// A server as Nova's rows have it, in the words of the events.
+/// A server from Nova's rows, in the types of the events.
 pub(super) struct NovaServer {
     pub(super) request: Box<BuildRequested>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) deleted_at: Option<Timestamp>,
-    /// The user who asked for it.
+    /// The user who created the server.
     pub(super) asked: Arc<Meta>,
     pub(super) devices: Vec<BlockDevice>,
     pub(super) boot_image: Option<ImageSnapshot>,
@@ -57,7 +57,7 @@ impl<'a> ServerRows<'a> {
         by.get(self.id).map_or(&[], Vec::as_slice)
     }
 
-    /// Rows that are not deleted; of a deleted server, all.
+    /// The rows that are not deleted. A deleted server has only deleted rows, so it has all of them.
     fn living(&self, by: &'a BTreeMap<&'a str, Vec<NovaRow<'a>>>) -> impl Iterator<Item = &'a NovaRow<'a>> {
         let all = self.is_deleted;
         self.of(by).iter().filter(move |row| all || !row.is_deleted())
@@ -130,7 +130,7 @@ pub(super) fn server(
     })
 }
 
-/// Nothing of Nova's may be at work on it.
+/// Refuses a server with an unfinished task or build of Nova.
 fn is_at_rest(of: &ServerRows<'_>, shared: &SharedParts<'_>) -> Result<(), Unadoptable> {
     if let Some(task) = of.row.words("task_state") {
         let reason = format!("task_state is {task}");
@@ -192,7 +192,7 @@ fn placed(of: &ServerRows<'_>, build: ProcessId, hosts: &AdoptedHosts) -> Result
     }))
 }
 
-/// A later move or rebuild needs it; a deleted server has none.
+/// The request spec, for a later move or rebuild. A deleted server has none.
 fn request_spec(of: &ServerRows<'_>, shared: &SharedParts<'_>) -> Result<Option<Value>, Unadoptable> {
     let row = shared.requests.get(of.id).and_then(|rows| rows.last());
     match row {
@@ -226,7 +226,7 @@ fn state(
             let since = of.system.get("shelved_at").and_then(|text| rows::time(text));
             AdoptedState::Shelved { since: since.unwrap_or(row.updated_at()?) }
         }
-        // Nova does not keep the state before the delete; the API shows a deleted server.
+        // Nova does not keep the state before the delete. The API shows DELETED, whatever this state is.
         "deleted" | "building" if of.is_deleted => AdoptedState::Stopped,
         "building" => {
             return Err(Unadoptable::new("it is being built", "wait until it is built, or delete it"));
@@ -262,7 +262,7 @@ fn power(row: &NovaRow<'_>) -> Result<Power, Unadoptable> {
     })
 }
 
-/// The newest one; the API shows it of a server in error.
+/// The newest fault. The API shows it while the server is in error.
 fn fault(of: &ServerRows<'_>) -> Result<Option<(FaultInfo, Timestamp)>, Unadoptable> {
     let mut newest: Option<(FaultInfo, Timestamp)> = None;
     for row in of.living(&of.parts.faults) {
@@ -322,7 +322,7 @@ fn image(
     of: &ServerRows<'_>,
     spec: Option<NovaObject<'_>>,
 ) -> Result<(Option<ImageSnapshot>, Option<ImageSnapshot>), Unadoptable> {
-    // Nova keeps these of an image beside its properties.
+    // Nova keeps these fields of an image beside the image's properties.
     const OTHERS: [&str; 5] = ["base_image_ref", "container_format", "disk_format", "min_disk", "min_ram"];
     let properties: SortedPairs = of
         .system
@@ -423,7 +423,7 @@ fn fitting(flavor: FlavorSnapshot) -> Result<FlavorSnapshot, Unadoptable> {
     }
 }
 
-/// The ports that it has are those that it asks for whenever it is made again.
+/// A later rebuild or move asks for the ports that the server has now.
 fn networks(nics: &[NicInfo]) -> RequestedNetworks {
     if nics.is_empty() {
         return RequestedNetworks::None;

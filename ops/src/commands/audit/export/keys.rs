@@ -13,7 +13,7 @@ use super::super::super::{CommandFailure, Exit};
 
 /// The prefix of the 32 bytes of a private key in its DER form (RFC 8410, PKCS #8).
 const PRIVATE: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
-/// And before those of a public key (SubjectPublicKeyInfo).
+/// The prefix of the 32 bytes of a public key in its DER form (SubjectPublicKeyInfo).
 const PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 #[derive(Debug, Clone, clap::Args)]

@@ -1,9 +1,9 @@
 //! `chronova audit export` and `verify-export`: a part of the log that a third party can verify without Chronova.
 //!
-//! One file of JSON lines: a head, then every position of the range in order, then the signature. An unselected event
-//! is represented by the hash of its content, so that the chain links over it and reveals nothing of it. The signature
-//! is ed25519 over the SHA-256 of all lines before it. Personal fields are sealed in the stored bytes, and left out of
-//! the readable form unless `--personal` is given.
+//! One file of JSON lines: a head, then every position of the range in order, then the signature. The hash of its
+//! content stands for an event that was not selected: the chain stays complete and reveals nothing of the event. The
+//! signature is ed25519 over the SHA-256 of all lines before it. Personal fields stay sealed in the stored bytes. The
+//! readable form has them only with `--personal`.
 
 pub mod keys;
 pub mod record;
@@ -33,7 +33,7 @@ use select::ExportSelection;
 
 const FORMAT: &str = "chronova-export";
 const VERSION: u32 = 1;
-/// A line is an event; its payload is a mebibyte at the most, in base64 and once more as JSON.
+/// Bytes. A line holds one event: its payload, of at most one mebibyte, is in it as base64 and again as JSON.
 const LONGEST_LINE: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -76,7 +76,7 @@ struct ExportHeader {
     selection: Value,
     first: u64,
     last: u64,
-    /// The chain before the first event, and at the last one.
+    /// The chain's hash before the first event, and at the last one.
     before: String,
     end: String,
     public_key: String,
@@ -171,7 +171,7 @@ pub async fn run(
     Ok(Exit::Yes)
 }
 
-/// The event for people, with its personal fields only if asked for.
+/// The event for people, with its personal fields if `personal`.
 fn readable(recorded: &Recorded, personal: bool) -> Result<Value, CommandFailure> {
     let event = payload(recorded)?;
     let mut line = json_line(recorded).map_err(|source| CommandFailure::decode(recorded, source))?;
@@ -181,7 +181,7 @@ fn readable(recorded: &Recorded, personal: bool) -> Result<Value, CommandFailure
     Ok(line)
 }
 
-/// The chain at a position.
+/// The chain's hash at a position.
 pub async fn hash_at(store: &dyn EventStore, position: u64) -> Result<EventHash, CommandFailure> {
     let Some(before) = position.checked_sub(1) else { return Ok(EventHash::START) };
     let found = store.read_all(Position(before), 1).await?;
@@ -272,7 +272,7 @@ fn check(
     )))
 }
 
-/// One line with its end; nothing at the end of the file.
+/// Reads one line with its line feed; at the end of the file, `line` stays empty.
 fn read_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> Result<(), CommandFailure> {
     line.clear();
     file.take(LONGEST_LINE).read_until(b'\n', line)?;

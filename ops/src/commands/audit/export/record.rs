@@ -1,4 +1,4 @@
-//! Events outside the log: all inputs of their hashes, as JSON, and back.
+//! Events as JSON with all inputs of their hashes, so that a reader can verify them without the log.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,11 +18,11 @@ use uuid::Uuid;
 pub struct ExportEntry {
     pub position: u64,
     pub revision: u64,
-    /// Its place in the chain.
+    /// The chain's hash at this event.
     pub hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredEvent>,
-    /// The readable form; proved by the signature only.
+    /// The readable form. Only the signature proves it: the chain does not cover it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Value>,
     /// The hash of an event that was left out.

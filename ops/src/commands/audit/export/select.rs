@@ -16,7 +16,7 @@ use super::ExportArgs;
 
 const PAGE: usize = 1_024;
 
-/// Which events, between which positions.
+/// The selected events, and the positions between which they are.
 #[derive(Debug)]
 pub(super) struct ExportSelection {
     pub(super) first: u64,
@@ -35,7 +35,7 @@ struct OfProject {
 }
 
 impl ExportSelection {
-    /// `None` where nothing is part of it.
+    /// `None` if no event is selected.
     pub(super) async fn find(
         args: &ExportArgs,
         store: &dyn EventStore,
