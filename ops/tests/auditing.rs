@@ -44,7 +44,7 @@ impl Feed {
         (read > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// The next event: its id and its data; `None` at the end of the feed.
+    /// Reads the next event, its id and its data; `None` at the end of the feed.
     fn next(&mut self) -> Option<(u64, Value)> {
         let mut id = None;
         loop {
@@ -72,7 +72,7 @@ fn head(client: &Client) -> u64 {
 }
 
 #[test]
-fn a_feed_is_followed_dropped_and_resumed_without_loss_and_ends_with_the_server() {
+fn a_feed_resumes_without_loss_and_ends_with_the_server() {
     let mut cloud = Cloud::new("sim://1");
     cloud.start();
     let client = cloud.client();
@@ -98,7 +98,7 @@ fn a_feed_is_followed_dropped_and_resumed_without_loss_and_ends_with_the_server(
     for (at, (id, event)) in seen.iter().enumerate() {
         assert_eq!((*id, event["position"].as_u64()), (at as u64 + 1, Some(*id)), "every event once, in order");
     }
-    // Events outside the filter are not sent; CloudEvents on request.
+    // The feed sends no event outside the filter, and sends CloudEvents on request.
     let mut filtered = Feed::open(&cloud, "?kind=keypair&format=cloudevents", None);
     for n in 0..3 {
         let (id, event) = filtered.next().unwrap();
@@ -147,7 +147,7 @@ fn a_reader_of_the_system_sees_events_without_personal_fields() {
 }
 
 #[test]
-fn pages_are_the_whole_log_and_wrong_questions_are_refused() {
+fn pages_hold_the_whole_log_and_invalid_queries_are_refused() {
     let mut cloud = Cloud::new("sim://1");
     cloud.start();
     let client = cloud.client();
@@ -196,7 +196,7 @@ fn server(cloud: &mut Cloud, furniture: &cloud::Furniture, name: &str, user_data
     let client = cloud.client();
     let body = json!({"server": {
         "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor,
-        // With a network, so that a port gets the server's host name.
+        // The server has a network, so that a port gets the server's host name.
         "networks": [{"uuid": furniture.network}],
         "user_data": user_data, "metadata": {"owner": name}, "description": name, "key_name": "annas-key",
     }});
@@ -227,7 +227,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     let first = server(&mut cloud, &furniture, "annas-laptop", USER_DATA);
     let second = server(&mut cloud, &furniture, "annas-desktop", USER_DATA);
     delete(&mut cloud, &first);
-    // The checkpoint of the read models has her data only in sealed form.
+    // The checkpoint of the read models has the user's data only in sealed form.
     cloud.stop();
     assert!(!files_with(&cloud.data().join("views"), "CHRVIEWS").is_empty());
     assert_eq!(files_with(&cloud.data().join("views"), "annas-"), Vec::<String>::new());
@@ -248,7 +248,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     delete(&mut cloud, &second);
     let done = erase(with("dry_run", json!(false))).expect(200).body;
     assert!(done["erasure"]["keys_destroyed"].as_u64().unwrap() >= 3, "{done}");
-    // Her data is gone from the API, from the events that the API shows, and from every file.
+    // The user's data is gone from the API, from the events that the API shows, and from every file.
     let keys = client.get("/compute/v2.1/os-keypairs").unwrap().expect(200).body;
     assert_eq!(keys["keypairs"], json!([]));
     let shown = client.get("/chronova/v1/events?limit=1000").unwrap().expect(200).body.to_string();
@@ -259,11 +259,11 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     for needle in ["annas-", USER_DATA] {
         assert_eq!(files_with(&cloud.data(), needle), Vec::<String>::new());
     }
-    // Her new data is sealed under a new key and can be read.
+    // The user's new data is sealed under a new key and can be read.
     keypair(&client, "annas-new-key");
     let keys = client.get("/compute/v2.1/os-keypairs").unwrap().expect(200).body;
     assert_eq!(keys["keypairs"][0]["keypair"]["name"], "annas-new-key");
-    // The command works while no server runs, and says what to do while one does.
+    // The command works while no server runs. While one runs, the error says what to do instead.
     let arguments = ["audit", "erase", "--user", "admin", "--reason", "the rest, too"];
     let (code, text) = cloud.command(&arguments);
     assert!(code == 2 && text.contains("POST /chronova/v1/erasures"), "{text}");
@@ -302,10 +302,9 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
     text.lines().count()
 }
 
-/// Kills the process instead of a write, sync, removal or renaming of an erasure: at every 13th, or at each one if
-/// `CHRONOVA_SOAK` is set. The next start or command
-/// completes a recorded erasure, and does not begin an unrecorded one. Either way all data is gone after the next
-/// erasure.
+/// Kills the process at a system call of an erasure that writes, syncs, removes or renames: at every 13th call, or at
+/// each with `CHRONOVA_SOAK`. The next start or command completes an erasure that was recorded. It does not begin one
+/// that was not recorded. Either way, the next erasure removes all data.
 #[test]
 fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     const ERASE: [&str; 7] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"];

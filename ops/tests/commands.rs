@@ -89,7 +89,7 @@ async fn audit_follows_until_the_position_asked_for() {
 }
 
 #[tokio::test]
-async fn inspect_tells_the_story_of_a_server() {
+async fn inspect_shows_the_history_of_a_server() {
     let store = filled().await;
     let (exit, text) = inspected(&store, &["web-1"], false).await;
     assert_eq!(exit, Exit::Yes);
@@ -101,7 +101,7 @@ async fn inspect_tells_the_story_of_a_server() {
 }
 
 #[tokio::test]
-async fn inspect_shows_what_reconcilers_would_mend() {
+async fn inspect_shows_the_findings_of_reconcilers() {
     let store = filled().await;
     let (exit, text) = inspected(&store, &["reconcilers"], false).await;
     assert_eq!(exit, Exit::Yes);
@@ -126,7 +126,7 @@ async fn inspect_takes_processes_hosts_and_requests() {
 }
 
 #[tokio::test]
-async fn inspect_says_what_it_does_not_find() {
+async fn inspect_reports_an_unknown_subject() {
     let store = filled().await;
     assert_eq!(inspected(&store, &["nobody"], false).await, (Exit::No, "no server nobody in the log\n".to_owned()));
     let args = inspect::InspectArgs { subject: vec!["table".into(), "x".into()], ..inspect::InspectArgs::default() };
@@ -145,7 +145,7 @@ async fn inspected_then(store: &Arc<MemoryStore>, name: &str, as_of: &str) -> Re
 }
 
 #[tokio::test]
-async fn inspect_tells_what_could_be_told_then() {
+async fn inspect_shows_the_history_as_of_a_moment() {
     let store = filled().await;
     let all = store.read_all(Position::START, 1_000).await.unwrap();
     let built = all.iter().find(|event| &*event.kind == "instance.build_succeeded").unwrap();
@@ -154,7 +154,7 @@ async fn inspect_tells_what_could_be_told_then() {
     assert_eq!(exit, Exit::Yes);
     expectorate::assert_contents("tests/golden/inspect_as_of.txt", &then);
     assert!(then.contains("BUILD") && !then.contains("build_succeeded"), "{then}");
-    // By time the history is the same, except for the time shown.
+    // A time gives the same history as a position, except for the first lines.
     let lines = |text: &str| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
     let (_, by_time) = inspected_then(&store, "web-1", &Timestamp(built.recorded_at.0 - 1).to_string()).await.unwrap();
     assert_eq!(lines(&by_time), lines(&then));
@@ -187,7 +187,7 @@ async fn rebuild_compares_with_the_checkpoint() {
     assert_eq!(exit, Exit::Yes);
     assert!(text.starts_with("equal: ") && text.contains(&format!("at position {}", views.position())), "{text}");
 
-    // Read models that missed an event.
+    // These read models missed an event.
     let (wrong, all) = (Views::new(), store.read_all(Position::START, 1_000).await.unwrap());
     let but_one: Vec<_> = all.into_iter().filter(|event| &*event.kind != "instance.build_succeeded").collect();
     wrong.apply(&but_one).unwrap();
@@ -205,7 +205,7 @@ async fn rebuild_compares_with_the_checkpoint() {
     assert_eq!(rebuilt(&store, kept, true).await.0, Exit::Yes);
     assert!(rebuilt(&store, kept, false).await.1.starts_with("equal: "));
 
-    // A truncated log: the checkpoint has later events than the log.
+    // The checkpoint is newer than this log, as after a truncation of the log.
     let (exit, text) = rebuilt(&MemoryStore::new(), kept, false).await;
     assert_eq!(exit, Exit::No);
     assert!(text.contains("the log ends at 0"), "{text}");

@@ -1,7 +1,7 @@
-//! `kill -9` in the middle of a request for fifty servers: the next life has all of them or none. Its quota equals that
-//! of the existing servers, without the help of a reconciler.
+//! Kills the server with `kill -9` in the middle of a request for fifty servers. After the next start, all fifty
+//! servers exist or none. The project's quota usage equals the existing servers before any reconciler runs.
 //!
-//! `CHRONOVA_KILLS` sets how often (6, and 60 with `CHRONOVA_SOAK`).
+//! `CHRONOVA_KILLS` sets the number of kills (6, and 60 with `CHRONOVA_SOAK`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -28,7 +28,7 @@ fn create(client: &Client, furniture: &Furniture, name: &str) -> Option<u16> {
     client.post("/compute/v2.1/servers", &server).ok().map(|answer| answer.status)
 }
 
-/// The living servers, in so many of each request. `name` and a number is what the servers of a request are called.
+/// The number of living servers of each request. Servers of one request have names of its `name` and a number.
 fn requests(client: &Client) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for server in detail(client) {
@@ -43,7 +43,8 @@ fn detail(client: &Client) -> Vec<Value> {
     list["servers"].as_array().unwrap().clone()
 }
 
-/// No server is busy, and no process goes on: the one that undoes a request counts as long as it holds quota.
+/// Waits until no server is busy and no process is unfinished, including one that undoes a request and still holds
+/// quota.
 fn at_rest(cloud: &mut Cloud) {
     cloud.wait("nothing is under way", |cloud| {
         let busy = |server: &Value| !server["OS-EXT-STS:task_state"].is_null() || server["status"] == "BUILD";
@@ -62,7 +63,7 @@ fn instances_in_use(client: &Client) -> u64 {
     quota["quota_set"]["instances"]["in_use"].as_u64().unwrap()
 }
 
-/// Empties the cloud: a page of the list holds all servers of one request.
+/// Deletes all servers. One page of the list holds all servers of a request.
 fn delete_all(cloud: &mut Cloud) {
     let client = cloud.client();
     for server in detail(&client) {
@@ -96,7 +97,7 @@ fn a_request_that_a_kill_interrupts_leaves_all_of_its_servers_or_none() {
         let name = format!("request{kill}");
         let (client, goods, asked) = (cloud.client(), furniture.clone(), name.clone());
         let request = std::thread::spawn(move || create(&client, &goods, &asked));
-        // From soon after the beginning to soon before the end.
+        // The kills are spread over the whole duration of a request.
         wait(whole.mul_f64(f64::from(kill + 1) / f64::from(kills + 1)));
         cloud.kill();
         let answered = request.join().unwrap();

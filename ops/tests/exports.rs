@@ -1,4 +1,4 @@
-//! Exports and archives: what they prove, to whom, and that a changed byte is found.
+//! Tests that an export and an archive can be verified, and that a changed byte is found.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[allow(dead_code, reason = "shared with other tests")]
@@ -48,7 +48,7 @@ fn verified(folder: &Path, name: &str, anchors: &[&str]) -> (Exit, String) {
 }
 
 #[tokio::test]
-async fn an_export_proves_itself_and_a_changed_one_does_not() {
+async fn an_export_is_valid_until_it_is_changed() {
     let store = filled().await;
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -63,7 +63,7 @@ async fn an_export_proves_itself_and_a_changed_one_does_not() {
         verified(folder, "all", &["9999:0000000000000000000000000000000000000000000000000000000000000000"]).0,
         Exit::No
     );
-    // Every kind of change: a byte anywhere, a line less, the end missing, another key.
+    // The changes: a byte anywhere, a missing line, a missing end, another key.
     let whole = std::fs::read(folder.join("all")).unwrap();
     for at in (0..whole.len()).step_by(whole.len() / 97) {
         let mut bytes = whole.clone();
@@ -86,7 +86,7 @@ async fn an_export_proves_itself_and_a_changed_one_does_not() {
 }
 
 #[tokio::test]
-async fn an_export_of_a_project_shows_its_own_and_links_over_the_rest() {
+async fn an_export_of_a_project_hides_the_events_of_others() {
     let store = filled().await;
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -96,7 +96,7 @@ async fn an_export_of_a_project_shows_its_own_and_links_over_the_rest() {
         chronova_events::envelope::Cause::User { project: Some(project), .. } => Some(project.to_string()),
         _ => None,
     });
-    // Something that is none of the project's business, and then something of the project again.
+    // One event outside of the project, and then one of the project again.
     let own =
         lines.iter().rfind(|recorded| matches!(recorded.meta.cause, Cause::User { project: Some(_), .. })).unwrap();
     let foreign = Arc::clone(lines[0].event().unwrap());
@@ -114,7 +114,7 @@ async fn an_export_of_a_project_shows_its_own_and_links_over_the_rest() {
     let whole = std::fs::read_to_string(folder.join("project")).unwrap();
     assert!(whole.contains(WEB), "its servers are in it");
     assert!(whole.contains("\"content\":") && !said.contains(" 0 represented"), "{said}");
-    // The same by a third party: Python and openssl, without our program.
+    // A third party verifies the export with Python and openssl, without Chronova.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verify_export.py");
     let run =
         |file: &str| Command::new("python3").arg(&script).arg(folder.join(file)).arg(folder.join("key.pub")).output();
@@ -130,7 +130,7 @@ async fn an_export_of_a_project_shows_its_own_and_links_over_the_rest() {
     assert!(output.status.success() && said.starts_with("valid: "), "{said}");
     std::fs::write(folder.join("changed"), whole.replacen("\"revision\":1", "\"revision\":2", 1)).unwrap();
     assert!(!run("changed").unwrap().status.success());
-    // Even where only what the chain does not cover was changed.
+    // The signature also covers the readable form, which the chain does not.
     std::fs::write(folder.join("changed"), whole.replacen("\"outcome\":\"success\"", "\"outcome\":\"failure\"", 1))
         .unwrap();
     assert!(!run("changed").unwrap().status.success());
@@ -188,7 +188,7 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
 }
 
 #[tokio::test]
-async fn an_archive_of_another_log_is_not_gone_on_with() {
+async fn an_archive_of_another_log_is_not_continued() {
     let folder = tempfile::tempdir().unwrap();
     let args = archive::ArchiveArgs { before: "5".parse().unwrap(), out: None };
     let store = filled().await;

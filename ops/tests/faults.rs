@@ -1,4 +1,4 @@
-//! The whole control plane on a disk that fills up, and the operator's proof of a log that it wrote.
+//! Runs the whole control plane on a disk that fills up or fails, and verifies the log that it wrote.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 #![allow(dead_code, reason = "of the cloud of all tests, some use this and some that")]
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 const FLEET: &str = "sim://1?latency_ms=1";
 
-/// The data folder as a file system of its own, with little room.
+/// A small file system for the data folder.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// `None` when this user may not mount.
+    /// Mounts the file system; `None` if this user may not mount.
     fn mount(at: PathBuf, size: &str) -> Option<Self> {
         std::fs::create_dir_all(&at).unwrap();
         let mut command = Command::new("mount");
@@ -32,7 +32,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Bytes that are free on the disk of a folder.
+/// The free bytes on the disk of a folder.
 fn room(folder: &Path) -> usize {
     let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -44,7 +44,7 @@ fn create_flavor(client: &Client, name: &str) -> Answer {
     client.post("/compute/v2.1/flavors", &flavor).unwrap()
 }
 
-/// The names of all, page by page.
+/// The names of all flavors, read page by page.
 fn flavors(client: &Client) -> Vec<String> {
     let (mut names, mut marker) = (Vec::new(), String::new());
     loop {
@@ -56,13 +56,13 @@ fn flavors(client: &Client) -> Vec<String> {
     }
 }
 
-/// How many, and how many when there is time.
+/// The number of rounds: `soak` if `CHRONOVA_SOAK` is set, else `usual`.
 fn rounds(usual: u64, soak: u64) -> u64 {
     if std::env::var_os("CHRONOVA_SOAK").is_some() { soak } else { usual }
 }
 
 #[test]
-fn on_a_full_disk_commands_are_refused_reads_go_on_and_room_is_enough_to_go_on() {
+fn a_full_disk_refuses_commands_until_there_is_space_and_serves_reads() {
     let mut cloud = Cloud::new(FLEET);
     let rounds = rounds(1, 12);
     let Some(_disk) = SmallDisk::mount(cloud.data(), &format!("{}m", 12 + rounds)) else {
@@ -72,7 +72,7 @@ fn on_a_full_disk_commands_are_refused_reads_go_on_and_room_is_enough_to_go_on()
     cloud.start();
     let mut created = Vec::new();
     for round in 0..rounds {
-        // All but one MiB.
+        // The ballast leaves one MiB free.
         let ballast = cloud.data().join("ballast");
         std::fs::write(&ballast, vec![1; room(&cloud.data()) - (1 << 20)]).unwrap();
         until_full(&cloud.client(), &mut created);
@@ -106,7 +106,7 @@ fn on_a_full_disk_commands_are_refused_reads_go_on_and_room_is_enough_to_go_on()
     assert_eq!(code, 0, "{text}");
 }
 
-/// Creates flavors until one is refused, and sees that it is refused rightly.
+/// Creates flavors until one is refused, and checks the refusal.
 fn until_full(client: &Client, created: &mut Vec<String>) {
     let before = created.len();
     let refused = loop {
@@ -120,14 +120,14 @@ fn until_full(client: &Client, created: &mut Vec<String>) {
     };
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(refused.text("/serviceUnavailable/message").contains("disk of the event log is full"), "{refused:?}");
-    // Some space may have become free meanwhile (a checkpoint that could not be written), but only a little.
+    // A checkpoint that could not be written may have freed some space meanwhile, but only a little.
     for _ in 0..2 {
         let answer = create_flavor(client, "again");
         assert_eq!(answer.status, 503, "{answer:?}");
     }
 }
 
-/// A cloud whose disk fails as a file says.
+/// A cloud on a disk that fails, and the file that says which calls fail.
 fn on_a_disk_that_can_fail() -> Option<(Cloud, PathBuf)> {
     let mut cloud = Cloud::new(FLEET);
     match cloud.let_calls_fail("log.db") {
@@ -140,7 +140,7 @@ fn on_a_disk_that_can_fail() -> Option<(Cloud, PathBuf)> {
 }
 
 #[test]
-fn after_a_failed_fsync_nothing_is_acknowledged_until_it_is_started_anew() {
+fn after_a_failed_fsync_nothing_is_acknowledged_until_a_restart() {
     let Some((mut cloud, how)) = on_a_disk_that_can_fail() else { return };
     cloud.start();
     let mut created = Vec::new();
@@ -151,7 +151,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_until_it_is_started_anew() {
             created.push(name);
         }
         std::fs::write(&how, "fsync 5").unwrap();
-        // Something else may have been the first to fail; all that counts is that nothing is acknowledged.
+        // Another call may have failed first. It only matters that nothing is acknowledged.
         assert_eq!(create_flavor(&cloud.client(), &format!("in doubt {round}")).status, 503);
         std::fs::write(&how, "").unwrap();
         for n in 0..3 {
@@ -173,7 +173,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_until_it_is_started_anew() {
 }
 
 #[test]
-fn on_a_disk_that_became_read_only_commands_are_refused_and_reads_go_on() {
+fn a_disk_that_became_read_only_refuses_commands_and_serves_reads() {
     let Some((mut cloud, how)) = on_a_disk_that_can_fail() else { return };
     cloud.start();
     let mut created = Vec::new();
@@ -199,8 +199,8 @@ fn on_a_disk_that_became_read_only_commands_are_refused_and_reads_go_on() {
     assert_eq!(code, 0, "{text}");
 }
 
-/// For a stopped cloud with an intact log; it is left as it was.
-fn damaged_caches_and_missing_seals_are_told_as_what_they_are(cloud: &Cloud) {
+/// Needs a stopped cloud with an intact log, and restores it in the end.
+fn check_reports_of_damaged_caches_and_missing_seals(cloud: &Cloud) {
     // Without the seals, a quick verification checks nothing.
     let (seals, aside) = (cloud.data().join("log.db.seals"), cloud.folder.path().join("seals"));
     std::fs::rename(&seals, &aside).unwrap();
@@ -236,8 +236,8 @@ fn damaged_caches_and_missing_seals_are_told_as_what_they_are(cloud: &Cloud) {
     }
 }
 
-/// The commands of an auditor or a backup beside the server.
-fn look_at(log: &Path) {
+/// Runs the commands that an auditor or a backup would run beside the server.
+fn read_with_tools(log: &Path) {
     let copy = log.with_file_name("copy");
     let looks = [
         ("sqlite3", "select count(*) from events".to_owned()),
@@ -251,7 +251,7 @@ fn look_at(log: &Path) {
 }
 
 #[test]
-fn a_server_whose_log_was_looked_at_with_sqlite_loses_nothing_when_it_is_killed() {
+fn reading_the_log_with_sqlite_loses_nothing_at_the_next_kill() {
     let mut cloud = Cloud::new(FLEET);
     cloud.start();
     let mut created = Vec::new();
@@ -262,7 +262,7 @@ fn a_server_whose_log_was_looked_at_with_sqlite_loses_nothing_when_it_is_killed(
             assert_eq!(create_flavor(&cloud.client(), &name).status, 200);
             created.push(name);
             if n == 4 {
-                look_at(&log);
+                read_with_tools(&log);
             }
         }
         assert_eq!(cloud.client().get("/healthz").unwrap().status, 200);
@@ -277,7 +277,7 @@ fn a_server_whose_log_was_looked_at_with_sqlite_loses_nothing_when_it_is_killed(
 }
 
 #[test]
-fn a_server_whose_write_ahead_log_was_removed_refuses_and_its_health_says_so() {
+fn a_removed_write_ahead_log_refuses_commands_and_shows_in_the_health() {
     let mut cloud = Cloud::new(FLEET);
     cloud.start();
     assert_eq!(create_flavor(&cloud.client(), "before").status, 200);
@@ -292,13 +292,13 @@ fn a_server_whose_write_ahead_log_was_removed_refuses_and_its_health_says_so() {
 }
 
 #[test]
-fn the_operator_proves_the_log_and_keeps_its_head() {
+fn the_operator_verifies_the_log_against_an_earlier_head() {
     let mut cloud = Cloud::new(FLEET);
     cloud.start();
     cloud.furnish();
     let (code, head) = cloud.command(&["audit", "head"]);
     assert_eq!(code, 0, "{head}");
-    // Beside the running server.
+    // Verification also works beside the running server.
     let (code, text) = cloud.command(&["audit", "verify", "--against", head.trim()]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("the log is whole") && text.contains("holds"), "{text}");
@@ -322,9 +322,9 @@ fn the_operator_proves_the_log_and_keeps_its_head() {
     let (code, _) = cloud.command(&["audit", "verify", "--against", "7"]);
     assert_eq!(code, 2);
 
-    damaged_caches_and_missing_seals_are_told_as_what_they_are(&cloud);
+    check_reports_of_damaged_caches_and_missing_seals(&cloud);
 
-    // One bit.
+    // Flips one bit.
     let log = cloud.data().join("log.db");
     let mut bytes = std::fs::read(&log).unwrap();
     let at =

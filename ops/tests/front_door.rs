@@ -1,6 +1,6 @@
-//! The front door of the real binary: TLS, with certificates that openssl makes and with curl as the client.
+//! Tests TLS of the real binary, with certificates from openssl and with curl as the client.
 //!
-//! Skipped, with the reason printed, where there is no openssl or no curl.
+//! Without openssl or curl, the tests print the reason and skip.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_debug_implementations, unreachable_pub)]
 
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use cloud::Cloud;
 
-/// An authority, a certificate of 127.0.0.1 and one of a client, both signed by it, as files in the folder.
+/// Writes an authority, and certificates of 127.0.0.1 and of a client that it signed, into the folder.
 fn certificates(folder: &Path) -> Result<(), String> {
     let script = "
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=authority -days 2 \
@@ -33,7 +33,7 @@ fn certificates(folder: &Path) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Curl's exit code, and the body of the answer.
+/// Runs curl; returns its exit code and the body of the answer.
 fn curl(folder: &Path, args: &[&str], url: &str) -> (i32, String) {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "30"])
@@ -62,7 +62,7 @@ const TRUST: [&str; 2] = ["--cacert", "authority.pem"];
 const TOKEN: [&str; 2] = ["--header", "X-Auth-Token: admin"];
 
 #[test]
-fn with_a_certificate_the_apis_speak_tls_and_nothing_else() {
+fn with_a_certificate_the_apis_speak_only_tls() {
     let mut cloud = Cloud::new("sim://1");
     let folder = cloud.folder.path().to_owned();
     if skipped(&folder) {
@@ -86,7 +86,7 @@ fn with_a_certificate_the_apis_speak_tls_and_nothing_else() {
             assert!(body.contains(&format!("\"{url}/compute/v2.1/\"")), "links say how one came: {body}");
         }
     }
-    // An authority that the client does not know; versions that are not safe; no TLS at all.
+    // These fail: an authority that the client does not know, unsafe versions, and no TLS at all.
     assert_ne!(curl(&folder, &["--cacert", "stranger.pem"], &format!("{url}/healthz")).0, 0);
     assert_ne!(curl(&folder, &[&TRUST[..], &["--tls-max", "1.1"]].concat(), &format!("{url}/healthz")).0, 0);
     let (code, body) = curl(&folder, &TOKEN, &format!("http://{}/compute/v2.1/", cloud.address()));
@@ -98,7 +98,7 @@ fn with_a_certificate_the_apis_speak_tls_and_nothing_else() {
 }
 
 #[test]
-fn with_an_authority_for_clients_only_who_has_its_certificate_is_let_in() {
+fn with_an_authority_for_clients_only_its_certificates_are_accepted() {
     let mut cloud = Cloud::new("sim://1");
     let folder = cloud.folder.path().to_owned();
     if skipped(&folder) {
@@ -127,7 +127,7 @@ fn with_an_authority_for_clients_only_who_has_its_certificate_is_let_in() {
 }
 
 #[test]
-fn half_of_what_tls_needs_keeps_it_from_starting() {
+fn an_incomplete_tls_configuration_stops_the_start() {
     let cloud = Cloud::new("sim://1");
     let config = cloud.folder.path().join("chronova.conf");
     for (given, told) in [

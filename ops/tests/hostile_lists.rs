@@ -1,11 +1,12 @@
-//! No list and no filter costs more than in proportion to the request.
+//! Tests that the cost of a list grows at most in proportion to the request.
 //!
-//! Each `GET` route of the tables that is no single thing's is asked with each of its query parameters in hostile forms: given 1,600 times, as a long
-//! pattern, deeply nested. The server's processor time is compared with that of an eighth of the input: a cost that grows
-//! with the square would be 64 times as high. Its memory must not grow by more than [`MOST_MEMORY`] for one request.
+//! The test sends hostile forms of each query parameter to each `GET` route that lists things: 1,600 times the
+//! parameter, a long pattern, deep nesting. It compares the server's processor time with that for an eighth of the
+//! input. A quadratic cost would be 64 times as high. One request may not add more than [`MOST_MEMORY`] to the server's
+//! memory.
 //!
-//! In the normal run each parameter gets two of the forms, which `CHRONOVA_SEED` shifts; with `CHRONOVA_SOAK` all of them.
-//! Requests that cost less than [`CHEAP`] are not measured again: whatever their course, nobody is held up.
+//! In a normal run, each parameter gets two of the forms; `CHRONOVA_SEED` selects them. With `CHRONOVA_SOAK`, it gets
+//! all of them. A request below [`CHEAP`] is not measured again, because it holds nobody up, however its cost grows.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +39,7 @@ use tenant_user::{Request, TenantUser};
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 const CONFIG: &str = "[volume]\nshared = true\n";
-/// An address has at most 64 KiB with most clients; so many parts of the longest parameter fit.
+/// Most clients limit a URL to 64 KiB, which holds eight times this many parts of the longest parameter.
 const FEW: usize = 200;
 const MANY: usize = 8 * FEW;
 const CHEAP: Duration = Duration::from_millis(60);
@@ -60,12 +61,12 @@ fn joined(count: usize, by: &str, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(by)
 }
 
-/// A path that ends with a parameter is about one thing.
+/// Whether the route lists things: a path that ends with a parameter is about one thing.
 fn is_list(route: &Route) -> bool {
     route.method == Method::Get && !route.path.ends_with('}')
 }
 
-/// Parameters that handlers may read without a schema, and one that nobody reads.
+/// Parameters that handlers may read without a schema, and one that no handler reads.
 const COMMON: [&str; 9] =
     ["name", "id", "status", "tags", "fields", "sort_key", "marker", "project_id", "nobody-reads-this"];
 
@@ -77,10 +78,10 @@ fn parameters(route: &Route) -> BTreeSet<String> {
     named.chain(["nobody-reads-this".to_owned()]).collect()
 }
 
-/// The processor time of all threads of a process, and the most memory it had since the last call.
+/// Measures the processor time of all threads of a process, and its peak memory since the last call.
 struct Meter(u32);
 
-/// Nanoseconds by thread.
+/// Nanoseconds of processor time, by thread.
 type Spent = BTreeMap<OsString, u64>;
 
 impl Meter {
@@ -93,7 +94,8 @@ impl Meter {
         threads.flatten().filter_map(spent).collect()
     }
 
-    /// Thread by thread: one that ended since takes what it spent in all its life out of the sum.
+    /// The sum of the differences per thread. The difference of the sums would be wrong: a thread that ended would
+    /// lower it.
     fn processor_time_since(&self, before: &Spent) -> Duration {
         let more = |(thread, spent): (OsString, u64)| spent - before.get(&thread).copied().unwrap_or(0).min(spent);
         Duration::from_nanos(self.spent().into_iter().map(more).sum())
@@ -106,7 +108,7 @@ impl Meter {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// Forgets the peak (proc(5), `clear_refs`).
+    /// Resets the kernel's peak of the process (proc(5), `clear_refs`).
     fn forget_peak(&self) {
         std::fs::write(format!("/proc/{}/clear_refs", self.0), "5").unwrap();
     }
@@ -127,13 +129,13 @@ fn ask(meter: &Meter, person: &TenantUser, path: &str, version: &str) -> Measure
     Measured { time: meter.processor_time_since(&spent), memory: meter.memory("VmHWM").saturating_sub(memory), status }
 }
 
-/// The least of three: whatever else the server does meanwhile only adds.
-fn least(meter: &Meter, person: &TenantUser, path: &str, version: &str) -> Duration {
+/// The lowest time of three requests: other work of the server can only add to a time.
+fn lowest_time(meter: &Meter, person: &TenantUser, path: &str, version: &str) -> Duration {
     (0..3).map(|_| ask(meter, person, path, version).time).min().unwrap()
 }
 
 #[test]
-fn lists_cost_no_more_than_in_proportion_to_the_request() {
+fn the_cost_of_a_list_grows_at_most_in_proportion_to_the_request() {
     let mut cloud = Cloud::new(FLEET);
     cloud.configure(CONFIG);
     cloud.start();
@@ -159,7 +161,7 @@ fn lists_cost_no_more_than_in_proportion_to_the_request() {
         for (name, thing) in &own.things {
             path = path.replace(&format!("<{name}>"), thing);
         }
-        // Long polls and streams answer when something happens.
+        // Long polls and streams wait for an event, so their time says nothing.
         if path.contains('<') || route.op.contains("feed") || route.op.contains("stream") {
             continue;
         }
@@ -181,8 +183,8 @@ fn lists_cost_no_more_than_in_proportion_to_the_request() {
                     continue;
                 }
                 compared += 1;
-                let few = least(&meter, &admin, &format!("{path}?{}", make(&name, FEW)), &version);
-                let many = least(&meter, &admin, &many, &version);
+                let few = lowest_time(&meter, &admin, &format!("{path}?{}", make(&name, FEW)), &version);
+                let many = lowest_time(&meter, &admin, &many, &version);
                 if many > few * 24 {
                     findings.push(format!("{text}: eight times the input cost {many:?} after {few:?}"));
                 }

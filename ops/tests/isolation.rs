@@ -1,18 +1,19 @@
-//! No tenant reaches another: every route is asked, by a tenant, about another tenant's things.
+//! Tests on every route that no tenant can reach another tenant's things.
 //!
-//! A victim has one resource of each kind, each with a unique secret word. An attacker has the same things of its own
-//! and sends requests in which any id, name, address or field of a body may be the victim's. Three rules are held,
-//! without a model of what each request means:
+//! A victim has one resource of each kind, each with a unique secret word. An attacker has the same things of its own.
+//! Any id, name, address or body field of its requests may be the victim's. Three rules must hold, whatever a request
+//! means:
 //!
-//! 1. **Nothing is revealed.** No answer contains an id or a word of the victim that the request itself did not name.
-//! 2. **Nothing can be found out.** An answer about the victim's thing equals the answer about a thing that does not exist.
-//!    Each request is sent three times: with unknown ids, with the victim's, and with unknown ids again. If both outer
-//!    answers differ from the middle one, it depends on the victim's state.
-//! 3. **Nothing changes.** After each request that was accepted, everything that the victim (or the administrator, who owns
-//!    the shared network) can see is as before.
+//! 1. **Nothing is revealed.** No answer contains an id or a word of the victim that the request did not name.
+//! 2. **Nothing can be found out.** An answer about the victim's thing equals the answer about a thing that does not
+//!    exist. The attacker sends each request three times: with unknown ids, with the victim's, and with unknown ids
+//!    again. If the second answer differs from both others, it depends on the victim's state.
+//! 3. **Nothing changes.** An accepted request changes nothing that the victim can see, or the administrator, who owns
+//!    the shared network.
 //!
-//! The requests come from the route tables themselves, so a new route is tried without a line here. `CHRONOVA_SEED` sets the
-//! randomness, `CHRONOVA_PROBES` the number of attacks (of at least three requests each); with `CHRONOVA_SOAK` there are more.
+//! The requests come from the route tables, so a new route is tested without a change here. `CHRONOVA_SEED` seeds the
+//! random choices. `CHRONOVA_PROBES` sets the number of attacks, each of at least three requests; `CHRONOVA_SOAK`
+//! raises it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -37,8 +38,8 @@ use tenant_user::TenantUser;
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 
-/// Everything is unlimited, or the attacker's own quota would answer instead of the checks. A rule of `@` allows everybody
-/// to ask, not to see what is others'.
+/// Quotas are unlimited: otherwise the attacker's own quota would refuse requests before the checks under test. The
+/// policy `@` lets everybody call an operation; it must still not reveal others' things.
 const CONFIG: &str = "[volume]\nshared = true\n[chronova]\ntrusted_proxies = 127.0.0.1\n[api]\nuse_forwarded_for = true\n\
                       [oslo_policy]\npolicy_file = open.yaml\n[quota]\nserver_groups = -1\nserver_group_members = -1\n\
                       key_pairs = -1\n";
@@ -104,15 +105,15 @@ fn no_tenant_reaches_another() {
     assert!(std::env::var_os("CHRONOVA_PROBES").is_some() || requests >= 20_000, "only {requests} requests");
 }
 
-/// A token without any scope is worth nothing, even where a rule is `@`. The things are made by people with projects; then the
-/// same cloud asks for tokens of its own identity service.
+/// A token without any scope reaches nothing, even if the policy rule is `@`. Users with projects create the things
+/// first. Then the same cloud restarts and accepts only tokens of its own identity service.
 #[test]
 fn a_token_without_scope_reaches_nobody() {
     let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
     let (count, seed) = (number("CHRONOVA_PROBES", if soak { 50_000 } else { 3_000 }), number("CHRONOVA_SEED", 20));
     let mut cloud = Cloud::new(FLEET);
     cloud.configure(CONFIG);
-    // Scopes that rules ask for are no help where an operator has switched them off.
+    // The operator has switched off the check of scopes, so the policy's scopes do not protect here.
     let password = cloud.folder.path().join("password");
     cloud.configure(&format!(
         "[chronova]\nadmin_password_file = {}\n[oslo_policy]\nenforce_scope = false\n",
@@ -160,11 +161,11 @@ struct Tally {
     accepted: u64,
     /// Attacks with a token that nobody knows, so they prove nothing.
     unauthorized: u64,
-    /// Attacks where the two answers about unknown things differed.
+    /// Attacks in which the two answers about unknown things differed, so the comparison says nothing.
     unsteady: u64,
-    /// How often all that the victim sees was compared.
+    /// How often the test compared everything that the victim sees.
     views: u64,
-    /// How often the attacker had to begin again.
+    /// How often the attacker had to create its own things again.
     rebuilt: u64,
 }
 
@@ -173,12 +174,12 @@ fn attack(person: &TenantUser, probe: &Probe, secrets: &Secrets, findings: &mut 
     let before = person.send(&probe.unknown);
     let asked = person.send(&probe.theirs);
     let after = person.send(&probe.unknown);
-    if let Some(word) = secrets.told(&asked.text, &probe.theirs) {
+    if let Some(word) = secrets.revealed_by(&asked.text, &probe.theirs) {
         note(findings, probe, "tells", format!("{}: {} tells {word}", probe.theirs, asked.status));
     }
     let [theirs, unknown] = &probe.named;
     let (first, middle, last) = (canonical(&before, unknown), canonical(&asked, theirs), canonical(&after, unknown));
-    // A request that was accepted for an unknown thing has changed what the next one finds.
+    // An accepted write changes the attacker's own state, so the next answer may differ for that reason.
     let moved = probe.writes() && (200..300).contains(&before.status);
     let own_words = probe.op.starts_with("ports.") && secrets.are_devices(theirs);
     if first != last {

@@ -1,10 +1,12 @@
-//! `kill -9` under load, hundreds of times: nothing acknowledged is lost, nothing is stuck, nothing leaks.
+//! Kills the server with `kill -9` under load, hundreds of times. No acknowledged command is lost, nothing is stuck,
+//! and nothing leaks.
 //!
 //! Clients create, delete, start, stop, resize, migrate, shelve and attach volumes; an operator drains hosts, forces
-//! them down, evacuates them and enables them again. In the end allocations, ports, volumes, guests and quotas are
-//! those of the servers that are there.
+//! them down, evacuates them and enables them again. In the end, allocations, ports, volumes, guests and quotas must
+//! match the existing servers.
 //!
-//! `CHRONOVA_KILLS` sets how often (150, and 600 with `CHRONOVA_SOAK`), `CHRONOVA_SEED` the randomness.
+//! `CHRONOVA_KILLS` sets the number of kills (150, and 600 with `CHRONOVA_SOAK`). `CHRONOVA_SEED` seeds the random
+//! choices.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -88,7 +90,7 @@ fn nothing_acknowledged_is_lost_by_hundreds_of_kills() {
     let living = model::servers(&cloud.client());
     check_api(&cloud, &told, &living);
     println!("{}", model::check(&cloud, &living));
-    // Hosts remove leftovers of servers by themselves, without an event.
+    // Host agents remove leftovers of servers on their own, and record no event about it.
     pause(1_000);
     cloud.stop();
     model::check_hosts(&cloud, FLEET, &living);
@@ -105,7 +107,7 @@ fn hosts_up(cloud: &mut Cloud, hosts: usize) {
     });
 }
 
-/// Enables all hosts, ends waiting operations, and waits until no work is under way; then all invariants must hold.
+/// Enables all hosts, ends waiting operations, and waits until no work is under way. Then all invariants must hold.
 fn settle(cloud: &mut Cloud) {
     cloud.wait("all hosts are given back", |cloud| operator::give_back(&cloud.client()));
     hosts_up(cloud, 4);
@@ -141,7 +143,7 @@ fn at_rest(cloud: &mut Cloud) {
     }
 }
 
-/// Servers, volumes and drains that are not at rest, a line each.
+/// Servers, volumes and drains with unfinished work, one line each.
 fn under_way(client: &Client) -> String {
     let servers = model::detail(client).into_iter().filter(|server| !server["OS-EXT-STS:task_state"].is_null());
     let volumes = model::restless_volumes(client);
@@ -199,7 +201,7 @@ pub fn asked(client: &Client, path: &str, body: &Value) -> Option<u16> {
     client.post(path, body).ok().map(|answer| answer.status).filter(|status| *status != 503)
 }
 
-/// xorshift64*: the same seed, the same trouble.
+/// A generator of random numbers (xorshift64*): the same seed gives the same numbers.
 pub struct Random(u64);
 
 impl Random {

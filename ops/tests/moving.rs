@@ -1,4 +1,4 @@
-//! A control plane on SQLite moves to a real PostgreSQL with `chronova log copy`.
+//! Moves a control plane from SQLite to a real PostgreSQL with `chronova log copy`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -13,7 +13,7 @@ use serde_json::json;
 const FLEET: &str = "sim://2?latency_ms=1&vcpus=512&memory_mib=1048576&disk_gib=100000";
 const HEAD: &str = "SELECT position || ':' || encode(hash, 'hex') FROM chronova_head";
 
-/// A control plane on SQLite with one server, stopped.
+/// A stopped control plane on SQLite that has one server.
 fn on_sqlite() -> (Cloud, Furniture) {
     let mut cloud = Cloud::new(FLEET);
     cloud.start();
@@ -39,8 +39,8 @@ fn active(cloud: &Cloud) -> usize {
     list["servers"].as_array().unwrap().len()
 }
 
-/// From now on the configuration names the database.
-fn names(cloud: &Cloud, database: &Postgres) {
+/// Makes the configuration name the database from the next start on.
+fn use_database(cloud: &Cloud, database: &Postgres) {
     let url = database.url();
     cloud.configure(&format!("[chronova]\nevent_store = {url}\nevent_store_asynchronous = true\n"));
 }
@@ -61,17 +61,17 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
     let (code, head) = command(&cloud, &["audit", "head"]);
     assert_eq!(code, 0, "{head}");
 
-    names(&cloud, &database);
+    use_database(&cloud, &database);
     let (code, told) = command(&cloud, &["log", "copy", "/nowhere"]);
     assert!(code == 2 && told.contains("/nowhere"), "{code} {told}");
     let (code, told) = command(&cloud, &["log", "copy", &source]);
     assert!(code == 0 && told.contains("(100 %)"), "{code} {told}");
     assert_eq!(database.sql(HEAD), head.trim());
-    // Once more: everything is there already.
+    // A second copy finds that the database has all events.
     let (code, told) = command(&cloud, &["log", "copy", &source]);
     assert!(code == 0 && told.contains("already there") && !told.contains("\ncopied"), "{code} {told}");
 
-    // The log in the folder is still the old one, and is not used.
+    // The old log is still in the folder, so `serve` refuses to start.
     cloud.launch();
     cloud.wait("it refuses to start", |cloud| cloud.ended().is_some());
     std::fs::rename(&log, cloud.folder.path().join("old.db")).unwrap();
@@ -82,7 +82,7 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
     create(&cloud, &furniture, "two");
     cloud.wait("and begins more", |cloud| active(cloud) == 2);
 
-    // While it leads, and when its log has more than the old one.
+    // A copy is refused while a member leads, and when the database has more events than the old log.
     let old = cloud.folder.path().join("old.db").display().to_string();
     let copy_old = |cloud: &Cloud| {
         std::fs::copy(cloud.data().join("log.db.keys"), format!("{old}.keys")).unwrap();
@@ -98,21 +98,21 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
 }
 
 #[test]
-fn a_database_with_another_log_is_not_written() {
+fn a_copy_never_writes_to_a_database_with_another_log() {
     let database = Postgres::new();
     let (first, _) = on_sqlite();
-    names(&first, &database);
+    use_database(&first, &database);
     let (code, told) = command(&first, &["log", "copy", &first.data().display().to_string()]);
     assert_eq!(code, 0, "{told}");
     let head = database.sql(HEAD);
 
     let (second, _) = on_sqlite();
-    names(&second, &database);
+    use_database(&second, &database);
     let (code, told) = command(&second, &["log", "copy", &second.data().display().to_string()]);
     assert!(code == 2 && told.contains("another log"), "{code} {told}");
     assert_eq!(database.sql(HEAD), head);
 
-    // Other keys in the new data folder are not replaced.
+    // The copy does not replace other keys in the new data folder.
     let source = first.folder.path().join("old");
     std::fs::create_dir(&source).unwrap();
     for name in ["log.db", "log.db.keys"] {

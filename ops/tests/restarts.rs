@@ -1,4 +1,4 @@
-//! Restarts of the real binary: after a change of a read model's version, and with a damaged checkpoint; and time
+//! Restarts the real binary after a change of a read model's version and with a damaged checkpoint. Also tests time
 //! travel.
 
 #![allow(
@@ -35,7 +35,7 @@ fn make(client: &Client, furniture: &Furniture, name: &str) -> String {
     client.post("/compute/v2.1/servers", &server).unwrap().expect(202).text("/server/id")
 }
 
-/// Everything in a folder that is open to others than its owner, with its mode.
+/// The files in a folder that others than the owner may open, with their modes.
 fn open_to_others(folder: &Path) -> Vec<String> {
     let mode = |path: &Path| std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
     let mut found = Vec::new();
@@ -53,7 +53,7 @@ fn open_to_others(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_data_folder_is_its_owners_alone_and_an_open_one_is_closed_at_the_start() {
+fn a_start_closes_the_data_folder_to_all_but_its_owner() {
     let (mut cloud, _) = settled();
     assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "while it runs");
     cloud.stop();
@@ -68,8 +68,8 @@ fn the_data_folder_is_its_owners_alone_and_an_open_one_is_closed_at_the_start() 
     cloud.stop();
 }
 
-/// Words of a tenant, by where they are said. No word of it is anywhere else.
-const SAID: [(&str, &str); 5] = [
+/// Words of a tenant, by the field of the request that has them. They occur nowhere else.
+const WORDS: [(&str, &str); 5] = [
     ("name", "zanzibar-named"),
     ("description", "zanzibar-described"),
     ("user_data", "emFuemliYXItdXNlci1kYXRh"),
@@ -84,11 +84,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn nothing_that_a_tenant_said_stands_in_a_file_in_clear() {
+fn no_file_has_a_tenants_words_in_clear_text() {
     let mut cloud = Cloud::new("sim://1?vcpus=64&memory_mib=65536&disk_gib=1000");
     cloud.start();
     let (furniture, client) = (cloud.furnish(), cloud.client());
-    let said = |what: &str| SAID.iter().find(|(name, _)| *name == what).unwrap().1;
+    let said = |what: &str| WORDS.iter().find(|(name, _)| *name == what).unwrap().1;
     let key = json!({"keypair": {"name": "k", "type": "ssh", "public_key": format!("ssh-ed25519 {} k", said("key"))}});
     client.post("/compute/v2.1/os-keypairs", &key).unwrap().expect(201);
     let server = json!({"server": {
@@ -112,18 +112,18 @@ fn nothing_that_a_tenant_said_stands_in_a_file_in_clear() {
     let clear = |path: &Path, text: &str| {
         std::fs::read(path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
     };
-    for (what, text) in SAID {
+    for (what, text) in WORDS {
         for file in files(&cloud.data()) {
             assert!(!clear(&file, text), "the {what} stands in {}", file.display());
         }
     }
     assert!(!clear(&checkpoint, &address), "the address stands in the checkpoint");
-    // Commands write into the data folder, too.
+    // Operators' commands also write into the data folder.
     let (code, told) = cloud.command(&["audit", "archive", "--before", "20"]);
     assert_eq!(code, 0, "{told}");
     assert!(files(&cloud.data().join("archive")).len() >= 2, "{told}");
     assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new());
-    // The next start reads it all the same, and an erasure leaves nothing that could be read.
+    // The next start can read the sealed data. After an erasure, nothing can read it.
     cloud.start();
     assert_eq!(health(&cloud)["read_models"]["remarks"], json!([]));
     let shown = cloud.client().get(&path).unwrap().expect(200).body;
@@ -143,7 +143,7 @@ fn nothing_that_a_tenant_said_stands_in_a_file_in_clear() {
 }
 
 #[test]
-fn a_request_that_is_too_large_for_the_log_is_told_so_and_nothing_else_suffers() {
+fn a_request_that_is_too_large_for_the_log_is_refused_alone() {
     let mut cloud = Cloud::new("sim://1?vcpus=64&memory_mib=65536&disk_gib=1000");
     cloud.configure(
         "[chronova]\nmax_body_bytes = 16777216\n[quota]\ninjected_files = -1\ninjected_file_content_bytes = -1\n",
@@ -214,13 +214,13 @@ fn health(cloud: &Cloud) -> Value {
     cloud.client().get("/healthz").unwrap().expect(200).body
 }
 
-/// Sends requests without a pause until `over`; every answer must be the expected one.
+/// Sends requests without a pause until `over`. Every answer must be `expected`.
 fn asking(client: Client, expected: Value, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let over = Arc::clone(over);
     std::thread::spawn(move || {
         let mut answered = 0;
         while !over.load(Ordering::SeqCst) {
-            // Connections may fail before the process listens; from then on none may.
+            // Connections may fail until the process listens, and never after that.
             match client.get(LIST) {
                 Ok(answer) => {
                     assert_eq!(answer.expect(200).body, expected);
@@ -234,7 +234,7 @@ fn asking(client: Client, expected: Value, over: &Arc<AtomicBool>) -> std::threa
 }
 
 #[test]
-fn a_changed_version_fails_no_request() {
+fn a_changed_version_of_a_read_model_fails_no_request() {
     let (mut cloud, _) = settled();
     let before = cloud.client().get(LIST).unwrap().expect(200).body;
     cloud.stop();
@@ -252,7 +252,7 @@ fn a_changed_version_fails_no_request() {
     for client in clients {
         assert!(client.join().unwrap() > 0);
     }
-    // A read model that can show the older version's state does not even delay requests.
+    // If a read model can show the state of the older version, requests do not even wait.
     cloud.stop();
     relabel(&newest(&cloud), "placement", 1).unwrap();
     cloud.start();
@@ -262,14 +262,14 @@ fn a_changed_version_fails_no_request() {
         health(cloud)["read_models"]["checkpoint"]["position"].as_u64() > Some(0)
     });
     assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body, before);
-    // The next start finds every read model in its own version.
+    // At the next start, the checkpoint has every read model in its present version.
     cloud.stop();
     cloud.start();
     assert_eq!(health(&cloud)["read_models"]["remarks"], json!([]));
     assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body, before);
 }
 
-/// `chronova host`, against the server that runs.
+/// The command `chronova host`, which calls the running server.
 fn host_command(cloud: &Cloud, args: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_chronova"));
     command.arg("host").args(args).arg("--url").arg(format!("http://{}", cloud.address()));
@@ -338,7 +338,7 @@ fn a_drain_goes_on_after_a_kill() {
         assert_ne!(host_of(&cloud, server), first);
     }
 
-    // Once repaired, the other servers leave, and the maintenance ends.
+    // After the repair, the other servers leave the host, and the maintenance ends.
     let path = format!("/compute/v2.1/servers/{}/action", servers[0]);
     cloud.client().post(&path, &json!({"resume": null})).unwrap().expect(202);
     cloud.wait("it is resumed", |cloud| {
@@ -360,7 +360,7 @@ fn a_drain_goes_on_after_a_kill() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_told_of_and_passed_over() {
+fn a_damaged_checkpoint_is_reported_and_not_used() {
     let (mut cloud, _) = settled();
     let before = cloud.client().get(LIST).unwrap().expect(200).body;
     cloud.stop();
@@ -380,7 +380,7 @@ fn a_damaged_checkpoint_is_told_of_and_passed_over() {
 }
 
 #[test]
-fn the_past_outlives_restarts() {
+fn questions_about_the_past_work_after_restarts() {
     let (mut cloud, servers) = settled();
     let then = cloud.client().get(LIST).unwrap().expect(200).body;
     let position = health(&cloud)["read_models"]["position"].as_u64().unwrap();

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! Dry runs and replays of the scheduler's decisions, on logs made for the purpose.
+//! Tests dry runs and replays of the scheduler's decisions on logs that the tests write.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use chronova_hypervisor::sim::SimUri;
 use clap::Parser;
 use uuid::Uuid;
 
-/// A log to which a second is added with every event.
+/// A log with one event per second.
 struct Past {
     log: Arc<MemoryStore>,
     now: i64,
@@ -30,7 +30,7 @@ struct Past {
 const SECOND: i64 = 1_000_000;
 
 impl Past {
-    /// Hosts of 8 CPUs and 8 GiB, and a flavor `small` of one CPU and 1 GiB.
+    /// A log with hosts of 8 CPUs and 8 GiB, and a flavor `small` of one CPU and 1 GiB.
     async fn with_hosts(hosts: usize) -> Self {
         let uri = fleet(hosts);
         let mut past = Self { log: MemoryStore::new(), now: 0, hosts: Vec::new() };
@@ -73,7 +73,7 @@ impl Past {
         self.record(&StreamId::new("instance", server), event.into()).await;
     }
 
-    /// A server of the flavor that was placed there, or nowhere.
+    /// Records a build of a server that was placed on `host`, or found no host.
     async fn built(&mut self, number: u128, host: Option<usize>, memory_mib: u64) -> InstanceId {
         let server = InstanceId(Uuid::from_u128(number));
         let sample =
@@ -111,7 +111,7 @@ impl Past {
         server
     }
 
-    /// The output and exit code of the command with these arguments.
+    /// Runs the command with these arguments; returns its output and exit code.
     async fn ask(&self, config: &str, arguments: &[&str]) -> (String, Exit) {
         let args = Asked::try_parse_from(std::iter::once(&"schedule").chain(arguments)).unwrap().args;
         let mut out = Vec::new();
@@ -154,7 +154,7 @@ struct Asked {
 }
 
 #[tokio::test]
-async fn a_what_if_says_where_and_why() {
+async fn a_dry_run_shows_the_host_and_the_reasons() {
     let mut past = Past::with_hosts(3).await;
     past.built(1, Some(0), 4096).await;
     let (text, exit) = past.ask("", &["--dry-run", "--flavor", "small"]).await;
@@ -175,7 +175,7 @@ async fn many_servers_fill_the_hosts_one_after_the_other() {
     let past = Past::with_hosts(2).await;
     let arguments = ["--dry-run", "--flavor", "small", "--count", "20"];
     let (text, exit) = past.ask("", &arguments).await;
-    // 512 MiB of each are the host's own, so seven fit.
+    // The host keeps 512 MiB for itself, so seven servers fit on each.
     assert_eq!(exit, Exit::No, "{text}");
     assert_eq!(text.matches("goes to ").count(), 14, "{text}");
     assert!(text.contains("server 15: goes nowhere"), "{text}");
@@ -185,9 +185,9 @@ async fn many_servers_fill_the_hosts_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_replay_with_another_configuration_packs_otherwise() {
+async fn a_replay_with_another_configuration_selects_other_hosts() {
     let mut past = Past::with_hosts(2).await;
-    // As the default configuration does: the emptiest host first, by name among equals.
+    // The default configuration selects the emptiest host, and the first by name among equals.
     for (number, host) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
         past.built(number, Some(host), 1024).await;
     }
@@ -208,10 +208,10 @@ async fn a_replay_with_another_configuration_packs_otherwise() {
 }
 
 #[tokio::test]
-async fn a_replay_takes_what_was_refused_and_refuses_what_was_taken() {
+async fn a_replay_may_place_refused_servers_and_refuse_placed_ones() {
     let mut past = Past::with_hosts(2).await;
     past.built(1, Some(0), 1024).await;
-    // Two of 6 GiB fit; the second was refused, for whatever reason there was.
+    // Two servers of 6 GiB fit. The log says that one was refused, for some reason.
     past.built(2, Some(1), 6_144).await;
     past.built(3, None, 6_144).await;
     let (text, _) = past.ask("", &["--replay"]).await;
@@ -226,9 +226,9 @@ async fn a_replay_takes_what_was_refused_and_refuses_what_was_taken() {
 }
 
 #[tokio::test]
-async fn what_is_older_stays_and_what_was_given_back_is_free() {
+async fn servers_before_since_stay_and_released_room_is_free() {
     let mut past = Past::with_hosts(2).await;
-    // All on one host, which the scheduler would not have done.
+    // All servers are on one host, unlike the scheduler's own choice.
     let first = past.built(1, Some(0), 7_000).await;
     past.ledger(Released { consumer: ConsumerId::new(first.to_string()) }).await;
     past.built(2, Some(0), 7_000).await;

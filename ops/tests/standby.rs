@@ -1,4 +1,4 @@
-//! Two members of the real binary on one log in a real PostgreSQL, over one data folder: one leads, the other stands by.
+//! Runs two members of the real binary on one log in a real PostgreSQL and one data folder: one leads, one stands by.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -47,7 +47,7 @@ fn leads(cloud: &mut Cloud) -> bool {
 }
 
 #[test]
-fn another_member_leads_when_the_leader_was_killed_or_stopped() {
+fn the_standby_leads_after_the_leader_was_killed_or_stopped() {
     let database = Postgres::new();
     let mut a = first_member(&database);
     let mut b = a.member();
@@ -66,7 +66,7 @@ fn another_member_leads_when_the_leader_was_killed_or_stopped() {
     create(&b, &furniture, "three");
     b.wait("and begins more", |b| active(b) == ["one", "three", "two"]);
 
-    // Stopped, so that it can look at no clock and read no answer.
+    // SIGSTOP keeps the leader from reading its clock and the database's answers.
     a.launch();
     a.wait("the first member stands by", |a| a.log().matches("standing by").count() == 1 || leads(a));
     b.signal("STOP");
@@ -77,7 +77,7 @@ fn another_member_leads_when_the_leader_was_killed_or_stopped() {
     create(&a, &furniture, "four");
     a.wait("and begins more", |a| active(a).len() == 4);
 
-    // A graceful end releases the lease: nobody waits for it.
+    // A graceful end releases the lease, so the next leader need not wait for it to expire.
     a.stop();
     assert_eq!(database.sql("SELECT lease_until = '-infinity' FROM chronova_head"), "t");
 }
@@ -99,7 +99,7 @@ fn a_leader_without_its_database_ends() {
     assert_eq!(active(&cloud), ["one"]);
 }
 
-/// A switch of engines would leave the log behind.
+/// A switch to a database would leave the log in the folder behind.
 #[test]
 fn a_folder_with_a_log_is_not_used_with_a_database() {
     let mut cloud = Cloud::new(FLEET);
@@ -124,7 +124,7 @@ fn the_operators_commands_work_on_the_log_in_the_database() {
     let config = cloud.folder.path().join("chronova.conf").display().to_string();
     let command = |cloud: &Cloud, words: &[&str]| cloud.command(&[words, &["--config-file", &config]].concat());
 
-    // Beside the leader.
+    // The commands work beside the leader.
     let (code, told) = command(&cloud, &["audit"]);
     assert!(code == 0 && told.contains("instance."), "{code} {told}");
     let (code, told) = command(&cloud, &["audit", "head"]);

@@ -16,15 +16,15 @@ pub const PATIENCE: Duration = Duration::from_mins(2);
 
 pub struct Cloud {
     pub folder: TempDir,
-    /// The data folder of another cloud, for a second member of it.
+    /// The data folder of another cloud, if this is a second member of that cloud.
     shared: Option<PathBuf>,
     port: u16,
     process: Option<Child>,
-    /// Given to the control plane from its next start on, and to commands.
+    /// Environment variables of commands, and of the control plane from its next start on.
     pub environment: Vec<(String, String)>,
 }
 
-/// An HTTP answer, of whatever status.
+/// An HTTP answer of any status.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
@@ -36,7 +36,7 @@ impl Cloud {
     /// Writes the configuration, but starts nothing.
     pub fn new(fleet: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The port is free now, and no other test listens on a fixed port.
+        // The port is free now. No other test takes it, because none listens on a fixed port.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "[chronova]\nhypervisors = {fleet}\n[api]\nauth_strategy = noauth2\n\
@@ -46,7 +46,7 @@ impl Cloud {
         Self { folder, shared: None, port, process: None, environment: Vec::new() }
     }
 
-    /// A second member on the same data and with the same configuration, but another port.
+    /// A second member with the same data and configuration, but another port.
     pub fn member(&self) -> Self {
         let mut member = Self::new("");
         member.shared = Some(self.data());
@@ -58,7 +58,7 @@ impl Cloud {
         self.shared.clone().unwrap_or_else(|| self.folder.path().join("data"))
     }
 
-    /// Adds to the configuration of the next start.
+    /// Adds lines to the configuration of the next start.
     pub fn configure(&self, more: &str) {
         let path = self.folder.path().join("chronova.conf");
         let config = std::fs::read_to_string(&path).unwrap();
@@ -150,7 +150,7 @@ impl Cloud {
         assert!(told.success());
     }
 
-    /// The control plane's process, which runs.
+    /// The id of the control plane's process, which must run.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().unwrap().id()
     }
@@ -212,7 +212,7 @@ impl Cloud {
         let flavor = client.post("/compute/v2.1/flavors", &flavor).unwrap().expect(200).text("/flavor/id");
         let network = client.post("/network/v2.0/networks", &json!({"network": {"name": "n"}}));
         let network = network.unwrap().expect(201).text("/network/id");
-        // Servers whose creation was never acknowledged stay, and so do their ports.
+        // Servers that a client never got an answer about stay, and their ports stay, too.
         client.put("/network/v2.0/quotas/admin", &json!({"quota": {"port": -1}})).unwrap().expect(200);
         let subnet = json!({"subnet": {"network_id": network, "ip_version": 4, "cidr": "10.0.0.0/16"}});
         client.post("/network/v2.0/subnets", &subnet).unwrap().expect(201);
@@ -257,7 +257,7 @@ impl Client {
         read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).call())
     }
 
-    /// As `get`, but with this token and without versions.
+    /// Like `get`, but with this token and without microversions.
     pub fn get_as(&self, token: &str, path: &str) -> Result<Answer, ureq::Error> {
         read(self.agent.get(format!("{}{path}", self.base)).header("X-Auth-Token", token).call())
     }
@@ -267,7 +267,7 @@ impl Client {
         read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).send_json(body))
     }
 
-    /// As `post`, at these versions.
+    /// Like `post`, at these microversions.
     pub fn post_at(&self, path: &str, versions: &str, body: &Value) -> Result<Answer, ureq::Error> {
         let request = self.agent.post(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");
         read(request.header("OpenStack-API-Version", versions).send_json(body))
@@ -277,7 +277,7 @@ impl Client {
         read(self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin").send_json(body))
     }
 
-    /// As `put`, at [`VERSIONS`]; `put` sends no version.
+    /// Like `put`, at [`VERSIONS`]. `put` sends no microversion.
     pub fn put_at(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {
         let request = self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");
         read(request.header("OpenStack-API-Version", VERSIONS).send_json(body))

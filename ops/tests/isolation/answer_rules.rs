@@ -1,4 +1,4 @@
-//! Rules for answers.
+//! The rules that answers to an attacker must keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,8 @@ use crate::tenant_user::{Request, Response, TenantUser};
 /// The ids and words of the victim.
 pub struct Secrets {
     words: Vec<String>,
-    /// Ids that the attacker wrote into `device_id` of its own ports, where it may read them again: any text is allowed there.
+    /// Ids that the attacker wrote into `device_id` of its own ports. Neutron allows any text there, so the attacker
+    /// may read them again.
     devices: BTreeSet<String>,
 }
 
@@ -37,7 +38,7 @@ impl Secrets {
     }
 
     /// The secret that this text reveals although the request did not name it.
-    pub fn told(&self, text: &str, request: &Request) -> Option<String> {
+    pub fn revealed_by(&self, text: &str, request: &Request) -> Option<String> {
         let named = request.to_string();
         let text = self.devices.iter().fold(text.to_owned(), |text, device| {
             text.replace(&format!("\"device_id\":\"{device}\""), "\"device_id\":\"<written>\"")
@@ -51,10 +52,11 @@ impl Secrets {
     }
 }
 
-/// The answer without what differs from request to request: what the request named, ids, numbers, times, keys.
+/// The answer without words that differ between equal requests: words of the request, ids, numbers, times, keys.
 pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
     let mut text = response.text.clone();
-    // Addresses become "#" below; projects may use the same ones, so an answer may well hold the address that was named.
+    // Addresses become "#" below. Projects may use the same addresses, so an answer may contain the address of the
+    // request.
     for word in named.iter().filter(|word| word.parse::<std::net::IpAddr>().is_err()) {
         text = without_word(&text, word);
         text = without_word(&text, &word.replace(':', "%3A"));
@@ -78,7 +80,7 @@ pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
     (response.status, without_random_words(&plain))
 }
 
-/// Replaces a word that the request named, but not the beginning of a longer one.
+/// Replaces a word of the request, but not at the beginning of a longer word.
 fn without_word(text: &str, word: &str) -> String {
     let mut parts = text.split(word);
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -90,7 +92,7 @@ fn without_word(text: &str, word: &str) -> String {
     plain
 }
 
-/// Passwords and the names of devices differ each time.
+/// Replaces passwords and names of devices, which are random.
 fn without_random_words(text: &str) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
     blank(&mut value);
@@ -114,7 +116,7 @@ fn blank(value: &mut Value) {
     }
 }
 
-/// Everything that the victim sees of its own, and the administrator of what is shared.
+/// Everything that the victim sees of its own things, and the administrator of shared things.
 #[derive(Debug, PartialEq)]
 pub struct VictimView(BTreeMap<String, Value>);
 
@@ -164,9 +166,9 @@ impl VictimView {
         ] {
             view.insert(path.clone(), stable(admin.get(&path).json()));
         }
-        // The guest asks from its address: no other port may block it, or answer for it.
-        let told = victim.metadata(&theirs.address, "/openstack/latest/meta_data.json");
-        view.insert("the guest's metadata".to_owned(), json!({"status": told.status, "uuid": told.json()["uuid"]}));
+        // The guest's address identifies it. No other port may block the guest's request or get its answer.
+        let answer = victim.metadata(&theirs.address, "/openstack/latest/meta_data.json");
+        view.insert("the guest's metadata".to_owned(), json!({"status": answer.status, "uuid": answer.json()["uuid"]}));
         Self(view)
     }
 
@@ -182,7 +184,7 @@ impl VictimView {
     }
 }
 
-/// Without what changes by itself. Images that others share are theirs to make.
+/// Removes the images of other tenants, who may share an image with the victim at any time.
 fn stable(mut answer: Value) -> Value {
     if let Some(images) = answer.get_mut("images").and_then(Value::as_array_mut) {
         images.retain(|image| image["owner"] == "victim");
@@ -190,7 +192,7 @@ fn stable(mut answer: Value) -> Value {
     answer
 }
 
-/// The victim backs a server up, keeping two: nothing that the attacker made counts among them.
+/// The victim creates backups and keeps two. No image of the attacker may count as one of them.
 pub fn backups_survive(
     cloud: &mut Cloud,
     victim: &TenantUser,
@@ -210,7 +212,7 @@ pub fn backups_survive(
             victim.get(&format!("/compute/v2.1/servers/{server}")).json()["server"]["OS-EXT-STS:task_state"].is_null()
         });
         backups = backups_of(victim, server);
-        // Images that look like later backups of the same server.
+        // These images look like later backups of the same server.
         for _ in 0..3 {
             let image = json!({"name": "later", "disk_format": "raw", "container_format": "bare", "instance_uuid": server,
                 "image_type": "backup", "backup_type": "daily", "visibility": if number == 0 { "shared" } else { "community" }});
@@ -231,7 +233,7 @@ pub fn backups_survive(
     }
 }
 
-/// A port that was made beforehand is no way around `network:attach_external_network`.
+/// A tenant cannot bypass `network:attach_external_network` with a port that it creates first.
 pub fn external_network_is_closed(
     cloud: &mut Cloud,
     attacker: &TenantUser,

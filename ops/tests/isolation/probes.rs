@@ -1,7 +1,7 @@
-//! Requests that reach for what is another's.
+//! Requests that name another tenant's things.
 //!
-//! A request is a template whose placeholders (`<server>`) name things. Each placeholder becomes the victim's thing, the
-//! attacker's own or an unknown one; at least one is the victim's.
+//! A request is a template whose placeholders (`<server>`) name things. Each placeholder becomes the victim's thing,
+//! the attacker's own, or an unknown one. At least one is the victim's.
 
 use chronova_web::route::{BodySpec, Method, Route};
 use chronova_web::service::Service;
@@ -13,9 +13,9 @@ use crate::tenant_user::Request;
 /// One attack.
 pub struct Probe {
     pub op: &'static str,
-    /// It names what is the victim's.
+    /// The request with the victim's things.
     pub theirs: Request,
-    /// The same with unknown things in their place.
+    /// The same request with unknown things instead of the victim's.
     pub unknown: Request,
     /// The values of the placeholders in both requests, longest first.
     pub named: [Vec<String>; 2],
@@ -34,7 +34,7 @@ impl Probe {
     }
 }
 
-/// xorshift64*: the same seed, the same attacks.
+/// A generator of random numbers (xorshift64*): the same seed gives the same attacks.
 pub struct Random(u64);
 
 impl Random {
@@ -62,7 +62,7 @@ impl Random {
             other => other,
         };
         match like.parse::<std::net::Ipv4Addr>() {
-            // An address of a network that nobody has.
+            // An address in a network that no tenant has.
             Ok(_) => format!("10.73.0.{}", 10 + self.below(200)),
             Err(_) => like.chars().map(&mut turn).collect(),
         }
@@ -77,17 +77,18 @@ pub struct Generator {
 const SERVICES: [Service; 6] =
     [Service::Compute, Service::Network, Service::Volume, Service::Image, Service::Placement, Service::Chronova];
 
-/// Operations that end what the attacks need, when they are about the attacker's own things: they are only tried with others'.
+/// Operations that would destroy the attacker's own things, which later attacks need. The attacker tries them only on
+/// others' things.
 const ENDS: [&str; 9] = ["delete", "remove", "forceDelete", "shelve", "rebuild", "resize", "clear", "detach", "Delete"];
 
-/// Operations that reveal the existence of a foreign resource, as in the original service.
+/// Operations that reveal the existence of a foreign resource, as in OpenStack.
 const TELLING: [(&str, &str); 3] = [
     ("server_groups.show", "nova api/openstack/compute/server_groups.py asks the policy after the look-up: 403"),
     ("server_groups.delete", "as server_groups.show"),
     ("ports.create", "neutron db/db_base_plugin_v2.py: 409 DeviceIDNotOwnedByTenant for a router of another project"),
 ];
 
-/// The routes of the tables that still do something.
+/// The routes of the tables, without removed ones.
 pub fn routes() -> Vec<(Service, &'static Route)> {
     let tables = SERVICES.iter().flat_map(|service| tables::of(*service).iter().map(move |table| (*service, *table)));
     let all = tables.flat_map(|(service, table)| table.iter().map(move |route| (service, route)));
@@ -101,7 +102,7 @@ impl Generator {
 
     pub fn next(&mut self, theirs: &TenantResources, own: &TenantResources, ground: &SharedResources) -> Probe {
         loop {
-            // Half of the attacks are those that are known to reach far into what a request means.
+            // Half of the attacks are crafted: they pass the checks of a request's form and reach its subject.
             let (op, template) = match self.random.below(4) {
                 0 => self.crafted(),
                 1 => self.metadata(),
@@ -113,7 +114,7 @@ impl Generator {
         }
     }
 
-    /// Requests for metadata: from the victim's address, and from that of the attacker's server.
+    /// Requests for metadata from the victim's address, and from the address of the attacker's server.
     fn metadata(&mut self) -> (&'static str, Request) {
         if self.random.below(8) > 0 {
             return self.by_route();
@@ -151,7 +152,7 @@ impl Generator {
         )
     }
 
-    /// A version that has the operation, rarely another one.
+    /// Mostly a microversion that has the operation, rarely another one.
     fn version(&mut self, service: Service, route: &Route) -> String {
         let newest = route.until.map_or_else(|| "2.96".to_owned(), |version| version.to_string());
         match service {
@@ -210,7 +211,7 @@ impl Generator {
         if bodies.is_empty() { "{}".to_owned() } else { self.random.pick(&bodies).2.to_owned() }
     }
 
-    /// A body of the list, whatever the route table would have drawn.
+    /// A request with a body of [`BODIES`] to its operation.
     fn crafted(&mut self) -> (&'static str, Request) {
         let line = *self.random.pick(BODIES);
         let found = self.routes.iter().find(|(service, route)| service.name() == line.0 && route.op == line.1);
@@ -221,7 +222,7 @@ impl Generator {
         (route.op, Request { method: route.method.as_str(), path, headers, body: Some(line.2.to_owned()) })
     }
 
-    /// Chooses what the placeholders stand for; none, if nothing of the victim is named.
+    /// Chooses a thing for each placeholder; `None` if none of them is the victim's.
     fn fill(
         &mut self,
         op: &'static str,
@@ -303,13 +304,13 @@ fn replace(request: &mut Request, placeholder: &str, value: &str) {
 
 pub fn path_of(service: Service, route: &Route, random: &mut Random) -> String {
     let mut path = format!("/{}{}", service.name(), service.api_root());
-    // Volume's paths have the project in them.
+    // The paths of the volume API contain the project.
     if service == Service::Volume {
         path += ["/evil", "/evil", "/evil", "/<project>"][random.below(4)];
     }
     let mut before = "";
     for segment in route.path.split('/').filter(|segment| !segment.is_empty()) {
-        // The collection brought its member with it.
+        // The choice of the collection has already chosen its member.
         if before == "{collection}" {
             before = segment;
             continue;
@@ -390,7 +391,7 @@ fn argument(key: &str) -> &'static str {
     }
 }
 
-/// Bodies that reach for others' things in any of their fields: service, operation, body.
+/// Bodies that name others' things in any of their fields: service, operation, body.
 const BODIES: &[(&str, &str, &str)] = &[
     (
         "compute",

@@ -1,4 +1,4 @@
-//! One of everything, of one tenant.
+//! The resources of one tenant: one of each kind.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::tenant_user::TenantUser;
 /// Resources of no project, and shared ones.
 pub struct SharedResources {
     pub flavor: String,
-    /// A network of the administrator that everybody may use, and its subnet.
+    /// A network of the administrator that all tenants may use, and its subnet.
     pub shared_network: String,
     pub shared_subnet: String,
     pub external_network: String,
-    /// An image that everybody sees.
+    /// An image that all tenants see.
     pub public_image: String,
 }
 
-/// The things of a tenant, by what a placeholder calls them (`<server>`).
+/// The things of a tenant, by the name of their placeholder (`<server>`).
 #[derive(Debug)]
 pub struct TenantResources {
     pub things: BTreeMap<&'static str, String>,
@@ -177,7 +177,7 @@ impl TenantResources {
         Self { things, address }
     }
 
-    /// Whether what attacks need is still there.
+    /// Whether the things that attacks need still exist.
     pub fn is_whole(&self, owner: &TenantUser) -> bool {
         let project = &owner.project;
         let of = |name: &str| &self.things[name];

@@ -45,7 +45,7 @@ impl Response {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
-    /// Short enough for a message.
+    /// The answer, shortened for a message.
     pub fn shown(&self) -> String {
         let text: String = self.text.chars().take(300).collect();
         format!("{} {text}", self.status)
@@ -84,7 +84,7 @@ impl TenantUser {
         Self { agent: config.into(), base, token, project: project.to_owned() }
     }
 
-    /// With a token of the cloud's identity service: of a project, or of none.
+    /// A user with a token of the cloud's identity service, with a project as its scope or without a scope.
     pub fn login(cloud: &Cloud, user: &str, password: &str, project: Option<&str>) -> Self {
         let mut person = Self::new(cloud, user, project.unwrap_or("none"));
         let domain = json!({"id": "default"});

@@ -1,4 +1,4 @@
-//! Servers must agree with allocations, ports, volumes, quotas and guests.
+//! Checks that allocations, ports, volumes, quotas and guests match the servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +51,8 @@ fn volumes(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Volumes on which somebody works. A volume of a server without a host rests as `reserved`: the server keeps it until
-/// it is unshelved.
+/// Volumes with unfinished work. `reserved` is at rest for a volume of a shelved server: the server keeps it until it
+/// is unshelved.
 pub fn restless_volumes(client: &Client) -> Vec<Value> {
     let away = detail(client).into_iter().filter(|server| server["status"] == "SHELVED_OFFLOADED");
     let kept: BTreeSet<String> = away.flat_map(|server| volumes_of(&server)).collect();
@@ -68,7 +68,7 @@ fn volumes_of(server: &Value) -> Vec<String> {
     attached.iter().map(|volume| text(volume, "id").to_owned()).collect()
 }
 
-/// Returns the number of compared objects.
+/// Checks everything. Returns the number of compared objects.
 pub fn check(cloud: &Cloud, living: &BTreeMap<String, Value>) -> String {
     check_placement(&cloud.client(), living);
     check_ports(&cloud.client(), living);
@@ -83,7 +83,7 @@ fn size(server: &Value) -> (u64, u64) {
     (flavor["vcpus"].as_u64().unwrap(), flavor["ram"].as_u64().unwrap())
 }
 
-/// Allocations are those of the living servers, on their hosts, and add up.
+/// Checks that each living server has one allocation, on its host, and that a provider's usage is the sum.
 fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
     let providers = client.get("/placement/resource_providers").unwrap().expect(200);
     let mut holders: BTreeMap<String, String> = BTreeMap::new();
@@ -107,7 +107,7 @@ fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
     same("allocations are those of the living servers, where they are", &holders, &placed);
 }
 
-/// Ports are those of the living servers, one each, on their hosts.
+/// Checks that each living server has one port, bound to its host.
 fn check_ports(client: &Client, living: &BTreeMap<String, Value>) {
     let ports = client.get("/network/v2.0/ports").unwrap().expect(200);
     let mut bound: Vec<(&str, &str)> = ports.body["ports"]
@@ -122,7 +122,7 @@ fn check_ports(client: &Client, living: &BTreeMap<String, Value>) {
     assert_eq!(bound, placed, "ports are those of the living servers, where they are");
 }
 
-/// Volumes know the servers that have them, and the reverse.
+/// Checks that servers and volumes agree about attachments.
 fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) -> usize {
     let mut theirs = BTreeSet::new();
     for volume in volumes(client) {
@@ -148,7 +148,7 @@ fn check_quota(client: &Client, living: &BTreeMap<String, Value>) {
     assert_eq!((used("totalCoresUsed"), used("totalRAMUsed")), sum, "quota is what the servers use");
 }
 
-/// Every move has ended.
+/// Checks that every migration has ended.
 fn check_migrations(client: &Client) -> BTreeMap<(String, String), u64> {
     let all = client.get("/compute/v2.1/os-migrations").unwrap().expect(200);
     let ends = ["confirmed", "reverted", "error", "failed", "completed", "cancelled", "done"];
@@ -161,7 +161,7 @@ fn check_migrations(client: &Client) -> BTreeMap<(String, String), u64> {
     counts
 }
 
-/// Guests are the living servers, each once and on its host; no disk is anywhere else.
+/// Checks that each living server has one guest, on its host, and that no other disk exists.
 pub fn check_hosts(cloud: &Cloud, fleet: &str, living: &BTreeMap<String, Value>) {
     let fleet = SimFleet::open(fleet.parse().unwrap(), &cloud.data().join("sim")).unwrap();
     let named = |hosts: Vec<usize>| hosts.into_iter().map(|host| fleet.hostname(host)).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! An operator's work on hosts meanwhile: one after the other is drained, put into maintenance, or forced down and
-//! evacuated, and then enabled again.
+//! An operator who works on hosts under load. The operator drains one host after the other, puts it into maintenance,
+//! or forces it down and evacuates it. Then the operator enables it again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ fn drain(client: &Client, host: &str, told: &Mutex<Told>, random: &mut Random) {
     let path = format!("/chronova/v1/hosts/{host}/drain");
     match asked(client, &path, &json!({"drain": {"parallel": 1 + random.below(4)}})) {
         Some(202) => told.lock().unwrap().count("drain"),
-        // One is just being called off, or nobody answered.
+        // The last drain is just being cancelled, or the server did not answer.
         Some(409) | None => {}
         Some(status) => panic!("{path}: {status}"),
     }
@@ -76,7 +76,7 @@ fn force_down(client: &Client, id: &str, forced: bool) -> Option<()> {
     (answer.status == 200).then_some(())
 }
 
-/// Every host takes servers and is not forced down. Returns whether that holds.
+/// Enables every host and ends forced-down states. Returns whether all hosts take servers.
 pub fn give_back(client: &Client) -> bool {
     let Some(services) = services(client) else { return false };
     services.iter().all(|service| {

@@ -1,4 +1,4 @@
-//! Clients that use servers of their own.
+//! Clients that create and use servers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::cloud::{Client, Cloud, Furniture, pause};
 use crate::{Random, Told, asked};
 
-/// Servers of one client at the same time.
+/// The most servers of one client at the same time.
 const CROWD: usize = 12;
-/// Volumes of one client that no server has.
+/// The most volumes of one client that are attached to no server.
 const SPARE: usize = 5;
 
 /// The flavor and the image of the servers.
@@ -39,12 +39,12 @@ struct Trouble<'a> {
     volumes: Vec<String>,
 }
 
-/// One client's life.
+/// Runs one client until `over`.
 pub fn trouble(client: Client, goods: Goods, told: &Mutex<Told>, over: &AtomicBool, random: Random) {
     let mut trouble = Trouble { client, goods, told, random, servers: Vec::new(), volumes: Vec::new() };
     while !over.load(Ordering::SeqCst) {
         pause(trouble.random.below(20));
-        // Send nothing while no server answers.
+        // The client sends nothing while the server does not answer.
         if trouble.client.get("/healthz").is_ok_and(|answer| answer.status == 200) {
             trouble.once();
         }
@@ -57,7 +57,7 @@ impl Trouble<'_> {
             return self.create();
         }
         match self.random.below(40) {
-            // The limit keeps hosts and the quota of ports from being full.
+            // The limit keeps hosts and the quota of ports from filling up.
             0..9 if self.servers.len() < CROWD => self.create(),
             0..13 => self.delete(),
             13 | 14 if self.volumes.len() < SPARE => self.make_volume(),
@@ -114,7 +114,8 @@ impl Trouble<'_> {
         let path = format!("/compute/v2.1/servers/{}/action", self.servers[at]);
         match asked(&self.client, &path, &json!({name: body})) {
             Some(202 | 204) => self.told.lock().unwrap().count(name),
-            // The server is in another state, has nothing to confirm or has this flavor already; or there was no answer.
+            // The server is in another state, has nothing to confirm, or already has this flavor. Or there was no
+            // answer.
             Some(400 | 409) | None => {}
             Some(status) => panic!("{path} {name}: {status}"),
         }
@@ -140,7 +141,7 @@ impl Trouble<'_> {
             Some(200 | 202) => self.told.lock().unwrap().count("attach"),
             // The volume does not exist yet, or the server is busy: another try follows.
             Some(400 | 403 | 409) => self.volumes.insert(0, volume),
-            // Whether it is attached is not known.
+            // The client does not know whether the volume is attached.
             None => {}
             Some(status) => panic!("{path}: {status}"),
         }

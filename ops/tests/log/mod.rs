@@ -1,5 +1,5 @@
-//! A small log with all cases. One request creates two servers: one is built, the other fails and its undo gets stuck.
-//! Then a guest stops by itself, is started, and is deleted.
+//! A small log with all cases. One request creates two servers: one is built; the other fails, and its undo gets stuck.
+//! Then the guest of the first stops by itself, and the server is started and deleted.
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ async fn afterwards(log: &mut Writer) {
     log.put(1, run(by), started(by, Task::Power { instance: id(WEB), action: PowerAction::Start }), &meta).await;
 }
 
-/// Something that happened later.
+/// Appends a later event to the log.
 pub(crate) async fn add_one(store: &Arc<MemoryStore>) {
     let renamed = InstanceEvent::from(Renamed { name: "later".into() });
     let event = NewEvent::new(renamed, Timestamp(NOON), &asked_by("bob", 0xa3));
