@@ -7,7 +7,8 @@
 #   libvirt_start DIR                 virtlogd and libvirtd where none runs; what was started is written to DIR
 #   libvirt_stop DIR                  stops exactly what libvirt_start wrote to DIR
 #
-# Each does nothing when there is nothing to do, and returns non-zero with a sentence on standard error when it cannot.
+# A function that has nothing to do does nothing. A function that fails prints a sentence on standard error and returns
+# non-zero.
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$TOP/.venv
@@ -23,16 +24,17 @@ PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system l
   dnsmasq-base iproute2 iptables nftables dmidecode)
 # The tools with which tests/testbed/make-image.sh builds a guest image.
 PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk cpio kmod lz4 qemu-utils)
-# The tools with which tests/testbed/hosts.sh builds further compute hosts; sqlite3 reads a log while it is written.
-# The event store's tests start a PostgreSQL of their own; Chromium looks at the dashboard.
+# The tools with which tests/testbed/hosts.sh builds further compute hosts. sqlite3 reads a log while the server writes
+# it. The event store's tests start their own PostgreSQL. Chromium shows the dashboard.
 PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils
   chromium chromium-driver)
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 
-# NAME=VERSION: beside an emulator or a libvirt that is there already, the version of that; else the version of the
-# distribution's own suite, not of backports. All of QEMU must be of one suite: qemu-utils of backports breaks
-# qemu-system-common of stable, and apt solves that by REMOVING the emulator. The same goes for libvirt-dev and libvirt0.
+# Prints NAME=VERSION. A package of QEMU or libvirt gets the version of the emulator or libvirt that is already
+# installed. Any other package gets the version of the distribution's own suite, not of backports. All of QEMU must come
+# from one suite: qemu-utils of backports breaks qemu-system-common of stable, and apt then REMOVES the emulator. The
+# same is true of libvirt-dev and libvirt0.
 package_pin() {
   local name=$1 sibling='' version=''
   case $name in libvirt-*) sibling=libvirt0 ;; qemu-*) sibling=qemu-system-x86 ;; esac
@@ -44,8 +46,8 @@ package_pin() {
   echo "$name${version:+=$version}"
 }
 
-# A machine that has an emulator and libvirtd keeps them, of whatever suite. One by one: `command -v` with several names
-# succeeds as soon as one of them is there.
+# Whether the machine has an emulator and libvirtd, which it then keeps, whatever their suite. Each name has its own
+# check, because `command -v` with several names succeeds as soon as one of them exists.
 host_complete() {
   local program
   for program in libvirtd virtlogd virsh qemu-system-x86_64 qemu-img dnsmasq; do
@@ -66,14 +68,14 @@ setup_packages() { # themes...
     esac
   done
   for name in "${wanted[@]}"; do
-    # On a machine that keeps its own emulator, qemu-utils of any suite serves.
+    # On a machine that keeps its own emulator, any version of qemu-utils will do.
     package_installed "$name" || missing+=("$name")
   done
   [ "${#missing[@]}" -gt 0 ] || return 0
   [ "$(id -u)" = 0 ] || { echo "these packages are missing, and only root can install them: ${missing[*]}" >&2; return 1; }
   local apt=(apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3
     -o Dpkg::Options::=--force-confold)
-  # Package lists older than a day are fetched again.
+  # Fetches package lists that are older than a day again.
   if [ -z "$(find /var/lib/apt/lists -name '*_Packages*' -mmin -1440 -print -quit 2>/dev/null)" ]; then
     "${apt[@]}" update >"$log" 2>&1 || { tail -5 "$log" >&2; return 1; }
   fi
@@ -117,8 +119,8 @@ libvirt_answers() { timeout 20 virsh -q -c qemu:///system hostname >/dev/null 2>
 # Whether process $1 is alive and runs the program $2.
 runs_as() { [ -n "$1" ] && [ "$(basename "$(readlink "/proc/$1/exe" 2>/dev/null)" 2>/dev/null)" = "$2" ]; }
 
-# Debuggers, profilers and backtraces find TO.debug by the link that the copy holds. A copy that is newer stays as it is. The
-# copy is its owner's alone, because the data folder that it may lie in is.
+# Copies a program. Debuggers, profilers and backtraces find TO.debug by a link in the copy. A copy that is newer than
+# FROM stays as it is. Only its owner may read the copy, because it may be in the data folder.
 install_program() { # from, to
   local from=$1 to=$2
   [ "$to" -nt "$from" ] && [ -e "$to.debug" ] && return 0
@@ -126,7 +128,7 @@ install_program() { # from, to
     && objcopy --strip-all --add-gnu-debuglink="$to.debug" "$from" "$to.new" && chmod 0700 "$to.new" && mv -f "$to.new" "$to"
 }
 
-# Waits: seconds, command...
+# Waits until a command succeeds: seconds, command...
 wait_for() {
   local until=$((SECONDS + $1)); shift
   while ! "$@"; do
@@ -155,7 +157,7 @@ libvirt_start() { # DIR
   else
     for name in virtlogd libvirtd; do # virtlogd first: it keeps the consoles' logs
       [ "$name" = virtlogd ] && [ -S /run/libvirt/virtlogd-sock ] && pgrep -x virtlogd >/dev/null && continue
-      # Otherwise the wait for a killed daemon's socket would never end.
+      # A killed daemon leaves its socket. Without the removal, the wait for a new socket would end too early.
       rm -f "/run/libvirt/$name-sock"
       mkdir -p /run/libvirt /var/log/libvirt
       "/usr/sbin/$name" --daemon --pid-file "$dir/$name.pid" >"$dir/$name.out" 2>&1 || { cat "$dir/$name.out" >&2; return 1; }

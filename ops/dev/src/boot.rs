@@ -1,8 +1,8 @@
 //! `chronova-dev boot`: servers built until ACTIVE and deleted until gone, over HTTP, on a durable log.
 //!
-//! The simulated hosts answer at once: what is measured is the control plane. Every client creates a server, polls
-//! until it is ACTIVE and takes the next one, as `bench.py` does against Nova. The polling counts in the server's CPU
-//! as well.
+//! The simulated hosts answer at once, so the figures are those of the control plane. Every client creates a server,
+//! polls until it is ACTIVE and creates the next one, as `bench.py` does with Nova. The polling counts in the server's
+//! CPU, too.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -32,10 +32,10 @@ pub(super) struct BootBenchArgs {
     hosts: u32,
 }
 
-/// First pause between two looks at a server; it grows by a half.
+/// The first pause between two polls of a server. Each further pause is half as long again.
 const LOOK: Duration = Duration::from_millis(4);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
-/// A server that takes longer never comes.
+/// A server that takes longer counts as lost.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(super) fn run(common: &Common, args: &BootBenchArgs) -> Result<BenchReport> {
@@ -66,7 +66,7 @@ pub(super) fn run(common: &Common, args: &BootBenchArgs) -> Result<BenchReport> 
     Ok(report)
 }
 
-/// Hosts that hold as many servers as are asked for.
+/// A fleet with room for all servers of the benchmark.
 pub(super) fn fleet(hosts: u32) -> String {
     format!("sim://{hosts}?vcpus=100000&memory_mib=100000000&disk_gib=10000000")
 }
@@ -82,7 +82,7 @@ fn once(common: &Common, fleet: &str, hosts: usize, servers: usize, clients: usi
     cloud.start()?;
     cloud.wait_for_hosts(hosts)?;
     let furniture = cloud.furnish()?;
-    // Once before it counts: code is read from the disk, memory is taken from the system.
+    // This warm-up does not count: the process still reads code from the disk and takes memory from the system.
     let (_, warm) = build(&cloud, &furniture, clients, clients * 4)?;
     delete(&cloud, clients, &warm)?;
     let (build, ids) = build(&cloud, &furniture, clients, servers)?;
@@ -92,7 +92,7 @@ fn once(common: &Common, fleet: &str, hosts: usize, servers: usize, clients: usi
     Ok(Boots { build, delete, burst })
 }
 
-/// Builds servers; says what they are called.
+/// Builds servers; returns their ids.
 pub(super) fn build(
     cloud: &LoadedCloud,
     furniture: &Furniture,
@@ -142,7 +142,7 @@ pub(super) fn delete(cloud: &LoadedCloud, clients: usize, ids: &[String]) -> Res
     })
 }
 
-/// Everything asked for at once; one operation took as long as from the first request to the last ACTIVE.
+/// Requests all servers without waiting for any. The elapsed time is that from the first request to the last ACTIVE.
 pub(super) fn burst(cloud: &LoadedCloud, furniture: &Furniture, clients: usize, servers: usize) -> Result<Run> {
     let cpu = super::live::process::cpu(cloud.pid());
     let begun = Instant::now();

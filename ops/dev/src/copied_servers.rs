@@ -1,8 +1,8 @@
 //! Fills a log with copied servers: the events of one built server, repeated with other ids.
 //!
-//! A million servers over the API would take an hour; their events take minutes. Every event is a copy of one that the
-//! program wrote. Only the ids of the server, its process, its project and its host differ, with the same length. So
-//! the log has all events that the program records. The simulated hosts hold the guests too.
+//! A million servers over the API would take an hour; copying their events takes minutes. Every event is a copy of one
+//! that the program wrote. Only the ids of the server, its process, its project and its host differ, and they keep
+//! their length. So the log has all events that the program would record. The simulated hosts get the guests, too.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -29,8 +29,8 @@ const CHUNK: usize = 1_000;
 const AT_ONCE: usize = 512;
 const PAGE: usize = 10_000;
 
-/// Adds `servers` servers of `projects` further projects to the log in `data`, evenly over the hosts. The control plane does
-/// not run, and has built one server by itself before.
+/// Adds `servers` servers of `projects` further projects to the log in `data`, evenly over the hosts. The control plane
+/// must be stopped, and must have built one server before.
 pub(super) fn fill(data: &Path, servers: usize, projects: usize) -> Result<()> {
     in_system(filled(data, servers, projects.max(1)))
 }
@@ -54,7 +54,8 @@ async fn filled(data: &Path, servers: usize, projects: usize) -> Result<()> {
             processes.push((StreamId::new("process", copied.process_id), copied.process));
         }
         append(&store, vec![(StreamId::new("quota", &project), quota)]).await?;
-        // A process that ended before it was asked for would never have ended.
+        // The servers' events come first: the end of a process before its request would be ignored, so the process
+        // would seem unfinished.
         append(&store, servers).await?;
         append(&store, processes).await?;
         append(&store, vec![(pattern.ledger.clone(), ledger)]).await?;
@@ -67,7 +68,7 @@ async fn filled(data: &Path, servers: usize, projects: usize) -> Result<()> {
     Ok(())
 }
 
-/// Adds `events` events of servers that were built, stopped, started and deleted, `alive` of them alive at the end.
+/// Adds `events` events of servers that were built, stopped, started and deleted. At the end, `alive` servers exist.
 pub(super) fn live(data: &Path, events: u64, alive: usize) -> Result<()> {
     in_system(async move {
         let store = SqliteStore::open(data.join("log.db"), &SqliteOptions::default())?;
@@ -95,7 +96,7 @@ async fn append(store: &Arc<SqliteStore>, appends: Vec<(StreamId, Vec<NewEvent>)
     Ok(())
 }
 
-/// Adds guests to the file in which a simulated fleet keeps them.
+/// Adds guests to the file in which a simulated fleet stores its guests.
 fn journal(data: &Path, fleet: &str, lines: &str) -> Result<()> {
     let path = data.join("sim").join(format!("{fleet}.fleet"));
     let mut file = std::fs::OpenOptions::new().append(true).open(&path).with_context(|| path.display().to_string())?;
@@ -109,7 +110,7 @@ struct Pattern {
     hostname: String,
     ledger: StreamId,
     events: Vec<FillingEvent>,
-    /// Hosts with names as long as the pattern's.
+    /// The hosts; their names have the length of the name in the pattern.
     hosts: Vec<(HostId, String)>,
     begin: Timestamp,
     number: u64,
@@ -123,7 +124,7 @@ struct FillingEvent {
     meta: Arc<Meta>,
 }
 
-/// The events that another one would have left.
+/// The events of one copied server.
 struct Copied {
     id: InstanceId,
     process_id: ProcessId,
@@ -259,7 +260,7 @@ fn cause(of: &Cause, process: ProcessId, project: &ProjectId) -> Cause {
     }
 }
 
-/// `sim-0001` is the first host (0) of the fleet `sim`.
+/// The fleet and the index of a host: `sim-0001` is host 0 of the fleet `sim`.
 fn place_of(hostname: &str) -> Option<(&str, usize)> {
     let (fleet, number) = hostname.rsplit_once('-')?;
     Some((fleet, number.parse::<usize>().ok()?.checked_sub(1)?))
@@ -269,7 +270,7 @@ fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// Every `old` becomes `new`, which is as long.
+/// Replaces every `old` by `new`, which has the same length.
 fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) {
     let mut at = 0;
     while at + old.len() <= bytes.len() {
@@ -287,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_exchanged_wherever_they_are() {
+    fn ids_are_replaced_wherever_they_occur() {
         let mut bytes = b"..ab..abab.".to_vec();
         replace(&mut bytes, b"ab", b"xy");
         assert_eq!(bytes, b"..xy..xyxy.");

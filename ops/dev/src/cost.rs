@@ -1,8 +1,8 @@
 //! `chronova-dev cost`: fixed work for a counter of instructions.
 //!
-//! Wall time says little on a machine that others use; the number of instructions that a request takes says the same every
-//! time. `tests/cost/count.sh` runs this under `valgrind --tool=callgrind` with few and with many rounds, takes the
-//! difference, and compares it with what is committed.
+//! Wall time says little on a machine that others use, but a request always takes about the same number of
+//! instructions. `tests/cost/count.sh` runs this command under `valgrind --tool=callgrind` with few and with many
+//! rounds. It compares the difference with the committed figures.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) struct CostBenchArgs {
 
 const SERVERS: usize = 100;
 const HOSTS: usize = 100;
-/// Events that are folded and written.
+/// The number of events that `fold` and `write` use.
 const EVENTS: usize = 2_000;
 
 const REQUESTS: [(&str, &str, &str); 6] = [
@@ -48,7 +48,7 @@ const REQUESTS: [(&str, &str, &str); 6] = [
     ("allocation-candidates", "/placement/allocation_candidates?resources=VCPU:1&limit=10", "placement 1.39"),
 ];
 
-/// The stretch that a profile counts.
+/// The function in which the profiler counts instructions.
 #[inline(never)]
 fn counted_stretch<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())
@@ -64,7 +64,7 @@ pub(super) fn run(common: &Common, args: &CostBenchArgs) -> Result<BenchReport> 
     let (world, api, server) = system.block_on(open(scratch.path()))?;
     for (name, path, version) in REQUESTS {
         let path = if path.is_empty() { format!("/compute/v2.1/servers/{server}") } else { path.to_owned() };
-        // Caches that are filled once are filled now.
+        // This request fills the caches before the count.
         system.block_on(api.get(&path, version, 1))?;
         let meter = Meter::start();
         let (latencies, body) = counted_stretch(|| system.block_on(api.get(&path, version, times)))?;
@@ -124,7 +124,7 @@ fn events() -> Vec<Arc<Recorded>> {
     recorded.collect()
 }
 
-/// The events of servers' lives in all read models.
+/// Folds the events of servers' lives into all read models.
 fn fold() -> Result<Run> {
     let (events, views) = (events(), Views::new());
     let meter = Meter::start();
@@ -132,7 +132,7 @@ fn fold() -> Result<Run> {
     Ok(meter.stop(vec![std::time::Duration::from_nanos(1); EVENTS]))
 }
 
-/// The same as bytes, and read back.
+/// Writes the read models as bytes, and reads them back.
 fn write() -> Result<Run> {
     let events = events();
     let meter = Meter::start();

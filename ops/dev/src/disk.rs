@@ -1,4 +1,4 @@
-//! `chronova-dev disk`: how fast the disk makes things durable, which bounds everything that writes to the log.
+//! `chronova-dev disk`: measures how fast the disk makes appends durable. This limits every write to the log.
 
 use anyhow::Result;
 

@@ -1,10 +1,10 @@
 //! `chronova-dev`: the developers' program, which is not installed. It measures Chronova on this machine, generates load,
 //! and injects faults (`chaos`).
 //!
-//! A benchmark measures Chronova's crates in this process, or the `chronova` program as a server over HTTP on the loopback
-//! (`api`, `boot`, `mix`, `scale`, `aims`: see [`live`]). A reference for the machine's limit ([`raw`]) accompanies the
-//! figures if there is one. A benchmark prints its machine and its settings, repeats everything `--runs` times and
-//! prints the medians. It writes only to a folder of its own and removes that folder.
+//! A benchmark measures Chronova's crates in this process, or the `chronova` program as a server over HTTP on the
+//! loopback (`api`, `boot`, `mix`, `scale`, `aims`: see [`live`]). If the machine's limit can be measured ([`raw`]),
+//! the report shows it beside the figures. A benchmark prints its machine and its settings, repeats everything `--runs`
+//! times and prints the medians. It writes only to its own temporary folder, and removes that folder.
 //!
 //! To add a benchmark: write a file with `DevArgs` and `fn run(&Common, &DevArgs) -> anyhow::Result<Report>`, then add a variant
 //! of [`DevCommand`] and its line in [`measured`]. [`meter`] measures, [`raw`] measures the machine's limits, [`report`]

@@ -1,4 +1,4 @@
-//! The machine that the figures were measured on: without it they mean nothing.
+//! Describes the machine on which the figures were measured. Without it, the figures mean nothing.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +17,12 @@ pub struct MachineInfo {
     /// Where the benchmark's log is written.
     pub data: String,
     pub data_file_system: String,
-    /// How many processes wanted a core when the benchmark began (the load average over a minute).
+    /// The load average over a minute when the benchmark began.
     pub load: String,
 }
 
 impl MachineInfo {
-    /// `data`: the folder that the benchmark writes to.
+    /// Describes this machine. `data` is the folder to which the benchmark writes.
     pub fn here(data: &Path) -> Self {
         let first = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let load = first("/proc/loadavg");
@@ -39,7 +39,7 @@ impl MachineInfo {
         }
     }
 
-    /// Reasons why the figures are worth less than they look.
+    /// Reasons why the figures may be wrong.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.profile != "release" {
@@ -61,12 +61,12 @@ pub fn memory_kib() -> (u64, u64) {
     (kib(&status, "VmRSS"), kib(&status, "VmHWM"))
 }
 
-/// Resets the peak (proc(5), `clear_refs`); where that is not allowed, the peak is that of the whole process.
+/// Resets the peak (proc(5), `clear_refs`). If that is not allowed, the peak stays that of the whole process.
 pub fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// `key : value` of the files in /proc.
+/// The value of `key : value` in a file of /proc.
 fn field(text: &str, key: &str) -> Option<String> {
     let (_, value) = text.lines().filter_map(|line| line.split_once(':')).find(|(name, _)| name.trim() == key)?;
     Some(value.trim().to_owned())
@@ -84,7 +84,7 @@ fn file_system(mounts: &str, path: &Path) -> String {
         let point = before.split(' ').nth(4)?.replace("\\040", " ");
         path.starts_with(&point).then(|| (point.len(), after.split(' ').next().unwrap_or_default()))
     });
-    // The later one of two mounts on one point is seen.
+    // The later of two mounts hides the earlier one.
     mounted.max_by_key(|(length, _)| *length).map_or("unknown", |(_, kind)| kind).to_owned()
 }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debug_build_and_a_log_in_memory_are_said() {
+    fn a_debug_build_and_a_log_in_memory_cause_warnings() {
         let quiet = MachineInfo {
             profile: "release",
             load: "0.04".into(),

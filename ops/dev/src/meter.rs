@@ -1,4 +1,4 @@
-//! Measures one run: how long, how much CPU, how much memory, and each operation by itself.
+//! Measures one run: its time, CPU and memory, and the time of each operation.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use super::stats::Latencies;
 pub struct Run {
     pub operations: u64,
     pub elapsed: Duration,
-    /// CPU time of all threads of this process.
+    /// CPU time of all threads of the measured process.
     pub cpu: Duration,
     pub latencies: Latencies,
-    /// At the end of the run, and the most during it.
+    /// Resident memory at the end of the run, in KiB.
     pub resident_kib: u64,
     pub peak_kib: u64,
 }
 
-/// Running since [`Meter::start`].
+/// A run that has begun with [`Meter::start`].
 #[derive(Debug)]
 pub struct Meter {
     began: Instant,
@@ -33,7 +33,7 @@ impl Meter {
         Self { cpu: cpu_of_process(), began: Instant::now() }
     }
 
-    /// The run is over: `latencies` has one entry per operation.
+    /// Ends the run. `latencies` has one entry per operation.
     pub fn stop(self, latencies: Vec<Duration>) -> Run {
         let (elapsed, cpu) = (self.began.elapsed(), cpu_of_process().saturating_sub(self.cpu));
         let (resident_kib, peak_kib) = machine::memory_kib();
@@ -42,7 +42,7 @@ impl Meter {
     }
 }
 
-/// Does `operation` this often, one after the other.
+/// Repeats `operation` `operations` times, one after the other.
 pub fn measure<E>(operations: usize, mut operation: impl FnMut(usize) -> Result<(), E>) -> Result<Run, E> {
     let mut latencies = Vec::with_capacity(operations);
     let meter = Meter::start();
@@ -54,8 +54,8 @@ pub fn measure<E>(operations: usize, mut operation: impl FnMut(usize) -> Result<
     Ok(meter.stop(latencies))
 }
 
-/// CPU time of the process so far, user and system (clock_gettime(2), `CLOCK_PROCESS_CPUTIME_ID`): to the nanosecond,
-/// where /proc/self/stat counts in hundredths of a second.
+/// User and system CPU time of the process so far (clock_gettime(2), `CLOCK_PROCESS_CPUTIME_ID`). It has nanoseconds,
+/// while /proc/self/stat has only hundredths of a second.
 fn cpu_of_process() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! `chronova-dev mix`: a typical load of a cloud: seven of ten requests read, two act on servers, one creates or
-//! deletes.
+//! `chronova-dev mix`: measures a typical load of a cloud. Seven of ten requests read, two act on servers, one creates
+//! or deletes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -56,7 +56,7 @@ pub(super) fn run(common: &Common, args: &MixBenchArgs) -> Result<BenchReport> {
 /// The servers for the actions.
 pub(super) struct Mix {
     servers: Mutex<Vec<String>>,
-    /// Actions refused because another one was under way (409), as happens in practice.
+    /// Actions refused with 409 because another action was under way, as in practice.
     pub(super) refused: AtomicUsize,
 }
 
@@ -79,7 +79,7 @@ impl Mix {
         load::clients(cloud, clients, LoadLimit::Time(time), |client, number| self.one(client, furniture, number))
     }
 
-    /// The `number`th request: the tenth digit decides its kind, so that every run has the same mix.
+    /// Sends request `number`. Its last digit decides its kind, so that every run has the same mix.
     fn one(&self, client: &mut LoadClient, furniture: &Furniture, number: usize) -> Result<()> {
         let any = self.servers(|servers| servers.get(number.wrapping_mul(7_919) % servers.len().max(1)).cloned());
         let id = any.unwrap_or_default();

@@ -1,8 +1,8 @@
-//! `chronova-dev placement`: the search for candidates, and claims.
+//! `chronova-dev placement`: measures the search for allocation candidates, and claims.
 //!
 //! A flat host is one provider with CPUs, memory and disk. A nested host has the disk; its two NUMA nodes have CPUs and
 //! memory, and there is a network card with virtual functions: four providers. All hosts have forty traits, as libvirt
-//! hosts do, and every thousandth host has one that no other has, which the selective request asks for.
+//! hosts do. Every thousandth host has one more trait, which the selective request requires.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,7 +137,7 @@ fn search_lines(common: &Common, report: &mut BenchReport, shape: TreeShape, hos
         for run in 0..=common.runs {
             let meter = Meter::start();
             let (latencies, body) = api.get(&path, VERSION, times).await?;
-            // The first one warms up.
+            // The first run is a warm-up.
             if run > 0 {
                 requested.push(meter.stop(latencies));
             }
@@ -172,12 +172,12 @@ fn count(number: usize) -> String {
 
 // --------------------------------------------------------------------------------------------------------------- claims
 
-/// The target of the claimers.
+/// The hosts that the claimers claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rush {
-    /// Everybody to another host.
+    /// Each claim is for another host.
     Spread,
-    /// Everybody to the same host, which has room for half of them.
+    /// All claims are for the same host, which has room for half of them.
     OneHost,
 }
 
@@ -274,7 +274,7 @@ fn claim(provider: ProviderId) -> Claimed {
 
 // ---------------------------------------------------------------------------------------------------------------- fleet
 
-/// The same for the same host in every run; not in the order of the hosts, as real ones are not.
+/// The id of a host, equal in every run. The ids are not in the order of the hosts, as in a real cloud.
 fn host(n: usize) -> ProviderId {
     ProviderId::derive(Uuid::from_u128(0xbe7c), &format!("host-{n}"))
 }
@@ -295,7 +295,7 @@ fn filling(events: Vec<LedgerEvent>) -> Filling {
     vec![(LedgerRoot::stream(&CELL), events.into_iter().map(Into::into).collect())]
 }
 
-/// The events that make the hosts.
+/// The events that create the hosts.
 fn fleet(shape: TreeShape, hosts: usize) -> Vec<LedgerEvent> {
     let mut events = vec![TraitCreated { name: RARE.to_owned() }.into()];
     let usual: Vec<String> = (0..40).map(|n| format!("CUSTOM_CPU_CAPABILITY_{n:02}")).collect();
@@ -306,7 +306,7 @@ fn fleet(shape: TreeShape, hosts: usize) -> Vec<LedgerEvent> {
             let inventories = has.iter().map(|(class, total)| inventory(class, *total)).collect();
             events.push(InventoryReplaced { provider: id, inventories }.into());
         };
-        // Hosts are not all alike.
+        // Hosts have different sizes.
         let size = 1 + u64::try_from(n % 4).unwrap_or(0);
         match shape {
             TreeShape::Flat => {

@@ -1,4 +1,4 @@
-//! The machine without this program: the reference for a figure.
+//! Measures the bare machine, as the reference for a figure.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::meter::{Run, measure};
 
-/// Appends `size` bytes to a file in `folder` and waits until they are on the disk, again and again.
+/// Repeats `operations` times: appends `size` bytes to a file in `folder`, and waits until they are on the disk.
 pub fn append_and_sync(folder: &Path, size: usize, operations: usize) -> io::Result<Run> {
     let mut file = tempfile::tempfile_in(folder)?;
     let block = vec![0x5a_u8; size];
@@ -17,14 +17,14 @@ pub fn append_and_sync(folder: &Path, size: usize, operations: usize) -> io::Res
     })
 }
 
-/// The mean time of one such append.
+/// The mean time of one durable append.
 pub fn sync_time(folder: &Path) -> io::Result<Duration> {
     const TIMES: u32 = 64;
     let run = append_and_sync(folder, 4096, TIMES as usize)?;
     Ok(run.elapsed / TIMES)
 }
 
-/// Reports early if `folder` is not writable.
+/// Fails early if `folder` is not writable.
 pub fn check_writable(folder: &Path) -> io::Result<File> {
     tempfile::tempfile_in(folder)
 }

@@ -1,6 +1,6 @@
-//! The findings of a benchmark, as a table and as JSON.
+//! The figures of a benchmark, as a table and as JSON.
 //!
-//! A line holds all its runs; what is printed is the median over the runs of each figure by itself.
+//! A line holds all its runs. The report prints, for each figure, the median over the runs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::machine::MachineInfo;
 use super::meter::Run;
 use super::stats::median;
 
-/// All that one benchmark found.
+/// All figures of one benchmark.
 #[derive(Debug)]
 pub struct BenchReport {
-    /// `placement`
+    /// The benchmark's name, as `placement`.
     pub bench: &'static str,
-    /// The settings it was given, and those it chose itself.
+    /// The settings that the benchmark was given, and those that it chose.
     pub settings: Vec<(&'static str, String)>,
     pub lines: Vec<BenchLine>,
     /// Sentences about how to read the table.
@@ -35,13 +35,13 @@ impl BenchReport {
     }
 }
 
-/// One benchmark.
+/// One line of the report.
 #[derive(Debug, Clone, Default)]
 pub struct BenchLine {
-    /// `candidates: 1,000 providers, flat`
+    /// The line's name, as `candidates: 1,000 providers, flat`.
     pub name: String,
     pub runs: Vec<Run>,
-    /// How often the machine alone does the like in a second, and what that is.
+    /// The reference: its name, and how often per second the bare machine does it.
     pub raw: Option<(&'static str, f64)>,
     pub aim: Option<Aim>,
     /// Further figures of this line, such as events or bytes.
@@ -117,13 +117,13 @@ impl BenchLine {
 /// The aim of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aim {
-    /// At least so many in a second.
+    /// At least so many operations per second.
     PerSecond(f64),
-    /// Half of all operations within.
+    /// Half of all operations take at most so long.
     P50Within(Duration),
-    /// At most so much CPU for one.
+    /// One operation uses at most so much CPU.
     CpuWithin(Duration),
-    /// At least this part of what the machine does.
+    /// At least this fraction of the reference's rate.
     OfRaw(f64),
 }
 
@@ -194,7 +194,7 @@ fn row(line: &BenchLine) -> Vec<String> {
     ]
 }
 
-/// The first and the last column to the left, figures to the right.
+/// Aligns the first and the last column to the left, and figures to the right.
 fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.first().map_or(0, Vec::len);
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
@@ -214,7 +214,7 @@ fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The same for programs: every run, and the medians.
+/// The report as JSON, for programs: every run, and the medians.
 pub fn json(report: &BenchReport, machine: &MachineInfo) -> Value {
     let settings: Map<String, Value> =
         report.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
@@ -229,7 +229,7 @@ pub fn json(report: &BenchReport, machine: &MachineInfo) -> Value {
     })
 }
 
-/// `append.64.ratio_to_raw`: what part of the machine's limit each line reaches.
+/// The fraction of the machine's limit that each line reaches, as `append.64.ratio_to_raw`.
 fn ratios(report: &BenchReport) -> Map<String, Value> {
     let ratio = |line: &BenchLine| Some((format!("{}.ratio_to_raw", line.name), json!(line.ratio()?)));
     report.lines.iter().filter_map(ratio).collect()
@@ -287,7 +287,7 @@ fn count(number: u64) -> f64 {
     number as f64
 }
 
-/// Three digits that matter, with a unit: `0.8 us`, `12.3 us`, `4.56 ms`, `1.20 s`.
+/// A time with up to three significant digits and a unit: `0.8 us`, `12.3 us`, `4.56 ms`, `1.20 s`.
 fn time(micros: Option<f64>) -> String {
     match micros {
         None => String::new(),
@@ -299,7 +299,7 @@ fn time(micros: Option<f64>) -> String {
     }
 }
 
-/// `2,134`, `12.3`
+/// A rate, as `2,134` or `12.3`.
 fn rate(per_second: Option<f64>) -> String {
     match per_second {
         None => String::new(),
@@ -312,7 +312,7 @@ fn plain(value: f64) -> String {
     if value.fract() == 0.0 { thousands(value) } else { format!("{value:.2}") }
 }
 
-/// Grouped in threes.
+/// A number with its digits grouped in threes.
 pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
@@ -347,7 +347,7 @@ mod tests {
 
     fn report() -> BenchReport {
         let mut report = BenchReport::new("placement").setting("runs", &3);
-        // One run was disturbed: the medians are those of the others.
+        // One run was disturbed, which does not change the medians.
         let runs = vec![run(100, 50), run(100, 5_000), run(100, 50)];
         let line =
             BenchLine::new("claims, 8 at once", runs).raw("append and sync", 4_000.0).aim(Aim::PerSecond(1_500.0));

@@ -1,8 +1,9 @@
 //! `chronova-dev scale`: many hosts and many servers in one process.
 //!
-//! In this order: hosts register, and many servers are built over the API at once. The log is filled up with copied
-//! servers ([`copied_servers`](super::copied_servers)). The control plane folds them, stops, and starts again. Then a steady mix and
-//! lists; one host in a hundred stops answering; and a restart under load. Each line says what one thing of it took.
+//! The benchmark first registers hosts and builds many servers over the API at once. Then it fills the log with copied
+//! servers ([`copied_servers`](super::copied_servers)). The control plane folds them, stops, and starts again. A steady
+//! mix of requests and lists follow. Then one host in a hundred stops answering, and the control plane restarts under
+//! load. Each line of the report measures one of these.
 
 use std::time::{Duration, Instant};
 
@@ -59,15 +60,15 @@ pub(super) fn run(common: &Common, args: &ScaleBenchArgs) -> Result<BenchReport>
     Ok(report)
 }
 
-/// How long the loss of hosts may take to be seen.
+/// The control plane must mark lost hosts as down within this time.
 const LOSS: Duration = Duration::from_mins(5);
 
-/// Hosts that go on.
+/// The number of hosts that keep answering.
 fn healthy(hosts: u32) -> u32 {
     hosts - hosts.div_ceil(100)
 }
 
-/// One fleet of good hosts, and one of those to be lost.
+/// Two fleets: the healthy hosts, and the hosts that will stop answering.
 fn fleets(hosts: u32, ill: &str) -> String {
     let size = "vcpus=1000&memory_mib=1000000&disk_gib=100000";
     format!("sim://{}?{size} sim://{}?name=ill&{size}{ill}", healthy(hosts), hosts.div_ceil(100))
@@ -82,7 +83,7 @@ pub(super) struct Size {
     pub(super) time: Duration,
 }
 
-/// The figures that the table of the aims takes from it.
+/// The figures that `aims` takes from this benchmark.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scaled {
     pub(super) bytes_per_server: f64,
@@ -158,7 +159,7 @@ pub(super) fn scaled(common: &Common, size: Size, report: &mut BenchReport) -> R
     report.lines.push(
         BenchLine::new(format!("build until ACTIVE, {CLIENTS} clients"), vec![more_built]).aim(Aim::PerSecond(500.0)),
     );
-    // From the third heartbeat on one host in a hundred is dead.
+    // After the next start, one host in a hundred stops answering at its third heartbeat.
     cloud.stop()?;
     cloud.configure(&hosts("&fail=usage:die-n3"))?;
     cloud.start()?;
@@ -184,7 +185,7 @@ fn number(of: u32) -> String {
     thousands(f64::from(of))
 }
 
-/// From `began` on.
+/// A run that lasted from `began` until now.
 fn stretch(cloud: &LoadedCloud, operations: u64, began: Instant, cpu: Duration) -> Run {
     let cpu = super::live::process::cpu(cloud.pid()).saturating_sub(cpu);
     let memory = cloud.memory();
@@ -192,7 +193,7 @@ fn stretch(cloud: &LoadedCloud, operations: u64, began: Instant, cpu: Duration) 
     Run { operations, elapsed: began.elapsed(), cpu, latencies, resident_kib: memory.rss, peak_kib: memory.peak }
 }
 
-/// Starts the control plane; one operation that took until the first answer.
+/// Starts the control plane. The run has one operation, which lasts until the first answer.
 fn started(cloud: &mut LoadedCloud) -> Result<Run> {
     let took = cloud.start()?;
     let (memory, cpu) = (cloud.memory(), super::live::process::cpu(cloud.pid()));
@@ -200,7 +201,7 @@ fn started(cloud: &mut LoadedCloud) -> Result<Run> {
     Ok(Run { operations: 1, elapsed: took, cpu, latencies, resident_kib: memory.rss, peak_kib: memory.peak })
 }
 
-/// Memory when the hosts have been compared with the log and nothing is done.
+/// Memory after the control plane has compared all hosts with the log and is idle.
 fn settled(cloud: &LoadedCloud) -> ProcessMemory {
     let mut memory = cloud.memory();
     for _ in 0..30 {
@@ -214,14 +215,14 @@ fn settled(cloud: &LoadedCloud) -> ProcessMemory {
     memory
 }
 
-/// Bytes that one of `count` added.
+/// The memory in bytes that each of `count` things added.
 fn per(after: ProcessMemory, before: ProcessMemory, count: u32) -> f64 {
     #[allow(clippy::cast_precision_loss)] // far below 2^53
     let bytes = after.rss.saturating_sub(before.rss) as f64 * 1024.0;
     bytes / f64::from(count.max(1))
 }
 
-/// The log and what is appended to it beside the file.
+/// Bytes of the log: the database file and its write-ahead log.
 fn log_bytes(cloud: &LoadedCloud) -> u64 {
     let size = |name: &str| std::fs::metadata(cloud.data().join(name)).map_or(0, |file| file.len());
     size("log.db") + size("log.db-wal")

@@ -1,8 +1,8 @@
-//! `chronova-dev schedule`: decisions about where servers go.
+//! `chronova-dev schedule`: measures decisions about where servers go.
 //!
-//! The hosts are those of a simulated fleet, as it would have registered: the read models know them, nobody answers for
-//! them. `decide` is the choice alone (prefilters, candidates, filters, weighers); `place` is what a process that builds a
-//! server does: the choice, and the claim in the ledger, durable when it returns.
+//! The hosts are those of a simulated fleet. The read models know them, but no host agent runs. `decide` measures only
+//! the decision (prefilters, candidates, filters, weighers). `place` measures what a process that builds a server does:
+//! the decision, and the durable claim in the ledger.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -25,7 +25,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// The disk to measure.
+    /// A folder on the disk to measure.
     pub fn folder(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
@@ -51,13 +51,14 @@ impl Common {
             .collect()
     }
 
-    /// As [`Common::repeat`], with a first time that does not count: caches fill, memory is taken from the system.
+    /// Like [`Common::repeat`], but with a warm-up run first that does not count: it fills caches and takes memory from
+    /// the system.
     pub fn repeat_warm<T>(&self, what: &str, mut once: impl FnMut() -> Result<T>) -> Result<Vec<T>> {
         once().with_context(|| what.to_owned())?;
         self.repeat(what, once)
     }
 
-    /// One number for the whole benchmark, another one for the short form.
+    /// Returns `short` for the short form of the benchmark, else `whole`.
     pub fn sized<T>(&self, whole: T, short: T) -> T {
         if self.short { short } else { whole }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long each operation of a run took, shortest first.
+/// The times of a run's operations, in ascending order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Latencies(Vec<Duration>);
 
@@ -16,8 +16,8 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The smallest sample that at least `percent` of all samples do not exceed (nearest rank): always one that was
-    /// measured, never one that was interpolated.
+    /// The smallest sample that at least `percent` of all samples do not exceed (nearest rank). It is a measured
+    /// sample, never an interpolated one.
     pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let rank = (self.0.len() * percent.min(100)).div_ceil(100).max(1);
         self.0.get(rank - 1).copied()
@@ -28,7 +28,7 @@ impl Latencies {
     }
 }
 
-/// The middle value; of an even number, the mean of the two in the middle.
+/// The middle value; for an even number of values, the mean of the two in the middle.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,7 +1,6 @@
-//! A control plane to measure: a durable log in a folder, the aggregates, the read models that follow; and the API, called
-//! in this process.
+//! A control plane to measure in this process: a durable log in a folder, the aggregates, the read models and the API.
 //!
-//! There is no network between, and no host that answers: what is measured is the work of the control plane itself.
+//! There is no network and no host that answers, so the figures are those of the control plane itself.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,10 +32,10 @@ use tokio::task::JoinHandle;
 /// Events in one append while the log is filled.
 const CHUNK: usize = 5_000;
 
-/// Events to begin a log with, by stream.
+/// The first events of a log, by stream.
 pub(super) type Filling = Vec<(StreamId, Vec<Event>)>;
 
-/// Streams that are filled at the same time.
+/// The number of streams that are filled at the same time.
 const AT_ONCE: usize = 512;
 
 pub(super) struct BenchWorld {
@@ -46,7 +45,7 @@ pub(super) struct BenchWorld {
 }
 
 impl BenchWorld {
-    /// Begins a log in `folder` with these events, and a control plane on it. No process runs, and no host agent.
+    /// Creates a log in `folder` with these events, and a control plane on it. It runs no processes and no host agents.
     pub(super) async fn open(folder: &Path, filling: Filling, options: RuntimeOptions) -> Result<Self> {
         let store = SqliteStore::open(folder.join("log.db"), &SqliteOptions::default())?;
         let streams = filling.into_iter().map(|(stream, events)| fill(&store, stream, events));
@@ -103,7 +102,7 @@ async fn fill(store: &SqliteStore, stream: StreamId, events: Vec<Event>) -> Resu
     Ok(())
 }
 
-/// The API, called without a network.
+/// Calls the API in this process, without a network.
 pub(super) struct BenchApi {
     app: Arc<chronova_web::App>,
     routers: Arc<Routers>,

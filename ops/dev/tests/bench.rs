@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
-//! The benchmarks in their short form: they run, clean up and report their figures. How fast they
-//! find this machine is no test's business.
+//! Runs the benchmarks in their short form. The tests check that they run, report their figures and clean up, but not
+//! how fast the machine is.
 
 use std::path::Path;
 use std::process::Command;
@@ -53,7 +53,7 @@ fn placement() {
         let line = lines.iter().find(|line| line["name"].as_str().is_some_and(|line| line.ends_with(name))).unwrap();
         line["figures"]["refused for want of room"].as_f64().unwrap()
     };
-    // Half of the claims fit: no more and no fewer.
+    // Exactly half of the claims fit.
     assert_eq!((refused("at once, one host"), refused("at once, 1,000 hosts")), (100.0, 0.0));
 }
 
@@ -104,22 +104,22 @@ fn schedule() {
     assert_eq!(names, all.collect::<Vec<_>>());
 }
 
-/// Starts the program `chronova` that was built beside `chronova-dev`; the benchmarks that stand beside Nova begin so too.
-/// A build of the workspace, or of the tests of `chronova`, has built it.
+/// Starts the program `chronova` beside `chronova-dev`, like all benchmarks that are compared with Nova's figures. A
+/// build of the workspace, or of the tests of `chronova`, has built it.
 #[test]
 fn api() {
     let folder = tempfile::tempdir().unwrap();
     let report = bench(folder.path(), &["api", "--runs", "1"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
     let lines = report["lines"].as_array().unwrap();
-    // The kernel counts another process's CPU in steps that so short a run may not reach.
+    // The kernel counts another process's CPU in steps of 10 ms, which so short a run may not reach.
     assert!(lines.iter().all(|line| line["per_second"].as_f64().is_some_and(|value| value > 0.0)));
     let has = |name: &str| lines.iter().any(|line| line["name"] == name);
     assert!(has("own 20 of 50 servers in detail, 1 client") && has("20 of 50 servers of all projects, 1 client"));
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_said_at_once() {
+fn a_folder_that_cannot_be_written_to_is_reported_at_once() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_chronova-dev")).args(["disk", "--dir", "/nowhere/at/all"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

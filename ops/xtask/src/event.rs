@@ -1,7 +1,7 @@
-//! `cargo xtask event new NOUN NAME`: writes the parts of a new event that are the same each time.
+//! `cargo xtask event new NOUN NAME`: writes the parts that every new event needs.
 //!
-//! The line in the noun's list, the payload struct, the sample. The author adds the fields and the meaning (`evolve`);
-//! the compiler and the golden test point to both. Nothing is written unless everything fits.
+//! These are the line in the noun's list, the payload struct and the sample. The author adds the fields and the meaning
+//! (`evolve`); the compiler and the golden test point to both. The command writes all parts or none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// The file with the noun's list, and the one with its payloads and samples.
+/// The file with the noun's list, and the file with its payloads and samples.
 fn files(source: &Path, noun: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
     let (file, folder) = (source.join(format!("{noun}.rs")), source.join(noun));
     if file.exists() {
@@ -87,14 +87,14 @@ fn with_line(text: &str, noun: &str, name: &str) -> anyhow::Result<String> {
     Ok(format!("{}{line}{}", &text[..end], &text[end..]))
 }
 
-/// The file with the payload before `samples`, and a sample at the end of it.
+/// The file's text with the payload added before `samples`, and a sample added at the end of `samples`.
 fn with_payload(text: &str, name: &str) -> anyhow::Result<String> {
     ensure!(!text.contains(&format!("pub struct {name} ")), "there is a struct {name} already");
     let samples = text.find("pub fn samples()").context("there is no `samples`")?;
-    // The list is what it answers with, or begins with.
+    // The function's result is the list, or the function starts with the list.
     let ends = ["\n    ]\n}", "\n    ];\n"].into_iter().filter_map(|end| text[samples..].find(end));
     let end = samples + ends.min().context("there is no list in `samples`")? + 1;
-    // Before the comment and the attributes of `samples`.
+    // The payload goes before the comment and the attributes of `samples`.
     let begin = text[..samples].trim_end_matches(|c| c != '}').len();
     let payload = format!("\n\n#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]\npub struct {name} {{}}");
     let sample = format!("        {name} {{}}.into(),\n");
@@ -166,7 +166,7 @@ pub fn samples() -> Vec<ThingEvent> {
     }
 
     #[test]
-    fn every_noun_of_the_repository_takes_one() {
+    fn a_new_event_fits_every_noun_of_the_repository() {
         let source = crate::root().unwrap().join("events/src");
         let registry = read(&source.join("registry.rs")).unwrap();
         let nouns =

@@ -1,8 +1,8 @@
-//! `cargo xtask gen`: the generated references.
+//! `cargo xtask gen`: writes the generated references.
 //!
 //! Each reference has a test that compares the committed file with what the code says, and rewrites it when
-//! `EXPECTORATE=overwrite` is set. So there is one way to produce a page, and ordinary test runs notice stale ones. The
-//! tests are found by their names, which begin with `generated_`.
+//! `EXPECTORATE=overwrite` is set. So there is one way to produce a page, and ordinary test runs notice stale pages.
+//! The names of these tests begin with `generated_`, so that the command finds them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,7 +41,7 @@ enum Target {
     Integration(String),
 }
 
-/// Building the tests of every target takes minutes; most have no reference.
+/// The targets with such tests. Building the tests of every target would take minutes, and most have no reference.
 fn targets_with_references(root: &Path) -> anyhow::Result<BTreeSet<Target>> {
     let listing = Command::new("git")
         .current_dir(root)

@@ -1,12 +1,12 @@
 //! `cargo xtask`: the checks and generators of the repository.
 //!
-//! * `layers`: the rules of ARCHITECTURE.md that a compiler does not know; `layers --list` says them with their reasons,
-//!   `layers --lower` writes today's numbers into the lists that may only shrink; `layers --prose` prints the sentences
-//!   that must be read twice.
+//! * `layers`: checks the rules of ARCHITECTURE.md that a compiler does not know. `layers --list` prints them with
+//!   their reasons. `layers --lower` writes today's numbers into the lists that may only shrink. `layers --prose`
+//!   prints the sentences that must be read twice.
 //! * `gen [--check]`: writes the generated references under docs/, or checks that they are current.
-//! * `event new NOUN NAME`: begins a new event, as `event new instance ResizeConfirmed`.
-//! * `recipe WORD [BASE]`: compares the files that differ from `BASE` (`main`) with those that the recipe of CONTRIBUTING.md
-//!   with this word in its title names.
+//! * `event new NOUN NAME`: writes the parts of a new event, as in `event new instance ResizeConfirmed`.
+//! * `recipe WORD [BASE]`: compares the files that differ from `BASE` (`main`) with a recipe of CONTRIBUTING.md. The
+//!   recipe has `WORD` in its title.
 //! * `requirements`: counts docs/requirements by status.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether what was asked for holds.
+/// Runs a command; returns whether its check passed.
 fn run(arguments: &[&str]) -> anyhow::Result<bool> {
     let root = root()?;
     match arguments {

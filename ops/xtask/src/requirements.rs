@@ -1,5 +1,5 @@
-//! `cargo xtask requirements`: how many rows of docs/requirements have which status. The statuses themselves are checked
-//! by tests/tests/requirements.rs.
+//! `cargo xtask requirements`: counts the rows of docs/requirements by status. tests/tests/requirements.rs checks the
+//! statuses themselves.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_told_from_other_lines() {
+    fn only_rows_of_requirements_have_a_status() {
         assert_eq!(status_of("| P1-001 | a | b | c | d | open |"), Some("open"));
         assert_eq!(status_of("| P1-001 | a | b | c | d | not planned: no hardware |"), Some("not planned"));
         assert_eq!(status_of("| done | a |"), None);

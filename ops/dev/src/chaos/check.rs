@@ -1,7 +1,7 @@
-//! The invariants after the faults have stopped and all work has ended.
+//! Checks the invariants after the faults have stopped and all work has ended.
 //!
-//! The log is the model: domains, disks, ports, allocations, volumes and quota must be exactly those of the servers and
-//! volumes in it.
+//! The log is the reference. Domains, disks, ports, allocations, volumes and quota must match the servers and volumes
+//! in it exactly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use chronova_projections::views::Views;
 use super::traffic::Tally;
 use super::world::ChaosWorld;
 
-/// Something that must not be.
+/// A broken invariant, and the server that breaks it, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BrokenInvariant {
     pub(super) server: Option<InstanceId>,
@@ -40,7 +40,7 @@ struct InvariantCheck<'a> {
     wrong: Vec<BrokenInvariant>,
 }
 
-/// Everything that is wrong.
+/// Finds all broken invariants.
 pub(super) fn wrongs(world: &ChaosWorld, views: &Views, tally: &Tally) -> Vec<BrokenInvariant> {
     let servers = views.servers.read(|servers| servers.all().map(|row| (row.id, row.instance.clone())).collect());
     let mut check = InvariantCheck { world, views, servers, wrong: Vec::new() };
@@ -56,7 +56,7 @@ pub(super) fn wrongs(world: &ChaosWorld, views: &Views, tally: &Tally) -> Vec<Br
     check.wrong
 }
 
-/// Leftovers once everything was deleted.
+/// Finds leftovers after everything was deleted.
 pub(super) fn remains(world: &ChaosWorld, views: &Views) -> Vec<BrokenInvariant> {
     let mut wrong = Vec::new();
     let mut count = |what: &str, number: usize| {
@@ -91,7 +91,7 @@ impl InvariantCheck<'_> {
         self.servers.iter().filter_map(|(id, server)| Some((*id, server.alive()?.clone()))).collect()
     }
 
-    /// Nothing is under way, and nothing is called so.
+    /// Checks that no work is under way, and that no server or volume has a status that says so.
     fn work(&mut self) {
         self.views.processes.read(|view| {
             for pending in view.pending() {
@@ -127,7 +127,7 @@ impl InvariantCheck<'_> {
         }
     }
 
-    /// Answers that clients got are true.
+    /// Checks that the log agrees with the answers that clients got.
     fn acknowledged(&mut self, tally: &Tally) {
         for id in &tally.created {
             if !self.servers.contains_key(id) {
@@ -141,7 +141,7 @@ impl InvariantCheck<'_> {
         }
     }
 
-    /// One guest for each server that has a host, on that host.
+    /// Checks that each server with a host has one guest, on that host.
     fn guests(&mut self) {
         for id in self.world.fleet.twins() {
             self.say(id, "its guest runs on two hosts");
@@ -168,7 +168,7 @@ impl InvariantCheck<'_> {
 
     fn disks_on_hosts(&mut self) {
         let fleet = &self.world.fleet;
-        // On one storage a disk without a guest here is the one that its guest elsewhere uses.
+        // On shared storage, every host sees the disk that a guest on another host uses.
         let used = |id: &InstanceId| fleet.has_shared_storage() && fleet.whereabouts().contains_key(id);
         let leaks = fleet.leaks().into_iter().filter(|(_, id)| !used(id));
         let leaks = leaks.map(|(host, id)| (id, format!("leak: a disk on {}", fleet.hostname(host))));
@@ -184,7 +184,7 @@ impl InvariantCheck<'_> {
         }
     }
 
-    /// The server's view, its guest and the network service agree about its ports.
+    /// Checks that the server, its guest and the network service agree about the server's ports.
     fn interfaces(&mut self) {
         let mut bound = BTreeMap::<InstanceId, BTreeSet<(String, String)>>::new();
         self.views.networks.read(|view| {
@@ -217,7 +217,7 @@ impl InvariantCheck<'_> {
         }
     }
 
-    /// One allocation for each server that has a host: there, and as large as its flavor.
+    /// Checks that each server with a host has one allocation: on that host, and as large as its flavor.
     fn allocations(&mut self) {
         let mut claims = self.views.placement.read(|view| {
             let claim = |allocation: &chronova_events::ledger::Allocation| {
@@ -258,7 +258,7 @@ impl InvariantCheck<'_> {
             .quotas
             .read(|view| view.by_project.values().flat_map(|quota| quota.held.keys().copied()).collect());
         for (id, server) in self.living() {
-            // A server that can be restored uses no quota until it is.
+            // A soft-deleted server uses no quota until it is restored.
             if held.remove(&id) == server.is_soft_deleted() {
                 self.say(
                     id,
@@ -277,7 +277,7 @@ impl InvariantCheck<'_> {
         }
     }
 
-    /// The hosts have exactly the volumes and snapshots in the log.
+    /// Checks that the hosts have exactly the volumes and snapshots in the log.
     fn volumes(&mut self) {
         let (mut known, mut torn) = (BTreeSet::new(), BTreeSet::new());
         for volume in self.views.volumes.read(|view| view.of(None)) {
@@ -294,7 +294,7 @@ impl InvariantCheck<'_> {
                 continue;
             };
             known.insert((host, volumes::volume(id)));
-            // Writing an image over it failed: its content, if any, is unknown.
+            // Writing an image over the volume failed, so the volume's content is unknown, and it may even be missing.
             if volume.status == VolumeStatus::Error && volume.reimaged_by.is_some() {
                 torn.insert((host, volumes::volume(id)));
             }
@@ -308,7 +308,7 @@ impl InvariantCheck<'_> {
             }
         }
         let fleet = &self.world.fleet;
-        // Shared storage is checked through the first host.
+        // All hosts show the same shared storage, so the check asks the first.
         let hosts = if self.world.shares_volumes { 0..1 } else { 0..fleet.len() };
         let there: BTreeSet<_> =
             hosts.flat_map(|host| fleet.volumes(host).into_keys().map(move |name| (host, name))).collect();
@@ -324,7 +324,7 @@ impl InvariantCheck<'_> {
         }
     }
 
-    /// Servers, guests and volumes agree about who has what.
+    /// Checks that servers, guests and volumes agree about attachments.
     fn attachments(&mut self) {
         let mut attached = BTreeSet::new();
         for (id, server) in self.living() {

@@ -1,4 +1,4 @@
-//! Random draws that derive from the seed.
+//! Random numbers that derive from the seed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ impl Dice {
         Self(SplitMix::new(seed))
     }
 
-    /// From 0 up to but not including `sides`; 0 where there are none.
+    /// A number from 0 to `sides` - 1; 0 if `sides` is 0.
     pub(super) fn below(&mut self, sides: u64) -> u64 {
         self.0.draw().checked_rem(sides).unwrap_or(0)
     }
@@ -21,7 +21,7 @@ impl Dice {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// True with a probability of so many in a thousand.
+    /// True with a probability of `in_a_thousand` / 1000.
     pub(super) fn happens(&mut self, in_a_thousand: u64) -> bool {
         self.below(1_000) < in_a_thousand
     }
@@ -31,7 +31,7 @@ impl Dice {
         all.get(index).copied()
     }
 
-    /// One of these, chosen by weight.
+    /// One of `all`, each with a probability in proportion to its weight.
     pub(super) fn weighed<T: Copy>(&mut self, all: &[(u64, T)]) -> Option<T> {
         let mut left = self.below(all.iter().map(|(weight, _)| weight).sum());
         for (weight, one) in all {

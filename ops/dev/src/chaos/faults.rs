@@ -1,5 +1,5 @@
-//! Faults and their times: hosts fail and come back, driver calls fail or are slow, guests end by themselves, and the
-//! control plane is killed.
+//! Decides which faults strike, and when. Hosts fail and come back, driver calls fail or are slow, guests end by
+//! themselves, and the control plane is killed.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use super::draws::Dice;
 use super::world::{ChaosWorld, Life};
 
-/// Something goes wrong, or well again, at so many operations in a thousand.
+/// A fault begins or ends before so many operations in a thousand.
 const TROUBLES: u64 = 250;
-/// The control plane is killed at so many.
+/// The control plane is killed at so many operations in a thousand.
 const KILLS: u64 = 5;
 /// At most one host in so many is down at a time.
 const DOWN: usize = 8;
 
-/// How often what happened.
+/// How often each kind of fault struck.
 #[derive(Debug, Default)]
 pub(super) struct ChaosFaults {
     pub(super) counts: BTreeMap<&'static str, u64>,
@@ -40,7 +40,7 @@ impl ChaosFaults {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Perhaps something happens before the next operation.
+    /// Draws whether a fault strikes before the next operation.
     pub(super) fn perhaps(&mut self, world: &ChaosWorld, life: &Life, dice: &mut Dice) {
         if dice.happens(KILLS) {
             self.count("kills of the control plane");
@@ -51,7 +51,7 @@ impl ChaosFaults {
         }
     }
 
-    /// Something happens while there is no control plane.
+    /// Lets one fault strike while no control plane runs.
     pub(super) fn meanwhile(&mut self, world: &ChaosWorld, dice: &mut Dice) {
         self.one(world, dice);
     }
@@ -114,14 +114,14 @@ impl ChaosFaults {
     }
 }
 
-/// Half of the time it was only the network, and the guests ran on.
+/// Brings a host back. If `guests_survived`, only its network failed, and its guests kept running.
 fn returned(world: &ChaosWorld, host: usize, guests_survived: bool) {
     if let Err(error) = world.fleet.revive_host(host, guests_survived) {
         tracing::error!(host, %error, "a simulated host does not come back");
     }
 }
 
-/// No more trouble, and every host is back.
+/// Ends all faults and brings every host back.
 pub(super) fn end(world: &ChaosWorld, dice: &mut Dice) {
     world.fleet.set_all_faults(&FaultPlan::default());
     world.fleet.fail_travellers(None);
@@ -131,7 +131,7 @@ pub(super) fn end(world: &ChaosWorld, dice: &mut Dice) {
             returned(world, host, survived);
         }
         for guest in world.fleet.guests(host).into_keys() {
-            // It may have gone meanwhile.
+            // The guest may have gone meanwhile.
             let _ = world.fleet.set_clings(host, guest, false);
             let _ = world.fleet.set_deaf(host, guest, false);
         }
@@ -179,7 +179,7 @@ fn faults(dice: &mut Dice) -> FaultPlan {
         let call = if dice.happens(800) { dice.one_of(&WORK) } else { dice.one_of(DriverCall::ALL) };
         let chance = dice.one_of(&[0.1, 0.3, 0.7]);
         if let (Some(call), Some(chance), Some(effect)) = (call, chance, dice.weighed(&EFFECTS)) {
-            // Only these have halves.
+            // Only these calls can fail half-way.
             let whole = effect == Effect::Tear && !matches!(call, DriverCall::Spawn | DriverCall::Destroy);
             let effect = if whole { Effect::Refuse } else { effect };
             plan = plan.with(call, FaultTrigger::Chance(chance), effect);

@@ -1,5 +1,5 @@
-//! The end of a run: the faults stop, all work completes and is checked; then everything is deleted, and checked
-//! again.
+//! The end of a run. The faults stop, all work completes, and the invariants are checked. Then everything is deleted,
+//! and leftovers are searched for.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ use super::settings::Settings;
 use super::traffic::ChaosTraffic;
 use super::world::{ChaosRequest, ChaosWorld, Life};
 
-/// How long all work may take to end, in the time of the run.
+/// How long all work may take to end, by the run's clock.
 const PATIENCE: Duration = Duration::from_hours(2);
-/// How long nothing may move before that counts as rest: more than two rounds of every reconciler.
+/// All work has ended when no event was appended for so long. It is more than two runs of every reconciler.
 const CALM: Duration = Duration::from_secs(150);
 const LOOK: Duration = Duration::from_secs(5);
 /// Number of reported differences between read models.
@@ -91,7 +91,7 @@ pub(super) async fn come_to_rest(
         wrong.push(BrokenInvariant::new("requests are never answered".to_owned()));
     }
     comes_to_rest(world, &life).await;
-    decide(world, &life, &mut dice).await;
+    finish_waiting_work(world, &life, &mut dice).await;
     let rested = rebuilt(world, &life, &mut wrong).await?;
     wrong.extend(check::wrongs(world, &rested, &traffic.tally.borrow()));
     wrong.extend(proof::shared_disk_breaches(world).await?);
@@ -148,15 +148,15 @@ fn word(effect: Effect) -> &'static str {
     }
 }
 
-/// Waits for the answers that are still to come.
+/// Waits for the answers to requests under way.
 async fn answered(traffic: &mut ChaosTraffic) -> bool {
     let all = async { while traffic.under_way.join_next().await.is_some() {} };
     tokio::time::timeout(PATIENCE, all).await.is_ok()
 }
 
-/// Moves are confirmed or reverted; undefined guests are created again.
-async fn decide(world: &ChaosWorld, life: &Life, dice: &mut Dice) {
-    // A revert or a reboot can fail and leave something to be decided again.
+/// Confirms or reverts resizes, and starts or hard-reboots servers that lost their guests.
+async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) {
+    // A revert or a reboot can fail, so it may take several rounds.
     for _ in 0..3 {
         let mut asked = 0;
         let alive: Vec<(InstanceId, Instance)> =
@@ -182,7 +182,7 @@ async fn decide(world: &ChaosWorld, life: &Life, dice: &mut Dice) {
 }
 
 async fn delete_everything(world: &ChaosWorld, life: &Life) {
-    // A volume or snapshot in use is refused until what uses it is gone.
+    // The API refuses to delete a volume or snapshot while something uses it, so it takes several rounds.
     for _ in 0..3 {
         for request in remaining(life) {
             life.api.ask(request).await;
@@ -204,7 +204,7 @@ fn remaining(life: &Life) -> Vec<ChaosRequest> {
     all
 }
 
-/// The read models, folded afresh; where the live ones differ from them, that is wrong.
+/// Folds the read models from the whole log. A difference from the live ones is a broken invariant.
 async fn rebuilt(
     world: &ChaosWorld,
     life: &Life,

@@ -13,17 +13,17 @@ use super::traffic::Tally;
 pub(super) struct ChaosFindings {
     pub(super) tally: Tally,
     pub(super) faults_at_work: ChaosFaults,
-    /// Faults that struck, by what they did.
+    /// Faults that struck, by kind.
     pub(super) struck: Vec<(String, u64)>,
     pub(super) lives: u32,
     pub(super) events: u64,
     pub(super) head: EventHash,
-    /// In the time of the run.
+    /// How long the run lasted, by its own clock.
     pub(super) lasted: Duration,
     pub(super) took: Duration,
     pub(super) servers: usize,
     pub(super) migrations: usize,
     pub(super) wrong: Vec<BrokenInvariant>,
-    /// The last events of servers about which something is wrong.
+    /// The last events of servers that break an invariant.
     pub(super) stories: Vec<String>,
 }

@@ -1,7 +1,7 @@
-//! The image service of a chaos run: in memory, and independent of the control plane's crashes, as a real one would be.
+//! The image service of a chaos run. It is in memory and survives crashes of the control plane, as a real Glance would.
 //!
-//! The embedded service writes files on threads that wait for the disk: what happens when would no longer follow from the
-//! seed.
+//! The embedded service writes files on threads that wait for the disk, so the order of events would no longer depend
+//! on the seed alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,11 +24,11 @@ const TINY: &[u8] = b"tiny";
 struct ChaosImage {
     draft: ImageDraft,
     bytes: Option<Bytes>,
-    /// Counts images in the order in which they were made.
+    /// The number of images created so far.
     number: u64,
 }
 
-/// Every other id is a public image of a few bytes.
+/// The images of the run. An id without an entry is a public image of a few bytes.
 #[derive(Debug, Default)]
 pub(super) struct ChaosImages {
     made: Mutex<BTreeMap<ImageId, ChaosImage>>,
@@ -44,7 +44,7 @@ impl ChaosImages {
         self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Images without their bytes.
+    /// Images that have no data yet.
     pub(super) fn unfinished(&self) -> Vec<ImageId> {
         self.made().iter().filter(|(_, image)| image.bytes.is_none()).map(|(id, _)| *id).collect()
     }

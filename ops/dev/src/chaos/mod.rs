@@ -1,8 +1,8 @@
 //! `chronova-dev chaos`: random operations on a simulated fleet, while hosts fail, driver calls fail or are slow, and
 //! the control plane is killed. Afterwards nothing may be stuck, lost, duplicated or left behind.
 //!
-//! A run has the whole control plane: requests to the API, actors, processes, scheduler, reconcilers, host agents. Simulated
-//! are the hosts ([`chronova_hypervisor::sim`]), the image service and time.
+//! A run has the whole control plane: API, actors, processes, scheduler, reconcilers, host agents. It simulates the
+//! hosts ([`chronova_hypervisor::sim`]), the image service and the clock.
 //!
 //! | file | what |
 //! |---|---|
@@ -19,7 +19,7 @@
 //! | `report` | the report |
 //!
 //! Invariant: the same seed, number of operations, number of hosts and kind of storage give the same log, byte for
-//! byte. Everything runs on one thread. Its clock stands still while work is ready, and then jumps to the next due
+//! byte. Everything runs on one thread. ALL Its clock stands still while work is ready, and then jumps to the next due
 //! time. Ids, draws and faults derive from the seed ([`chronova_events::entropy`]). Nothing here may ask the machine
 //! for time, randomness or threads.
 
@@ -88,7 +88,7 @@ pub(super) struct ChaosArgs {
 
 /// Runs with each seed until one fails.
 pub(super) fn run(common: &Common, args: &ChaosArgs) -> Result<ExitCode> {
-    // Fewer digits than possible, because people type the seed.
+    // The seed has few digits, because people type it.
     let first = args.seed.unwrap_or_else(|| entropy::number() % 1_000_000);
     for seed in (0..u64::from(args.seeds)).map(|next| first.wrapping_add(next)) {
         let settings = Settings {
@@ -114,7 +114,7 @@ pub(super) fn run(common: &Common, args: &ChaosArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One run on a thread of its own, so that nothing of another run is left there.
+/// Executes one run on a new thread, so that it shares no thread-local state with other runs.
 fn once(settings: &Settings) -> Result<ChaosFindings> {
     let (settings, begun) = (settings.clone(), Instant::now());
     let thread = std::thread::Builder::new().name("chaos".to_owned()).spawn(move || -> Result<ChaosFindings> {
@@ -143,7 +143,7 @@ async fn live_through(settings: &Settings) -> Result<ChaosFindings> {
     traffic.trace = settings.trace;
     for index in 0..settings.operations {
         if life.store.is_blown() {
-            life = reborn(&world, life, &mut traffic, &mut faults_at_work, &mut dice).await?;
+            life = restart(&world, life, &mut traffic, &mut faults_at_work, &mut dice).await?;
             lives += 1;
         }
         faults_at_work.perhaps(&world, &life, &mut dice);
@@ -158,15 +158,15 @@ async fn live_through(settings: &Settings) -> Result<ChaosFindings> {
         }
     }
     if life.store.is_blown() {
-        life = reborn(&world, life, &mut traffic, &mut faults_at_work, &mut dice).await?;
+        life = restart(&world, life, &mut traffic, &mut faults_at_work, &mut dice).await?;
         lives += 1;
     }
     chronova::output::complain("\r\x1b[K");
     final_checks::come_to_rest(settings, &world, life, traffic, faults_at_work, lives, dice).await
 }
 
-/// The control plane is killed. After a while, in which hosts still fail and return, another one starts.
-async fn reborn(
+/// Kills the control plane. After a while, in which hosts still fail and return, starts another one.
+async fn restart(
     world: &ChaosWorld,
     dead: Life,
     traffic: &mut ChaosTraffic,
@@ -182,7 +182,7 @@ async fn reborn(
     world.begin().await
 }
 
-/// Flavors, networks, no limits. Returns the networks' ids.
+/// Creates flavors and networks and lifts the quotas. Returns the networks' ids.
 async fn furnish(life: &Life) -> Result<Vec<String>> {
     let ask = async |request: ChaosRequest| -> Result<Value> {
         let path = request.path.clone();

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::draws::Dice;
 use super::world::{ChaosRequest, Life};
 
-/// An image that everybody sees.
+/// A public image.
 pub(super) const IMAGE: &str = "70a599e0-31e7-49b7-b260-868f441e862b";
-/// The flavors of a run, from small to large.
+/// The flavors of a run: id, VCPUs, memory in MiB, root disk in GiB.
 pub(super) const FLAVORS: [(&str, u32, u32, u32); 3] = [("1", 1, 128, 1), ("2", 2, 256, 2), ("3", 4, 512, 4)];
-/// Old and new, so that what changed between them is met both ways.
+/// Old and new microversions, so that a run uses behaviour from before and after a change.
 const VERSIONS: [&str; 3] = ["2.67", "2.79", "2.95"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -200,7 +200,7 @@ fn volumes(method: &'static str, path: &str, body: Option<Value>) -> ChaosReques
     ChaosRequest { method, path: format!("/volume/v3/admin{path}"), version: "2.1", body }
 }
 
-/// A new server.
+/// A request for a new server.
 pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &mut Dice) -> ChaosRequest {
     let flavor = dice.one_of(&FLAVORS).map_or("1", |flavor| flavor.0);
     let network = networks.get(dice.index(networks.len()));
@@ -217,7 +217,7 @@ pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &m
     compute("POST", "/servers", Some(json!({"server": server})))
 }
 
-/// The server that an operation is done to, and what is around it.
+/// The server of an operation, with the ids that its request may need.
 pub(super) struct OperationTarget<'a> {
     pub(super) id: InstanceId,
     pub(super) server: &'a Alive,
@@ -225,7 +225,7 @@ pub(super) struct OperationTarget<'a> {
     pub(super) networks: &'a [String],
 }
 
-/// The request for an operation on this server; `None` where the server lacks its subject.
+/// The request for an operation on this server; `None` if the server has no volume, port or other part that it needs.
 pub(super) fn request(
     operation: ChaosOperation,
     target: &OperationTarget<'_>,
@@ -262,7 +262,7 @@ pub(super) fn request(
     Some(action(target.id, body, dice))
 }
 
-/// Deeds that name something besides the server.
+/// Requests that name something besides the server.
 fn request_of_part(operation: ChaosOperation, target: &OperationTarget<'_>, dice: &mut Dice) -> Option<ChaosRequest> {
     let OperationTarget { id, server, life, networks } = *target;
     let attached =
@@ -307,7 +307,7 @@ fn request_of_part(operation: ChaosOperation, target: &OperationTarget<'_>, dice
     })
 }
 
-/// Deeds on volumes alone.
+/// An operation on volumes, without a server.
 pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (ChaosOperation, ChaosRequest) {
     let all = life.views().volumes.read(|view| view.of(None));
     let operation = dice.weighed(&[
@@ -341,7 +341,8 @@ pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (ChaosOperation, ChaosR
     }
 }
 
-/// The requests that furnish a new cloud: flavors, no limits. Networks are made apart, as their ids are needed.
+/// The requests that prepare a new cloud: flavors and unlimited quotas. Networks are created elsewhere, because the run
+/// needs their ids.
 pub(super) fn furniture() -> Vec<ChaosRequest> {
     let flavor = |(id, vcpus, ram, disk): (&str, u32, u32, u32)| {
         let flavor = json!({"id": id, "name": format!("m{id}"), "vcpus": vcpus, "ram": ram, "disk": disk});
@@ -375,7 +376,7 @@ pub(super) fn subnet(network: &str, number: usize) -> ChaosRequest {
     ChaosRequest { method: "POST", path: "/network/v2.0/subnets".to_owned(), version: "2.1", body: Some(body) }
 }
 
-/// The end of a volume or a snapshot, when everything goes.
+/// The request that deletes a volume or a snapshot at the end of a run.
 pub(super) fn remove_volume(id: impl std::fmt::Display) -> ChaosRequest {
     volumes("DELETE", &format!("/volumes/{id}"), None)
 }
@@ -384,7 +385,7 @@ pub(super) fn remove_snapshot(id: impl std::fmt::Display) -> ChaosRequest {
     volumes("DELETE", &format!("/snapshots/{id}"), None)
 }
 
-/// An operation on a server that needs nothing besides it.
+/// The request for an operation that names only the server.
 pub(super) fn plain(operation: ChaosOperation, id: InstanceId) -> ChaosRequest {
     match operation {
         D::Confirm => compute("POST", &format!("/servers/{id}/action"), Some(json!({"confirmResize": null}))),

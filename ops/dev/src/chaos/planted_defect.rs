@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 
-/// `delete_instance.release_claim@3`: at the third time, this step reports success without doing anything.
+/// A defect in one step of a process. `delete_instance.release_claim@3`: at the third run, this step reports success
+/// without doing anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlantedDefect {
     process: String,

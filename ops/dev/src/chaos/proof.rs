@@ -21,14 +21,14 @@ use chronova_hypervisor::sim::{DriverCall, SharedDiskBreach};
 use super::check::BrokenInvariant;
 use super::world::ChaosWorld;
 
-/// As long as a host needs for two answers.
+/// Two times a host's latency.
 const MOMENT: Duration = Duration::from_millis(40);
-/// Limits of the report: length of an event, number of events.
+/// The most characters of an event in the report.
 const WIDTH: usize = 230;
 const LAST: usize = 24;
 
-/// Follows the chain from the first event to the last; returns their number and the last hash, or the break of the
-/// chain.
+/// Verifies the hash chain from the first event to the last. Returns the number of events, the last hash, and the
+/// position of a break.
 pub(super) async fn chain(log: &dyn EventStore) -> Result<(u64, EventHash, Option<Position>)> {
     let (mut chain, mut position, mut broken) = (Chain::after(EventHash::default()), Position::START, None);
     loop {
@@ -91,15 +91,16 @@ pub(super) async fn story(log: &dyn EventStore, server: InstanceId) -> Result<St
     Ok(told)
 }
 
-/// Calls to disks on shared storage that another host owned at the time of the call.
+/// Driver calls that used a disk on shared storage while another host owned it.
 pub(super) async fn shared_disk_breaches(world: &ChaosWorld) -> Result<Vec<BrokenInvariant>> {
     let (fleet, mut wrong) = (&world.fleet, Vec::new());
-    // The disks of a deleted server had to go.
+    // Any host may remove the disks of a deleted server.
     let lives = |breach: &SharedDiskBreach| fleet.whereabouts().contains_key(&breach.instance);
     for SharedDiskBreach { instance, at, call, here, there } in fleet.shared_disk_breaches().into_iter().filter(lives) {
         let server = as_of(world.log.as_ref(), instance, world.moment(at)).await?;
         let Some(server) = server.alive() else { continue };
-        // A host that has just come back could not be asked before: there QEMU's lock on the disk decides.
+        // The control plane cannot ask a host that has just come back before it starts a guest elsewhere. QEMU's lock
+        // on the disk protects it.
         let starts = matches!(call, DriverCall::Install | DriverCall::Spawn | DriverCall::Start);
         let knows = |up_for: Duration| !starts || up_for > MOMENT;
         let there = there.into_iter().filter(|(_, up_for)| knows(*up_for)).map(|(other, _)| other);

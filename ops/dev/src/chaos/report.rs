@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::findings::ChaosFindings;
 use super::settings::Settings;
 
-/// Number of reported problems.
-const TOLD: usize = 20;
+/// The most problems in the report.
+const REPORTED_PROBLEMS: usize = 20;
 
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
@@ -56,7 +56,7 @@ pub(super) fn text(settings: &Settings, found: &ChaosFindings) -> String {
         return out;
     }
     let _ = writeln!(out, "\n{} things are WRONG:", found.wrong.len());
-    for one in found.wrong.iter().take(TOLD) {
+    for one in found.wrong.iter().take(REPORTED_PROBLEMS) {
         let server = one.server.map(|server| format!("{server}: ")).unwrap_or_default();
         let _ = writeln!(out, "  {server}{}", one.what);
     }

@@ -18,7 +18,7 @@ fn hundreds_of_operations_leave_nothing_stuck_and_nothing_behind() {
 }
 
 #[test]
-fn a_seed_gives_the_same_log_again_and_another_seed_another_one() {
+fn equal_seeds_give_equal_logs_and_others_do_not() {
     let head = |seed| {
         let found = once(&settings(seed, 120)).unwrap();
         (found.events, found.head.to_string())
@@ -29,7 +29,7 @@ fn a_seed_gives_the_same_log_again_and_another_seed_another_one() {
 }
 
 #[test]
-fn a_planted_defect_is_found_and_found_again() {
+fn a_planted_defect_is_found_in_each_run_of_its_seed() {
     let plant = "delete_instance.release_claim@8".parse().ok();
     let settings = Settings { plant, ..settings(4, 120) };
     let found = once(&settings).unwrap();
@@ -41,7 +41,7 @@ fn a_planted_defect_is_found_and_found_again() {
 }
 
 #[test]
-fn plants_are_read() {
+fn planted_defects_are_parsed() {
     for text in ["a.b@1", "build_instance.spawn_guest@12"] {
         assert_eq!(text.parse::<PlantedDefect>().unwrap().to_string(), text);
     }
@@ -50,7 +50,7 @@ fn plants_are_read() {
     }
 }
 
-/// `CHRONOVA_SOAK=1` runs it: the same as the command, over random seeds.
+/// Runs only with `CHRONOVA_SOAK=1`: the same as the command, with random seeds.
 #[test]
 fn thousands_of_operations_over_several_seeds() {
     if std::env::var_os("CHRONOVA_SOAK").is_none() {

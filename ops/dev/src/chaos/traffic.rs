@@ -1,4 +1,4 @@
-//! The next operation of the clients, and the answers they got.
+//! Chooses the next operation of the clients, and counts their answers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,9 @@ use super::draws::Dice;
 use super::operations::{self, ChaosOperation, OperationTarget};
 use super::world::{ChaosRequest, ChaosWorld, Life};
 
-/// Servers for each host, while nothing else decides.
+/// A run aims at this many servers per host.
 const SERVERS_A_HOST: usize = 3;
-/// After so many operations it is looked which servers there are.
+/// After so many operations, the clients list the servers again.
 const LOOK_EVERY: u32 = 20;
 
 /// The answers to requests of one kind.
@@ -25,19 +25,19 @@ pub(super) struct Outcomes {
     pub(super) asked: u64,
     pub(super) accepted: u64,
     pub(super) refused: u64,
-    /// 500 and above.
+    /// Answers of 500 and above.
     pub(super) failed: u64,
 }
 
-/// Requests and answers, over all lives.
+/// Requests and answers over all lives of the control plane.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) of: BTreeMap<ChaosOperation, Outcomes>,
-    /// Builds that were acknowledged.
+    /// Servers whose create was acknowledged.
     pub(super) created: BTreeSet<InstanceId>,
-    /// Deletes for good that were acknowledged.
+    /// Servers whose final delete was acknowledged.
     pub(super) deleted: BTreeSet<InstanceId>,
-    /// The bodies of answers of 500 and above, with the operation that got each first.
+    /// The bodies of answers of 500 and above, each with the first operation that got it.
     pub(super) complaints: BTreeMap<String, (u32, u64)>,
 }
 
@@ -80,7 +80,7 @@ impl Tally {
 pub(super) struct ChaosTraffic {
     dice: Dice,
     pub(super) tally: Rc<RefCell<Tally>>,
-    /// Those that may still exist.
+    /// Servers that may still exist.
     servers: Vec<InstanceId>,
     pub(super) networks: Vec<String>,
     /// Requests under way in this life.
@@ -95,7 +95,7 @@ impl ChaosTraffic {
         Self { dice, tally, servers: Vec::new(), networks, under_way, trace: false }
     }
 
-    /// Asks for one operation, and does not wait for the answer.
+    /// Sends the request for one operation, and does not wait for the answer.
     pub(super) fn ask(&mut self, index: u32, world: &ChaosWorld, life: &Life) {
         let (operation, subject, request) = self.next(index, world, life);
         if self.trace {
@@ -113,7 +113,7 @@ impl ChaosTraffic {
             }
             tally.borrow_mut().answered(index, operation, subject, status, &body);
         });
-        // Requests that have ended make room.
+        // Removes requests that have ended from the set.
         while self.under_way.try_join_next().is_some() {}
     }
 
@@ -180,7 +180,7 @@ impl ChaosTraffic {
         None
     }
 
-    /// All existing resources, also those with a lost reply.
+    /// Lists all existing servers, also those whose create got no reply.
     fn look_around(&mut self, life: &Life) {
         let alive = life.views().servers.read(|servers| {
             let alive = servers.all().filter(|row| row.instance.alive().is_some());
@@ -189,7 +189,7 @@ impl ChaosTraffic {
         self.servers = alive;
     }
 
-    /// A killed control plane sends no answer.
+    /// Drops the requests under way: a killed control plane sends no answer.
     pub(super) async fn cut(&mut self) {
         self.under_way.shutdown().await;
     }

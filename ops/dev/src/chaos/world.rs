@@ -1,8 +1,8 @@
 //! The parts that outlive a control plane (the log, the hosts, the image service), and one life of it.
 //!
-//! A life is the whole of it: actors, processes, reconcilers, host agents, the API. The seed decides where it is
-//! killed: an append becomes durable but loses its reply, and nothing else reaches log or hosts. The next control plane
-//! starts with only their contents.
+//! A life has all of the control plane: actors, processes, reconcilers, host agents, the API. The seed decides where a
+//! life ends: an append becomes durable but loses its reply, and nothing more reaches the log or the hosts. The next
+//! life starts with only what the log and the hosts have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,17 +40,18 @@ use tokio::time::Instant;
 use super::images::ChaosImages;
 use super::settings::Settings;
 
-/// A driver call takes about so long; a live migration so long.
+/// The time of a driver call, about.
 const LATENCY: Duration = Duration::from_millis(20);
 const TRAVEL: Duration = Duration::from_secs(5);
 
-/// The clock of the run: it stands still while work is ready, and then jumps to the next due time.
+/// The clock of the run. It stands still while work is ready, and then jumps to the next due time.
 #[derive(Debug)]
 struct RunClock(Instant);
 
 impl RunClock {
     fn at(&self, moment: Instant) -> Timestamp {
-        /// The first of January 2026: what a run records does not depend on when it is run.
+        /// 1 January 2026, in microseconds since 1970. A fixed time, so that the events do not depend on the date of
+        /// the run.
         const BEGIN: i64 = 1_767_225_600_000_000;
         let since = moment.saturating_duration_since(self.0);
         Timestamp(BEGIN + i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
@@ -76,7 +77,7 @@ pub(super) struct ChaosWorld {
 }
 
 impl ChaosWorld {
-    /// Needs the tokio runtime with the clock that it uses.
+    /// Creates the world. Call it inside the tokio runtime that provides its clock.
     pub(super) fn new(settings: &Settings, interference: Option<Arc<dyn Interference>>) -> Result<Self> {
         let (hosts, seed) = (settings.hosts as usize, settings.seed);
         let uri = SimUri { seed, latency: LATENCY, vcpus: 16, memory_mib: 16_384, disk_gib: 400, ..SimUri::new(hosts) };
@@ -101,7 +102,7 @@ impl ChaosWorld {
         })
     }
 
-    /// How long it has lived, in its own time.
+    /// How long the run has lasted, by its own clock.
     pub(super) fn age(&self) -> Duration {
         self.clock.0.elapsed()
     }
@@ -114,7 +115,7 @@ impl ChaosWorld {
     pub(super) async fn begin(&self) -> Result<Life> {
         let store = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, None);
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
-        // Without own threads: everything happens on this one, in one order.
+        // No other threads: everything runs on this one, in an order that the seed decides.
         let mut core = Core::start(log, Arc::clone(&self.clock) as Arc<dyn Clock>, Views::new(), 0).await?;
         core.interference.clone_from(&self.interference);
         let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
@@ -132,7 +133,7 @@ impl ChaosWorld {
         Ok(Life { runtime, store, api: ChaosApi { app, routers: Arc::clone(&self.routers) } })
     }
 
-    /// The read models, folded afresh from the whole log.
+    /// Folds the read models from the whole log.
     pub(super) async fn rebuilt(&self) -> Result<Views> {
         let views = Views::new();
         runner::catch_up(self.log.as_ref(), &views).await?;
@@ -144,12 +145,12 @@ impl ChaosWorld {
     }
 }
 
-/// With some seeds volumes are on storage that all hosts share, with others each is on one host.
+/// With some seeds, all hosts share the storage of volumes. With others, each volume is on one host.
 fn has_shared_volumes(seed: u64) -> bool {
     seed % 4 < 2
 }
 
-/// As a server has them, but for what a run would never see.
+/// The default options, but with work turned on that a run would otherwise never reach.
 fn options(seed: u64) -> RuntimeOptions {
     RuntimeOptions {
         servers: ServerOptions {
@@ -186,17 +187,17 @@ impl Life {
     }
 }
 
-/// A request.
+/// A request to one of the APIs.
 #[derive(Debug, Clone)]
 pub(super) struct ChaosRequest {
     pub(super) method: &'static str,
-    /// With the service's prefix.
+    /// The path, with the service's prefix (`/compute`).
     pub(super) path: String,
     pub(super) version: &'static str,
     pub(super) body: Option<Value>,
 }
 
-/// The API, called without a network.
+/// Calls the API in this process, without a network.
 #[derive(Clone)]
 pub(super) struct ChaosApi {
     app: Arc<chronova_web::App>,

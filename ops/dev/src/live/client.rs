@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client on one persistent connection: it costs so little that a benchmark measures the server.
+//! A plain HTTP/1.1 client on one persistent connection. It needs so little CPU that a benchmark measures the server.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// The newest versions, as present clients request them.
+/// The newest microversions, which present clients request.
 pub(crate) const VERSIONS: &str = "compute 2.96, placement 1.39";
-/// Longest time without a byte.
+/// The longest time to wait for a byte.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// The server and the credentials of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadTarget {
     pub(crate) address: SocketAddr,
-    /// Empty: nobody.
+    /// The token; empty for requests without one.
     pub(crate) token: String,
     pub(crate) versions: &'static str,
 }
@@ -31,7 +31,7 @@ pub(crate) struct LoadClient {
     subject: String,
 }
 
-/// Status and body; the body stays in the client's buffer until the next request.
+/// The status and the body of an answer. The body is in the client's buffer until the next request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawResponse<'a> {
     pub(crate) status: u16,
@@ -90,7 +90,7 @@ impl LoadClient {
         Ok(self.subject.clone())
     }
 
-    /// One request. If the server has closed the connection meanwhile, it is reopened, once.
+    /// Sends one request. If the server has closed the connection meanwhile, the client reconnects once.
     pub(crate) fn send(
         &mut self,
         method: &str,
@@ -183,12 +183,12 @@ fn more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()> {
 struct ResponseHead {
     status: u16,
     length: usize,
-    /// The server ends the connection.
+    /// Whether the server closes the connection after this answer.
     close: bool,
     subject: Option<String>,
 }
 
-/// The server sends a length for every response that is measured here.
+/// Parses the head of an answer. It must have a length: the server sends one with every answer that a benchmark reads.
 fn read_head(head: &[u8]) -> Result<ResponseHead> {
     let text = std::str::from_utf8(head).context("the head of the answer is no text")?;
     let mut lines = text.split("\r\n");
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads() {
+    fn heads_of_answers_are_parsed() {
         let of = |text: &str| {
             let head = read_head(text.as_bytes()).unwrap();
             (head.status, head.length, head.close)

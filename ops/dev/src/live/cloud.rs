@@ -1,4 +1,4 @@
-//! A control plane in a folder of its own: started, furnished, stopped, started again.
+//! Starts, prepares, stops and restarts a control plane in its own folder.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::client::{LoadClient, LoadTarget, VERSIONS};
 use super::{pause, process};
 
-/// How long a start may take: a large log is folded meanwhile.
+/// How long a start may take. The program may have to fold a large log.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 pub(crate) struct LoadedCloud {
@@ -31,7 +31,7 @@ pub(crate) struct Furniture {
 }
 
 impl Furniture {
-    /// A server without network, as the comparison with Nova has them.
+    /// A request for a server without a network, as in the comparison with Nova.
     pub(crate) fn server(&self, name: &str) -> Value {
         json!({"server": {"name": name, "imageRef": self.image, "flavorRef": self.flavor, "networks": "none"}})
     }
@@ -53,7 +53,7 @@ fn server_program() -> Result<PathBuf> {
 }
 
 impl LoadedCloud {
-    /// Nothing runs yet. `fleet` is the `[chronova] hypervisors`.
+    /// Prepares a control plane without starting it. `fleet` is the value of `[chronova] hypervisors`.
     pub(crate) fn new(folder: TempDir, fleet: &str) -> Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let cloud = Self { folder, address, token: String::new(), child: None };
@@ -64,7 +64,7 @@ impl LoadedCloud {
     /// Sets the hosts for the next start.
     pub(crate) fn configure(&self, fleet: &str) -> Result<()> {
         let unlimited: String = ["instances", "cores", "ram"].map(|name| format!("{name} = -1\n")).concat();
-        // Tokens live longer than the longest run; everything else is as it is by default.
+        // Tokens are valid for longer than the longest run. All other options have their defaults.
         let config = format!("[chronova]\nhypervisors = {fleet}\n[quota]\n{unlimited}[token]\nexpiration = 864000\n");
         std::fs::write(self.folder.path().join("chronova.conf"), config).context("the configuration cannot be written")
     }
@@ -73,7 +73,7 @@ impl LoadedCloud {
         self.folder.path().join("data")
     }
 
-    /// 0 while it does not run.
+    /// The process's id; 0 while the control plane does not run.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
@@ -82,8 +82,8 @@ impl LoadedCloud {
         process::memory(self.pid())
     }
 
-    /// Starts the program; gives back how long it took until it answered a request with a token (the very first start: until
-    /// it gave one out).
+    /// Starts the program. Returns the time until it answered a request with a token; at the very first start, until it
+    /// issued a token.
     pub(crate) fn start(&mut self) -> Result<Duration> {
         let program = server_program()?;
         let said = File::create(self.folder.path().join("said"))?;
@@ -128,7 +128,7 @@ impl LoadedCloud {
 
     fn login(&self) -> Result<String> {
         let mut client = self.client();
-        // Answered when the control plane is open: the file is there by then.
+        // The server answers this request as soon as it is ready, and then the file with the credentials exists.
         client.get("/identity/v3")?;
         let path = self.data().join("clouds.yaml");
         let yaml = std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
@@ -140,7 +140,7 @@ impl LoadedCloud {
         client.login(&body)
     }
 
-    /// Ends it in order, as an operator does.
+    /// Stops the control plane gracefully, with SIGTERM.
     pub(crate) fn stop(&mut self) -> Result<Duration> {
         let Some(mut child) = self.child.take() else { return Ok(Duration::ZERO) };
         let begun = Instant::now();
@@ -151,7 +151,7 @@ impl LoadedCloud {
         Ok(begun.elapsed())
     }
 
-    /// SIGKILL: no flush, no good-bye.
+    /// Kills the control plane with SIGKILL, so that it can write nothing more.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         child.kill()?;
@@ -163,7 +163,7 @@ impl LoadedCloud {
         LoadClient::new(&LoadTarget { address: self.address, token: self.token.clone(), versions: VERSIONS })
     }
 
-    /// An image and a flavor to make servers of.
+    /// Creates an image and a flavor for servers.
     pub(crate) fn furnish(&self) -> Result<Furniture> {
         let mut client = self.client();
         let image = json!({"name": "tiny", "disk_format": "raw", "container_format": "bare", "visibility": "public"});
@@ -175,12 +175,12 @@ impl LoadedCloud {
         Ok(Furniture { image, flavor })
     }
 
-    /// Compute services that are up.
+    /// The number of compute services that are up.
     pub(crate) fn hosts_up(&self) -> Result<usize> {
         count_up(&mut self.client())
     }
 
-    /// Waits until so many compute services are up.
+    /// Waits until `wanted` compute services are up.
     pub(crate) fn wait_for_hosts(&self, wanted: usize) -> Result<Duration> {
         let begun = Instant::now();
         let mut client = self.client();
@@ -190,12 +190,12 @@ impl LoadedCloud {
                 return Ok(begun.elapsed());
             }
             anyhow::ensure!(begun.elapsed() < PATIENCE, "only {up} of {wanted} hosts came up");
-            // Listing many hosts costs the server something itself.
+            // A list of many hosts uses the server's CPU, so polls are rare then.
             pause(Duration::from_millis(if wanted > 100 { 500 } else { 10 }));
         }
     }
 
-    /// Brings the number of the project's servers to `target`, in batches; all of them ACTIVE at the end.
+    /// Creates servers in batches until the project has `target` servers, all ACTIVE.
     pub(crate) fn fill(&self, furniture: &Furniture, from: usize, target: usize) -> Result<Duration> {
         const BATCH: usize = 100;
         let begun = Instant::now();
@@ -213,7 +213,7 @@ impl LoadedCloud {
         Ok(begun.elapsed())
     }
 
-    /// Waits until nothing of the project is being built.
+    /// Waits until no server of the project is being built.
     pub(crate) fn settle(&self) -> Result<Duration> {
         let begun = Instant::now();
         let mut client = self.client();
@@ -228,7 +228,7 @@ impl LoadedCloud {
     }
 }
 
-/// Compute services whose state is `up`.
+/// The number of compute services whose state is `up`.
 fn count_up(client: &mut LoadClient) -> Result<usize> {
     let all = client.get("/compute/v2.1/os-services?binary=nova-compute")?.expect(200)?.json()?;
     let all = all["services"].as_array().map(Vec::as_slice).unwrap_or_default();

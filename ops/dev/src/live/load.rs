@@ -1,4 +1,4 @@
-//! Clients that ask as fast as they are answered, and what the server spends on them.
+//! Runs clients that each send the next request as soon as they have an answer, and measures the server's CPU.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,15 +11,16 @@ use super::process;
 use crate::meter::Run;
 use crate::stats::Latencies;
 
-/// How long clients go on.
+/// When the clients stop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LoadLimit {
-    /// Until so many operations are done by all of them together.
+    /// After so many operations of all clients together.
     Count(usize),
     Time(Duration),
 }
 
-/// Lets `clients` do `operation` again and again, each on its own connection; it is given the number of the operation.
+/// Lets `clients` clients repeat `operation`, each on its own connection. `operation` gets a client and the number of
+/// the operation.
 pub(crate) fn clients(
     cloud: &LoadedCloud,
     clients: usize,

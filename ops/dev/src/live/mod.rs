@@ -1,4 +1,4 @@
-//! A control plane to measure from outside: the installed program `chronova`, as a process, over HTTP on the loopback.
+//! Measures a control plane from outside: the program `chronova` runs as a process and serves HTTP on the loopback.
 //!
 //! The server's CPU and memory are those of that process alone; the clients are threads of this one. The log is durable,
 //! the callers have tokens, and the hosts are simulated ones that answer at once. Only the quotas are lifted.
@@ -9,7 +9,7 @@ pub(super) mod load;
 pub(super) mod process;
 pub(super) mod reference;
 
-/// Waits on a thread of its own.
+/// Sleeps. Call it only on a thread of a client.
 #[expect(clippy::disallowed_methods, reason = "the benchmark's clients are threads, not tasks")]
 pub(super) fn pause(time: std::time::Duration) {
     std::thread::sleep(time);

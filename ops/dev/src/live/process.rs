@@ -1,4 +1,4 @@
-//! CPU and memory of another process, from /proc.
+//! Reads the CPU time and the memory of another process from /proc.
 
 use std::fs;
 use std::time::Duration;
@@ -6,11 +6,12 @@ use std::time::Duration;
 /// Memory of a process, in KiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ProcessMemory {
-    /// Resident.
+    /// Resident memory.
     pub(crate) rss: u64,
-    /// The same, with what is shared counted by its share: what `bench.py` and the operators of Nova add up.
+    /// Resident memory, in which a shared page counts by the process's share. `bench.py` adds this up for Nova's
+    /// processes.
     pub(crate) pss: u64,
-    /// The most that was ever resident.
+    /// The highest resident memory so far.
     pub(crate) peak: u64,
 }
 
@@ -21,13 +22,15 @@ pub(crate) fn memory(pid: u32) -> ProcessMemory {
     ProcessMemory { rss: kib(&status, "VmRSS:"), pss: kib(&rollup, "Pss:"), peak: kib(&status, "VmHWM:") }
 }
 
-/// CPU time of all threads of the process so far, in the kernel's hundredths of a second: a run has to be long enough.
+/// CPU time of all threads of the process so far. The kernel counts hundredths of a second, so a run must be long
+/// enough.
 pub(crate) fn cpu(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     Duration::from_millis(10 * ticks(&stat))
 }
 
-/// `utime` and `stime` (proc(5)): the 14th and the 15th field; the second is a name in brackets that may hold anything.
+/// The sum of `utime` and `stime` (proc(5)), the 14th and the 15th field. The second field is a name in brackets that
+/// may contain any character.
 fn ticks(stat: &str) -> u64 {
     let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
     after.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()

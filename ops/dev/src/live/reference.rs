@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::client::{LoadClient, LoadTarget};
 
-/// Requests a second of `clients` connections against an actix handler that answers `body`.
+/// Requests per second of `clients` connections to an actix handler that answers `body`.
 pub(crate) fn same_bytes(body: &[u8], clients: usize, time: Duration) -> Result<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let target =

@@ -1,4 +1,4 @@
-//! Durable appends, beside plain SQLite and the bare disk.
+//! Measures durable appends, and plain SQLite and the bare disk for comparison.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +17,14 @@ use super::super::raw;
 use super::super::report::{Aim, BenchLine, BenchReport};
 use super::super::settings::{Common, in_system};
 
-/// Bytes that SQLite writes for one such event, besides the pages of its index: what a file without SQLite would take.
+/// Bytes that SQLite writes for the row of one such event besides its payload, without index pages. The bare disk
+/// writes as many.
 const ENVELOPE: usize = 320;
 
-/// The writers for whom there is an aim.
+/// The number of writers for which there is an aim.
 const AIMED_AT: u32 = 64;
 
-/// An event as a user's request causes it: about what the events of a server have on average.
+/// An event that a user's request causes. It is about as long as a server's events are on average.
 fn event() -> NewEvent {
     let meta = Arc::new(Meta {
         request_id: Some(RequestId::new("req-3b8f1ab0-6d2c-4a52-9d5e-3f2a7c3d9a10")),
@@ -45,7 +46,7 @@ pub(super) fn measure(common: &Common, writers: &[u32], appends: Option<u32>, re
         let appends = common.sized(usual, u64::from(writers) * 4).max(writers.into());
         let (mut ours, mut plain, mut disk) = (Vec::new(), Vec::new(), Vec::new());
         let mut bytes_per_event = 0.0;
-        // In turns, so that other load on the machine affects all alike.
+        // The three measurements take turns, so that other load on the machine affects all of them equally.
         common.repeat_warm(&format!("append, {writers} at once"), || {
             let (run, bytes) = durable(common, writers, appends)?;
             bytes_per_event = bytes;
@@ -56,7 +57,7 @@ pub(super) fn measure(common: &Common, writers: &[u32], appends: Option<u32>, re
             disk.push(of_events(raw::append_and_sync(&common.folder(), together, batches)?, writers));
             Ok(())
         })?;
-        // The first time only warmed.
+        // The first run was only a warm-up.
         for runs in [&mut ours, &mut plain, &mut disk] {
             runs.remove(0);
         }
@@ -75,7 +76,8 @@ pub(super) fn measure(common: &Common, writers: &[u32], appends: Option<u32>, re
     Ok(())
 }
 
-/// `appends` events by `writers` tasks, each of which waits until its event is durable; and the size of the file for each.
+/// Appends `appends` events by `writers` tasks, each of which waits until its event is durable. Also returns the file's
+/// bytes per event.
 fn durable(common: &Common, writers: u32, appends: u64) -> Result<(Run, f64)> {
     let folder = common.scratch()?;
     let path = folder.path().join("log.db");
@@ -113,7 +115,7 @@ fn durable(common: &Common, writers: u32, appends: u64) -> Result<(Run, f64)> {
     Ok((run, bytes))
 }
 
-/// The same by SQLite alone, `writers` events in each transaction.
+/// Appends as many events with plain SQLite, `writers` events in each transaction.
 fn sqlite(common: &Common, writers: u32, appends: u64) -> Result<Run> {
     let folder = common.scratch()?;
     let mut probe = Probe::begin(&folder.path().join("log.db"))?;
@@ -128,7 +130,7 @@ fn sqlite(common: &Common, writers: u32, appends: u64) -> Result<Run> {
     Ok(of_events(meter.stop(latencies), writers))
 }
 
-/// A run that was counted in batches, counted in events.
+/// Converts a run that counts batches into one that counts events.
 fn of_events(run: Run, writers: u32) -> Run {
     Run { operations: run.operations * u64::from(writers), ..run }
 }

@@ -1,4 +1,4 @@
-//! `chronova-dev log`: how fast the log takes events durably, and how fast what it holds is read, folded and brought back.
+//! `chronova-dev log`: measures durable appends, and how fast a log is read, folded and restarted from.
 //!
 //! Each append figure has two references from the same run, measured in turns. One is plain SQLite with the same
 //! table and bytes, and as many events in a transaction as there are writers. The other writes and syncs the bytes

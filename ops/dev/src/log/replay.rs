@@ -27,7 +27,6 @@ use super::super::stats::{Latencies, median};
 /// How many servers exist at the same time.
 const FLEET: usize = 10_000;
 /// How often each server is stopped and started.
-/// How often each server is stopped and started.
 const CYCLES: u32 = 2;
 /// How many events the read models fold at once.
 const BATCH: usize = 4_096;
@@ -60,7 +59,7 @@ pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut BenchReport) 
     Ok(())
 }
 
-/// The log file, when it has `events` events.
+/// The log file with its number of events.
 struct BenchLog<'a> {
     path: &'a Path,
     events: u64,
@@ -137,9 +136,9 @@ type CheckpointAt = (Position, Arc<Checkpoints>);
 
 /// The checkpoints that a control plane would have made of the log.
 struct ReplayCheckpoints {
-    /// For questions about the past: at half of the log.
+    /// The checkpoint for questions about the past, at half of the log.
     past: CheckpointAt,
-    /// The oldest that the newest checkpoint can be when the control plane is killed.
+    /// The newest checkpoint after a kill, in the worst case: the one that is furthest behind the head.
     behind: CheckpointAt,
     /// The checkpoint that a graceful shutdown writes, at the head of the log.
     head: CheckpointAt,
@@ -193,7 +192,7 @@ async fn write(path: &Path, life: &mut SyntheticEvents, from: u64, events: u64) 
     Ok(())
 }
 
-/// The rows as SQLite alone reads them.
+/// Reads the rows with plain SQLite.
 fn plain(path: &Path, events: u64) -> Result<Run> {
     let (meter, began) = (Meter::start(), Instant::now());
     let rows = probe::read(path, events)?;
@@ -201,7 +200,7 @@ fn plain(path: &Path, events: u64) -> Result<Run> {
     Ok(as_one(meter, rows, began))
 }
 
-/// The newest checkpoint as bytes.
+/// Reads the bytes of the newest checkpoint.
 fn read(checkpoints: &Arc<Checkpoints>) -> Result<Run> {
     let newest = checkpoints.list().0.pop().context("there is no checkpoint")?;
     let (meter, began) = (Meter::start(), Instant::now());

@@ -1,9 +1,9 @@
-//! Import cycles between the files of a crate.
+//! Finds import cycles between the files of a crate.
 //!
-//! A file in a cycle cannot be understood, tested or moved without the others of it. An import leads to the file that
-//! defines the name: names that a module hands on (`pub use`, or a `use` that its children read by `super::`) are followed.
-//! Code under `#[cfg(test)]` does not count. `cycles.txt` holds the largest cycle per crate, `FILES CRATE`; a number may
-//! only shrink.
+//! A file in a cycle cannot be understood, tested or moved without the other files in it. An import counts for the file
+//! that defines the name. The check follows names that a module re-exports (`pub use`, or a `use` that its children
+//! read by `super::`). Code under `#[cfg(test)]` does not count. `cycles.txt` holds the largest cycle per crate, `FILES
+//! CRATE`; a number may only shrink.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +94,7 @@ struct Module {
 
 struct Import {
     segments: Vec<String>,
-    /// The name by which it is known here; `None` for a glob, or for a path outside of `use`.
+    /// The local name of the import; `None` for a glob, or for a path outside of `use`.
     name: Option<String>,
     glob: bool,
 }
@@ -138,7 +138,7 @@ impl Crate {
         }
         let handed_on = module.imports.iter().find(|import| import.name.as_ref() == Some(item) && !import.glob);
         if let Some(next) = handed_on {
-            // An item of another crate depends on nothing here; the path to it does.
+            // An item of another crate depends on no file here, but the module that re-exports it does.
             return self.target(module_path, &next.segments, depth - 1);
         }
         let globbed = module.imports.iter().filter(|import| import.glob).find_map(|import| {
@@ -148,7 +148,7 @@ impl Crate {
         Some(globbed.unwrap_or(module_path))
     }
 
-    /// The path from the crate's root; `None` for other crates and for names of the file's own.
+    /// The path from the crate's root; `None` for other crates and for names that the file itself defines.
     fn absolute(&self, from: &[String], import: &[String]) -> Option<Vec<String>> {
         let mut base: Vec<String> = match import.first()?.as_str() {
             "crate" => Vec::new(),
@@ -192,7 +192,8 @@ impl Crate {
     }
 }
 
-/// Strongly connected components, by Kosaraju: an order by the time of leaving, then the reversed edges in that order.
+/// Strongly connected components, by Kosaraju's algorithm: a search in post-order, then one along reversed edges in the
+/// reverse of that order.
 fn components(edges: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let mut reversed = vec![BTreeSet::new(); edges.len()];
     for (from, targets) in edges.iter().enumerate() {
@@ -215,8 +216,8 @@ fn components(edges: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     components
 }
 
-/// Appends what can be reached from `start` and was not seen, each after all that it leads to. Without recursion: a cycle
-/// may be as long as the crate.
+/// Appends all unseen nodes that can be reached from `start` in post-order. There is no recursion, because a cycle may
+/// be as long as the crate.
 fn leave(edges: &[BTreeSet<usize>], start: usize, seen: &mut [bool], left: &mut Vec<usize>) {
     if std::mem::replace(&mut seen[start], true) {
         return;
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found() {
+    fn a_cycle_is_found() {
         let files = [
             ("actors/src/lib.rs", "mod a; mod b; mod c;"),
             ("actors/src/a.rs", "use crate::b::B; struct A;"),
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_module_hands_on_are_followed() {
+    fn re_exported_names_are_followed() {
         let files = [
             ("web/src/a/mod.rs", "pub use leaf::Leaf as Other; pub use all::*; mod leaf; mod all; mod user;"),
             ("web/src/a/leaf.rs", "pub struct Leaf;"),
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_other_crates_make_no_circle() {
+    fn tests_and_other_crates_make_no_cycle() {
         let files = [
             ("web/src/a.rs", "use crate::b::B; use std::b; struct A;"),
             ("web/src/b.rs", "struct B; #[cfg(test)] mod tests { use crate::a::A; }"),

@@ -1,7 +1,7 @@
-//! Handlers that have begun to decide.
+//! Finds handlers that are so long that they probably decide something.
 //!
-//! `handlers.txt` lists those that are too long today, `PATH NAME`. The list may only shrink: a listed handler that is short
-//! enough now (or gone) is a finding too.
+//! `handlers.txt` lists the handlers that are too long today, `PATH NAME`. The list may only shrink: a listed handler
+//! that is now short enough, or gone, is a finding too.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ pub(crate) fn list(handlers: &[LongHandler]) -> String {
     handlers.iter().map(|long| long.entry() + "\n").collect::<Vec<_>>().concat()
 }
 
-/// `async fn name(ctx: Ctx) -> ...` in the web layer, by the lines of its body.
+/// The handlers of the web layer (`async fn name(ctx: Ctx) -> ...`) with too many lines in their bodies.
 pub(crate) fn long(sources: &[Source]) -> Vec<LongHandler> {
     sources.iter().filter(|source| source.is_under("web/src")).flat_map(long_in).collect()
 }
@@ -62,7 +62,7 @@ fn long_in(source: &Source) -> Vec<LongHandler> {
         let function = source.ident(at) == Some("async") && source.ident(at + 1) == Some("fn");
         let Some(name) = source.ident(at + 2).filter(|_| function && source.is_punct(at + 3, '(')) else { continue };
         let after_parameters = source.after_group(at + 3);
-        // A handler owns its request; what borrows it is a part of one.
+        // A handler owns its request. A function that borrows the request is a part of a handler.
         let takes_request = (at..after_parameters)
             .any(|inside| source.ident(inside) == Some("Ctx") && source.is_punct(inside - 1, ':'));
         let Some(open) = (after_parameters..source.tokens.len()).find(|inside| source.is_punct(*inside, '{')) else {

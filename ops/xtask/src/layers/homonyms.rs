@@ -1,7 +1,8 @@
-//! Types of one name in several places.
+//! Finds types that have the same name.
 //!
-//! A search for a type finds one thing. `homonyms.txt` lists the names that have more than one definition today,
-//! `DEFINITIONS NAME`; a number may only shrink. Tests and types that belong to a trait (`type Output = ...`) do not count.
+//! A search for a type's name should find one definition. `homonyms.txt` lists the names that have several definitions
+//! today, `DEFINITIONS NAME`; a number may only shrink. Tests and types that belong to a trait (`type Output = ...`) do
+//! not count.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ pub(crate) const WHY: &str = "a type's name is defined once in the workspace, so
 
 pub(crate) const LIST: &str = "ops/xtask/src/layers/homonyms.txt";
 
-/// Every name with more than one definition, and where they are.
+/// Every name with more than one definition, and the places of its definitions.
 pub(crate) fn names(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
     let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in sources {
@@ -64,7 +65,7 @@ fn types(source: &Source) -> Vec<(String, usize)> {
     let mut at = 0;
     while at < source.tokens.len() {
         match source.ident(at) {
-            // Their `type` names are the trait's.
+            // A `type` in these blocks is part of a trait.
             Some("impl" | "trait") if begins_item(source, at) => {
                 if source.ident(at) == Some("trait") {
                     types.extend(name(source, at));
@@ -82,7 +83,7 @@ fn types(source: &Source) -> Vec<(String, usize)> {
     types
 }
 
-/// Whether the keyword at `at` begins an item: `enum` of `x.enum`, or `type` of `r#type`, do not.
+/// Whether the keyword at `at` begins an item. `enum` in `x.enum` and `type` in `r#type` begin none.
 fn begins_item(source: &Source, at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
     let closes = [';', '}', '{', ']', ')'].iter().any(|punct| source.is_punct(before, *punct));

@@ -1,4 +1,4 @@
-//! The import table, as the packages' manifests must keep to it. A macro or a glob cannot import from a crate that is
+//! Checks that the packages' manifests keep to the import table. A macro or a glob cannot import from a crate that is
 //! not a dependency.
 
 use super::rules::may_import;

@@ -1,8 +1,9 @@
-//! `cargo xtask layers`: rules about who may name what, where.
+//! `cargo xtask layers`: checks which names each folder may use.
 //!
-//! Rules are data ([`rules::RULES`]): a name, the reason, and a function over one file. Code is read as tokens
-//! ([`source`]), so that comments and texts never count. Each rule has a snippet in `tests.rs` that breaks it: a rule
-//! that cannot fail is no rule. There is no way to switch a rule off for a line; a rule that is wrong is changed here.
+//! Rules are data ([`rules::RULES`]): a name, the reason, and a function over one file. The check reads code as tokens
+//! ([`source`]), so that comments and string literals never count. `tests.rs` has a snippet for each rule that breaks
+//! it, because a rule must be able to fail. A rule cannot be switched off for a line; change the rule here if it is
+//! wrong.
 
 mod cycles;
 mod handlers;
@@ -62,7 +63,7 @@ pub(crate) fn recipe(root: &Path, word: &str, base: &str) -> anyhow::Result<bool
     recipes::compare(root, word, base)
 }
 
-/// Checks the whole tree, prints what is wrong, and tells whether nothing is.
+/// Checks the whole tree and prints the findings. Returns whether there are none.
 pub(crate) fn check(root: &Path) -> anyhow::Result<bool> {
     let files = read_tree(root)?;
     let mut findings = judge(&files);
@@ -77,7 +78,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// Writes today's numbers into the lists that may only shrink, where they are lower; a number that grew stays a finding.
+/// Lowers the numbers in the lists that may only shrink to today's. A number that grew stays a finding.
 pub(crate) fn lower(root: &Path) -> anyhow::Result<bool> {
     let files = read_tree(root)?;
     let sources = sources(&files);
@@ -103,7 +104,7 @@ pub(crate) fn lower(root: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Everything found in these files.
+/// All findings in these files.
 fn judge(files: &[Text]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
@@ -134,7 +135,7 @@ fn sources(files: &[Text]) -> Vec<Source> {
     code.map(|file| Source::new(&file.path, &file.text)).collect()
 }
 
-/// The text files that git tracks or would track; what is ignored is no part of the project.
+/// The text files that git tracks or would track. Ignored files are no part of the project.
 fn read_tree(root: &Path) -> anyhow::Result<Vec<Text>> {
     let listing = Command::new("git")
         .current_dir(root)
@@ -146,7 +147,7 @@ fn read_tree(root: &Path) -> anyhow::Result<Vec<Text>> {
     }
     let paths = String::from_utf8(listing.stdout).context("a path is not UTF-8")?;
     let read = |path: &str| -> Option<Text> {
-        // A file that was deleted and not yet committed, or is not text, is passed over.
+        // Skips binary files, and files whose deletion is not committed yet.
         let text = std::fs::read_to_string(PathBuf::from(root).join(path)).ok()?;
         Some(Text { path: path.to_owned(), text })
     };

@@ -1,7 +1,7 @@
-//! Files that have outgrown one noun.
+//! Finds files that are too long.
 //!
-//! `oversize.txt` lists those that are too long today, each with its length: `LINES PATH`. The list may only shrink: a
-//! listed file that grew, or that is short enough now (or gone), is a finding too.
+//! `oversize.txt` lists the files that are too long today, each with its length: `LINES PATH`. The list may only
+//! shrink. A listed file that grew, that is now short enough, or that is gone is a finding too.
 
 use super::tree::{Finding, Text, has_extension};
 

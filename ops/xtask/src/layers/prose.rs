@@ -16,7 +16,7 @@ pub(crate) const LIST: &str = "ops/xtask/src/layers/prose.txt";
 const OPENINGS: [&str; 6] = ["What", "Whatever", "Who", "Whoever", "Whose", "Of"];
 const PHRASES: [&str; 4] = ["anew", "is not to be", "are not to be", "was not to be"];
 
-/// Pages that are generated, or quote the words of others.
+/// Pages that are generated, or that quote texts of others.
 const EXEMPT: [&str; 3] = ["docs/requirements/", "docs/events.md", "docs/configuration.md"];
 
 /// A sentence that a reader must read twice.
@@ -125,13 +125,13 @@ fn paragraphs(file: &Text) -> Vec<(usize, String)> {
     paragraphs
 }
 
-/// The text of a line that holds only a comment.
+/// The text of a comment that has the line to itself.
 fn comment(line: &str) -> Option<&str> {
     let text = line.trim_start().strip_prefix("//")?;
     Some(text.trim_start_matches(['/', '!']).trim())
 }
 
-/// A sentence ends at a stop that a capital letter, a code word or a link follows.
+/// Splits a paragraph. A sentence ends at a punctuation mark before a capital letter, a code word or a link.
 fn sentences(paragraph: &str) -> impl Iterator<Item = &str> {
     let mut ends: Vec<usize> = paragraph
         .match_indices(['.', ':', ';', '!', '?'])
@@ -154,7 +154,7 @@ fn is_hard(sentence: &str) -> bool {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let opening = words.first().copied().unwrap_or_default().trim_end_matches(',');
     let opens = OPENINGS.contains(&opening) && !sentence.ends_with('?');
-    // By whole words, so that a longer word that holds a phrase does not count.
+    // The search is for whole words, so that a phrase inside a longer word does not count.
     let padded = format!(" {} ", sentence.replace([',', '.', ';', ':', '(', ')'], " ").to_lowercase());
     opens || PHRASES.iter().any(|phrase| padded.contains(&format!(" {phrase} ")))
 }

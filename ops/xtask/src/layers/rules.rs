@@ -2,7 +2,7 @@
 
 use super::source::{CodePath, Source};
 
-/// Takes a finding: its line and what is wrong.
+/// Receives a finding: the line and the message.
 type Report<'a> = dyn FnMut(usize, String) + 'a;
 
 pub(crate) struct Rule {
@@ -30,7 +30,7 @@ pub(crate) static RULES: &[Rule] = &[
         why: "the log's users know the EventStore trait, not a database",
         check: |source, report| {
             let store = source.path.split('/').any(|part| part.starts_with("sqlite"));
-            // The store's own tests damage its files from outside; its benchmarks compare it with the bare database.
+            // The store's tests damage its files from outside. Its benchmarks compare it with the bare database.
             let judges = source.is_under("events/tests") || source.is_under("events/benches");
             if !(judges || source.is_under("events/src") && store) {
                 confine(source, report, &["rusqlite", "libsqlite3_sys"], &[], "rusqlite (only in the SQLite store)");
@@ -86,7 +86,7 @@ pub(crate) static RULES: &[Rule] = &[
     },
 ];
 
-/// The table of ARCHITECTURE.md section 2: folder and the crates of ours that it may name.
+/// The table of ARCHITECTURE.md section 2: each folder, and the project's crates that it may name.
 pub(crate) const MAY_IMPORT: [(&str, &[&str]); 9] = [
     ("events", &[]),
     ("hypervisor", &["chronova_events"]),
@@ -109,7 +109,8 @@ const EVERYTHING: &[&str] = &[
     "chronova_tests",
 ];
 
-/// The deciding files of `actors`, by name: they read no views. (The shell and the gateway carry decisions.)
+/// The files of `actors` that decide, by name. They read no read models. (The shell and the gateway only carry out
+/// decisions.)
 const DECIDING: [&str; 5] = ["aggregate", "decide", "gateway", "plan", "state"];
 const SHELL: &str = "actors/src/shell";
 
@@ -117,7 +118,7 @@ pub(crate) fn may_import(package: &str) -> &'static [&'static str] {
     MAY_IMPORT.iter().find(|(folder, _)| *folder == package).map_or(&[], |(_, allowed)| allowed)
 }
 
-/// Whether the path begins with this crate. A lone name outside of `use` is a variable, a module or a field.
+/// Whether the path begins with this crate. A single name outside of `use` is a variable, a module or a field.
 fn begins_with(path: &CodePath, krate: &str) -> bool {
     path.segments.first().is_some_and(|first| first == krate) && (path.import || path.segments.len() > 1)
 }
@@ -167,10 +168,10 @@ const IMPURE_CRATES: [&str; 12] = [
 
 const IMPURE_STD: [&str; 5] = ["fs", "io", "env", "process", "thread"];
 
-/// Types and functions that ask the clock or the dice, wherever they come from.
+/// Types and functions that give the time or random numbers, in any crate.
 const IMPURE_NAMES: [&str; 8] = ["SystemTime", "Instant", "Utc", "Local", "SystemClock", "Clock", "new_v4", "random"];
 
-/// `std::net` has values as well: an `IpAddr` reaches nobody.
+/// The names of `std::net` that reach the network. Its values, such as `IpAddr`, do not.
 const NETWORK_NAMES: [&str; 4] = ["TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"];
 
 fn pure(source: &Source, report: &mut Report<'_>) {
@@ -214,7 +215,7 @@ fn microversions(source: &Source, report: &mut Report<'_>) {
             && source.is_number(at + 4)
             && source.is_punct(at + 5, ')');
         let in_table = tables.iter().any(|table| table.contains(&at));
-        // `new(2, 1)` of other types: only `Microversion::new` counts.
+        // Only `Microversion::new` counts, not `new(2, 1)` of another type.
         let other_new = source.ident(at) == Some("new") && source.ident(at.wrapping_sub(3)) != Some("Microversion");
         if word && numbers && !other_new && !in_table && !source.is_test(at) {
             report(
@@ -225,7 +226,7 @@ fn microversions(source: &Source, report: &mut Report<'_>) {
     }
 }
 
-/// The files that may name versions throughout. Errors have a shape too: the fault renderer is their view.
+/// The files that may name microversions anywhere: the views, and the fault renderer, which is the view of errors.
 fn tells_versions(source: &Source) -> bool {
     let parts = ["views", "bodies", "routes", "versions"];
     source.is_under("web/src/microversion.rs")
@@ -233,7 +234,7 @@ fn tells_versions(source: &Source) -> bool {
         || source.path.split('/').any(|part| parts.contains(&part.strip_suffix(".rs").unwrap_or(part)))
 }
 
-/// The token ranges of tables: `const ROUTES: &[Route] = ...;`, constants and statics whose type is a list.
+/// The token ranges of tables: constants and statics of a list type, as `const ROUTES: &[Route] = ...;`.
 fn tables(source: &Source) -> Vec<std::ops::Range<usize>> {
     let mut tables = Vec::new();
     for at in 0..source.tokens.len() {

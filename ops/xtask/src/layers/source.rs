@@ -1,15 +1,15 @@
 //! Rust source as tokens with line numbers.
 //!
-//! A partial parser, sufficient for the rules: it drops comments, makes texts and numbers opaque literals, and expands
-//! `use` trees into paths. It marks code under `#[cfg(test)]`. It is no parser; what it cannot tell apart (a local
-//! module named like a crate, say) the names of this code base do not mix.
+//! A partial parser, sufficient for the rules. It drops comments, makes texts and numbers opaque literals, and expands
+//! `use` trees into paths. It marks code under `#[cfg(test)]`. It cannot tell a local module from a crate of the same
+//! name, so this code base avoids such names.
 
 use std::ops::Range;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Token {
     Ident(String),
-    /// Digits only as far as the rules care: `2` of `v(2, 53)`.
+    /// The digits of a number, as `2` in `v(2, 53)`.
     Number(String),
     /// A text, byte text or character.
     Literal,
@@ -23,16 +23,16 @@ pub(crate) struct Placed {
     pub(crate) line: usize,
 }
 
-/// A path as the code means it, `use` trees spread out: `std::fs::File`.
+/// A path in the code, as `std::fs::File`. A `use` tree gives one path per name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CodePath {
     pub(crate) segments: Vec<String>,
     pub(crate) line: usize,
     /// Part of a `use` declaration: even one segment names a crate there.
     pub(crate) import: bool,
-    /// `use ... as ALIAS`.
+    /// The alias of `use ... as ALIAS`.
     pub(crate) alias: Option<String>,
-    /// `use ...::*`.
+    /// Whether the path is `use ...::*`.
     pub(crate) glob: bool,
     pub(crate) test: bool,
 }
@@ -57,7 +57,7 @@ impl Source {
         source
     }
 
-    /// `events`, `ops/xtask`, ...: the package folder that the file belongs to.
+    /// The package folder of the file: `events`, `ops/xtask`, ...
     pub(crate) fn package(&self) -> &str {
         package_of(&self.path)
     }
@@ -67,7 +67,7 @@ impl Source {
         self.path == place || self.path.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// `decide` of `actors/src/instance/decide.rs`.
+    /// The file's name without its ending: `decide` for `actors/src/instance/decide.rs`.
     pub(crate) fn stem(&self) -> &str {
         self.path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs")).unwrap_or_default()
     }
@@ -134,7 +134,7 @@ impl Source {
             end += 2;
         }
         let member = at > 0 && self.is_punct(at - 1, '.');
-        // `pub(in crate::a)` says who may look in; nothing is imported.
+        // `pub(in crate::a)` is a visibility and imports nothing.
         let visibility = at > 1 && self.ident(at - 1) == Some("in") && self.is_punct(at - 2, '(');
         if !member && !visibility {
             let (line, test) = (self.line(at), self.is_test(at));
@@ -178,7 +178,7 @@ impl Source {
         let mut at = open + 1;
         while at + 1 < end {
             let next = self.spread(at, prefix, paths);
-            // Over the comma, or over whatever a half-written tree holds.
+            // Skips the comma, or any other token of an incomplete tree.
             at = next.max(at) + 1;
         }
         end
@@ -209,7 +209,7 @@ fn after_group(tokens: &[Placed], open: usize) -> usize {
     tokens.len()
 }
 
-/// The items (or statements) that `#[cfg(test)]` stands before.
+/// The token ranges of the items and statements after `#[cfg(test)]`.
 fn test_ranges(tokens: &[Placed]) -> Vec<Range<usize>> {
     let is = |at: usize, wanted: &Token| tokens.get(at).is_some_and(|placed| placed.token == *wanted);
     let ident = |name: &str| Token::Ident(name.to_owned());
@@ -237,7 +237,7 @@ fn test_ranges(tokens: &[Placed]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// The index after the item that begins at `at`: its `;`, or its braces.
+/// The index after the item that begins at `at`: behind its `;` or its braces.
 fn after_item(tokens: &[Placed], mut at: usize) -> usize {
     while let Some(placed) = tokens.get(at) {
         match placed.token {

@@ -1,10 +1,10 @@
-//! For every rule a snippet that breaks it, and one that is like it and does not.
+//! Tests each rule with a snippet that breaks it, and with a similar snippet that does not.
 
 use super::judge;
 use super::rules::RULES;
 use super::tree::Text;
 
-/// (rule, path, what breaks it there)
+/// (rule, path, snippet that breaks the rule in this file)
 const BREAKS: &[(&str, &str, &str)] = &[
     ("imports", "events/src/log.rs", "use chronova_hypervisor::driver::Driver;"),
     ("imports", "hypervisor/src/sim.rs", "fn f() { chronova_projections::Instances::new(); }"),
@@ -48,7 +48,7 @@ const BREAKS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// (path, what is allowed there)
+/// (path, snippet that is allowed in this file)
 const KEEPS: &[(&str, &str)] = &[
     ("actors/src/scheduler/proposal.rs", "use chronova_projections::placement;"),
     ("actors/src/instance/decide.rs", "use chronova_events::ids; #[cfg(test)] mod t { use chronova_projections::x; }"),
@@ -93,7 +93,7 @@ fn every_rule_can_fail() {
 }
 
 #[test]
-fn what_is_allowed_is_not_found() {
+fn allowed_snippets_cause_no_finding() {
     for (path, text) in KEEPS {
         assert_eq!(broken(path, text), Vec::<&str>::new(), "`{text}` is allowed in {path}");
     }
@@ -110,7 +110,7 @@ fn manifests_keep_to_the_table() {
 }
 
 #[test]
-fn findings_say_where() {
+fn findings_name_file_and_line() {
     let found = judge(&[Text { path: "events/src/a.rs".to_owned(), text: "\n\nuse bincode;\n".to_owned() }]);
     assert_eq!(found[0].to_string(), "events/src/a.rs:3: `bincode`: bincode may not be named here [bincode]");
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(crate) path: String,
-    /// 0 for the file as a whole.
+    /// The line, from 1; 0 stands for the whole file.
     pub(crate) line: usize,
     pub(crate) rule: &'static str,
     pub(crate) message: String,
@@ -26,7 +26,7 @@ pub(crate) struct Text {
     pub(crate) text: String,
 }
 
-/// The text of the file at this path, empty where there is none.
+/// The text of the file at this path; empty if there is no such file.
 pub(crate) fn text<'a>(files: &'a [Text], path: &str) -> &'a str {
     files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str())
 }

@@ -1,4 +1,4 @@
-//! The wall between compute and the services beside it.
+//! Checks the wall between compute and the embedded services beside it.
 //!
 //! Compute asks images, networks, volumes and identity through the traits of `actors/src/ports`. It names no embedded
 //! service, reads none of their read models, and calls none of their HTTP APIs. `walls.txt` lists the files that still do,
@@ -19,7 +19,7 @@ pub(crate) const LIST: &str = "ops/xtask/src/layers/walls.txt";
 /// Compute, by folder.
 const COMPUTE: [&str; 4] = ["actors/src", "web/src/compute", "web/src/console", "web/src/metadata"];
 
-/// The tenants themselves, and the one table of all aggregates.
+/// The embedded services themselves, and the one table of all aggregates.
 const TENANTS: [&str; 2] = ["actors/src/services", "actors/src/gateway.rs"];
 
 /// The read models of the embedded services, as fields of `Views` and as modules of `projections`.
@@ -28,7 +28,7 @@ const READ_MODELS: [&str; 5] = ["identities", "images", "networks", "security_gr
 /// The embedded services' HTTP APIs, as modules of `web`.
 const APIS: [&str; 4] = ["identity", "image", "network", "volume"];
 
-/// A file of compute that reaches over the wall, and how often.
+/// A file of compute that names an embedded service, and how often.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Breach {
     path: String,
@@ -63,7 +63,7 @@ fn entry(line: &str) -> Option<(&str, usize)> {
     Some((path.trim(), count.parse().ok()?))
 }
 
-/// The list as it would be written today.
+/// The present content of the list.
 pub(crate) fn list(breaches: &[Breach]) -> String {
     breaches.iter().map(|breach| format!("{} {}\n", breach.count, breach.path)).collect::<Vec<_>>().concat()
 }
@@ -87,7 +87,8 @@ fn breach(source: &Source) -> Option<Breach> {
     Some(Breach { path: source.path.clone(), line: *lines.first()?, count: lines.len() })
 }
 
-/// `services::embedded::...`, `chronova_projections::networks::...`, `crate::network::...` of `web`.
+/// Whether the path is an embedded service's: `services::embedded::...`, `chronova_projections::networks::...`, or
+/// `crate::network::...` in `web`.
 fn is_of_tenant(path: &CodePath) -> bool {
     let segments: Vec<&str> = path.segments.iter().map(String::as_str).collect();
     match segments[..] {
@@ -97,7 +98,7 @@ fn is_of_tenant(path: &CodePath) -> bool {
     }
 }
 
-/// `.networks.read(...)`: a read model's lock; a port has no `read`.
+/// Whether the code locks a read model (`.networks.read(...)`); a port has no `read`.
 fn reads(source: &Source, at: usize) -> bool {
     source.is_punct(at, '.')
         && source.ident(at + 1).is_some_and(|name| READ_MODELS.contains(&name))

@@ -1,4 +1,4 @@
-//! Texts of the product describe its function and reasons, not how or where it was written.
+//! Checks that texts of the project describe its function and reasons, not how or where it was written.
 
 use super::tree::{Finding, Text, has_extension};
 
@@ -6,7 +6,7 @@ pub(crate) const NAME: &str = "words";
 pub(crate) const WHY: &str = "code and pages speak of the project to whoever reads them anywhere; names of the workplace \
                               mean nothing there";
 
-/// Written in two halves, or this file would hold them.
+/// Each word is written in two halves, because otherwise this file would break the rule.
 const WORDS: [(&str, &str); 10] = [
     ("cla", "ude"),
     ("anth", "ropic"),
@@ -20,8 +20,8 @@ const WORDS: [(&str, &str); 10] = [
     ("/fa", "rm/"),
 ];
 
-/// Scripts that run the checks somewhere may name their surroundings; locks and licences are others' words; a list of
-/// paths has its own.
+/// Scripts that run the checks may name the machine they run on. Licences are texts of others, and a list of paths has
+/// the words of its paths.
 const EXEMPT: [&str; 4] = [".ci/", "tests/", "LICENSE", super::handlers::LIST];
 
 pub(crate) fn check(file: &Text) -> Vec<Finding> {
@@ -42,8 +42,8 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
     findings
 }
 
-/// Whether the line has the word, standing alone where it begins and ends with a letter; whatever the case, unless the
-/// word is in capitals.
+/// Whether the line has the word. A word that begins or ends with a letter must not be part of a longer word there. The
+/// case matters only if the word is in capitals.
 fn holds(line: &str, word: &str) -> bool {
     let capitals = word.chars().all(|c| c.is_ascii_uppercase());
     let line = if capitals { line.to_owned() } else { line.to_ascii_lowercase() };
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_words_of_the_workplace_are_found() {
+    fn forbidden_words_are_found_as_whole_words() {
         for (head, tail) in WORDS {
             assert_eq!(found("docs/a.md", &format!("see {head}{tail} here")), 1, "{head}{tail}");
         }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_of_the_machine_and_locks_are_passed_over() {
+    fn scripts_and_lock_files_are_exempt() {
         let text = format!("{}{}", WORDS[7].0, WORDS[7].1);
         assert_eq!(found(".ci/run", &text), 0);
         assert_eq!(found("Cargo.lock", &text), 0);
