@@ -15,13 +15,13 @@ pub type EventOf<A> = <<A as AggregateRoot>::State as Fold>::Event;
 
 /// A noun that decides. Implementations have no fields: they only name the types.
 pub trait AggregateRoot: Send + Sync + 'static {
-    /// Which one of the kind.
+    /// The id of one aggregate of this kind.
     type Id: Clone + Eq + Hash + Debug + Send + Sync + 'static;
-    /// The sum of its events.
+    /// The state that its events fold into.
     type State: Fold;
     /// The commands that it accepts. Ids, times and chosen hosts arrive in the command: `decide` makes up nothing.
     type Command: Clone + Debug + Send + 'static;
-    /// Why it may refuse.
+    /// The reasons for which it refuses a command.
     type Reject: std::error::Error + Clone + Send + Sync + 'static;
 
     /// Events after which a snapshot of the state is kept.
@@ -30,18 +30,18 @@ pub trait AggregateRoot: Send + Sync + 'static {
     /// The stream that holds the events of `id`.
     fn stream(id: &Self::Id) -> StreamId;
 
-    /// Decides `command` against `state`: the events, or a refusal. An empty list says "that is so already", which
-    /// makes a repeated command harmless. Pure.
+    /// Decides `command` on `state`: returns events, or a refusal. An empty list means that the command changes
+    /// nothing, so a repeated command is harmless. The function is pure.
     fn decide(state: &Self::State, command: Self::Command) -> Result<Vec<EventOf<Self>>, Self::Reject>;
 
-    /// Whether `command` is always the first one of an aggregate with a new id. Then it is decided without reading the
-    /// stream, and the append checks that there was none.
+    /// Whether `command` is always the first command of an aggregate with a new id. Then the actor decides it without
+    /// reading the stream, and the append checks that the stream is empty.
     fn begins(_command: &Self::Command) -> bool {
         false
     }
 
-    /// Whether nothing more is expected to happen to it: its actor leaves memory at once. A later command loads it from
-    /// the log again.
+    /// Whether no more commands are expected for the aggregate. If so, its actor leaves memory at once. A later command
+    /// loads it from the log again.
     fn is_over(_state: &Self::State) -> bool {
         false
     }
@@ -63,7 +63,8 @@ pub enum CommandError<R> {
     /// The aggregate refused.
     #[error(transparent)]
     Rejected(R),
-    /// The log could not take or give events; nothing is known to have happened, and the same command may be sent again.
+    /// The log could not append or read events. The caller does not know whether anything happened, and may send the
+    /// same command again.
     #[error("the event log is not available")]
     Unavailable(#[source] StoreError),
 }

@@ -1,4 +1,4 @@
-//! A server's consoles: who may reach one is written down before the token goes out.
+//! A server's consoles. The log records who may open a console before the user gets the token.
 
 use std::convert::Infallible;
 
@@ -17,7 +17,7 @@ pub enum ConsoleCommand {
     Authorize(ConsoleAuthorized),
 }
 
-/// Whether a console may be opened is decided by policy and by what the host has; nothing is left to refuse here.
+/// There is no reason to refuse: the API checks the policy and the host's consoles before it sends the command.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConsoleReject {
     #[error("{0}")]
@@ -52,7 +52,7 @@ mod tests {
     use chronova_events::fold::Fold;
 
     #[test]
-    fn a_token_is_kept_once_and_forgotten_when_it_is_over() {
+    fn a_token_is_recorded_once_and_removed_when_it_expires() {
         let ConsoleEvent::ConsoleAuthorized(first) = samples().remove(0);
         let mut state = IssuedConsoleTokens::default();
         let authorize = |of: &ConsoleAuthorized| ConsoleCommand::Authorize(of.clone());

@@ -1,4 +1,4 @@
-//! The way to the aggregates: commands go in here, and nowhere else.
+//! The only way to send commands to aggregates.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::shell::arbiters::Arbiters;
 use crate::shell::directory::ActorDirectory;
 use crate::shell::entity::{EntityContext, IDLE};
 
-/// An aggregate that the gateway can reach; implemented by the table below only.
+/// An aggregate that the gateway can reach. Only the table below implements this trait.
 pub trait Reachable: AggregateRoot + Sized {
     fn directory(gateway: &CommandGateway) -> &ActorDirectory<Self>;
 }
@@ -19,7 +19,7 @@ pub trait Reachable: AggregateRoot + Sized {
 /// Defines [`CommandGateway`]: one line per aggregate.
 macro_rules! gateway {
     ($( $field:ident: $aggregate:ty, )+) => {
-        /// Every aggregate there is.
+        /// All aggregates.
         #[derive(Debug)]
         pub struct CommandGateway {
             $( $field: ActorDirectory<$aggregate>, )+
@@ -27,8 +27,8 @@ macro_rules! gateway {
         }
 
         impl CommandGateway {
-            /// Needs a running actix system. `threads` is how many threads the actors share; 0: the
-            /// one that calls.
+            /// Needs a running actix system. `threads` is the number of threads that the actors share; with 0, they run
+            /// on the calling thread.
             pub fn start(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, threads: usize) -> Arc<Self> {
                 let arbiters = Arc::new(Arbiters::start(threads));
                 let around = EntityContext { store, clock, idle: IDLE };
@@ -72,7 +72,7 @@ gateway! {
 }
 
 impl CommandGateway {
-    /// Has `command` decided by the aggregate `id`; answers when what happened is durable.
+    /// Lets the aggregate `id` decide `command`. Returns when the events are durable.
     pub async fn send<A: Reachable>(
         &self,
         id: &A::Id,

@@ -1,7 +1,7 @@
 //! `[DEFAULT] instance_name_template`: the name that a host's libvirt knows a guest by.
 //!
-//! One directive, as in Python's `%`: the server's number (`%d`, `%x`, `%08x`, `%(id)d`) or its id (`%(uuid)s`). Without a
-//! directive the number is put behind, so that no two guests have one name.
+//! One directive, as in Python's `%`: the server's number (`%d`, `%x`, `%08x`, `%(id)d`) or its id (`%(uuid)s`).
+//! Without a directive, the number follows the text, so that no two guests have the same name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub struct NameTemplate {
     before: String,
     field: TemplateField,
     after: String,
-    /// As it was written.
+    /// The template's text.
     text: String,
 }
 
@@ -41,7 +41,7 @@ impl NameTemplate {
 }
 
 impl Default for NameTemplate {
-    /// Nova's.
+    /// Nova's default.
     fn default() -> Self {
         Self {
             before: "instance-".to_owned(),
@@ -63,7 +63,7 @@ impl FromStr for NameTemplate {
             None => ("id", directive),
         };
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        // A name is at most as long as a file name; a wider number would be no name.
+        // A domain's name may be as long as a file name, so the width of the number is limited.
         let width = rest[..digits].parse().ok().filter(|width| *width <= 32);
         let width = if digits == 0 { Some(0) } else { width }.ok_or_else(invalid)?;
         let mut kind = rest[digits..].chars();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_filled_in_is_refused() {
+    fn an_invalid_template_is_refused() {
         for text in ["%", "%s", "%(uuid)", "%(uuid)d", "%(uuid)08s", "%(name)s", "%(id", "%d-%d", "100%%", "%999d"] {
             assert_eq!(text.parse::<NameTemplate>(), Err(InvalidTemplate(text.to_owned())));
         }

@@ -1,10 +1,10 @@
 //! The crate that decides.
 //!
-//! An aggregate is a noun's pure `decide` over the state that its events fold into. [`shell`] turns it into an actor.
-//! The rest of the crate reaches it through [`gateway::CommandGateway`]. [`operations`] is what an API may ask for.
-//! [`process`] holds the multi-step operations, [`scheduler`] chooses hosts, [`hosts`] watches them, [`reconcile`]
-//! mends what crashes may have left between two appends. [`ports`] says what compute asks of the services beside it,
-//! and [`services`] holds the services that answer.
+//! An aggregate has a pure function `decide` on the state that its events fold into. [`shell`] turns it into an actor.
+//! The rest of the crate sends it commands through [`gateway::CommandGateway`]. [`operations`] holds the operations
+//! that an API may call. [`process`] holds the multi-step operations, [`scheduler`] chooses hosts, [`hosts`] watches
+//! them, [`reconcile`] repairs states that a crash between two appends may leave. [`ports`] has the traits through
+//! which compute calls other services, and [`services`] holds the embedded services.
 
 pub mod aggregate;
 pub mod gateway;

@@ -1,4 +1,4 @@
-//! The services beside Compute, as compute asks them: embedded ones, or real Neutron, Glance and Cinder.
+//! The traits through which compute calls other services: embedded ones, or real Neutron, Glance and Cinder.
 //!
 //! There is one trait per service. `chronova-tests` has one conformance suite per trait, which every implementation passes.
 
@@ -23,20 +23,20 @@ pub use volumes::{
     VolumeService,
 };
 
-/// For whom a service is asked.
+/// The user or the process for which compute calls a service.
 #[derive(Debug, Clone)]
 pub struct ServiceCaller {
-    /// The project that the user works in, or that the process works for; `None`: none at all.
+    /// The project of the user's token, or the project for which the process works; `None` if there is none.
     pub project: Option<ProjectId>,
     pub is_admin: bool,
-    /// A client of another service passes it on, so that the service's own rules judge the user. `None`: nobody waits, and
-    /// the client uses its own account.
+    /// The user's token. A client of a real service sends it, so that the service checks the user's rights. `None` for
+    /// a process: the client then uses its own account.
     pub token: Option<UserToken>,
     pub meta: Arc<Meta>,
 }
 
 impl ServiceCaller {
-    /// A part of this system, which asks by itself.
+    /// A part of Chronova that calls a service for no user.
     pub fn system(part: &str) -> Self {
         Self { project: None, is_admin: true, token: None, meta: Meta::system(part) }
     }
@@ -69,13 +69,13 @@ pub enum PortError {
     /// The requested resource does not exist (404).
     #[error("{0}")]
     NotFound(String),
-    /// The request makes no sense (400).
+    /// The request is invalid (400).
     #[error("{0}")]
     Invalid(String),
     /// The service refuses for now: no free address, in use, over quota (409).
     #[error("{0}")]
     Conflict(String),
-    /// The caller has no right to it (403).
+    /// The caller may not do this (403).
     #[error("{0}")]
     Forbidden(String),
     /// The service does not answer; the same call may succeed later.

@@ -1,4 +1,4 @@
-//! Quota classes, deciding: one stream for all of them, since there are few.
+//! The decisions on quota classes. One stream has all of them, because there are few.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum QuotaClassRoot {}
 
-/// All classes of the cloud.
+/// The id of the only stream: one aggregate decides about all classes of the cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuotaClassesId;
 
@@ -26,7 +26,7 @@ pub enum QuotaClassCommand {
     SetLimits { class: String, limits: Vec<(String, i64)> },
 }
 
-/// More classes than anybody has use for.
+/// The most quota classes, so that the stream's state stays small.
 pub const MOST_CLASSES: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -17,11 +17,12 @@ pub struct ServerOptions {
     pub availability_zone: String,
     /// `[DEFAULT] shutdown_timeout`, seconds.
     pub shutdown_timeout: u32,
-    /// `[compute] max_disk_devices_to_attach`: most disks that a new server has; `None`: no bound.
+    /// `[compute] max_disk_devices_to_attach`: the most disks of a new server; `None` means no limit.
     pub max_disk_devices: Option<usize>,
-    /// `[DEFAULT] reclaim_instance_interval`: how long deleted servers can be restored; zero deletes at once.
+    /// `[DEFAULT] reclaim_instance_interval`: how long a soft-deleted server can be restored. Zero turns soft deletion
+    /// off.
     pub reclaim_interval: Duration,
-    /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` for ever.
+    /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` means for ever.
     pub shelved_offload: Option<Duration>,
     /// The metadata that guests get.
     pub metadata: MetadataOptions,

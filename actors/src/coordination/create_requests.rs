@@ -1,7 +1,8 @@
-//! The requests for new servers that clients wait for: two members that create one request would record its servers twice.
+//! The requests for new servers that clients wait for. If two members executed one request, they would record its
+//! servers twice.
 //!
-//! A request is in memory from before its claim until its process has ended. A crash loses it: then the process finds
-//! its claim in the log and nothing here, and undoes its steps. The client of such a request got no answer.
+//! A request is in memory from before its claim until its process has ended. After a crash, the process finds its claim
+//! in the log but no request here, and undoes its steps. The client of such a request got no answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use crate::instance::creation::{CreateReject, CreateServersRequest};
 /// The answer to the client: the position in the log of the last of its servers, or the reason why there are none.
 pub type CreateAnswer = Result<Position, CreateReject>;
 
-/// A request, as its process reads it.
+/// The part of a request that its process reads.
 #[derive(Debug, Clone)]
 pub struct CreateOrder {
     pub request: Arc<CreateServersRequest>,
@@ -26,7 +27,7 @@ pub struct CreateOrder {
 
 struct WaitingCreate {
     order: Option<CreateOrder>,
-    /// The newest event of the request.
+    /// The position of the request's newest event.
     reached: Position,
     refused: Option<CreateReject>,
     answer: oneshot::Sender<CreateAnswer>,
@@ -66,7 +67,7 @@ impl CreateRequests {
         told
     }
 
-    /// Removes a request, because its process was not requested after all.
+    /// Removes a request if its process was not requested after all.
     pub fn withdraw(&self, process: ProcessId) {
         self.with(|desk| desk.entries.remove(&process));
     }
@@ -76,7 +77,7 @@ impl CreateRequests {
         self.with(|desk| desk.entries.get(&process).and_then(|entry| entry.order.clone()))
     }
 
-    /// The process has recorded something.
+    /// Notes that the process has recorded an event at `position`.
     pub fn reached(&self, process: ProcessId, position: Position) {
         self.with(|desk| {
             if let Some(entry) = desk.entries.get_mut(&process) {
@@ -85,9 +86,9 @@ impl CreateRequests {
         });
     }
 
-    /// The request cannot succeed any more. The client is told when the process is undone. If the log does not take
-    /// events, it is told at once, because nobody knows how long the undo takes. A log that finds one event too large
-    /// takes others.
+    /// Notes that the request cannot succeed any more. The client gets the answer when the process is undone. If the
+    /// log is not available, the client gets the answer at once, because the undo may take long. A log that refused one
+    /// too large event is still available.
     pub fn refuse(&self, process: ProcessId, reject: CreateReject) {
         self.with(|desk| {
             let Some(entry) = desk.entries.get_mut(&process) else { return };
@@ -103,7 +104,7 @@ impl CreateRequests {
         });
     }
 
-    /// The process ends.
+    /// Answers the client at the end of the process.
     pub fn settle(&self, process: ProcessId, succeeded: bool) {
         let Some(entry) = self.with(|desk| desk.entries.remove(&process)) else { return };
         let lost = || CreateReject::Unavailable(StoreError::Closed);

@@ -1,5 +1,5 @@
-//! The servers with disks in work now: two members must not set disks of one server aside and search them for leftovers
-//! at the same time.
+//! The servers with a task on their disks now. Two members must not set disks of one server aside and search them for
+//! leftovers at the same time.
 //!
 //! In memory only: after a crash no task works on a disk.
 
@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chronova_events::ids::InstanceId;
 
-/// The servers with disks in work: a step sets them aside, or a reconciler searches them for leftovers. Never both at
-/// once.
+/// The servers with a task on their disks. A step sets the disks aside, or a reconciler searches them for leftovers,
+/// but never both at once.
 #[derive(Debug, Default)]
 pub struct DiskClaims(Mutex<BTreeSet<InstanceId>>);
 
@@ -21,14 +21,14 @@ pub struct DiskClaimGuard<'a> {
 }
 
 impl DiskClaims {
-    /// `None` if another task has the claim.
+    /// Claims the server's disks; `None` if another task has the claim.
     pub fn enter(&self, instance: InstanceId) -> Option<DiskClaimGuard<'_>> {
         let mine = self.lock().insert(instance);
-        // Created only then, because dropping it ends the claim.
+        // The guard must exist only if the claim succeeded, because dropping it ends the claim.
         mine.then(|| DiskClaimGuard { claims: self, instance })
     }
 
-    /// Every change is whole.
+    /// Locks the set. A panic elsewhere cannot leave it inconsistent, because every change is a single operation.
     fn lock(&self) -> MutexGuard<'_, BTreeSet<InstanceId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_tidies_up_while_disks_are_set_aside() {
+    fn a_second_claim_on_a_servers_disks_is_refused() {
         let (claims, instance) = (DiskClaims::default(), InstanceId(Uuid::from_u128(1)));
         let alone = claims.enter(instance);
         assert!(alone.is_some() && claims.enter(instance).is_none());

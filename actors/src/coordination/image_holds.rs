@@ -1,10 +1,12 @@
-//! Which cached images processes hold, and which are being removed: two members must not do both for one image.
+//! The cached images that processes hold, and those that are being removed. Two members together must not hold and
+//! remove one image.
 //!
-//! A process finds an image in a host's cache, and bases a disk on it later. In between, nothing on the host says that
-//! the image is needed. So a process holds the image before it looks for it, and until it has ended. To remove an
-//! image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the image is gone.
+//! A process finds an image in a host's cache, and creates a disk on top of it later. In between, the host does not
+//! know that the image is needed. So a process holds the image before it looks for it, and until the process ends. To
+//! remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the
+//! image is gone.
 //!
-//! In memory only. The log knows processes from before the start-up that have their image already (see
+//! The holds are in memory only. The log has the processes from before the start-up that already have their image (see
 //! [`crate::reconcile::image_cache`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +22,7 @@ type HostImage = (HostId, String);
 #[derive(Debug, Default)]
 pub struct ImageHolds {
     books: Mutex<ImageHoldTable>,
-    /// Rung when an image that was being removed is gone.
+    /// Notified when the removal of an image has ended.
     opened: Notify,
 }
 
@@ -30,14 +32,14 @@ struct ImageHoldTable {
     closed: BTreeSet<HostImage>,
 }
 
-/// The holds of one process; dropping this gives them back.
+/// The holds of one process. Dropping this value releases them.
 #[derive(Debug)]
 pub struct ImageHold<'a> {
     images: &'a ImageHolds,
     process: ProcessId,
 }
 
-/// Nobody gets at the image until this is dropped.
+/// An exclusive hold: no process can hold the image until this value is dropped.
 #[derive(Debug)]
 pub struct ExclusiveImageHold<'a> {
     images: &'a ImageHolds,
@@ -45,17 +47,17 @@ pub struct ExclusiveImageHold<'a> {
 }
 
 impl ImageHolds {
-    /// The holds that the process takes from now on; they are given back when this is dropped.
+    /// The holds that the process will take. Dropping the result releases them.
     pub fn of(&self, process: ProcessId) -> ImageHold<'_> {
         ImageHold { images: self, process }
     }
 
-    /// Keeps the image on the host for the process; waits while it is being removed.
+    /// Holds the image on the host for the process. Waits while the image is being removed.
     pub async fn hold(&self, process: ProcessId, host: HostId, checksum: &str) {
         let place = (host, checksum.to_owned());
         loop {
             let mut opened = pin!(self.opened.notified());
-            // From here on a ring is heard.
+            // From here on, a notification is not missed.
             opened.as_mut().enable();
             {
                 let mut books = self.lock();
@@ -68,7 +70,7 @@ impl ImageHolds {
         }
     }
 
-    /// `None`: somebody holds the image on one of the hosts, or removes it.
+    /// Takes an exclusive hold on the image; `None` if another task holds or removes it on one of the hosts.
     pub fn close(&self, hosts: &BTreeSet<HostId>, checksum: &str) -> Option<ExclusiveImageHold<'_>> {
         let places: Vec<HostImage> = hosts.iter().map(|host| (*host, checksum.to_owned())).collect();
         let mut books = self.lock();
@@ -79,7 +81,7 @@ impl ImageHolds {
         Some(ExclusiveImageHold { images: self, places })
     }
 
-    /// Every change is whole.
+    /// Locks the table. A panic elsewhere cannot leave it inconsistent, because every change is a single operation.
     fn lock(&self) -> MutexGuard<'_, ImageHoldTable> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,7 +121,7 @@ mod tests {
     const SECOND: ProcessId = ProcessId(Uuid::from_u128(4));
 
     #[tokio::test]
-    async fn what_is_held_is_not_removed() {
+    async fn a_held_image_is_not_removed() {
         let images = ImageHolds::default();
         let here = BTreeSet::from([HERE]);
         let (first, second) = (images.of(FIRST), images.of(SECOND));
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_comes_while_it_is_removed_waits() {
+    async fn a_hold_waits_until_the_removal_has_ended() {
         let images = ImageHolds::default();
         let closed = images.close(&BTreeSet::from([HERE, BESIDE]), "a").unwrap();
         assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "it is being removed");

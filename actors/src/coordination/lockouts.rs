@@ -1,8 +1,9 @@
-//! Wrong passwords in a row, by user: two members that count apart would each grant a locked-out user the full number of
-//! tries. Keystone's `[security_compliance] lockout_failure_attempts` and `lockout_duration`.
+//! Wrong passwords in a row, by user. If two members counted separately, each would grant a user the full number of
+//! tries. The options are Keystone's `[security_compliance] lockout_failure_attempts` and `lockout_duration`.
 //!
-//! In memory: a restart lets everybody try again, at the price of the hashing that every try costs. Only existing users
-//! are counted, so that an attacker cannot fill the memory with names. A new password starts the count at zero.
+//! The counts are in memory only. A restart lets every user try again, but each try still costs a password hash. Only
+//! existing users are counted, so that an attacker cannot fill the memory with names. A new password starts the count
+//! at zero.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,7 @@ pub struct Lockout {
 /// Wrong passwords in a row.
 #[derive(Debug)]
 struct WrongPasswords {
-    /// The password hash that they were compared with.
+    /// The password hash that the wrong passwords were compared with.
     against: Option<PasswordHash>,
     count: u32,
     last: Timestamp,
@@ -41,8 +42,8 @@ impl Lockout {
         Self { rule, wrong: Mutex::default() }
     }
 
-    /// Takes in how a comparison ended, and says whether the user may come in. Asked after the work of comparing, so that
-    /// neither the time nor many tries at once tell anything of a user who is locked out.
+    /// Notes the result of a comparison, and returns whether the user may log in. Call it after the comparison: then
+    /// neither the response time nor parallel tries reveal that a user is locked out.
     pub fn admits(&self, user: &UserId, against: Option<&PasswordHash>, right: bool, now: Timestamp) -> bool {
         let Some(rule) = self.rule else { return right };
         let mut wrong = self.lock();
@@ -55,7 +56,7 @@ impl Lockout {
         }
         let locked = wrong.get(user).is_some_and(|known| known.count >= rule.attempts);
         match (locked, right) {
-            // A try by somebody who is locked out does not make it longer.
+            // A try of a locked-out user does not extend the lockout.
             (true, _) => return false,
             (false, true) => drop(wrong.remove(user)),
             (false, false) => {
@@ -70,7 +71,7 @@ impl Lockout {
         right
     }
 
-    /// Every change is whole.
+    /// Locks the counts. A panic elsewhere cannot leave them inconsistent, because every change is a single operation.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<UserId, WrongPasswords>> {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn after_so_many_wrong_ones_in_a_row_even_the_right_one_is_refused_for_so_long() {
+    fn after_too_many_wrong_passwords_the_right_one_is_refused_for_a_while() {
         let rule = LockoutRule { attempts: 3, duration: Duration::from_mins(1) };
         let lockout = Lockout::new(Some(rule));
         let (user, other) = (UserId::new("a"), UserId::new("b"));
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_password_begins_anew() {
+    fn a_new_password_resets_the_count() {
         let rule = LockoutRule { attempts: 1, duration: Duration::from_hours(1) };
         let lockout = Lockout::new(Some(rule));
         let user = UserId::new("a");

@@ -1,8 +1,8 @@
-//! Which live migrations may leave a host now: two queues for one host would let too many leave at the same time
-//! (`[DEFAULT] max_concurrent_live_migrations`).
+//! The queue of live migrations that leave each host. Two queues for one host would let too many migrations run at the
+//! same time (`[DEFAULT] max_concurrent_live_migrations`).
 //!
-//! In the order of arrival. In memory only: after a crash all migrations queue again. It also holds the latest progress
-//! of running migrations, which is too frequent for events.
+//! Migrations start in the order of their arrival. The queue is in memory only: after a crash, all migrations queue
+//! again. It also has the latest progress of running migrations, which changes too often for events.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,12 +22,12 @@ struct MigrationQueueTable {
 }
 
 impl MigrationQueues {
-    /// Every change is whole.
+    /// Locks the queues. A panic elsewhere cannot leave them inconsistent, because every change is a single operation.
     fn lock(&self) -> MutexGuard<'_, MigrationQueueTable> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stands in line, and says whether it is the migration's turn. `limit` 0: always.
+    /// Queues the migration, and returns whether it may start now. With `limit` 0, it always may.
     pub fn may_go(&self, host: HostId, migration: ProcessId, limit: usize) -> bool {
         let mut board = self.lock();
         let line = board.lines.entry(host).or_default();
@@ -38,7 +38,7 @@ impl MigrationQueues {
         limit == 0 || place < limit
     }
 
-    /// A migration that has begun goes on, whatever the queue holds.
+    /// Notes that a migration runs. A migration that began before a crash continues, whatever the queue holds.
     pub fn goes_on(&self, host: HostId, migration: ProcessId) {
         let mut board = self.lock();
         let line = board.lines.entry(host).or_default();
@@ -46,7 +46,7 @@ impl MigrationQueues {
         line.insert(0, migration);
     }
 
-    /// It has arrived, or stays.
+    /// Removes a migration that has ended, at its destination or at its source.
     pub fn leave(&self, migration: ProcessId) {
         let mut board = self.lock();
         for line in board.lines.values_mut() {
@@ -60,7 +60,7 @@ impl MigrationQueues {
         self.lock().progress.insert(migration, progress);
     }
 
-    /// The progress that was seen last since start-up.
+    /// The latest progress since start-up.
     pub fn progress(&self, migration: ProcessId) -> Option<LiveProgress> {
         self.lock().progress.get(&migration).copied()
     }
@@ -72,7 +72,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn in_the_order_of_arrival_and_no_more_than_may() {
+    fn migrations_start_in_order_up_to_the_limit() {
         let host = HostId(Uuid::from_u128(1));
         let [a, b, c] = [1, 2, 3].map(|n| ProcessId(Uuid::from_u128(n)));
         let line = MigrationQueues::default();

@@ -1,7 +1,7 @@
 //! State that holds only within one operating-system process, so only the leader may keep it.
 //!
-//! Each file opens with one sentence on what must not run twice. All of it is in memory: a crash forgets it, and the log
-//! tells the next leader how to go on. A promise that must survive a crash is an event instead.
+//! Each file begins with what must not run in two members at once. All state here is in memory, and a crash loses it.
+//! The next leader continues from the log. A promise that must survive a crash is an event instead.
 
 pub mod create_requests;
 pub mod disk_claims;

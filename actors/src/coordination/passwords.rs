@@ -1,7 +1,9 @@
-//! Passwords on their way from a request to a guest: the process that uses one must run where its request was taken.
+//! Passwords on their way from a request to a guest. The process that uses a password must run in the member that took
+//! the request.
 //!
-//! They are kept in memory and wiped afterwards: when the request is answered, or when the guest's config drive has
-//! them. No event and no log holds them: a crash loses them, and a guest that is built after it has none.
+//! The passwords are in memory, and are overwritten when the request is answered or when the guest's config drive has
+//! them. No event and no log line contains them. A crash loses them, and a guest that is built after the crash has no
+//! password.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,24 +18,24 @@ pub type PasswordChangeResult = Result<(), FaultInfo>;
 
 struct PasswordChange {
     password: Arc<HeldPassword>,
-    /// The requester that waits until the guest has it; `None` if the guest reads it when it starts.
+    /// The requester who waits until the guest has the password; `None` if the guest reads it from its config drive.
     answer: Option<oneshot::Sender<PasswordChangeResult>>,
 }
 
-/// A password that is overwritten when nobody needs it any more.
+/// A password. Dropping it overwrites its memory.
 struct HeldPassword(String);
 
 impl Drop for HeldPassword {
     fn drop(&mut self) {
         let length = self.0.len();
         self.0.clear();
-        // The same memory, written over; the length is no secret.
+        // This overwrites the same memory. The length is no secret.
         self.0.extend(std::iter::repeat_n('\0', length));
         std::hint::black_box(&self.0);
     }
 }
 
-/// A password lent to the one who tells it to a guest.
+/// A password for the step that passes it to a guest.
 pub struct LentPassword(Arc<HeldPassword>);
 
 impl fmt::Debug for LentPassword {
@@ -64,7 +66,7 @@ impl OneTimePasswords {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps a password for a process that is about to be asked for; the receiver learns how it ended.
+    /// Keeps a password for a process that will be requested next. The receiver gets the result of the change.
     pub fn lend(&self, process: ProcessId, password: String) -> oneshot::Receiver<PasswordChangeResult> {
         let (answer, told) = oneshot::channel();
         self.with(|all| {
@@ -73,19 +75,19 @@ impl OneTimePasswords {
         told
     }
 
-    /// Keeps a password for the config drive that a process is about to make.
+    /// Keeps a password for the config drive that a process will create.
     pub fn keep(&self, process: ProcessId, password: String) {
         self.with(|all| {
             all.insert(process, PasswordChange { password: Arc::new(HeldPassword(password)), answer: None })
         });
     }
 
-    /// The password that a process is to tell.
+    /// The password that a process passes to its guest.
     pub fn of(&self, process: ProcessId) -> Option<LentPassword> {
         self.with(|all| all.get(&process).map(|errand| LentPassword(Arc::clone(&errand.password))))
     }
 
-    /// Forgets it, and tells the waiting requester.
+    /// Removes the password, and answers the waiting requester.
     pub fn settle(&self, process: ProcessId, told: PasswordChangeResult) {
         if let Some(errand) = self.with(|all| all.remove(&process)) {
             // The requester may have gone.
@@ -95,7 +97,7 @@ impl OneTimePasswords {
         }
     }
 
-    /// Forgets it: the process was not asked for after all, or has made its config drive.
+    /// Removes the password of a process that was not requested after all, or that has created its config drive.
     pub fn forget(&self, process: ProcessId) {
         self.with(|all| all.remove(&process));
     }
@@ -108,7 +110,7 @@ mod tests {
     use chronova_events::ids::ProcessId;
 
     #[test]
-    fn a_password_is_there_until_its_request_is_answered() {
+    fn a_password_is_kept_until_its_request_is_answered() {
         let (passwords, process) = (OneTimePasswords::default(), ProcessId::random());
         let mut told = passwords.lend(process, "s3cret".to_owned());
         assert_eq!(&*passwords.of(process).unwrap(), "s3cret");

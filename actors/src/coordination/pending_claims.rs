@@ -1,8 +1,8 @@
-//! Scheduling decisions on their way to the log: two schedulers of one cell would choose the same host.
+//! Scheduling decisions that are not in the read models yet. Two schedulers of one cell would choose the same host.
 //!
-//! Further decisions are made before the read models show the last one. They read the pending claims here, so that not
-//! all of them choose the same host. Correctness never needs these entries, because the ledger decides. Each is dropped
-//! as soon as the read models show it.
+//! The scheduler decides again before the read models show its last decision. It reads the pending claims here, so that
+//! not all decisions choose the same host. Correctness never needs these entries, because the ledger decides. Each
+//! entry is removed as soon as the read models show it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,19 +11,19 @@ use chronova_events::ids::{InstanceId, ServerGroupId};
 use chronova_events::ledger::FittedNumaCell;
 use chronova_projections::fleet::{Slot, Slots};
 
-/// One decision on its way.
+/// One pending decision.
 #[derive(Debug, Clone)]
 pub struct PendingClaim {
     pub slot: Slot,
     pub server: Option<InstanceId>,
-    /// Class and amount.
+    /// The amounts that the claim takes, by resource class.
     pub resources: Vec<(String, u64)>,
     /// The part of the host's NUMA cells that the guest will probably get.
     pub fitted: Vec<FittedNumaCell>,
     pub group: Option<ServerGroupId>,
-    /// The claim's position in the log, once it is there.
+    /// The claim's position in the log; `None` until it is recorded.
     pub claimed_at: Option<Position>,
-    /// The placement's position in the log, once it is there.
+    /// The placement's position in the log; `None` until it is recorded.
     pub placed_at: Option<Position>,
 }
 
@@ -51,7 +51,7 @@ impl PendingClaims {
         self.entries.len()
     }
 
-    /// The decision that is longest on its way.
+    /// The oldest pending decision.
     pub fn oldest(&self) -> Option<u64> {
         self.entries.keys().next().copied()
     }
@@ -73,21 +73,21 @@ impl PendingClaims {
         }
     }
 
-    /// The claim is in the log, at `position`.
+    /// Notes that the claim is in the log, at `position`.
     pub fn claimed(&mut self, ticket: u64, position: Position) {
         if let Some(entry) = self.entries.get_mut(&ticket) {
             entry.claimed_at = Some(position);
         }
     }
 
-    /// The placement is in the log, at `position`.
+    /// Notes that the placement is in the log, at `position`.
     pub fn placed(&mut self, ticket: u64, position: Position) {
         if let Some(entry) = self.entries.get_mut(&ticket) {
             entry.placed_at = Some(position);
         }
     }
 
-    /// Forgets what read models at `seen` show by themselves.
+    /// Removes the entries that read models at `seen` already show.
     pub fn forget(&mut self, seen: Position) {
         let mut changed = false;
         self.entries.retain(|_, entry| {
@@ -110,7 +110,7 @@ impl PendingClaims {
         if self.touched.contains(slot) { self.burdens.get(&slot) } else { None }
     }
 
-    /// The hosts to which members of a group are on their way.
+    /// The hosts with pending claims for members of a group.
     pub fn members(&self, group: ServerGroupId) -> impl Iterator<Item = Slot> + '_ {
         self.entries.values().filter(move |entry| entry.group == Some(group)).map(|entry| entry.slot)
     }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_read_models_show_no_longer_counts() {
+    fn claims_in_the_read_models_are_not_pending() {
         let mut pending = PendingClaims::default();
         let (first, second) = (pending.add(entry(3)), pending.add(entry(3)));
         let cpus = |pending: &PendingClaims| {

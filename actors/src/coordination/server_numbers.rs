@@ -1,6 +1,6 @@
-//! The counter that numbers servers: two members that count at the same time would give one number twice.
+//! The counter that numbers servers. Two members that count at the same time would use a number twice.
 //!
-//! The number names the libvirt domain. The log knows the numbers that earlier processes gave out.
+//! The number is part of the libvirt domain's name. The log has the numbers of earlier servers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

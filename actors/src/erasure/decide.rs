@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requested_once_completed_once() {
+    fn an_erasure_is_requested_once_and_completed_once() {
         let erasure = ErasureId(uuid::Uuid::from_u128(1));
         let user = UserId::new("u");
         let request = ErasureCommand::Request(ErasureRequested {

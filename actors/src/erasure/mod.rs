@@ -1,4 +1,4 @@
-//! Erasing personal data: the record of it, and the work ([`work`]).
+//! Erases personal data: the aggregate records erasures, and [`work`] executes them.
 
 pub mod decide;
 pub mod work;
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
 
-/// There is one.
+/// The id of the only archive of erasures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErasureArchiveId;
 

@@ -60,16 +60,16 @@ pub struct ErasurePlan {
     pub whose: ErasureTarget,
     /// The user whose own data would be erased.
     pub user: Option<UserId>,
-    /// The user can still log in.
+    /// Whether the user can still log in.
     pub user_exists: bool,
-    /// Sorted.
+    /// The servers with data to erase, sorted.
     pub servers: Vec<InstanceId>,
-    /// Those of the servers that are not deleted.
+    /// The servers that are not deleted.
     pub alive: Vec<InstanceId>,
 }
 
 impl ErasurePlan {
-    /// Looks at the read models; changes nothing.
+    /// Makes the plan from the read models, and changes nothing.
     pub fn of(views: &Views, whose: ErasureTarget) -> Self {
         let user = match &whose {
             ErasureTarget::User(user) => Some(user.clone()),
@@ -93,12 +93,12 @@ impl ErasurePlan {
         Self { whose, user, user_exists, servers: found.into_iter().map(|(id, _)| id).collect(), alive }
     }
 
-    /// Whether it would remove nothing.
+    /// Whether the erasure would remove nothing.
     pub fn is_empty(&self) -> bool {
         self.user.is_none() && self.servers.is_empty()
     }
 
-    /// Refuses to erase the data of what is alive, unless the requester insists.
+    /// Refuses to erase data of a user or server that is not deleted, unless `even_alive`.
     ///
     /// # Errors
     /// The user exists, or a server is not deleted.
@@ -116,7 +116,7 @@ pub struct Eraser {
     store: Arc<dyn EventStore>,
     gateway: Arc<CommandGateway>,
     views: Arc<Views>,
-    /// The held and stored past states of the read models, which have the data from before.
+    /// The past states of the read models, in memory and in checkpoints. They still have the data.
     history: Option<Arc<History>>,
 }
 
@@ -137,7 +137,7 @@ impl Eraser {
         Self { store, gateway, views, history }
     }
 
-    /// Erases the data of `plan`; returns when none of it can be read any more.
+    /// Erases the data of `plan`. Returns when none of the data can be read any more.
     pub async fn erase(
         &self,
         plan: ErasurePlan,

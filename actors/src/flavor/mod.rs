@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
 
-/// There is one catalogue.
+/// The id of the only catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlavorCatalogueId;
 
@@ -26,7 +26,7 @@ pub enum FlavorCommand {
         flavor: FlavorId,
         description: Option<String>,
     },
-    /// Adds or changes these.
+    /// Adds or changes the given extra specs, and keeps the others.
     SetExtraSpecs {
         flavor: FlavorId,
         extra_specs: Vec<(String, String)>,
@@ -35,7 +35,7 @@ pub enum FlavorCommand {
         flavor: FlavorId,
         key: String,
     },
-    /// `even_public`: take it for a public flavor too, where it changes nothing (the API before 2.7).
+    /// `even_public`: accept the grant for a public flavor too, although it changes nothing (the API before 2.7).
     GrantAccess {
         flavor: FlavorId,
         project: ProjectId,

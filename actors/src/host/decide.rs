@@ -1,10 +1,10 @@
-//! The decisions of a host. It records changes only, never heartbeats.
+//! The decisions of a host. A host records only changes, never heartbeats.
 
 use chronova_events::host::{CameUp, Deregistered, Disabled, ForcedDown, Host, HostEvent, WentDown};
 
 use super::{HostCommand, HostReject, changed, drain};
 
-/// Nova's reason at a host that registered while `[DEFAULT] enable_new_services` was off.
+/// Nova's reason for disabling a host that registered while `[DEFAULT] enable_new_services` was off.
 const NOT_ADMITTED: &str = "New compute service disabled due to config option.";
 
 pub fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, HostReject> {

@@ -1,6 +1,6 @@
-//! Emptying a host, and taking it out of service: what is recorded when.
+//! The decisions about drains and maintenance of a host.
 //!
-//! A host that is to be empty takes no new servers. Enabling the host again ends both, its drain and its maintenance.
+//! A host that is being drained takes no new servers. Enabling the host again ends its drain and its maintenance.
 
 use chronova_events::host::{
     Departure, DepartureBegun, Disabled, DrainCancelled, DrainEnded, DrainRequested, Enabled, HostEvent, KnownHost,
@@ -13,17 +13,17 @@ use super::HostReject;
 /// The requests of an operator.
 #[derive(Debug, Clone)]
 pub enum DrainCommand {
-    /// Closes the host and moves its servers away. One that is under way already is joined.
+    /// Disables the host and moves its servers away. If a drain is already under way, the request joins it.
     Begin { process: ProcessId, parallel: u32, reason: Option<String> },
-    /// No other server is moved.
+    /// Cancels the drain: moves that have begun still end, and no other server is moved.
     Cancel,
-    /// Takes the host out of service, and empties it.
+    /// Takes the host out of service, and drains it.
     BeginMaintenance { process: ProcessId, parallel: u32, reason: Option<String> },
-    /// Gives it back; a drain that is under way is called off.
+    /// Takes the host back into service, and cancels a drain that is under way.
     EndMaintenance,
 }
 
-/// The records of the drain process. The records of one that is over have no effect.
+/// The records of the drain process. Records of a drain that has ended have no effect.
 #[derive(Debug, Clone)]
 pub enum DrainRecord {
     Departure { process: ProcessId, server: InstanceId, how: Departure, migration: ProcessId },
@@ -60,12 +60,12 @@ pub(super) fn decide(host: &KnownHost, command: DrainCommand) -> HostDecision {
     }
 }
 
-/// The drain that is asked for; none, where one is under way.
+/// The event that requests a drain; `None` if one is already under way.
 fn begin(host: &KnownHost, process: ProcessId, parallel: u32) -> Result<Option<HostEvent>, HostReject> {
     match host.draining() {
         Some(drain) if drain.cancelled => Err(HostReject::DrainEnding),
         Some(_) => Ok(None),
-        // The same request once more.
+        // This request repeats the one that began the drain.
         None if host.drain.as_ref().is_some_and(|drain| drain.process == process) => Ok(None),
         None => Ok(Some(DrainRequested { process, parallel }.into())),
     }

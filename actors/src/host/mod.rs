@@ -22,8 +22,8 @@ pub enum HostRoot {}
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // a command lives for one call
 pub enum HostCommand {
-    /// The host answers, and this is what it is: registers, updates, brings up, whatever is needed. A host that was
-    /// never seen starts disabled unless it is `admitted`.
+    /// The report of a host that answers. It registers the host, updates its capabilities and marks it as up, as
+    /// needed. A host that was never seen before starts disabled unless it is `admitted`.
     Report {
         report: Registered,
         admitted: bool,
@@ -39,9 +39,9 @@ pub enum HostCommand {
     ForceDown {
         forced: bool,
     },
-    /// The host is no more, or nobody wants to hear of it; unknown already is success.
+    /// Removes the host. An unknown host is success.
     Deregister,
-    /// Requests for emptying the host.
+    /// Requests for drains and maintenance.
     Drain(DrainCommand),
     DrainRecord(DrainRecord),
 }

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-//! Given events, when a command, then events or a refusal.
+//! Tests of the form: given these events, a command leads to these events or this refusal.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
@@ -85,7 +85,7 @@ fn only_changes_are_recorded() {
 }
 
 #[test]
-fn administrators_forbid_and_allow() {
+fn administrators_disable_and_enable_hosts() {
     assert_eq!(up().when(Command::Enable), Ok(vec![]));
     assert_eq!(up().when(disable(None)), Ok(vec!["host.disabled"]));
     let given = up().and(disable(Some("repair")));
@@ -96,7 +96,7 @@ fn administrators_forbid_and_allow() {
 }
 
 #[test]
-fn a_host_forced_down_is_down_whatever_it_answers() {
+fn a_host_that_is_forced_down_stays_down_although_it_answers() {
     let forced = up().and(Command::ForceDown { forced: true });
     assert!(!forced.answers());
     assert_eq!(forced.when(Command::ForceDown { forced: true }), Ok(vec![]));
@@ -134,7 +134,7 @@ fn a_drain_closes_its_host_and_is_joined() {
 }
 
 #[test]
-fn a_drain_is_called_off_once_and_by_whoever_opens_the_host() {
+fn cancelling_a_drain_or_enabling_its_host_ends_the_drain() {
     let cancel = || Command::Drain(Drain::Cancel);
     assert_eq!(up().when(cancel()), Err(Reject::NotDraining));
     let draining = up().and(drain(1));
@@ -147,7 +147,7 @@ fn a_drain_is_called_off_once_and_by_whoever_opens_the_host() {
 }
 
 #[test]
-fn maintenance_is_a_mark_and_a_drain() {
+fn maintenance_marks_and_drains_the_host() {
     let all = ["host.maintenance_begun", "host.disabled", "host.drain_requested"];
     assert_eq!(up().when(maintenance(1)), Ok(all.to_vec()));
     let given = up().and(maintenance(1));
@@ -161,7 +161,7 @@ fn maintenance_is_a_mark_and_a_drain() {
 }
 
 #[test]
-fn what_a_drain_tells_is_recorded_once_and_of_itself() {
+fn records_of_a_drain_count_once_and_only_for_that_drain() {
     let server = InstanceId(uuid::Uuid::from_u128(7));
     let departs = |n, migration| {
         let how = Departure::Live;
@@ -184,7 +184,7 @@ fn what_a_drain_tells_is_recorded_once_and_of_itself() {
 }
 
 #[test]
-fn a_host_that_was_removed_is_registered_anew() {
+fn a_removed_host_registers_again() {
     let gone = up().and(Command::Deregister);
     assert_eq!(gone.0.0, None);
     assert_eq!(gone.when(Command::Deregister), Ok(vec![]), "removed already");

@@ -98,7 +98,7 @@ fn check_zone(
     }
 }
 
-/// A host is in one zone, whatever aggregates it is in.
+/// Checks that the host's other aggregates do not put it into another zone.
 fn check_other_zones(
     state: &HostAggregates,
     known: &HostAggregate,
@@ -155,7 +155,7 @@ fn remove_host(
     }
 }
 
-/// Servers do not change their zone by staying where they are.
+/// Checks that no server changes its zone without moving.
 fn check_servers_stay(
     number: u64,
     host: HostId,

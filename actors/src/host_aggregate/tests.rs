@@ -111,7 +111,7 @@ fn the_zone_of_servers_does_not_change() {
 }
 
 #[test]
-fn hosts_come_and_go_once() {
+fn adding_or_removing_a_host_twice_is_refused() {
     assert_eq!(refused(add(1, 1)), HasHost { number: 1, hostname: "h1".into() });
     assert_eq!(refused(remove(1, 2, ServersPerHost::new())), NoSuchHost { number: 1, hostname: "h2".into() });
     assert_eq!(refused(Delete { number: 1 }), NotEmpty { number: 1 });
@@ -132,7 +132,7 @@ fn metadata_is_merged_and_removed() {
 }
 
 #[test]
-fn a_host_that_is_no_more_leaves_all() {
+fn a_removed_host_leaves_all_aggregates() {
     let events = decide(&two_zones(), ForgetHost { host: host(1) }).unwrap();
     assert_eq!(events.len(), 2);
     assert!(events.iter().all(|event| matches!(event, HostAggregateEvent::HostRemoved(gone) if gone.hostname == "h1")));

@@ -30,7 +30,7 @@ use crate::topology::host::HostNumaCells;
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
 
-/// Runs the agent of one host for ever; dropping the task ends it.
+/// Runs the agent of one host until the task is dropped.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
     let mut agent = Agent { context, store, driver, member: None, missed: 0, connected: false, suspect: true };
     let mut signals = agent.driver.watch();
@@ -49,8 +49,8 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
                 None => std::future::pending().await,
             }
         };
-        // In a fixed order, so that a seed determines a run. Rare signals come first, so that a busy host starves
-        // nothing.
+        // The order is fixed, so that a seed determines a run. Rare signals come first, so that frequent ones cannot
+        // starve them.
         tokio::select! {
             biased;
             _ = beat.tick() => agent.beat().await,
@@ -71,11 +71,11 @@ struct Agent {
     context: Arc<HostContext>,
     store: Arc<dyn EventStore>,
     driver: Arc<dyn Driver>,
-    /// Known from the first answer on.
+    /// The connected host; `None` until its first answer.
     member: Option<Arc<ConnectedHost>>,
     missed: u32,
     connected: bool,
-    /// Its guests must be compared with the log: the host was away, or has not been compared since start-up.
+    /// Whether the host's guests must be compared with the log: the host was away, or was not compared since start-up.
     suspect: bool,
 }
 
@@ -90,7 +90,7 @@ impl Agent {
         self.context.fleet.hear_of(self.driver.uri());
     }
 
-    /// The host answers (again): records its capabilities and its guests.
+    /// Records the capabilities and the guests of a host that answers again, or for the first time.
     async fn welcome(&mut self) {
         let found = match self.driver.capabilities().await {
             Ok(found) => found,
@@ -105,7 +105,7 @@ impl Agent {
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
             resume::guests(&self.context, found.host, &self.driver).await;
         }
-        // Before any other call: guests that left the host while it was down must not run there as well.
+        // This comes before any other call: guests that left the host while it was down must not run there, too.
         if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member).await;
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
@@ -132,7 +132,7 @@ impl Agent {
             uri: self.driver.uri().to_owned(),
             capabilities: capabilities(found),
         };
-        // Capacity first: a host that is up can be scheduled to.
+        // The capacity comes first, because the scheduler may choose a host as soon as it is up.
         let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
         let inventory = LedgerCommand::Report {
             provider,
@@ -153,7 +153,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Bytes of the image cache to reserve. The last known number if the host does not report one.
+    /// The bytes of the image cache to reserve: the last known number if the host does not report one.
     async fn look_at_cache(&self) -> u64 {
         let Some(member) = self.member.as_ref().filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;
@@ -168,8 +168,8 @@ impl Agent {
         member.cached()
     }
 
-    /// Traits that the host reported before and does not have any more, and wrong traits of its driver (`COMPUTE_...`).
-    /// Other traits that others set are left alone.
+    /// The traits to remove: traits that the host reported before and lacks now, and `COMPUTE_...` traits that its
+    /// driver does not report. Other traits of Placement's clients stay.
     fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
         let shown =
             self.context.views.placement.read(|view| {
@@ -182,7 +182,7 @@ impl Agent {
 
     /// Writes the host's mark on its storage, and reads the marks of others there.
     async fn see_storage(&self, host: HostId) {
-        // A driver that knows nothing of shared storage has each host's storage to itself.
+        // A driver without shared storage keeps each host's storage separate.
         let Some(storage) = self.driver.shared_storage() else {
             return self.context.fleet.note_sharers(host, BTreeSet::from([host]));
         };
@@ -202,7 +202,7 @@ impl Agent {
         self.report_down(member.host, reason).await;
     }
 
-    /// A host that is known from before the start-up, found by its URI.
+    /// Records a host from before the start-up as down. The log has the host's URI.
     async fn report_known_down(&self, reason: &str) {
         let uri = self.driver.uri();
         let known = self.context.views.hosts.read(|hosts| hosts.all().find(|host| host.uri == uri).map(|host| host.id));
@@ -228,7 +228,7 @@ impl Agent {
         }
     }
 
-    /// Asks a host that is not connected or not registered, in case its signal was missed.
+    /// Connects to a host that is not connected or not registered, in case the agent missed its signal.
     async fn welcome_back(&mut self) {
         if self.driver.usage().await.is_ok() {
             self.welcome().await;
@@ -250,7 +250,7 @@ impl Agent {
         }
     }
 
-    /// A guest changed: reads its state now, because the signal may be older.
+    /// Reads the state of a guest that changed. The signal itself may be older than the state.
     async fn look_at(&self, instance: InstanceId) {
         let Some(member) = &self.member else { return };
         let power = match self.driver.guest(instance).await {
@@ -298,7 +298,7 @@ impl Agent {
         leftovers::sweep(&self.context, member.host, &self.driver).await;
     }
 
-    /// Corrects the guests on the host, and disks without one; returns the guests.
+    /// Corrects the guests on the host and the disks without a guest. Returns the guests.
     async fn put_right(&self, member: &ConnectedHost) -> Option<BTreeSet<InstanceId>> {
         let guests = match self.driver.guests().await {
             Ok(guests) => guests,
@@ -311,7 +311,7 @@ impl Agent {
             Some(cleanup) => cleanup.orphans().await.unwrap_or_default(),
             None => Vec::new(),
         };
-        // The views must show everything that was recorded before the guests were listed.
+        // The read models must show all events from before the list of guests.
         if !self.caught_up(self.store.head()).await {
             return None;
         }
@@ -333,7 +333,7 @@ impl Agent {
         Some(guests.iter().map(|guest| guest.instance).collect())
     }
 
-    /// Until the marks on the host's storage were read, disks there may be any host's.
+    /// Whether two hosts may share storage. Until the agent has read the marks on a host's storage, they may.
     fn may_share(&self, host: HostId, other: HostId) -> bool {
         !self.context.fleet.knows_storage_of(host) || self.context.fleet.share(host, other)
     }
@@ -350,8 +350,8 @@ impl Agent {
         }
     }
 
-    /// A guest whose server is deleted: `[DEFAULT] running_deleted_instance_action`. A guest that is left alone is
-    /// found by every resync, and logged while it runs.
+    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. Every resync finds a guest
+    /// that stays, and logs it while it runs.
     async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {
@@ -371,7 +371,7 @@ impl Agent {
         }
     }
 
-    /// Removes a guest and keeps its disks, which are another host's, too.
+    /// Removes a guest and keeps its disks, because a host with the same storage uses them.
     async fn withdraw(&self, instance: InstanceId) -> DriverResult<()> {
         let stopped = self.driver.stop(instance, StopMode::Hard).await;
         stopped.and(self.driver.shared_storage().needed()?.undefine(instance).await)

@@ -1,4 +1,4 @@
-//! The resources of a host, in the words of the events and of Placement.
+//! Converts the resources of a host into the types of the events and of Placement.
 
 use chronova_events::envelope::Meta;
 use chronova_events::host::Capabilities;
@@ -13,7 +13,7 @@ use crate::gateway::CommandGateway;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::topology::host::HostNumaCells;
 
-/// A driver's power state in the words of the events.
+/// Converts a driver's power state into the events' type.
 pub fn power(state: PowerState) -> Power {
     match state {
         PowerState::NoState => Power::NoState,
@@ -25,7 +25,7 @@ pub fn power(state: PowerState) -> Power {
     }
 }
 
-/// The host's capabilities, as the log keeps them.
+/// Converts the host's capabilities into the events' type.
 pub fn capabilities(found: &HostCapabilities) -> Capabilities {
     Capabilities {
         hypervisor_type: found.hypervisor_type.clone(),
@@ -66,8 +66,8 @@ pub(crate) async fn report(
     sent.map(drop).map_err(|error| error.to_string())
 }
 
-/// The host's inventories: Nova's `update_provider_tree` of the libvirt driver. `cached`: bytes of its image cache,
-/// where room is to be set aside for them.
+/// The host's inventories, as in `update_provider_tree` of Nova's libvirt driver. `cached` is the number of bytes to
+/// reserve for the image cache.
 pub fn inventories(
     found: &HostCapabilities,
     cells: &HostNumaCells,
@@ -88,7 +88,8 @@ pub fn inventories(
     [
         line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
         line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
-        // A dedicated processor is never given twice, and none is reserved: the operator named them.
+        // Dedicated processors are never overcommitted. None are reserved, because the operator has chosen them for
+        // guests.
         line("PCPU", dedicated, 0, 1.0),
         line("VCPU", shared, options.reserved_host_cpus, options.cpu_allocation_ratio),
     ]

@@ -1,7 +1,7 @@
-//! The console log of a guest that left a host which did not answer then.
+//! Copies the console log of a guest that left a host while the host did not answer.
 //!
-//! A live migration copies the guest's console log, if its source still answers. Otherwise the log is copied when the
-//! host is back, before the guest's leftovers there are removed.
+//! A live migration copies the guest's console log if its source still answers. Otherwise the host agent copies the log
+//! when the host is back, before it removes the guest's leftovers there.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use chronova_hypervisor::driver::{Driver, DriverResult};
 use super::fleet::ConnectedHost;
 use crate::hosts::context::HostContext;
 
-/// Bytes of a console log that are copied at most.
+/// At most so many bytes of a console log are copied.
 const MOST: usize = 1 << 20;
 
 /// Copies a guest's console log from one host to another. A failure is logged and ignored.
@@ -22,7 +22,7 @@ pub async fn carry(instance: InstanceId, from: &dyn Driver, to: &dyn Driver) {
     append_console_log(instance, to, text).await;
 }
 
-/// The guest's output at a host; `None` where the host's driver shows no consoles.
+/// The guest's console log on a host; `None` if the host's driver has no console logs.
 async fn written(instance: InstanceId, at: &dyn Driver) -> Option<DriverResult<Bytes>> {
     Some(at.consoles()?.console_log(instance, MOST).await)
 }
@@ -58,7 +58,7 @@ pub(super) async fn bring(context: &HostContext, left: &ConnectedHost, instance:
     else {
         return;
     };
-    // An older log that would not be shown any more does not replace the new one.
+    // If the new log is long enough, the API would not show the older one, so it is not copied.
     if newer.len() < MOST {
         append_console_log(instance, home.driver.as_ref(), older).await;
     }

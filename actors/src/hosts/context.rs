@@ -1,4 +1,4 @@
-//! The context of a host agent.
+//! The parts that host agents share.
 
 use std::sync::Arc;
 

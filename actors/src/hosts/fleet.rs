@@ -14,15 +14,16 @@ pub struct ConnectedHost {
     pub host: HostId,
     pub hostname: String,
     pub driver: Arc<dyn Driver>,
-    /// Builds and snapshots at the same time, as Nova's `max_concurrent_builds` and `max_concurrent_snapshots`.
+    /// Limits concurrent builds, as Nova's `max_concurrent_builds`; `snapshots` does the same for
+    /// `max_concurrent_snapshots`.
     pub builds: Arc<Semaphore>,
     pub snapshots: Arc<Semaphore>,
-    /// Notified to have the host compared with the log soon.
+    /// Notify it to make the agent compare the host with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
-    /// Bytes of its image cache, if they are reserved.
+    /// The bytes of its image cache; zero if none are reserved.
     cached: AtomicU64,
-    /// The hosts whose marks were seen on its storage.
+    /// The hosts that left their marks on its storage.
     sharers: RwLock<BTreeSet<HostId>>,
 }
 
@@ -75,13 +76,14 @@ pub struct ConnectedHosts {
 }
 
 impl ConnectedHosts {
-    /// `highest`: the highest number of a host so far; numbers may have gaps. `uris`: of the configured hosts.
+    /// `highest` is the highest number of a host so far; numbers may have gaps. `uris` are the configured hosts.
     pub fn new(highest: u64, uris: impl Iterator<Item = String>) -> Arc<Self> {
         let (members, unheard) = (RwLock::default(), RwLock::new(uris.collect()));
         Arc::new(Self { members, unheard, numbered: AtomicU64::new(highest) })
     }
 
-    /// Whether the host's state in the log is from before the start-up; its agent will soon know whether it answers.
+    /// Whether the host's state in the log is from before the start-up. If so, its agent will soon know whether the
+    /// host answers.
     pub(crate) fn is_unheard(&self, uri: &str) -> bool {
         self.unheard.read().unwrap_or_else(PoisonError::into_inner).contains(uri)
     }
@@ -101,7 +103,7 @@ impl ConnectedHosts {
         self.member(host).map(|member| Arc::clone(&member.driver))
     }
 
-    /// In the order of their ids.
+    /// All connected hosts, in the order of their ids.
     pub fn members(&self) -> Vec<Arc<ConnectedHost>> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -121,13 +123,14 @@ impl ConnectedHosts {
         }
     }
 
-    /// Whether a host's storage was read since start-up: its own mark is there then.
+    /// Whether a host's storage was read since start-up. If so, the host's own mark is among the marks.
     pub(crate) fn knows_storage_of(&self, host: HostId) -> bool {
         self.member(host)
             .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(&host))
     }
 
-    /// Whether two hosts share storage, as far as either has seen: of two marks the later one sees both.
+    /// Whether two hosts are known to share storage. One host's knowledge is enough: the host that marks the storage
+    /// later sees both marks.
     pub fn share(&self, one: HostId, other: HostId) -> bool {
         let sees = |host, other: &HostId| {
             self.member(host)
@@ -144,15 +147,15 @@ impl ConnectedHosts {
         alone && others.into_iter().all(|other| other == host || !self.share(host, other))
     }
 
-    /// All hosts that share this one's storage, itself included; `None` if it was not read since start-up. It includes
-    /// hosts that are known by their marks only.
+    /// All hosts that share this one's storage, itself included; `None` if it was not read since start-up. The set
+    /// includes hosts that are known only by their marks.
     pub(crate) fn sharers(&self, host: HostId) -> Option<BTreeSet<HostId>> {
         if !self.knows_storage_of(host) {
             return None;
         }
         let mut all = BTreeSet::from([host]);
         let members = self.members();
-        // One host may have seen a mark that another has not seen yet; a third one sees through either.
+        // One host may have seen a mark that another has not seen yet, so the search follows the marks of marks.
         loop {
             let before = all.len();
             for member in &members {
@@ -173,7 +176,7 @@ impl ConnectedHosts {
         self.numbered.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Adds a host, or returns the member that it is already.
+    /// Adds a host, or returns the member if it is already connected.
     pub(crate) fn join(
         &self,
         host: HostId,

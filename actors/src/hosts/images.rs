@@ -1,7 +1,6 @@
 //! Caches images on hosts before servers are built from them.
 //!
-//! It is a convenience: a build would fetch the image by itself. So nothing is recorded, and a crash costs only a
-//! slower first build.
+//! A build would fetch the image anyway. So caching records no event, and a crash only makes the first build slower.
 
 use std::sync::Arc;
 
@@ -13,8 +12,8 @@ use futures::StreamExt;
 use crate::hosts::context::HostContext;
 use crate::process::guest::{PortImageSource, image_ref};
 
-/// Caches `images` on each of `hosts`, not on all at the same time: a large image would take all of the image service's
-/// bandwidth.
+/// Caches `images` on each of `hosts`, at most `precache_concurrency` hosts at a time. More downloads of a large image
+/// would take all of the image service's bandwidth.
 pub async fn cache(context: Arc<HostContext>, hosts: Vec<HostId>, images: Vec<ImageSnapshot>) {
     let at_once = context.image_cache.precache_concurrency.max(1);
     futures::stream::iter(hosts).for_each_concurrent(at_once, |host| bring(&context, host, &images)).await;

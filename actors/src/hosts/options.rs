@@ -7,12 +7,12 @@ use crate::topology::host::HostCpus;
 /// Options on the capacity of hosts and on their agents. The reference of `nova.conf` options explains each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostOptions {
-    /// The ratios that a new host begins with: `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio`,
-    /// `disk_allocation_ratio`, or their `initial_` like.
+    /// The ratios of a new host: `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio` and `disk_allocation_ratio`,
+    /// or the options of the same names with `initial_`.
     pub cpu_allocation_ratio: f64,
     pub ram_allocation_ratio: f64,
     pub disk_allocation_ratio: f64,
-    /// Class and ratio where the option without `initial_` is set: every report of a host imposes it.
+    /// Resource class and ratio, if the option without `initial_` is set. Every report of a host sets this ratio.
     pub imposed_ratios: Vec<(String, f64)>,
     /// `[DEFAULT] reserved_host_cpus`, `reserved_host_memory_mb`, `reserved_host_disk_mb`.
     pub reserved_host_cpus: u64,
@@ -21,7 +21,7 @@ pub struct HostOptions {
     /// `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`, per host; 0 is any number.
     pub max_concurrent_builds: usize,
     pub max_concurrent_snapshots: usize,
-    /// `[DEFAULT] enable_new_services`: hosts that were never seen may take servers.
+    /// `[DEFAULT] enable_new_services`: whether a new host may take servers at once.
     pub enable_new_services: bool,
     /// `[DEFAULT] resume_guests_state_on_host_boot`.
     pub resume_guests: bool,

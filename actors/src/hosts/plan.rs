@@ -1,4 +1,4 @@
-//! Chooses the action on a difference between a host and the log, in pure functions.
+//! Chooses the action on a difference between a host and the log. The functions are pure.
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, Instance, MoveKind, Moving, Phase, Power};
@@ -21,7 +21,7 @@ pub enum ResyncAction {
     Report,
 }
 
-/// The action on a guest that `host` has, in the power state `seen`. `believed`: its server in the log.
+/// The action on a guest that `host` has in the power state `seen`. `believed` is its server in the log.
 pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
     let server = match believed {
         Instance::Absent => return ResyncAction::Report,

@@ -1,5 +1,6 @@
-//! Offers an API the readings of a host: consoles, diagnostics, the volume pool. It cannot define, start, stop or move a guest.
-//! A reading that the host's driver does not offer is [`Unsupported`](chronova_hypervisor::driver::DriverError::Unsupported).
+//! Offers the APIs what they may read from a host: consoles, diagnostics, the volume pool. An API cannot define, start,
+//! stop or move a guest. A reading that the host's driver does not offer is
+//! [`Unsupported`](chronova_hypervisor::driver::DriverError::Unsupported).
 
 use std::fmt;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 /// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped. A
 /// crash in between is harmless: the next run finds the rest as it was.
 ///
-/// A host on which any guest runs was not powered off: other guests there ended by themselves, unobserved.
+/// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started.
 pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Ok(found) = driver.guests().await else { return };
     if found.iter().any(|guest| matches!(guest.power, PowerState::Running | PowerState::Paused)) {

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! Every difference between a host and the log, and its remedy.
+//! Tests the action on each difference between a host and the log.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
@@ -56,13 +56,13 @@ fn deleted() -> Instance {
 }
 
 #[test]
-fn a_stranger_is_reported_and_never_touched() {
+fn an_unknown_guest_is_reported_and_never_touched() {
     assert_eq!(found(HERE, &Instance::Absent, Power::Running), ResyncAction::Report);
     assert_eq!(orphaned(HERE, &Instance::Absent), ResyncAction::Report);
 }
 
 #[test]
-fn what_has_no_business_here_is_removed() {
+fn guests_of_other_hosts_and_deleted_servers_are_removed() {
     let gone = deleted();
     assert_eq!(found(HERE, &gone, Power::Running), ResyncAction::Reap);
     assert_eq!(orphaned(HERE, &gone), ResyncAction::Destroy);
@@ -76,7 +76,7 @@ fn what_has_no_business_here_is_removed() {
 }
 
 #[test]
-fn a_servers_own_guest_is_looked_at_when_it_is_not_as_recorded() {
+fn a_guest_is_read_again_if_its_power_state_differs_from_the_log() {
     for phase in PHASES {
         let server = alive(phase, Some(HERE));
         let recorded = server.alive().unwrap().power();
@@ -92,9 +92,9 @@ fn a_servers_own_guest_is_looked_at_when_it_is_not_as_recorded() {
     }
 }
 
-/// On storage that two hosts share, the disks of one's servers are seen on the other.
+/// On shared storage, one host sees the disks of the other host's servers.
 #[test]
-fn the_disks_of_a_server_that_lives_where_the_storage_is_shared_are_spared() {
+fn on_shared_storage_the_disks_of_other_hosts_servers_stay() {
     let shares = |other| other == ELSEWHERE;
     for phase in PHASES {
         let server = alive(phase, Some(ELSEWHERE));
@@ -108,7 +108,7 @@ fn the_disks_of_a_server_that_lives_where_the_storage_is_shared_are_spared() {
 }
 
 #[test]
-fn a_missing_guest_stops_a_running_server_that_nobody_works_on() {
+fn a_missing_guest_stops_its_server_if_no_process_works_on_it() {
     for phase in PHASES {
         let expected = match phase {
             Phase::Active { .. } | Phase::Paused { .. } => ResyncAction::Look,

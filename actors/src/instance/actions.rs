@@ -71,18 +71,18 @@ pub enum AllowedTasks {
 #[derive(Debug, Clone, Copy)]
 pub struct ActionRule {
     pub action: ServerAction,
-    /// Its name in refusals.
+    /// The action's name in refusals.
     pub name: &'static str,
-    /// Distinguishes it from others of that name.
+    /// Distinguishes actions of the same name in the generated page.
     pub kind: &'static str,
-    /// `None`: all of them.
+    /// The `vm_state`s that allow the action; `None` means all.
     pub vm_states: Option<&'static [&'static str]>,
     pub tasks: AllowedTasks,
     /// Whether the server must be on a host; checked before its state.
     pub on_host: bool,
-    /// Whether there must have been a guest once.
+    /// Whether the server must have had a guest once.
     pub launched: bool,
-    /// Whether it is refused to users of a locked server.
+    /// Whether a lock on the server refuses it to users.
     pub heeds_lock: bool,
 }
 
@@ -250,7 +250,7 @@ pub fn check_state(server: &Alive, action: ServerAction) -> Result<(), InstanceR
         (AllowedTasks::NoneOr(tasks) | AllowedTasks::Only(tasks), Some(task)) if !tasks.contains(&task) => {
             return refused("task_state", task);
         }
-        // Nova's text for no task.
+        // Nova's text for a server without a task.
         (AllowedTasks::Only(_), None) => return refused("task_state", "None"),
         _ => {}
     }
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use std::fmt::Write as _;
 
-    /// The page, made of the table.
+    /// Renders the page from the table.
     fn page() -> String {
         let states = status::VM_STATES;
         let mut page = String::from(
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_speaks_of_every_action_once_and_of_states_that_exist() {
+    fn the_table_has_every_action_once_and_only_known_states() {
         let mut actions: Vec<ServerAction> = TABLE.iter().map(|rule| rule.action).collect();
         actions.sort_unstable();
         actions.dedup();

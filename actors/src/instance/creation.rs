@@ -14,7 +14,7 @@ use crate::server_group::ServerGroupReject;
 /// A request for new servers; all its resources were looked up and checked.
 #[derive(Debug, Clone)]
 pub struct CreateServersRequest {
-    /// The part that the servers share. [`Self::server`] replaces ids, names, numbers and indexes.
+    /// The common part of the servers' requests. [`Self::server`] replaces ids, names, numbers and indexes.
     pub template: BuildRequested,
     /// `None`: each hostname is derived from the server's name.
     pub hostname: Option<String>,
@@ -23,7 +23,7 @@ pub struct CreateServersRequest {
     pub files: Option<FilesGiven>,
     pub min_count: u32,
     pub max_count: u32,
-    /// `[chronova] max_servers_per_request`.
+    /// `[chronova] max_servers_per_request`: the most servers of one request.
     pub most: u32,
     pub group: Option<GroupToJoin>,
     /// The limits of a project that has none of its own.
@@ -91,7 +91,7 @@ pub fn build_process(instance: InstanceId) -> ProcessId {
     ProcessId::derive(instance.0, "build")
 }
 
-/// The mappings for one server, with ids of their own.
+/// The mappings for one server, with new ids.
 fn disks_of(mapped: &BlockDevicesMapped, instance: InstanceId) -> BlockDevicesMapped {
     let own = |(index, device): (usize, &BlockDevice)| BlockDevice {
         id: BlockDeviceId::derive(instance.0, &format!("device-{index}")),
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostnames_are_clean() {
+    fn hostnames_have_only_valid_characters() {
         let id = InstanceId(uuid::Uuid::nil());
         assert_eq!(hostname("My Server_1.example", id), "my-server-1-example");
         assert_eq!(hostname("ü", id), "server-00000000-0000-0000-0000-000000000000");

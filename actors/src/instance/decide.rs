@@ -112,7 +112,7 @@ fn soft_delete(server: &Alive, process: ProcessId, asker: CallerRights) -> Insta
         };
         return Err(InstanceReject::NotInState { action: "delete", attribute, value });
     }
-    // The same request, repeated.
+    // The server is already soft-deleted, or a process is deleting it, so this request changes nothing.
     let ends = matches!(server.ongoing, Some(OngoingTask::Delete { .. } | OngoingTask::SoftDelete { .. }));
     match ends || (server.is_soft_deleted() && server.ongoing.is_none()) {
         true => Ok(vec![]),
@@ -165,14 +165,14 @@ fn change(server: &Alive, changes: Vec<InstanceChange>, asker: CallerRights) -> 
                     events.push(TagsReplaced { tags }.into());
                 }
             }
-            // It has this state already.
+            // The server already has this state.
             _ => {}
         }
     }
     Ok(events)
 }
 
-/// Nova's `API.lock`: an owner's lock changes nothing about a server that is locked, an administrator's takes it over.
+/// As Nova's `API.lock`: an owner's lock does not change a locked server. An administrator's lock replaces an owner's.
 fn lock(server: &Alive, wanted: Locked) -> InstanceDecision {
     match server.lock.is_some() && !wanted.by_admin {
         true => Ok(vec![]),
@@ -188,7 +188,7 @@ fn unlock(server: &Alive, by_admin: bool) -> InstanceDecision {
     }
 }
 
-/// As Nova has it, an empty one is none.
+/// As in Nova, posting an empty password changes nothing.
 fn post_guest_password(server: &Alive, password: String) -> InstanceDecision {
     match server.guest_password {
         Some(_) => Err(InstanceReject::GuestPasswordKept),
@@ -258,7 +258,7 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
         },
         InstanceRecord::PowerDone { process, action } => match at_work == Some(process) {
             true => one(PowerCompleted { process, action }),
-            // Done before, or overtaken: the record has no effect.
+            // The record is a repetition, or another request has overtaken the task. It has no effect.
             false => Ok(vec![]),
         },
         InstanceRecord::PowerFailed { process, action, fault } => match at_work == Some(process) {
@@ -271,7 +271,7 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
         InstanceRecord::NicsRefreshed { nics } => interfaces::refresh(server, &nics),
         InstanceRecord::PowerObserved { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
-            // While a guest migrates, a report of either host says nothing about its state.
+            // While a guest migrates, neither host's report is about the state of the server.
             let on_way = server.moving.as_ref().is_some_and(|moving| moving.live.is_some());
             match here && !on_way && placed_by.is_none() && server.power() != power {
                 true => one(PowerObserved { host, power }),

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The events of a decision, or the refusal.
 pub(super) type InstanceDecision = Result<Vec<InstanceEvent>, InstanceReject>;
 
-/// One event is the decision.
+/// A decision with one event.
 pub(super) fn one(event: impl Into<InstanceEvent>) -> InstanceDecision {
     Ok(vec![event.into()])
 }
@@ -26,7 +26,7 @@ pub enum HostBoundHardware {
     Vtpm,
     /// Memory that the host encrypts.
     Sev,
-    /// Devices of Cyborg's.
+    /// Accelerators that Cyborg manages.
     Accelerators,
 }
 
@@ -38,7 +38,7 @@ pub enum InstanceReject {
     Exists,
     #[error("the server is locked")]
     Locked,
-    /// Nova's words: Cannot 'action' instance while it is in `attribute` `value`.
+    /// Nova's message: Cannot 'action' instance while it is in `attribute` `value`.
     #[error("cannot {action} while the server is in {attribute} {value}")]
     NotInState { action: &'static str, attribute: &'static str, value: &'static str },
     /// Nova's `OperationNotSupportedForVTPM` and its like.

@@ -1,8 +1,8 @@
 //! The disks of a server and their names.
 //!
 //! Names follow Nova's libvirt driver, which ignores requested names. The order is: the root disk, the empty disks, the
-//! swap disk, the volumes. Each gets the next free letter of its bus. The domain's XML names local disks by the same
-//! rule, so that they never collide with the recorded names of volumes.
+//! swap disk, the volumes. Each disk gets the next free letter of its bus. The domain's XML names local disks by the
+//! same rule, so that their names never collide with the recorded names of volumes.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn swap_of<'a>(mut devices: impl Iterator<Item = &'a BlockDevice>) -> u32 {
     devices.find(|device| device.is_swap()).and_then(|device| device.size).unwrap_or(0)
 }
 
-/// Whether the events hold all disks of the server, because its request had block device mappings.
+/// Whether the events have all disks of the server. They do if its request had block device mappings.
 fn is_mapped(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.device.is_root())
 }
@@ -218,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn letters_go_on_after_z() {
+    fn names_continue_with_two_letters_after_z() {
         assert_eq!([0, 25, 26, 51, 52].map(letters), ["a", "z", "aa", "az", "ba"]);
     }
 
     #[test]
-    fn the_image_says_the_bus() {
+    fn the_image_sets_the_bus() {
         let image = |key: &str, value: &str| ImageSnapshot {
             id: chronova_events::ids::ImageId(Uuid::nil()),
             name: String::new(),

@@ -16,19 +16,20 @@ pub(super) fn decide(server: &Alive, request: EvacuationRequest) -> InstanceDeci
     one(EvacuationRequested { process, source, flavor, host, forced, on_shared_storage, stop })
 }
 
-/// The server is at its destination.
+/// Decides on the record that the server is at its destination.
 pub(super) fn arrived(server: &Alive, process: ProcessId, renewed: bool) -> InstanceDecision {
     let mine = server.ongoing.map(|ongoing| ongoing.process()) == Some(process);
     let target = server.moving.as_ref().and_then(|moving| moving.target.clone());
     match target.filter(|_| mine) {
         Some(placed) => one(Evacuated { process, placed, renewed }),
-        // Done before, or a delete owns the server now.
+        // The record is a repetition, or a delete owns the server now. It has no effect.
         None => Ok(vec![]),
     }
 }
 
-/// Nova evacuates a server during any task, because a host that is down completes none. Chronova does so during tasks
-/// that leave nothing behind. Any other task must end first. A rescue that failed waits for the host.
+/// Refuses an evacuation during some tasks. Nova evacuates a server during any task, because a host that is down
+/// completes none. Chronova does so only during tasks that leave nothing behind, and any other task must end first. The
+/// undo of a failed rescue waits for the host.
 fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
     let harmless = match server.ongoing {
         None => true,

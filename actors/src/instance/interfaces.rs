@@ -1,5 +1,5 @@
 //! The decisions on a server's interfaces. As in Nova, the server has no task meanwhile: several interfaces may be
-//! attached and detached at the same time. A delete overtakes them all.
+//! attached and detached at the same time. A delete overtakes all these changes.
 
 use chronova_events::ids::{PortId, ProcessId};
 use chronova_events::instance::{
@@ -37,7 +37,8 @@ pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> Instance
     }
 }
 
-/// Only interfaces that the server has: those attached or detached meanwhile stay as their process left them.
+/// Updates only interfaces that the server has. Interfaces that were attached or detached meanwhile stay as their
+/// processes recorded them.
 pub(super) fn refresh(server: &Alive, nics: &[NicInfo]) -> InstanceDecision {
     let now: Vec<NicInfo> = server
         .nics

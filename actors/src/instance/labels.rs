@@ -6,7 +6,7 @@ use super::actions::{ServerAction, check_state};
 use super::decision::InstanceReject;
 use super::requests::{MetadataChange, TagChange};
 
-/// Sorted by key, as events keep it.
+/// The metadata after the change, sorted by key, as in events.
 pub(super) fn metadata(server: &Alive, change: MetadataChange) -> Result<SortedPairs, InstanceReject> {
     let now = &server.request.metadata;
     let (mut after, limit, action) = match change {

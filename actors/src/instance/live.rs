@@ -1,4 +1,4 @@
-//! The decisions on moves of a running server's guest: begun, watched, aborted, forced to complete, over.
+//! The decisions on live migrations: their start, progress, abort, forced completion and end.
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
@@ -15,7 +15,7 @@ pub(super) fn decide(server: &Alive, request: LiveRequest) -> InstanceDecision {
     match request {
         LiveRequest::Begin { process, host, forced, block, asker } => {
             admit(server, ServerAction::LiveMigrate, asker)?;
-            // An earlier move whose server was reset to active since is confirmed first.
+            // After a reset of the state, an earlier move may be unconfirmed. It must be confirmed first.
             if server.moving.is_some() {
                 return Err(InstanceReject::Superseded);
             }
@@ -66,7 +66,7 @@ pub(super) fn record(server: &Alive, record: LiveRecord) -> InstanceDecision {
         | LiveRecord::Arrived { process }
         | LiveRecord::Stayed { process, .. } => *process,
     };
-    // Ended already: the record has no effect.
+    // The migration has already ended, so the record has no effect.
     let Some((moving, live)) = this(server, process) else { return Ok(vec![]) };
     let has_turn = server.ongoing.map(|ongoing| ongoing.process()) == Some(process);
     match record {

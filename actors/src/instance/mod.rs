@@ -35,7 +35,7 @@ pub use requests::{
 
 use crate::aggregate::AggregateRoot;
 
-/// The commands of a server. Records come from this crate alone: no API can state a fact.
+/// The commands of a server. Only this crate can send records, so no API can claim a fact.
 ///
 /// ```compile_fail,E0603
 /// use chronova_actors::instance::InstanceRecord;

@@ -54,7 +54,7 @@ fn begin(
     host: Option<String>,
     disk_config: Option<DiskConfig>,
 ) -> InstanceDecision {
-    // An earlier move whose server was reset to active since is confirmed first.
+    // After a reset of the state, an earlier move may be unconfirmed. It must be confirmed first.
     if server.moving.is_some() {
         return Err(InstanceReject::Superseded);
     }
@@ -94,7 +94,7 @@ pub(super) fn record(server: &Alive, record: MoveRecord) -> InstanceDecision {
             if moving.stage == stage { Ok(vec![]) } else { one(MoveAdvanced { process, stage }) }
         }
         MoveRecord::Arrived { process } => match (&moving.target, server.phase) {
-            // Done before, or a delete owns the server now.
+            // Any other record is a repetition, or a delete owns the server now. It has no effect.
             (Some(placed), phase) if at_work == Some(process) && !matches!(phase, Phase::Resized { .. }) => {
                 one(Resized { process, placed: placed.clone() })
             }

@@ -1,7 +1,7 @@
 //! Records about a server: facts that have happened, on a host or in a process.
 //!
-//! Only the processes and the host watch of this crate send them, so no other crate can name them. A record that comes
-//! twice, or too late to matter, leads to no event.
+//! Only the processes and the host agents of this crate send records, so no other crate can name them. A record that
+//! comes twice, or too late, leads to no event.
 
 use chronova_events::ids::{BlockDeviceId, HostId, ImageId, PortId, ProcessId};
 use chronova_events::instance::{
@@ -14,7 +14,7 @@ use chronova_events::instance::{
 #[derive(Debug, Clone)]
 pub enum InstanceRecord {
     Placed(Placed),
-    /// The scheduler's decision and its reasons; with the host, if it found one.
+    /// The scheduler's decision and its reasons, with the host if one was selected.
     Scheduled {
         placed: Option<Placed>,
         scheduled: Box<Scheduled>,
@@ -71,7 +71,7 @@ pub enum InstanceRecord {
     NicsRefreshed {
         nics: Vec<NicInfo>,
     },
-    /// A report of the host.
+    /// The host reported the guest's power state.
     PowerObserved {
         host: HostId,
         power: Power,
@@ -101,7 +101,7 @@ pub enum WorkRecord {
     Ended { process: ProcessId, end: WorkOutcome },
 }
 
-/// The end of a piece of work.
+/// The result of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkOutcome {
     SnapshotTaken { image: ImageId },
@@ -146,7 +146,7 @@ impl WorkOutcome {
 /// Records about a move to another flavor or host.
 #[derive(Debug, Clone)]
 pub enum MoveRecord {
-    /// The scheduler's decision and its reasons; with the destination, if it found one.
+    /// The scheduler's decision and its reasons, with the destination if one was selected.
     Targeted {
         process: ProcessId,
         target: Option<Placed>,
@@ -199,7 +199,7 @@ pub enum LiveRecord {
         process: ProcessId,
         progress: LiveProgress,
     },
-    /// The completion timeout is over.
+    /// The completion timeout has expired.
     TimedOut {
         process: ProcessId,
     },

@@ -15,7 +15,7 @@ use super::decision::CallerRights;
 #[derive(Debug, Clone)]
 pub enum InstanceRequest {
     Build(Box<BuildRequested>),
-    /// As `Build`, with disks beyond those of image and flavor, and files for the guest to find.
+    /// Like `Build`, with further disks than those of image and flavor, and with files to inject.
     BuildWith {
         request: Box<BuildRequested>,
         mapped: Option<Box<BlockDevicesMapped>>,
@@ -42,7 +42,7 @@ pub enum InstanceRequest {
         process: ProcessId,
         asker: CallerRights,
     },
-    /// Deletes the server for good if it was soft-deleted by then and not restored.
+    /// Deletes the server for good if it was soft-deleted at or before `deleted_by` and not restored.
     Reclaim {
         process: ProcessId,
         deleted_by: Timestamp,
@@ -84,16 +84,16 @@ pub enum InstanceRequest {
     Unlock {
         by_admin: bool,
     },
-    /// The password that the guest posted for its owner; once, until it is cleared.
+    /// Records the password that the guest posted for its owner. The guest can post another only after it is cleared.
     PostGuestPassword {
         password: String,
     },
     ClearGuestPassword,
-    /// Work that changes its disks or its host.
+    /// A task that changes the server's disks or host.
     Work(Box<WorkRequest>),
-    /// Another flavor, another host; boxed, because it is large.
+    /// A move to another flavor or host; boxed, because it is large.
     Move(Box<MoveRequest>),
-    /// The server's personal data up to now is being erased; the server may be gone.
+    /// Records that the server's personal data up to now is erased. The server may be deleted.
     Erase {
         erasure: ErasureId,
     },
@@ -102,7 +102,7 @@ pub enum InstanceRequest {
 /// Requests on a server's volumes.
 #[derive(Debug, Clone)]
 pub enum InstanceVolumeRequest {
-    /// The device's name is chosen by the decision.
+    /// Attaches a volume. The decision chooses the device's name.
     Attach {
         process: ProcessId,
         device: Box<BlockDevice>,
@@ -131,7 +131,7 @@ pub enum InstanceVolumeRequest {
 /// Requests for images of a server, rebuild, rescue, shelve, and another password.
 #[derive(Debug, Clone)]
 pub enum WorkRequest {
-    /// An image, or a backup, of the disk. The image exists, without bytes.
+    /// Creates an image or a backup of the disk. The image already exists, without data.
     Snapshot {
         process: ProcessId,
         image: ImageId,
@@ -140,7 +140,7 @@ pub enum WorkRequest {
     },
     Rebuild {
         request: Box<RebuildRequested>,
-        /// For the new guest to find.
+        /// The files to inject into the new guest.
         files: Option<FilesGiven>,
         asker: CallerRights,
     },
@@ -153,7 +153,7 @@ pub enum WorkRequest {
         process: ProcessId,
         asker: CallerRights,
     },
-    /// The image for the disk exists, without bytes. `None` for a disk that is a volume.
+    /// Shelves the server. The image for its disk already exists, without data; `None` if the disk is a volume.
     Shelve {
         process: ProcessId,
         image: Option<ImageId>,
@@ -163,7 +163,7 @@ pub enum WorkRequest {
         process: ProcessId,
         asker: CallerRights,
     },
-    /// Offloads a server from its host if it was shelved by then and has no task.
+    /// Offloads a server from its host if it was shelved in time and has no task.
     OffloadDue {
         process: ProcessId,
         shelved_by: Option<Timestamp>,
@@ -196,7 +196,7 @@ pub enum MoveRequest {
         process: ProcessId,
         asker: CallerRights,
     },
-    /// Confirms a move that ended by then, or was left over by a reset of the state, if no task is under way.
+    /// Confirms a move that ended in time, or that a reset of the state left unconfirmed, if no task is under way.
     ConfirmDue {
         process: ProcessId,
         moved_by: Timestamp,
@@ -236,7 +236,7 @@ pub enum LiveRequest {
 /// Requests for moves from a host that is down.
 #[derive(Debug, Clone)]
 pub enum EvacuationRequest {
-    /// The caller has seen that the host is down.
+    /// Begins an evacuation. The caller has checked that the host is down.
     Begin {
         process: ProcessId,
         host: Option<String>,
@@ -259,7 +259,8 @@ pub enum InstanceChange {
     Tags(TagChange),
 }
 
-/// Merged with the state at the decision, so that two writers of different keys both succeed.
+/// A change of metadata. The decision merges it with the present state, so that two writers of different keys both
+/// succeed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MetadataChange {
     Replace { pairs: SortedPairs, limit: Option<usize> },

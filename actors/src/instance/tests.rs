@@ -1,5 +1,5 @@
 #![allow(clippy::needless_pass_by_value, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-//! Every command in every state, and the states that commands lead to.
+//! Tests commands in the states of a server, and the states that commands lead to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -91,7 +91,7 @@ fn lock(by_admin: bool) -> Command {
     Request::Lock { lock: Locked { by_admin, reason: None, request_id: None } }.into()
 }
 
-/// A server in the making: each command must be accepted.
+/// Builds the state of a server by commands, each of which must be accepted.
 #[derive(Clone, Default)]
 struct Given(Instance);
 
@@ -176,7 +176,7 @@ fn a_server_is_built_once() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_found() {
+fn commands_to_an_absent_or_deleted_server_are_not_found() {
     let change = Request::Change { changes: vec![], asker: ADMIN };
     for given in [absent(), deleted()] {
         for command in [power(PowerAction::Stop), delete(), change.clone().into(), lock(true), seen(Power::Running)] {
@@ -212,14 +212,14 @@ fn power_actions_are_allowed_where_nova_allows_them() {
     assert_eq!(stopped().when(power(Stop)), cannot("stop", "vm_state", "stopped"));
     assert_eq!(stopped().when(power(RebootSoft)), cannot("reboot", "vm_state", "stopped"));
     assert_eq!(never_built().when(power(Start)), Err(Reject::NotReady));
-    // Allowed in this state, but `must_have_launched`.
+    // The state allows a reboot, but `must_have_launched` does not.
     assert_eq!(never_built().when(power(RebootHard)), Err(Reject::NeverLaunched { action: "reboot" }));
 }
 
-/// Nova: only `task_state` None, except that a hard reboot overtakes what is no start and no stop
+/// Nova allows an action only at `task_state` None. A hard reboot may overtake other tasks than a start or a stop
 /// (`task_states.ALLOW_REBOOT`).
 #[test]
-fn while_something_is_under_way_only_a_hard_reboot_overtakes_some_of_it() {
+fn during_a_task_only_a_hard_reboot_is_allowed_and_not_always() {
     let task = |action| match action {
         PowerAction::Start => "powering-on",
         PowerAction::Stop => "powering-off",
@@ -260,7 +260,7 @@ fn declare(state: DeclaredState) -> Command {
 }
 
 #[test]
-fn an_administrator_declares_a_state_whatever_it_was() {
+fn an_administrator_resets_any_state() {
     let shown = |given: &Given| {
         let status = status::of(&given.0).unwrap();
         (status.vm_state, status.task_state)
@@ -274,7 +274,7 @@ fn an_administrator_declares_a_state_whatever_it_was() {
     // A task from before the reset does not come back.
     let given = locked_and_busy.and(declare(DeclaredState::Error));
     assert_eq!(given.when(done(POWER, PowerAction::Pause)), Ok(vec![]));
-    // A build and a delete go on to their ends.
+    // A reset of the state does not stop a build or a delete.
     let given = building().and(declare(DeclaredState::Error)).and(Record::Placed(placed()));
     assert_eq!(shown(&given.clone().and(Record::Built { process: BUILD })), ("active", None));
     let deleting_it = given.and(delete());
@@ -298,7 +298,7 @@ fn soft_deleted() -> Given {
 }
 
 #[test]
-fn what_is_deleted_softly_comes_back_or_is_reclaimed() {
+fn a_soft_deleted_server_is_restored_or_reclaimed() {
     for given in [active(), stopped(), paused(), suspended(), active().and(power(PowerAction::Stop))] {
         assert_eq!(given.when(soft_delete()), Ok(vec!["instance.soft_delete_requested"]));
         assert_eq!(given.and(soft_delete()).when(soft_delete()), Ok(vec![]), "one and the same wish");
@@ -319,7 +319,7 @@ fn what_is_deleted_softly_comes_back_or_is_reclaimed() {
     assert_eq!(vm_state(restoring.clone().and(Record::Restored { process: RESTORE })), "active");
     let failed = Record::RestoreFailed { process: RESTORE, fault: fault() };
     assert_eq!(vm_state(restoring.clone().and(failed)), "soft-delete");
-    // Reclaimed when its time has come, and only where nobody is bringing it back.
+    // The server is reclaimed when it is due, and only if no process is restoring it.
     let reclaim = |at| Request::Reclaim { process: STRANGER, deleted_by: Timestamp(at) };
     assert_eq!(soft_deleted().when(reclaim(6)), Ok(vec![]));
     assert_eq!(soft_deleted().when(reclaim(7)), Ok(vec!["instance.delete_requested"]));
@@ -328,7 +328,7 @@ fn what_is_deleted_softly_comes_back_or_is_reclaimed() {
 }
 
 #[test]
-fn a_crash_dump_is_asked_of_guests_that_are_in_memory_or_may_be() {
+fn a_crash_dump_needs_a_guest_that_may_be_in_memory() {
     let dump = || Request::TriggerCrashDump { process: STRANGER, asker: USER };
     for given in [active(), paused(), active().and(declare(DeclaredState::Error))] {
         assert_eq!(given.when(dump()), Ok(vec!["instance.crash_dump_requested"]));
@@ -345,7 +345,7 @@ fn a_crash_dump_is_asked_of_guests_that_are_in_memory_or_may_be() {
 }
 
 #[test]
-fn who_was_overtaken_records_nothing_any_more() {
+fn records_of_an_overtaken_process_have_no_effect() {
     let soft = PowerAction::RebootSoft;
     let overtaking = Request::Power { process: OVERTAKING, action: PowerAction::RebootHard, asker: USER };
     for given in [active().and(power(soft)).and(overtaking), deleting(active().and(power(soft)))] {
@@ -358,7 +358,7 @@ fn who_was_overtaken_records_nothing_any_more() {
 }
 
 #[test]
-fn a_delete_is_possible_anywhere_and_only_once() {
+fn a_delete_is_possible_in_every_state_and_only_once() {
     for given in [building(), active(), stopped(), never_built()] {
         assert_eq!(given.when(delete()), Ok(vec!["instance.delete_requested"]));
         let again = Request::Delete { process: STRANGER, force: true, asker: USER };
@@ -373,7 +373,7 @@ fn a_delete_is_possible_anywhere_and_only_once() {
 }
 
 #[test]
-fn only_the_build_records_how_it_goes() {
+fn only_the_build_process_records_its_progress() {
     let unplaced = |process| Record::Unplaced { process, host: HOST, reason: String::new() };
     let nics = samples().into_iter().find_map(|event| match event {
         InstanceEvent::NetworkAllocated(allocated) => Some(allocated.nics),
@@ -402,7 +402,7 @@ fn only_the_build_records_how_it_goes() {
 }
 
 #[test]
-fn what_a_host_tells_counts_from_the_servers_own_host_and_where_it_is_news() {
+fn a_power_report_counts_only_from_the_servers_host_and_if_it_differs() {
     assert_eq!(active().when(seen(Power::Running)), Ok(vec![]));
     assert_eq!(active().when(seen(Power::Shutdown)), Ok(vec!["instance.power_observed"]));
     assert_eq!(active().when(Record::PowerObserved { host: ELSEWHERE, power: Power::Shutdown }), Ok(vec![]));
@@ -424,7 +424,7 @@ fn what_a_host_tells_counts_from_the_servers_own_host_and_where_it_is_news() {
 
 /// Nova: `check_instance_lock`, `API.lock`, `API.unlock`.
 #[test]
-fn a_lock_keeps_users_out_and_only_who_may_takes_it_off() {
+fn a_lock_refuses_actions_of_users_without_the_right_to_unlock() {
     let rename = |asker| Request::Change { changes: vec![InstanceChange::Name("new".into())], asker };
     for by_admin in [false, true] {
         let given = active().and(lock(by_admin));
@@ -450,7 +450,7 @@ fn replaced(pairs: SortedPairs) -> InstanceChange {
 }
 
 #[test]
-fn a_change_that_changes_nothing_says_nothing() {
+fn a_change_without_effect_records_no_event() {
     let now = request();
     let addresses =
         |v4: Option<&str>| InstanceChange::AccessAddresses { v4: v4.map(Into::into), v6: now.access_ip_v6.clone() };

@@ -1,8 +1,8 @@
 //! The one table of operations that certain hardware rules out.
 //!
 //! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
-//! `block_accelerators`), which are checked before lock and state. Since Xena all of them answer 400. The live
-//! migration itself checks what only it can find out (passed-through devices).
+//! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. The live
+//! migration itself checks passed-through devices, which only it can find out.
 
 use chronova_events::instance::Alive;
 
@@ -35,7 +35,7 @@ impl HostBoundHardware {
     }
 }
 
-/// Whether the flavor or the image requests it.
+/// Whether the flavor or the image requests this hardware.
 fn asks_for(server: &Alive, spec: &str, property: &str) -> bool {
     let wanted = |value: &str| !matches!(value.trim().to_lowercase().as_str(), "" | "false" | "0" | "no" | "off");
     let set = |pairs: &[(String, String)], name: &str| pairs.iter().any(|(key, value)| key == name && wanted(value));

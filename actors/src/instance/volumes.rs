@@ -32,7 +32,7 @@ pub(super) fn decide(server: &Alive, request: InstanceVolumeRequest) -> Instance
     }
 }
 
-/// The process that takes the server off its host.
+/// The process that removes the server from its host, if there is one.
 fn leaving(server: &Alive) -> Option<ProcessId> {
     match server.ongoing {
         Some(OngoingTask::Offload { process } | OngoingTask::Shelve { process, .. }) => Some(process),
@@ -95,8 +95,8 @@ fn swap(
     one(VolumeSwapRequested { process, device: disk.device.id, old, old_attachment, new, new_attachment })
 }
 
-/// The disk, while this process owns its task and the server is not being deleted. A delete gives all volumes back; a
-/// record after it must not count for the server.
+/// The disk, if this process owns its task and the server is not being deleted. A delete releases all volumes, so a
+/// later record must have no effect.
 fn worked_on(server: &Alive, device: BlockDeviceId, process: ProcessId) -> Result<&InstanceDisk, InstanceReject> {
     if matches!(server.ongoing, Some(OngoingTask::Delete { .. })) {
         return Err(InstanceReject::Superseded);
@@ -113,7 +113,8 @@ pub(super) fn record(server: &Alive, record: InstanceVolumeRecord) -> InstanceDe
         |device: BlockDeviceId, process, event: InstanceEvent| worked_on(server, device, process).map(|_| vec![event]);
     match record {
         InstanceVolumeRecord::Prepared { process, devices } => {
-            // Those of a build, or of a server that leaves its host or moves; a cancelled process gives back its own.
+            // The process builds the server, moves it or removes it from its host. A cancelled process releases its own
+            // volumes.
             if server.interruptible() != Some(process) && leaving(server) != Some(process) {
                 return Err(InstanceReject::Superseded);
             }

@@ -1,6 +1,6 @@
-//! The decisions on work: images of a server, rebuild, rescue, shelve, its password.
+//! The decisions on tasks: images of a server, rebuild, rescue, shelve, and changes of its password.
 //!
-//! One request asks for each, and a process executes it, which records its stages and its end.
+//! Each task begins with a request. A process executes the task and records its stages and its result.
 
 use chronova_events::instance::{
     Alive, InstanceEvent, OffloadRequested, PasswordChangeRequested, Phase, RebuildRequested, RescueRequested,
@@ -58,7 +58,8 @@ pub(super) fn record(server: &Alive, record: WorkRecord) -> InstanceDecision {
             }
             _ => Ok(vec![]),
         },
-        // Done before, or overtaken: the record has no effect.
+        // A record of a process that is no longer at work is a repetition, or another request has overtaken its task.
+        // It has no effect.
         WorkRecord::Ended { process, end } => match server.ongoing.map(|ongoing| ongoing.process()) == Some(process) {
             true => Ok(vec![end.event(process)]),
             false => Ok(vec![]),

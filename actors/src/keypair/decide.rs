@@ -23,7 +23,7 @@ pub fn decide(state: &Keypairs, command: KeypairCommand) -> Result<Vec<KeypairEv
             }
             Ok(vec![KeypairDeleted { user, name }.into()])
         }
-        // Events of keys that are gone may name them still.
+        // A user who never had a key pair has no events with personal data.
         KeypairCommand::Erase { .. } if state.made == 0 => Ok(vec![]),
         KeypairCommand::Erase { user, erasure } => Ok(vec![KeypairsErased { user, erasure }.into()]),
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_deleted() {
+    fn deleting_an_unknown_key_pair_is_refused() {
         let delete = |name: &str| KeypairCommand::Delete { user: UserId::new("u"), name: name.into() };
         let state = given(&["a"]);
         assert_eq!(decide(&state, delete("a")).unwrap().len(), 1);

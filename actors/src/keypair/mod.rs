@@ -14,7 +14,7 @@ pub enum KeypairRoot {}
 
 #[derive(Debug, Clone)]
 pub enum KeypairCommand {
-    /// `limit`: how many the user may have; -1 for no limit.
+    /// `limit`: how many key pairs the user may have; -1 means no limit.
     Create {
         keypair: KeypairCreated,
         limit: i64,
@@ -23,7 +23,7 @@ pub enum KeypairCommand {
         user: UserId,
         name: String,
     },
-    /// All keys go with the user's personal data.
+    /// Removes all key pairs, because the user's personal data is erased.
     Erase {
         user: UserId,
         erasure: ErasureId,

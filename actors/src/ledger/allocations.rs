@@ -14,7 +14,7 @@ use super::commands::{ConsumerClaim, NewInventories, SeenGeneration};
 use super::decision::{LedgerDecision, LedgerReject, provider};
 use super::inventories;
 
-/// Amounts by provider and class.
+/// Amounts by provider and resource class.
 type AmountsByProvider<'a> = BTreeMap<(ProviderId, &'a str), u64>;
 
 pub(super) fn allocate(state: &Ledger, claims: Vec<ConsumerClaim>) -> LedgerDecision {
@@ -64,8 +64,8 @@ pub(super) fn deallocate(state: &Ledger, consumer: ConsumerId) -> LedgerDecision
     Ok(vec![Released { consumer }.into()])
 }
 
-/// Every provider first has its old and its new inventories together. Then the allocations move, then the old
-/// inventories go. So no step allocates more than there is.
+/// Every provider first gets its new inventories beside its old ones. Then the allocations move, and then the old
+/// inventories are removed. So no step allocates more than the capacity.
 pub(super) fn reshape(state: &Ledger, new: Vec<NewInventories>, claims: Vec<ConsumerClaim>) -> LedgerDecision {
     let mut scratch = state.clone();
     let mut events = Vec::new();
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn amounts_move_between_consumers_of_a_full_provider() {
-        // 4 CPUs at a ratio of 2: 8 to give.
+        // 4 CPUs at a ratio of 2 give a capacity of 8.
         let full = given([host(4), one(wants("a", None, "VCPU", 4)), one(wants("b", None, "VCPU", 4))]);
         let refused = decide(&full, one(wants("c", None, "VCPU", 4))).unwrap_err();
         assert!(matches!(refused, LedgerReject::CapacityExceeded { .. }));
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn an_overfull_provider_may_become_less_full() {
         let state = given([host(4), one(wants("a", None, "VCPU", 4)), one(wants("b", None, "VCPU", 4)), host(1)]);
-        // max_unit is 1 now.
+        // The inventory's max_unit is 1 now.
         assert!(decide(&state, one(wants("a", Some(1), "VCPU", 1))).is_ok());
         assert!(decide(&state, one(wants("c", None, "VCPU", 1))).is_err());
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reshape_moves_what_is_used_with_the_inventory() {
+    fn a_reshape_moves_allocations_with_the_inventory() {
         let child = CreateProvider { provider: id(2), name: "numa0".into(), parent: Some(id(1)) };
         let state = given([host(4), one(wants("a", None, "VCPU", 2)), child]);
         let vcpu = state.providers[&id(1)].inventories["VCPU"].inventory.clone();

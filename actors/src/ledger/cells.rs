@@ -1,4 +1,4 @@
-//! The NUMA cells of hosts: reported by hosts, assigned to guests.
+//! The NUMA cells that hosts report and that guests get parts of.
 //!
 //! The ledger assigns free processors in the append that records the claim. So two claims never get the same processor.
 
@@ -24,8 +24,8 @@ pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostNumaCel
     (!same).then(|| event.into())
 }
 
-/// A class that a host does not report any more: it goes, unless it is in use; then nothing more is given of it.
-/// Allocations of Placement's clients are left alone.
+/// Removes a class that the host does not report any more. If the class is in use, it stays, but nothing more can be
+/// allocated of it. Allocations of Placement's clients stay.
 pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mut BTreeMap<String, Inventory>) {
     let Some(line) = state.providers.get(&host).and_then(|known| known.inventories.get(class)) else { return };
     let told = state.cells.get(&host).is_some_and(|known| {
@@ -43,7 +43,7 @@ pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mu
     }
 }
 
-/// The part of the host's cells that a guest gets, besides the other guests of the same command.
+/// The part of the host's cells that a guest gets. Parts of other guests in the same command are already taken.
 pub(super) fn fit(
     state: &Ledger,
     consumer: ConsumerId,
@@ -59,12 +59,12 @@ pub(super) fn fit(
     Ok(GuestFitted { consumer, provider, cells })
 }
 
-/// The parts of a host's cells that guests have.
+/// The parts of the host's cells that guests already have.
 pub fn held(state: &Ledger, host: ProviderId) -> impl Iterator<Item = &[FittedNumaCell]> {
     state.fitted.get(&host).into_iter().flat_map(|here| here.values()).map(|cells| cells.as_slice())
 }
 
-/// The ratios are those of the host's inventories.
+/// The limits of a fit on the host, with the ratios of the host's inventories.
 pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     let ratio = |class: &str| {
         let line = state.providers.get(&host)?.inventories.get(class)?;
@@ -73,7 +73,7 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     FitLimits { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
 }
 
-/// Moves one consumer's part to another.
+/// The event that moves one consumer's part of the cells to another consumer.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let fitting = state.fitting(from)?;
     Some(GuestFitted { consumer: to, provider: fitting.host, cells: fitting.cells.to_vec() }.into())
@@ -99,7 +99,7 @@ mod tests {
         ProviderId(Uuid::from_u128(1))
     }
 
-    /// Four dedicated processors, or another number, in one cell.
+    /// A report of a host with `dedicated` dedicated processors in one cell.
     fn host(dedicated: u32) -> LedgerCommand {
         let cell =
             NumaCell { id: 0, cpus: (0..6).collect(), siblings: vec![], memory_mib: 8192, pages: vec![(4, 2_097_152)] };
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_has_one_guest_whether_claims_come_together_or_one_after_the_other() {
+    fn no_two_guests_get_one_processor() {
         let together = given([host(4), claim([wants("a", 2), wants("b", 2)])]);
         assert_eq!((processors(&together, "a"), processors(&together, "b")), (vec![0, 1], vec![2, 3]));
         let repeated = decide(&together, claim([wants("a", 2)])).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_holds_the_processors_of_both_ends() {
+    fn a_move_holds_the_processors_on_both_hosts() {
         let (server, migration) = (ConsumerId::new("s"), ConsumerId::new("m"));
         let aside = SetAside { server: server.clone(), migration: migration.clone() };
         let moved = || given([host(4), claim([wants("s", 2)]), aside.clone(), claim([wants("s", 1)])]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_processors_that_is_given_up_goes_when_nobody_has_any() {
+    fn a_class_that_is_not_reported_any_more_is_removed_when_unused() {
         let inventory = |state: &Ledger| state.providers[&id()].inventories.get("PCPU").map(InventoryLine::free);
         assert_eq!(inventory(&given([host(4), host(0)])), None);
         let used = given([host(4), claim([wants("a", 1)]), host(0)]);

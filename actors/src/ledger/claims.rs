@@ -1,7 +1,7 @@
 //! Claims of capacity for servers.
 //!
-//! This is the last word on every placement. A claim that no longer fits, or that breaks the policy of a server group,
-//! is refused here, even if a lagging view proposed it. The claims of one command count together: servers of one
+//! The ledger has the last word on every placement. It refuses a claim that no longer fits, or that breaks the policy
+//! of a server group. So a read model that lags does no harm. The claims of one command count together: servers of one
 //! request are placed together or not at all.
 
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ mod tests {
         ProviderId(Uuid::from_u128(n))
     }
 
-    /// Two hosts of 4 CPUs at a ratio of 2.
+    /// Reports of two hosts of 4 CPUs with an allocation ratio of 2.
     fn hosts() -> [LedgerCommand; 2] {
         let LedgerCommand::Report { inventories, cells, .. } = host(4) else { unreachable!() };
         let (provider, name) = (provider(2), "h2".to_owned());
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_anti_affinity_group_has_so_many_members_on_a_host_and_no_more() {
+    fn an_anti_affinity_group_limits_its_members_per_host() {
         let apart = Some(GroupPolicy::AtMost(1));
         let state = with([all([on(1, "a", apart)])]);
         assert!(broken(&decide(&state, all([on(1, "b", apart)])).unwrap_err()));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_unit_rules_fits_nowhere() {
+    fn a_claim_that_breaks_the_unit_rules_is_refused() {
         let odd = Inventory {
             class: "VCPU".into(),
             total: 8,

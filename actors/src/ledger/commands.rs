@@ -17,16 +17,17 @@ pub enum LedgerCommand {
         name: String,
         inventories: Vec<Inventory>,
         traits: Vec<String>,
-        /// Its NUMA cells.
+        /// The NUMA cells of the host.
         cells: HostNumaCells,
     },
-    /// Adds and removes traits of a host's provider, and keeps its others; no such provider is success.
+    /// Adds and removes traits of a host's provider, and keeps its other traits. An unknown provider is success.
     AdjustTraits {
         provider: ProviderId,
         add: Vec<String>,
         remove: Vec<String>,
     },
-    /// Adds and removes aggregates of a host's provider, and keeps its others; no such provider is success.
+    /// Adds and removes aggregates of a host's provider, and keeps its other aggregates. An unknown provider is
+    /// success.
     AdjustAggregates {
         provider: ProviderId,
         add: Vec<uuid::Uuid>,
@@ -39,15 +40,15 @@ pub enum LedgerCommand {
     },
     /// Claims capacity for a consumer without allocations; repeating the same claim is harmless.
     Claim(Claimed),
-    /// The same for servers that are placed together, within their groups' policies; all of them or none.
+    /// Claims capacity for servers that are placed together, within their groups' policies: for all of them or none.
     ClaimAll {
         claims: Vec<ServerClaim>,
     },
-    /// Releases all allocations of the consumer; none is success.
+    /// Releases all allocations of the consumer. A consumer without allocations is success.
     Release {
         consumer: ConsumerId,
     },
-    /// Moves the server's allocations to its migration, so that it can claim its destination.
+    /// Moves the server's allocations to its migration, so that the server can claim its destination.
     SetAside {
         server: ConsumerId,
         migration: ConsumerId,
@@ -72,7 +73,7 @@ pub enum LedgerCommand {
     DeleteProvider {
         provider: ProviderId,
     },
-    /// Replaces the inventories. `generation`: the one that the client has seen.
+    /// Replaces the inventories. `generation` is the provider's generation that the client has seen.
     SetInventories {
         provider: ProviderId,
         generation: Option<u64>,
@@ -105,7 +106,7 @@ pub enum LedgerCommand {
         generation: Option<u64>,
         aggregates: Vec<uuid::Uuid>,
     },
-    /// Replaces the consumers' allocations; all of them or none.
+    /// Replaces the allocations of all the consumers, or of none.
     Allocate {
         claims: Vec<ConsumerClaim>,
     },
@@ -139,9 +140,9 @@ pub enum LedgerCommand {
 /// The parent in an update of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParentChange {
-    /// Nothing.
+    /// The parent stays.
     Keep,
-    /// A first parent may be given, another one not (before 1.37).
+    /// A provider may get a first parent, but not another one (before 1.37).
     Give(Option<ProviderId>),
     /// Any change that creates no loop.
     Move(Option<ProviderId>),
@@ -162,7 +163,7 @@ pub struct ServerClaim {
     pub guest: Option<GuestClaim>,
 }
 
-/// The guest's demand on the NUMA cells of its host.
+/// The guest's request for the NUMA cells of its host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GuestClaim {
     /// The provider of the host.
@@ -183,31 +184,31 @@ pub struct GroupRule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupPolicy {
-    /// All on one host.
+    /// All members on one host.
     Together,
-    /// At most so many on one host.
+    /// At most so many members on one host.
     AtMost(u32),
 }
 
-/// The allocations that one consumer shall have.
+/// The new allocations of one consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerClaim {
     pub consumer: ConsumerId,
     pub project: ProjectId,
     pub user: UserId,
-    /// `None` leaves it as it is (before 1.38).
+    /// `None` keeps the present type (before 1.38).
     pub consumer_type: Option<String>,
     pub generation: SeenGeneration,
-    /// Sorted by provider, and within by class. Empty: nothing.
+    /// Sorted by provider and class. An empty list removes all allocations.
     pub allocations: Vec<Allocation>,
 }
 
 /// The generation of a consumer that the client has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeenGeneration {
-    /// The client did not have to name one (before 1.28).
+    /// The client did not have to send a generation (before 1.28).
     Unsaid,
-    /// `None`: the consumer is new.
+    /// The generation that the client has sent; `None` means that the consumer is new.
     Said(Option<u64>),
 }
 

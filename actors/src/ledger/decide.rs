@@ -91,7 +91,7 @@ fn report(
         }
         merged.insert(inventory.class.clone(), inventory);
     }
-    // Classes of processors that the operator does not use any more.
+    // The operator has stopped using these classes of processors.
     for class in cells::CLASSES.iter().filter(|class| !reported.contains(**class)) {
         cells::give_up(state, provider, class, &mut merged);
     }
@@ -168,7 +168,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn one_claim_is_never_larger_than_max_unit_even_with_room() {
+    fn one_claim_may_not_exceed_max_unit() {
         assert!(matches!(decide(&given([host(2)]), claim("a", 3)), Err(LedgerReject::DoesNotFit { .. })));
     }
 
@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_inventory_that_shrank_keeps_what_is_used() {
+    fn an_inventory_that_shrinks_keeps_its_allocations() {
         let state = given([host(4), claim("a", 4), host(1)]);
         let line = &state.providers.values().next().unwrap().inventories["VCPU"];
         assert_eq!((line.used, line.free()), (4, 0));

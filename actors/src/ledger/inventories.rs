@@ -76,15 +76,15 @@ pub(super) fn check_classes(state: &Ledger, inventories: &[Inventory]) -> Result
     }
 }
 
-/// The event that replaces the provider's inventories with `inventories`. A class in use cannot go. It may shrink below
-/// its use: then nothing more is allocated.
+/// The event that replaces the provider's inventories with `inventories`. A class in use cannot be removed. It may
+/// shrink below its use, but then nothing more can be allocated of it.
 pub(super) fn replace(known: &Provider, inventories: impl IntoIterator<Item = Inventory>) -> LedgerDecision {
     let new: BTreeMap<String, Inventory> =
         inventories.into_iter().map(|inventory| (inventory.class.clone(), inventory)).collect();
     let gone = known.inventories.iter().filter(|(class, line)| line.used > 0 && !new.contains_key(*class));
     let mut classes: Vec<&str> = gone.map(|(class, _)| class.as_str()).collect();
     if !classes.is_empty() {
-        // Placement orders them by their numbers.
+        // Placement orders classes by their numeric ids.
         classes.sort_by_key(|class| super::names::rank(class));
         return Err(LedgerReject::InventoryInUse { provider: known.id, classes: classes.join(", ") });
     }
@@ -94,7 +94,7 @@ pub(super) fn replace(known: &Provider, inventories: impl IntoIterator<Item = In
 fn check_reserved(id: ProviderId, inventory: &Inventory, reserve: Reserve) -> Result<(), LedgerReject> {
     let too_much = match reserve {
         Reserve::All => inventory.reserved > inventory.total,
-        // Capacity that the ratio rounds to zero is refused, too.
+        // This also refuses a capacity that the ratio rounds to zero.
         Reserve::Less => inventory.capacity() == 0,
     };
     if too_much {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_cannot_go_but_may_shrink() {
+    fn a_class_in_use_cannot_be_removed_but_may_shrink() {
         let state = given([host(4), claim("a", 4)]);
         let generation = state.providers[&id()].generation;
         let gone = decide(&state, set(generation, vec![of("DISK_GB", 5, 0)]));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_may_be_reserved_only_where_the_version_says_so() {
+    fn all_of_an_inventory_may_be_reserved_only_from_1_26_on() {
         let state = given([host(4)]);
         let add = |reserve| AddInventory { provider: id(), inventory: of("DISK_GB", 5, 5), reserve };
         assert!(matches!(decide(&state, add(Reserve::Less)), Err(LedgerReject::ReservedTooMuch { .. })));

@@ -1,5 +1,5 @@
-//! The traits, aggregates and ratios that this program keeps at the providers of its hosts. All commands are
-//! idempotent, and none changes the entries of Placement's clients.
+//! The traits, aggregates and ratios that Chronova sets on the providers of its hosts. All commands are idempotent, and
+//! none changes the entries of Placement's clients.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use chronova_events::ledger::{
 };
 use uuid::Uuid;
 
-/// A host that the ledger does not know (any more) needs no change.
+/// The provider of a host. A host that the ledger does not know, or not any more, needs no change.
 fn known(state: &Ledger, provider: ProviderId) -> Option<&Arc<Provider>> {
     state.providers.get(&provider)
 }
@@ -32,7 +32,7 @@ pub(super) fn adjust_traits(
     changed.map(|traits| TraitsReplaced { provider, traits }.into()).into_iter().collect()
 }
 
-/// Counts as a change of the provider, as Nova's requests with a generation do.
+/// Raises the provider's generation, as Nova's requests with a generation do.
 pub(super) fn adjust_aggregates(
     state: &Ledger,
     provider: ProviderId,
@@ -46,7 +46,7 @@ pub(super) fn adjust_aggregates(
         .collect()
 }
 
-/// Classes that the provider does not have are left out.
+/// Sets the allocation ratios of classes that the provider has.
 pub(super) fn impose_ratios(state: &Ledger, provider: ProviderId, ratios: &[(String, f64)]) -> Vec<LedgerEvent> {
     let Some(known) = known(state, provider) else { return vec![] };
     let imposed = |inventory: &Inventory| {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_there_stays() {
+    fn entries_of_placements_clients_stay() {
         let theirs = SetTraits { provider: id(), generation: None, traits: vec!["HW_CPU_X86_AVX".into()] };
         let state = given([host(4), theirs, traits(&["COMPUTE_STATUS_DISABLED"], &[])]);
         let has = |state: &Ledger| state.providers[&id()].traits.iter().cloned().collect::<Vec<_>>();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_the_ledger_does_not_know_are_left_alone() {
+    fn unknown_hosts_are_not_changed() {
         let empty = Ledger::default();
         for command in [traits(&["COMPUTE_NODE"], &[]), aggregates(&[1], &[])] {
             assert_eq!(decide(&empty, command).unwrap(), vec![]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_once_set_survives_reports_unless_it_is_imposed() {
+    fn only_an_imposed_ratio_replaces_a_ratio_that_was_set() {
         let ratio = |state: &Ledger| state.providers[&id()].inventories["VCPU"].inventory.allocation_ratio;
         let state = given([host(4)]);
         assert!((ratio(&state) - 2.0).abs() < f64::EPSILON, "a new host begins with the initial one");

@@ -1,9 +1,9 @@
 //! The placement ledger: the only place where capacity is claimed.
 //!
-//! Two kinds of callers. The processes, host agents and reconcilers of this program use [`LedgerCommand::Report`], the
-//! commands of `mirror`, `Claim` and `Release`, which can be repeated without harm. Clients of the Placement API use
-//! the rest, with the API's own rules (generations as optimistic locks, inventories in use, capacity). Their files are
-//! named after the resources.
+//! There are two kinds of callers. Processes, host agents and reconcilers use [`LedgerCommand::Report`], the commands
+//! of `mirror`, `Claim` and `Release`, which can be repeated without harm. Clients of the Placement API use the other
+//! commands, which follow the API's rules (generations as optimistic locks, inventories in use, capacity). Their files
+//! are named after the API's resources.
 
 mod allocations;
 pub mod cells;
@@ -28,7 +28,7 @@ pub use decision::LedgerReject;
 
 use crate::aggregate::AggregateRoot;
 
-/// The cell of a ledger. So far there is one Nova cell.
+/// The Nova cell of a ledger. So far, there is only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LedgerCell(pub u32);
 

@@ -1,6 +1,6 @@
-//! The allocations of a server that moves: the old ones under its migration, the new ones under its own id.
+//! The allocations of a server that moves: its migration holds the old ones, and the server holds the new ones.
 //!
-//! Each change is one append, so that never both or neither of the two are held. A guest with dedicated processors or a
+//! Each change is one append, so no crash can lose or double the allocations. A guest with dedicated processors or a
 //! NUMA cell needs a second event in that append. Nova's conductor does the same
 //! (`migrate.replace_allocation_with_migration`, `revert_allocation_for_migration`).
 
@@ -9,7 +9,7 @@ use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, L
 
 use super::cells;
 
-/// Moves the allocations of `server` to `migration`. Done already, or nothing held, is success.
+/// Moves the allocations of `server` to `migration`. A repetition, or a server without allocations, is success.
 pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerId) -> Vec<LedgerEvent> {
     let (Some(held), false) = (state.consumers.get(&server), state.consumers.contains_key(&migration)) else {
         return vec![];
@@ -22,10 +22,11 @@ pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerI
     events
 }
 
-/// Moves the allocations of `migration` back to `server`, and releases what the server holds now. Done already is
+/// Moves the allocations of `migration` back to `server`, and releases the server's present ones. A repetition is
 /// success.
 ///
-/// A server that counted for a group counts on its old host again. That is no new placement, so no policy is checked.
+/// A member of a server group counts on its old host again. This is no new placement, so the ledger does not check the
+/// group's policy.
 pub(super) fn take_back(
     state: &Ledger,
     server: &ConsumerId,
@@ -54,7 +55,7 @@ mod tests {
     use chronova_events::fold::Fold;
 
     #[test]
-    fn both_sides_are_held_during_a_move_and_one_after_it() {
+    fn a_move_holds_both_hosts_until_it_ends() {
         let (server, migration) = (ConsumerId::new("s"), ConsumerId::new("m"));
         let provider = ProviderId(uuid::Uuid::from_u128(1));
         let aside = SetAside { server: server.clone(), migration: migration.clone() };

@@ -89,7 +89,7 @@ pub(super) fn set_aggregates(
 ) -> LedgerDecision {
     let known = provider(state, id, seen)?;
     let aggregates: BTreeSet<uuid::Uuid> = aggregates.into_iter().collect();
-    // With a generation the change counts even when nothing changed, as Placement's increment does.
+    // With a generation, the command raises the provider's generation even if nothing changes, as in Placement.
     if seen.is_none() && aggregates == known.aggregates {
         return Ok(vec![]);
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_have_no_loops_and_move_only_when_they_may() {
+    fn trees_have_no_loops_and_parents_change_only_when_allowed() {
         let update = |n, parent| UpdateProvider { provider: id(n), name: format!("p{n}"), parent };
         assert_eq!(refused(update(1, ParentChange::Move(Some(id(3))))), LedgerReject::Loop);
         assert_eq!(refused(update(2, ParentChange::Give(Some(id(4))))), LedgerReject::Reparenting);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::GuestMetadata;
 
-/// Disks, then interfaces. `trusted`: whether the version says of interfaces whether they are trusted virtual functions,
-/// which none is here.
+/// The tagged devices: disks first, then interfaces. `trusted`: whether the version has the field for trusted virtual
+/// functions, which is always false here.
 pub(super) fn tagged(about: &GuestMetadata<'_>, trusted: bool) -> Vec<Value> {
     let disks = about.server.disks.iter().filter_map(|disk| self::disk(about, disk));
     disks.chain(about.server.nics.iter().filter_map(|nic| interface(about, nic, trusted))).collect()
@@ -46,7 +46,7 @@ fn interface(about: &GuestMetadata<'_>, nic: &NicInfo, trusted: bool) -> Option<
     Some(shown)
 }
 
-/// Nova says `none` where it does not know.
+/// The bus and the address of a device; Nova writes `none` for an unknown one.
 fn at(place: Option<&GuestDevice>) -> (&str, &str) {
     let bus = place.and_then(|place| place.bus).unwrap_or("none");
     (bus, place.and_then(|place| place.address.as_deref()).unwrap_or("none"))

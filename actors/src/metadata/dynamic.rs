@@ -1,4 +1,5 @@
-//! Vendor data that other services tell of each server (`DynamicJSON`). Source: nova `api/metadata/vendordata_dynamic.py`.
+//! Vendor data about each server from other services (`DynamicJSON`). Source: nova
+//! `api/metadata/vendordata_dynamic.py`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +8,15 @@ use async_trait::async_trait;
 use chronova_events::instance::Alive;
 use serde_json::{Map, Value, json};
 
-/// The services, each under a name of its own.
+/// The services that give vendor data. Each has a unique name.
 #[async_trait]
 pub trait VendorServices: fmt::Debug + Send + Sync {
-    /// Asks every service about the server that `about` describes; the answers by the services' names. An error only
-    /// where guests are to be told nothing rather than less.
+    /// Asks every service about the server that `about` describes. Returns the answers by the services' names. It fails
+    /// only if the configuration forbids incomplete answers.
     async fn ask(&self, about: Value) -> Result<Map<String, Value>, String>;
 }
 
-/// To be found among the options, which are compared.
+/// The services as an option. Options are compared, so this type has an equality.
 #[derive(Debug, Clone)]
 pub struct DynamicVendorData(pub Arc<dyn VendorServices>);
 
@@ -31,7 +32,7 @@ impl DynamicVendorData {
     }
 }
 
-/// The request to the services. The roles with which it was asked for are not kept with a server, so none are named.
+/// The request to the services. A server does not keep the roles of its creator, so the request has none.
 fn about(server: &Alive) -> Value {
     let request = &server.request;
     let metadata: Map<String, Value> =

@@ -1,4 +1,4 @@
-//! EC2's tree: what Amazon's EC2 told its guests until 2009-04-04, which some still ask for first.
+//! EC2's tree: the metadata of Amazon's EC2 up to version 2009-04-04, which some guests still request first.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{GuestMetadata, MetadataFile, to_bytes};
 use crate::instance::disks;
 
-/// Oldest first; `latest` stands for the newest.
+/// The versions, oldest first; `latest` stands for the newest.
 pub(super) const VERSIONS: [&str; 10] = [
     "1.0",
     "2007-01-19",
@@ -40,7 +40,7 @@ pub(super) fn meta_data(about: &GuestMetadata<'_>, version: &str) -> Value {
     let mut data = json!({
         "ami-id": image(about),
         "ami-launch-index": request.launch_index,
-        // Nova answers this very word, and guests may compare: images have no manifests, in Nova neither.
+        // Nova answers `FIXME`, and guests may rely on it. Images have no manifests, neither here nor in Nova.
         "ami-manifest-path": "FIXME",
         "instance-id": format!("i-{:08x}", request.number),
         "hostname": hostname,
@@ -66,7 +66,7 @@ pub(super) fn meta_data(about: &GuestMetadata<'_>, version: &str) -> Value {
         Some((key, "2007-12-15", json!(format!("{kind}-{}", digits(property_of(about, property)?)))))
     });
     for (key, since, value) in later.into_iter().chain(boots_from) {
-        // Versions are dates, but for the first, and every date comes before `latest`.
+        // All versions but the first are dates, and every date sorts before `latest`.
         if version >= since {
             data[key] = value;
         }
@@ -74,7 +74,7 @@ pub(super) fn meta_data(about: &GuestMetadata<'_>, version: &str) -> Value {
     data
 }
 
-/// EC2 names images by eight digits; those of an image's id serve, for there is no other number.
+/// EC2 names an image by eight digits. The first eight of the image's id serve, because images have no number.
 fn image(about: &GuestMetadata<'_>) -> String {
     let id = about.server.root_image().map(|image| image.id.to_string()).unwrap_or_default();
     format!("ami-{}", digits(&id))

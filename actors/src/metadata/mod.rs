@@ -1,6 +1,5 @@
-//! The metadata of a guest, in the versions that guests know: OpenStack's ([`openstack`]) and Amazon EC2's ([`ec2`]).
-//! The config drive holds them as files, and the metadata service answers from them as a [`tree`]. One builder serves
-//! both.
+//! The metadata of a guest, in the versions of OpenStack ([`openstack`]) and of Amazon EC2 ([`ec2`]). The config drive
+//! has them as files, and the metadata service serves them as a [`tree`]. One builder serves both.
 //!
 //! Source: nova `api/metadata/base.py`. A version never gets a later version's key, so a guest that reads an old
 //! version always finds the same keys.
@@ -30,7 +29,7 @@ pub struct MetadataOptions {
     pub skipped_versions: Vec<String>,
     /// The content of `vendordata_jsonfile_path`; `None` unless `StaticJSON` is among `vendordata_providers`.
     pub vendor_data: Option<Arc<Value>>,
-    /// The services to ask, where `DynamicJSON` is among `vendordata_providers`.
+    /// The services to ask; `None` unless `DynamicJSON` is among `vendordata_providers`.
     pub dynamic: Option<dynamic::DynamicVendorData>,
 }
 
@@ -46,23 +45,22 @@ impl Default for MetadataOptions {
     }
 }
 
-/// A server, with everything else that its guest's metadata contain.
+/// A server, with all other contents of its guest's metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct GuestMetadata<'a> {
     pub server: &'a Alive,
     /// The password of the guest's administrator, if one was just requested.
     pub password: Option<&'a str>,
     pub options: &'a MetadataOptions,
-    /// The addresses of the guest's devices, as far as they are known. A config drive is made before there is a guest,
-    /// so it has none.
+    /// The known addresses of the guest's devices. A config drive is created before the guest, so it has none.
     pub devices: &'a [GuestDevice],
     /// The floating IP of the guest.
     pub floating_ip: Option<&'a str>,
-    /// The vendor data that other services answered, by the names of the services.
+    /// The vendor data from other services, by the services' names.
     pub said: Option<&'a Map<String, Value>>,
 }
 
-/// Path and content.
+/// The path and the content of a file.
 pub type MetadataFile = (String, Vec<u8>);
 
 impl GuestMetadata<'_> {

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use super::{GuestMetadata, MetadataFile, devices, seed, to_bytes};
 use crate::topology;
 
-/// The first version that has something; `None`: all have it.
+/// The first version that has a document or a key; `None` if all versions have it.
 type SinceVersion = Option<&'static str>;
 
-/// Oldest first; `latest` stands for the newest.
+/// The versions, oldest first; `latest` stands for the newest.
 const VERSIONS: [&str; 11] = [
     "2012-08-10",
     GRIZZLY,
@@ -51,7 +51,7 @@ const DOCUMENTS: [(&str, SinceVersion); 6] = [
     (VENDOR_DATA_2, Some(NEWTON_TWO)),
 ];
 
-/// Versions are dates, and every date comes before `latest`.
+/// Whether a version has a document or a key. Versions are dates, and every date sorts before `latest`.
 fn has(version: &str, since: SinceVersion) -> bool {
     since.is_none_or(|since| version >= since)
 }
@@ -61,13 +61,13 @@ pub(super) fn versions(today: &str) -> impl Iterator<Item = &'static str> {
     VERSIONS.into_iter().filter(move |version| *version == LATEST || *version <= today)
 }
 
-/// The documents that a version has, if it is one.
+/// The documents of a version; `None` for an unknown version.
 pub(super) fn names(version: &str) -> Option<impl Iterator<Item = &'static str>> {
     let version = VERSIONS.into_iter().find(|known| *known == version)?;
     Some(DOCUMENTS.into_iter().filter(move |(_, since)| has(version, *since)).map(|(name, _)| name))
 }
 
-/// The documents of all versions, but for the password, which only a guest could put there.
+/// The documents of all versions, except the password, which only a running guest can post.
 pub(super) fn files(about: &GuestMetadata<'_>, user_data: Option<&[u8]>) -> Result<Vec<MetadataFile>, String> {
     let seed = seed()?;
     let mut files = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn document(
     match name {
         META_DATA => Some(to_bytes(&meta_data(about, version, seed))),
         USER_DATA => user_data.map(<[u8]>::to_vec),
-        // The deployer's static vendor data, which all guests get; other services may add theirs.
+        // The operator's static vendor data, which all guests get. Other services may add vendor data.
         VENDOR_DATA => vendor_data.map(to_bytes),
         VENDOR_DATA_2 => Some(to_bytes(&vendor_data_2(vendor_data, about.said))),
         NETWORK_DATA => Some(to_bytes(&network_data(&about.server.nics))),
@@ -102,7 +102,7 @@ pub(super) fn document(
     }
 }
 
-/// Each provider's under its name; whose name is taken is not heard.
+/// The vendor data of each provider under the provider's name. A provider with a name in use is ignored.
 fn vendor_data_2(fixed: Option<&Value>, said: Option<&Map<String, Value>>) -> Value {
     let mut all = Map::new();
     all.extend(fixed.map(|fixed| ("static".to_owned(), fixed.clone())));
@@ -112,7 +112,7 @@ fn vendor_data_2(fixed: Option<&Value>, said: Option<&Map<String, Value>>) -> Va
     Value::Object(all)
 }
 
-/// `meta_data.json`.
+/// The content of `meta_data.json`.
 fn meta_data(about: &GuestMetadata<'_>, version: &str, seed: &str) -> Value {
     let request = &about.server.request;
     let mut data = json!({
@@ -157,13 +157,13 @@ pub(super) fn place(number: usize) -> String {
     format!("/content/{number:04}")
 }
 
-/// The guest's CPUs that have a processor of their host to themselves.
+/// The guest's CPUs with a dedicated processor of the host.
 fn dedicated_cpus(server: &Alive) -> BTreeSet<u32> {
     let asked = topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten();
     asked.into_iter().flat_map(|topology| topology.nodes).flat_map(|node| node.dedicated).collect()
 }
 
-/// `network_data.json`: links, networks, services.
+/// The content of `network_data.json`: links, networks, services.
 fn network_data(nics: &[NicInfo]) -> Value {
     let mut links = Vec::new();
     let mut networks = Vec::new();

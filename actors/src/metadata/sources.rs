@@ -1,4 +1,4 @@
-//! The metadata of a guest that its server's own state does not hold.
+//! Reads the parts of a guest's metadata that the server's state does not have.
 
 use std::time::Duration;
 
@@ -11,20 +11,22 @@ use super::MetadataOptions;
 use crate::hosts::fleet::ConnectedHosts;
 use crate::ports::{NetworkService, PortError, ServiceCaller};
 
-/// A guest that asks is starting, and waits: it is told without what its host does not say in this time.
+/// The longest wait for a host. The guest waits for the metadata while it boots, so it gets them without the host's
+/// part after this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The floating address of the first interface that has one.
 ///
 /// # Errors
-/// The network service does not say.
+/// The network service does not answer.
 pub async fn floating_ip(networks: &dyn NetworkService, server: &Alive) -> Result<Option<String>, PortError> {
     let ports: Vec<PortId> = server.nics.iter().map(|nic| nic.port).collect();
     let given = networks.floating_addresses(&ports, &ServiceCaller::system("metadata")).await?;
     Ok(given.first().map(|floating| floating.address.to_string()))
 }
 
-/// The vendor data of other services, if any are configured. An error, if guests must not get metadata without it.
+/// The vendor data of other services; `None` if no services are configured. It fails if guests must not get metadata
+/// without it.
 pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Map<String, Value>>, String> {
     match &options.dynamic {
         Some(dynamic) => dynamic.ask(server).await.map(Some),

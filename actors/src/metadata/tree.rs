@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{GuestMetadata, ec2, openstack, seed};
 
-/// The target of a path.
+/// The metadata that a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetadataEntry {
     Text(Vec<u8>),
@@ -23,14 +23,14 @@ impl MetadataEntry {
     }
 }
 
-/// The versions that EC2's tree has, as the root shows them to anybody.
+/// The list of EC2's versions, which the root path shows without a server.
 pub fn root() -> MetadataEntry {
     MetadataEntry::list(ec2::VERSIONS)
 }
 
 impl GuestMetadata<'_> {
     /// Resolves `path`; `None` if nothing is there. A path that names neither tree means EC2's. `today` (`2026-01-31`)
-    /// hides the versions of the future from the list; who asks for one gets it.
+    /// hides future versions from the list, but a guest can still request one.
     pub fn look_up(&self, path: &[&str], today: &str) -> Result<Option<MetadataEntry>, String> {
         match path {
             ["openstack"] => Ok(Some(MetadataEntry::list(openstack::versions(today)))),
@@ -54,7 +54,7 @@ impl GuestMetadata<'_> {
             [openstack::PASSWORD] => Ok(Some(MetadataEntry::Password)),
             [wanted] => {
                 let found = openstack::document(self, version, wanted, user_data.as_deref(), &seed()?);
-                // Nova forgets to say so of the network's.
+                // Nova forgets the content type of the network data, too.
                 let is_json = !matches!(*wanted, openstack::USER_DATA | openstack::NETWORK_DATA);
                 Ok(found.map(
                     |document| if is_json { MetadataEntry::Json(document) } else { MetadataEntry::Text(document) },
@@ -85,7 +85,7 @@ impl GuestMetadata<'_> {
     }
 }
 
-/// Names of what is below, one a line, with a slash where more is below that; or the value.
+/// The names of the children, one per line, with a slash after a name that has children itself; or the value of a leaf.
 fn print(node: &Value) -> String {
     match node {
         Value::Object(below) => {

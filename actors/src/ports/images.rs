@@ -1,7 +1,8 @@
-//! Images, as compute asks for them: from the embedded image service, or from real Glance.
+//! The trait of the image service, embedded or real Glance.
 //!
-//! Glance's API, version 2, has a call for each of these: `POST images` takes the id from the caller, `PUT images/{id}/file`
-//! takes the bytes and refuses (409) an image that has them, and a list filtered by properties tells the backups.
+//! Glance's API, version 2, has a call for each method. `POST images` takes the id from the caller. `PUT
+//! images/{id}/file` takes the data, and refuses (409) an image that already has data. A list filtered by properties
+//! shows the backups.
 
 use std::sync::Arc;
 
@@ -13,35 +14,35 @@ use chronova_hypervisor::driver::{ByteStream, ImageSource};
 
 use super::PortError;
 
-/// An image that is to be made of a server's disk.
+/// A new image for the data of a server's disk.
 #[derive(Debug, Clone)]
 pub struct ImageDraft {
     pub image: ImageId,
     pub name: String,
     pub owner: ProjectId,
-    /// `qcow2`; the container is always `bare`.
+    /// The disk format, as `qcow2`. The container format is always `bare`.
     pub format: String,
     pub min_disk_gib: u32,
     pub min_memory_mib: u64,
     pub properties: SortedPairs,
 }
 
-/// Images, and their bytes.
+/// The image service: images and their data.
 #[async_trait]
 pub trait ImageService: ImageSource + 'static {
-    /// The image as a server of `project` would be made from it; only an active one that the project can see.
+    /// The image for a server of `project`. It must be active, and the project must see it.
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
 
-    /// Makes an image without bytes, which only its owner sees.
+    /// Creates a private image without data.
     async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Gives an image its bytes. One that has them already is success, and nothing is read.
+    /// Uploads the data of an image. If the image already has data, this is success, and nothing is read.
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Deletes an image, with bytes or without.
+    /// Deletes an image, with or without data.
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// The backups of a server of this kind that have their bytes and belong to the owner of `like`, newest first; none if
-    /// `like` is gone. Images of other owners do not count, whatever their properties say.
+    /// The server's backups of this kind that have data and belong to the owner of `like`, newest first. Empty if
+    /// `like` was deleted. Images of other owners do not count, whatever their properties are.
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
 }

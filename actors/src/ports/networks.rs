@@ -1,11 +1,11 @@
-//! Networks, as compute asks for them: from the embedded network service, or from real Neutron.
+//! The trait of the network service, embedded or real Neutron.
 //!
-//! Two kinds of callers ask. A request asks for its user ([`ServiceCaller`], with the user's token as long as the user
-//! waits). A process asks for a project when that user has long gone; a client of another service then uses an account of
-//! its own, as `[neutron]` configures one.
+//! There are two kinds of callers. A request calls for its user ([`ServiceCaller`] with the user's token). A process
+//! calls for a project, when the user no longer waits. A client of Neutron then uses its own account, which `[neutron]`
+//! configures.
 //!
-//! Invariants: ids of ports are the service's, compute only learns them from answers; a change is idempotent under the
-//! server or the process that is named in it; a server's ports are those of its own project.
+//! Invariants: the service chooses the ids of ports, and compute learns them only from answers. A change is idempotent
+//! under the server or the process in it. A server's ports belong to the server's project.
 //!
 //! | call | Neutron's part in it |
 //! |---|---|
@@ -34,7 +34,7 @@ use chronova_projections::views::Views;
 
 use super::{PortError, ServiceCaller};
 
-/// Which interfaces a server is to have.
+/// The request for the interfaces of a new server.
 #[derive(Debug, Clone)]
 pub struct InterfacesRequest {
     pub instance: InstanceId,
@@ -44,11 +44,11 @@ pub struct InterfacesRequest {
     pub host: String,
     pub availability_zone: String,
     pub networks: RequestedNetworks,
-    /// Names or ids; for the ports made for the server.
+    /// Names or ids of the security groups for ports that the service creates for the server.
     pub security_groups: Vec<String>,
 }
 
-/// One more interface for a server that runs already.
+/// The request for one more interface of an existing server.
 #[derive(Debug, Clone)]
 pub struct InterfaceRequest {
     pub process: ProcessId,
@@ -61,7 +61,7 @@ pub struct InterfaceRequest {
     pub nic: RequestedNic,
 }
 
-/// Networks, filters and interfaces that a host provides before a guest with these interfaces can start.
+/// The networks, filters and interfaces that a host needs before a guest with these interfaces can start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostNetworkSetup {
     pub networks: Vec<NetworkSpec>,
@@ -69,20 +69,20 @@ pub struct HostNetworkSetup {
     pub nics: Vec<Nic>,
 }
 
-/// A port, as far as compute cares.
+/// The fields of a port that compute reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortInfo {
     pub port: PortId,
     pub network: NetworkId,
     pub project: ProjectId,
-    /// The server that it says it is of; `None`: it is of none, or of something else.
+    /// The server in the port's `device_id`; `None` if the port has none, or belongs to another kind of device.
     pub server: Option<InstanceId>,
-    /// The compute host that it is bound to.
+    /// The compute host that the port is bound to.
     pub host: Option<String>,
     pub addresses: Vec<FixedAddress>,
 }
 
-/// A floating address that stands for an address of a port.
+/// A floating address, and the address of a port that it is mapped to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloatingAddress {
     pub port: PortId,
@@ -105,14 +105,14 @@ pub struct SecurityRuleInfo {
     pub id: SecurityGroupRuleId,
     pub group: SecurityGroupId,
     pub traffic: RuleTraffic,
-    /// Project and name of the group that `traffic` names as the other side, where that is still there.
+    /// The project and the name of the rule's remote group, if that group still exists.
     pub remote: Option<(ProjectId, String)>,
 }
 
-/// The network service. Refusals of changes are in Nova's words.
+/// The network service. Its refusals have Nova's messages.
 #[async_trait]
 pub trait NetworkService: Send + Sync + 'static {
-    /// Whether a server of `project` could be given these interfaces; asked before the server is accepted.
+    /// Checks that a server of `project` could get these interfaces. The API calls it before it accepts the server.
     async fn check(
         &self,
         project: &ProjectId,
@@ -120,27 +120,28 @@ pub trait NetworkService: Send + Sync + 'static {
         security_groups: &[String],
     ) -> Result<(), PortError>;
 
-    /// Whether `auto`, said in so many words, could be honoured: where nothing at all is said a server may go without
-    /// interfaces, but `auto` wants one.
+    /// Checks that an explicit `auto` could be served. A request without `networks` may lead to a server without
+    /// interfaces, but `auto` requires one.
     async fn check_auto(&self, _project: &ProjectId) -> Result<(), PortError> {
         Ok(())
     }
 
-    /// Makes or binds the ports of a server, in the order asked for. Idempotent under `wanted.instance`: a second call
-    /// gives the same ports.
+    /// Creates or binds the ports of a server, in the order of the request. Idempotent under `wanted.instance`: a
+    /// second call gives the same ports.
     async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError>;
 
-    /// Whether a server of `project` that runs already could be given this interface.
+    /// Checks that an existing server of `project` could get this interface.
     async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError>;
 
-    /// Makes or binds one more port of a server. Idempotent under `process`.
+    /// Creates or binds one more port of a server. Idempotent under `process`.
     async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
 
-    /// Deletes the port that [`attach`](Self::attach) made for `process`, whether or not its answer arrived. None is
-    /// success, and a port that was only bound stays: [`detach`](Self::detach) unbinds it.
+    /// Deletes the port that [`attach`](Self::attach) created for `process`, whether or not its answer arrived. No such
+    /// port is success. A port that was only bound stays: [`detach`](Self::detach) unbinds it.
     async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Deletes one port of a server if it was made for it, and unbinds it otherwise. Not the server's (any more) is success.
+    /// Deletes one port of a server if the service created it for the server, and unbinds it otherwise. A port that is
+    /// not the server's is success.
     async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Gives the server one more address on a network that it has a port on.
@@ -161,9 +162,9 @@ pub trait NetworkService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// Has a security group of `project`, named by id or by a name that only one has, apply to all ports of the server.
-    /// `NotFound`: there is no such group. `Conflict`: several have the name. `Invalid`: the server has no ports, or one of
-    /// them can have no groups. A port that is in the group already is success.
+    /// Adds a security group of `project` to all ports of the server. The group is named by its id or by a unique name.
+    /// `NotFound`: there is no such group. `Conflict`: several groups have the name. `Invalid`: the server has no
+    /// ports, or one of them cannot have groups. A port that already has the group is success.
     async fn add_security_group(
         &self,
         instance: InstanceId,
@@ -172,8 +173,8 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<(), PortError>;
 
-    /// Has a security group no longer apply to any port of the server. Besides the refusals of
-    /// [`add_security_group`](Self::add_security_group), `NotFound` says that no port is in the group.
+    /// Removes a security group from all ports of the server. It refuses like
+    /// [`add_security_group`](Self::add_security_group); `NotFound` also means that no port has the group.
     async fn remove_security_group(
         &self,
         instance: InstanceId,
@@ -182,15 +183,16 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<(), PortError>;
 
-    /// The names of the groups that apply to the ports of each server, in the order of `servers`; a name may be there
-    /// several times. `None`: the server has no ports.
+    /// The names of the security groups of each server's ports, in the order of `servers`. A name may occur several
+    /// times. `None`: the server has no ports.
     async fn group_names(
         &self,
         servers: &[(InstanceId, ProjectId)],
         caller: &ServiceCaller,
     ) -> Result<Vec<Option<Vec<String>>>, PortError>;
 
-    /// The groups of these ids or names, in the order of `named`; a name is looked for in `project`. `None`: there is none.
+    /// The groups with these ids or names, in the order of `named`. Names are looked up in `project`. `None`: there is
+    /// no such group.
     async fn find_security_groups(
         &self,
         project: &ProjectId,
@@ -198,31 +200,31 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<Vec<Option<SecurityGroupInfo>>, PortError>;
 
-    /// The floating addresses that stand for addresses of these ports, in the order of `ports`.
+    /// The floating addresses that are mapped to these ports, in the order of `ports`.
     async fn floating_addresses(
         &self,
         ports: &[PortId],
         caller: &ServiceCaller,
     ) -> Result<Vec<FloatingAddress>, PortError>;
 
-    /// Those of these ports that there are.
+    /// The ports with these ids; ids without a port are left out.
     async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError>;
 
-    /// The ports of all projects that have this fixed address: networks that do not meet may use the same ones.
+    /// The ports of all projects with this fixed address. Separate networks may use the same address.
     async fn ports_at(&self, address: IpAddr, caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError>;
 
-    /// The service as it was when the read models were as `past` has them. `None`: it does not remember.
+    /// The service at the time of the read models `past`; `None` if it does not keep its past.
     fn as_of(&self, _past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
         None
     }
 
-    /// The interfaces as the service has them now: those whose port is no longer the server's are missing.
+    /// The present state of the interfaces. An interface is left out if its port is no longer the server's.
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError>;
 
-    /// Deletes the ports made for the server and unbinds the others. None left is success.
+    /// Deletes the ports that the service created for the server, and unbinds the others. No port left is success.
     async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Takes the server's ports to a host, or off every host; they stay the server's. None is success.
+    /// Binds the server's ports to a host, or unbinds them from every host; they stay the server's. No port is success.
     async fn rebind(
         &self,
         instance: InstanceId,
@@ -232,6 +234,6 @@ pub trait NetworkService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// How the interfaces look from a host.
+    /// The setup that a host needs for the interfaces.
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError>;
 }

@@ -2,12 +2,12 @@
 //! Cinder can, too.
 //!
 //! Every change is idempotent under the ids that the caller chooses (derived from the process's id): a repeated call
-//! changes nothing. Long calls (`create`, `create_snapshot`, `delete`) are only accepted here. The caller polls `find`
-//! until the status says how they ended.
+//! changes nothing. The service only accepts long calls (`create`, `create_snapshot`, `delete`). The caller polls
+//! `find` until the status shows the result.
 //!
-//! Cinder has a call for each of these: attachments as of microversion 3.44 (`POST attachments` reserves, `PUT` connects,
-//! `os-complete` completes, `DELETE` releases). It chooses the ids of volumes, snapshots and attachments itself, whereas
-//! the caller chooses them here: a client of Cinder needs calls that learn the ids from the answers.
+//! Cinder has a call for each method, with attachments as of microversion 3.44 (`POST attachments` reserves, `PUT`
+//! connects, `os-complete` completes, `DELETE` releases). Cinder chooses the ids of volumes, snapshots and attachments
+//! itself, but here the caller chooses them. A client of Cinder needs calls that learn the ids from the answers.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use chronova_events::instance::ImageSnapshot;
 
 use super::PortError;
 
-/// A volume, as far as a server's owner may see it.
+/// The fields of a volume that a server's owner may see.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VolumeInfo {
     pub id: VolumeId,
@@ -29,7 +29,7 @@ pub struct VolumeInfo {
     pub name: String,
     pub description: Option<String>,
     pub size_gb: u32,
-    /// Cinder's word: `creating`, `available`, `reserved`, `in-use`, `detaching`, `error`, ...
+    /// Cinder's status: `creating`, `available`, `reserved`, `in-use`, `detaching`, `error`, ...
     pub status: String,
     pub bootable: bool,
     pub multiattach: bool,
@@ -41,16 +41,16 @@ pub struct VolumeInfo {
     pub metadata: Vec<(String, String)>,
     pub snapshot: Option<SnapshotId>,
     pub source: Option<VolumeId>,
-    /// The image that the content came from, with its properties as they were then (or were changed since).
+    /// The image that the content came from, with the properties that the volume keeps of it.
     pub image: Option<ImageSnapshot>,
     pub attachments: Vec<AttachmentInfo>,
-    /// The only host that reaches the volume; `None`: every host does.
+    /// The only host that reaches the volume; `None` if every host does.
     pub host: Option<HostId>,
     pub created_at: Timestamp,
 }
 
 impl VolumeInfo {
-    /// Whether the volume can be kept for a server now.
+    /// Whether the volume can be reserved for a server now.
     pub fn is_reservable(&self) -> bool {
         let shared = self.multiattach && matches!(self.status.as_str(), "in-use" | "reserved" | "attaching");
         shared || matches!(self.status.as_str(), "available" | "downloading")
@@ -62,11 +62,11 @@ impl VolumeInfo {
 pub struct AttachmentInfo {
     pub id: AttachmentId,
     pub instance: Option<InstanceId>,
-    /// The host name; none before `connect`.
+    /// The host name; `None` before `connect`.
     pub host: Option<String>,
-    /// `/dev/vdb`; none before it is known.
+    /// The device's name, as `/dev/vdb`; `None` until it is known.
     pub device: Option<String>,
-    /// Whether the guest has it: `complete` was called.
+    /// Whether `complete` was called, so that the guest has the volume.
     pub attached: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct SnapshotInfo {
     pub name: String,
     pub description: Option<String>,
     pub size_gb: u32,
-    /// Cinder's word: `creating`, `available`, `deleting`, `error`, ...
+    /// Cinder's status: `creating`, `available`, `deleting`, `error`, ...
     pub status: String,
     pub metadata: Vec<(String, String)>,
     pub created_at: Timestamp,
@@ -102,14 +102,14 @@ pub struct NewVolume {
     pub user: UserId,
     pub name: String,
     pub description: Option<String>,
-    /// `None`: as large as its source.
+    /// The size in GiB; `None` means the size of its source.
     pub size_gb: Option<u32>,
     pub content: NewContent,
-    /// Name or id; `None`: the default type.
+    /// The name or id of the type; `None` means the default type.
     pub volume_type: Option<String>,
     pub availability_zone: Option<String>,
     pub metadata: Vec<(String, String)>,
-    /// The host that must reach it; `None`: the service chooses.
+    /// The host that must reach the volume; `None` if the service may choose.
     pub host: Option<HostId>,
 }
 
@@ -122,7 +122,7 @@ pub struct NewSnapshot {
     pub user: UserId,
     pub name: String,
     pub description: Option<String>,
-    /// Also while a server has the volume.
+    /// Whether to create the snapshot even while a server has the volume.
     pub force: bool,
     pub metadata: Vec<(String, String)>,
 }
@@ -130,7 +130,7 @@ pub struct NewSnapshot {
 /// How a host reaches an attached volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The libvirt pool, and the volume's name in it.
+    /// The name of the libvirt pool.
     pub pool: String,
     pub volume: String,
     /// `raw` or `qcow2`.
@@ -138,12 +138,12 @@ pub struct Connection {
     /// The disk's serial number in the guest: the volume's id.
     pub serial: String,
     pub readonly: bool,
-    /// Several guests may have it at the same time (`<shareable/>`).
+    /// Whether several guests may have the volume at the same time (`<shareable/>`).
     pub shareable: bool,
 }
 
-/// The volume service. Refusals carry Cinder's words. `Invalid` is Cinder's 400, and `Forbidden` includes an exceeded
-/// quota.
+/// The volume service. Its refusals have Cinder's messages. `Invalid` is Cinder's 400, and `Forbidden` includes an
+/// exceeded quota.
 #[async_trait]
 pub trait VolumeService: Send + Sync + 'static {
     /// The volume, if `project` may see it.
@@ -162,15 +162,15 @@ pub trait VolumeService: Send + Sync + 'static {
     /// All snapshots of `project`, newest first; of all projects if `all` is set.
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError>;
 
-    /// Accepts a new volume: it is `creating`, and then `available` or `error`. It reserves quota. Without `is_admin`,
-    /// the volume's project must see the source and may use the type.
+    /// Accepts a new volume, and reserves quota. The volume is `creating`, and then `available` or `error`. Without
+    /// `is_admin`, the volume's project must see the source and may use the type.
     async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError>;
 
-    /// Accepts the deletion of a volume; gone already is success.
+    /// Accepts the deletion of a volume. A volume that is already gone is success.
     async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Accepts a new snapshot: it is `creating`, and then `available` or `error`. Without `is_admin`, the volume must
-    /// be the snapshot's project's own; another's is `NotFound`.
+    /// Accepts a new snapshot. The snapshot is `creating`, and then `available` or `error`. Without `is_admin`, a
+    /// volume of another project than the snapshot's is `NotFound`.
     async fn create_snapshot(
         &self,
         wanted: NewSnapshot,
@@ -178,7 +178,7 @@ pub trait VolumeService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<SnapshotInfo, PortError>;
 
-    /// Accepts the deletion of a snapshot; gone already is success.
+    /// Accepts the deletion of a snapshot. A snapshot that is already gone is success.
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Accepts that an image replaces the volume's content while the guest is off. The volume is `downloading`, and
@@ -198,7 +198,8 @@ pub trait VolumeService: Send + Sync + 'static {
     /// The number of snapshots that `project` may still create; `None` is no limit.
     async fn snapshots_left(&self, project: &ProjectId) -> Result<Option<u64>, PortError>;
 
-    /// Reserves the volume for a server: `reserved`. `Invalid` if the volume's status does not allow it.
+    /// Reserves the volume for a server. The volume becomes `reserved`. `Invalid` if the volume's status does not allow
+    /// it.
     async fn reserve(
         &self,
         attachment: AttachmentId,
@@ -207,7 +208,8 @@ pub trait VolumeService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// Names the host and the device, and returns the connection of the host to the volume: `attaching`.
+    /// Names the host and the device, and returns the connection of the host to the volume. The volume becomes
+    /// `attaching`.
     async fn connect(
         &self,
         volume: VolumeId,
@@ -217,20 +219,21 @@ pub trait VolumeService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<Connection, PortError>;
 
-    /// The guest has it: `in-use`.
+    /// Notes that the guest has the volume, which becomes `in-use`.
     async fn complete(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Marks the volume as `detaching`. `Invalid` unless it is `in-use`.
     async fn begin_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// The volume stays attached: `in-use` again.
+    /// Cancels a detachment: the volume is `in-use` again.
     async fn roll_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Ends an attachment, complete or not: the volume is `available` again when none is left. Gone already is success.
+    /// Ends an attachment, complete or not. The volume is `available` again after its last attachment. An attachment
+    /// that is already gone is success.
     async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 }
 
-/// The port of a deployment without a volume service: it refuses every call.
+/// The implementation for a deployment without a volume service. It refuses every call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoVolumeService;
 

@@ -1,4 +1,4 @@
-//! Whether there is room.
+//! The decisions of a project's quota.
 
 use chronova_events::ids::{InstanceId, ProjectId};
 use chronova_events::quota::{
@@ -43,7 +43,7 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
     }
 }
 
-/// The resources that lack quota for `count` servers with so many cores and so much memory each.
+/// The resources without quota for `count` more servers, each with `cores` cores and `memory_mib` MiB.
 fn lacking(
     state: &Quota,
     count: u64,
@@ -55,7 +55,8 @@ fn lacking(
     wanted.into_iter().filter_map(|want| overdrawn(state, want, defaults)).collect()
 }
 
-/// Counts before it makes ids, so that a request for a billion servers costs what one for a single server costs.
+/// Takes quota for a request. It checks the number of servers before it makes ids, so a request for a billion servers
+/// costs no more than one for a single server.
 fn claim(state: &Quota, wanted: ServersWanted) -> Result<Vec<QuotaEvent>, QuotaReject> {
     let ServersWanted { project, process, min_count, max_count, most, cores, memory_mib, group, defaults } = wanted;
     let over = lacking(state, u64::from(max_count), (cores, memory_mib), &defaults);
@@ -74,7 +75,7 @@ fn claim(state: &Quota, wanted: ServersWanted) -> Result<Vec<QuotaEvent>, QuotaR
     })
 }
 
-/// How many of `count` servers there is room for.
+/// How many of `count` servers the quota admits.
 fn room(over: &[InsufficientQuota], count: u32) -> u32 {
     let fits = |one: &InsufficientQuota| {
         let each = (one.requested / u64::from(count.max(1))).max(1);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_billion_servers_cost_nothing() {
+    fn a_request_for_a_billion_servers_is_refused_at_once() {
         const BILLION: u32 = 1_000_000_000;
         let unlimited = [-1, -1, -1];
         let too_many = Err(QuotaReject::TooManyAtOnce { most: 100 });
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ids_of_a_claim_follow_from_its_process() {
+    fn the_ids_of_a_claim_derive_from_its_process() {
         let claim = || QuotaCommand::Claim(Box::new(wanted(2, 2, [2, -1, -1])));
         let mut state = Quota::default();
         let events = decide(&state, claim()).unwrap();
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_taken_once_and_never_beyond_the_limit() {
+    fn quota_is_reserved_once_and_never_beyond_the_limit() {
         let mut state = Quota::default();
         let (a, b, c) = (InstanceId::random(), InstanceId::random(), InstanceId::random());
         for event in decide(&state, reserve(vec![a, b])).unwrap() {

@@ -1,4 +1,4 @@
-//! A project's quota: room for servers is taken here before a server is asked for.
+//! A project's quota. An API or a process reserves quota here before it requests a server.
 
 pub mod decide;
 
@@ -12,7 +12,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum QuotaRoot {}
 
-/// The limits of a project that has none of its own: `[quota]`. -1 is no limit.
+/// The limits of a project without own limits, from `[quota]`. -1 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefaultLimits {
     pub instances: i64,
@@ -29,7 +29,7 @@ impl Default for DefaultLimits {
 
 #[derive(Debug, Clone)]
 pub enum QuotaCommand {
-    /// Takes room for each of `instances`.
+    /// Reserves quota for each of `instances`.
     Reserve {
         project: ProjectId,
         instances: Vec<InstanceId>,
@@ -37,14 +37,14 @@ pub enum QuotaCommand {
         memory_mib: u64,
         defaults: DefaultLimits,
     },
-    /// Takes room for the servers of one request, as many as fit between `min_count` and `max_count`, and asks for the
-    /// process that creates them.
+    /// Reserves quota for the servers of one request: as many as fit between `min_count` and `max_count`. Also requests
+    /// the process that creates them.
     Claim(Box<ServersWanted>),
     Release {
         project: ProjectId,
         instance: InstanceId,
     },
-    /// Room for another flavor, if there is: the larger of what the server holds and what it is to be.
+    /// Reserves quota for another flavor. During the move, the server holds the larger of its old and its new amounts.
     Widen {
         project: ProjectId,
         instance: InstanceId,
@@ -52,7 +52,7 @@ pub enum QuotaCommand {
         memory_mib: u64,
         defaults: DefaultLimits,
     },
-    /// The server holds exactly this from now on.
+    /// Sets the amounts that the server holds from now on.
     Settle {
         project: ProjectId,
         instance: InstanceId,
@@ -68,26 +68,26 @@ pub enum QuotaCommand {
     },
 }
 
-/// How many servers a request wants, and how large each is.
+/// The number and the size of the servers in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServersWanted {
     pub project: ProjectId,
-    /// Its id is the seed of the servers' ids.
+    /// The process that creates the servers. Their ids derive from its id.
     pub process: ProcessId,
     pub min_count: u32,
     pub max_count: u32,
-    /// `[chronova] max_servers_per_request`: a request that quota leaves room for more is refused.
+    /// `[chronova] max_servers_per_request`: a request for which quota admits more servers is refused.
     pub most: u32,
-    /// Each server takes as many.
+    /// The cores of each server.
     pub cores: u32,
-    /// Each server takes as much.
+    /// The memory of each server in MiB.
     pub memory_mib: u64,
-    /// The server group that they join, after the project that owns it.
+    /// The server group that the servers join, and the project that owns the group.
     pub group: Option<(ProjectId, ServerGroupId)>,
     pub defaults: DefaultLimits,
 }
 
-/// One resource of which there is not enough.
+/// A resource without enough quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InsufficientQuota {
     /// `instances`, `cores`, `ram`.

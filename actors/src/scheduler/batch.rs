@@ -1,9 +1,9 @@
 //! The servers of one request are placed together, or not at all.
 //!
-//! Each server of a request has a process of its own. The processes meet here, and the last one decides for all, one
-//! server after the other. Each decision sees those before it, so groups hold within the request, and servers spread.
-//! One command claims everything. A process that has waited longer than [`PATIENCE`] decides for those that have come.
-//! The others were called off, or have their host from before a crash.
+//! Each server of a request has its own process. The processes wait here for each other, and the last one decides for
+//! all servers, one after the other. Each decision sees those before it, so the rules of server groups hold within the
+//! request, and servers spread. One command claims all hosts. A process that has waited longer than [`PATIENCE`]
+//! decides for those that have come. The others were cancelled, or have had their host since before a crash.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -17,7 +17,7 @@ use super::placing::{
     claim_all, give_back,
 };
 
-/// By reservation.
+/// The waiting servers, by reservation id.
 pub(super) type Batches = BTreeMap<String, Vec<BatchMember>>;
 
 /// One server of a request that waits for the others.
@@ -96,7 +96,7 @@ impl Scheduler {
                     }
                     return;
                 }
-                // The cause of the refusal is in the log; the views show it in a moment.
+                // The cause of the refusal is in the log. The read models will show it soon.
                 Ok(ClaimOutcome::Refused(_)) => {
                     drop(seats);
                     tokio::time::sleep(BEAT).await;
@@ -134,7 +134,7 @@ impl Scheduler {
     }
 }
 
-/// Sends a process its server's selection. A process that was called off meanwhile does not receive it: its claim is
+/// Sends a process its server's selection. A process that was cancelled meanwhile does not receive it, so its claim is
 /// released.
 async fn hand_over(
     scheduler: &Scheduler,

@@ -1,8 +1,8 @@
 //! Finds hosts with the requested resources in the indexes of the fleet.
 //!
-//! A requirement that few hosts meet is looked up first, and only those hosts are examined. If many hosts fit, they
-//! come in the order of their free memory, at most `[scheduler] max_placement_results` of them. If providers form trees
-//! or share with each other, the placement view searches.
+//! The search looks up the requirement that the fewest hosts meet, and examines only those hosts. If many hosts fit, it
+//! returns at most `[scheduler] max_placement_results` of them, in the order of their free memory. If providers form
+//! trees or share with each other, the placement view searches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,26 +16,26 @@ use super::context::SchedulingContext;
 use super::prefilters::narrowings;
 use super::request::ResourceRequest;
 
-/// Hosts named as examples of those that a check refused.
+/// The number of hosts that a decision names as examples of those that a check refused.
 pub const EXAMPLES: usize = 3;
 
 /// The hosts that were found, and the counts of the search.
 #[derive(Debug, Default)]
 pub struct CandidateHosts {
     pub slots: Vec<Slot>,
-    /// The allocations by host; `None`: everything from the host's own provider.
+    /// The allocations by host; `None` if everything comes from the host's own provider.
     pub allocations: Option<BTreeMap<Slot, Vec<Allocation>>>,
     /// All requested amounts, by class.
     pub totals: BTreeMap<String, u64>,
     pub hosts: u32,
     pub required: Vec<String>,
     pub checks: Vec<CheckRecord>,
-    /// The reason why no host is left, if none is.
+    /// The reason why no host is left; `None` if some are.
     pub lacks: Option<String>,
 }
 
-/// The hosts that Placement would offer. Dedicated CPUs are requested as such first, and as shared ones if no host has
-/// any (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
+/// The hosts that Placement would offer. The search requests dedicated CPUs as such first, and as shared ones if no
+/// host has any (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
 pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
     let pinned = ResourceRequest::of(context.request, true);
     let found = find_hosts_for(context, &pinned);
@@ -43,7 +43,7 @@ pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
         return found;
     }
     let shared = find_hosts_for(context, &ResourceRequest::of(context.request, false));
-    // Otherwise dedicated ones are missing.
+    // If shared CPUs find no host either, the result says that dedicated ones are missing.
     if shared.slots.is_empty() { found } else { shared }
 }
 
@@ -142,7 +142,7 @@ fn with_room(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Sl
     let order = needs.iter().find(|need| need.class == "MEMORY_MB").or_else(|| needs.first());
     let size = set.len();
     found.slots = match order {
-        // Few are left: examine each.
+        // Few hosts are left, so the search examines each.
         _ if size <= limit => set.iter().filter(fits).collect(),
         Some(need) if context.options.multipliers.ram < 0.0 => {
             need.column.tightest(need.amount).filter(fits).take(limit).collect()
@@ -162,13 +162,13 @@ fn with_room(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Sl
     found.totals = totals;
 }
 
-/// One provider has to serve a group with a suffix by itself. On a host with a single provider the sum says the same,
-/// except for the unit rules, which hold for each group.
+/// One provider must serve a group with a suffix by itself. On a host with a single provider, the sum of the groups
+/// decides, except for the unit rules, which hold for each group.
 fn groups_fit(context: &SchedulingContext<'_>, wanted: &ResourceRequest, slot: Slot) -> bool {
     if wanted.groups.len() <= 1 {
         return true;
     }
-    // Isolated groups need as many providers.
+    // Isolated groups need one provider each.
     let suffixed = wanted.groups.keys().filter(|suffix| !suffix.is_empty()).count();
     if wanted.isolate && suffixed > 1 {
         return false;
@@ -199,7 +199,7 @@ fn refuse_all(
     found.totals = totals;
 }
 
-/// Some of the hosts without enough capacity: those that lack least of each class.
+/// Examples of hosts without enough capacity: for each class, the hosts that lack the least.
 fn hosts_short_of(
     context: &SchedulingContext<'_>,
     needs: &[NeededClass<'_>],
@@ -222,7 +222,7 @@ fn hosts_short_of(
         let short = need.column.without_room(need.amount).filter(|slot| set.contains(*slot) && !fits.contains(*slot));
         short.take(EXAMPLES).for_each(|slot| show(need, slot));
     }
-    // Hosts that break the unit rules, that have none of a class, or that pending claims fill.
+    // The other hosts break the unit rules, have none of a class, or are full because of pending claims.
     for slot in set.iter().filter(|slot| !fits.contains(*slot)).take(EXAMPLES) {
         if let Some(need) = needs.iter().find(|need| !need.is_met(context, slot)) {
             show(need, slot);
@@ -231,7 +231,7 @@ fn hosts_short_of(
     examples
 }
 
-/// The class that the fewest hosts have enough of; or the fact that no host has enough of all.
+/// Names the class of which the fewest hosts have enough, or says that no host has enough of all classes.
 fn scarcest_class(context: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: &Slots) -> String {
     let with = |need: &NeededClass<'_>| set.iter().filter(|slot| need.is_met(context, *slot)).count();
     let scarcest = needs.iter().map(|need| (with(need), need)).min_by_key(|(count, _)| *count);
@@ -245,7 +245,7 @@ fn scarcest_class(context: &SchedulingContext<'_>, needs: &[NeededClass<'_>], se
     }
 }
 
-/// Asks the placement view, and takes the first way to serve the request on each host.
+/// Searches in the placement view, and takes the first candidate of each host.
 fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slots, found: &mut CandidateHosts) {
     let (ledger, index) = (&context.placement.ledger, &context.placement.index);
     let limit = context.options.max_placement_results.max(1);
@@ -253,7 +253,7 @@ fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slo
     let request = placement::CandidatesRequest {
         groups: wanted.groups.values().cloned().collect(),
         isolate: wanted.isolate,
-        // Candidates on excluded hosts count too, so more of them are requested.
+        // Candidates on excluded hosts count towards the limit, so the search requests more of them.
         limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
         ..placement::CandidatesRequest::default()
     };

@@ -1,4 +1,4 @@
-//! The choice of a host: pure, from read models, a request and options.
+//! Chooses a host from read models, a request and options. The choice is pure.
 
 use chronova_events::ids::{HostId, ProcessId, ProviderId};
 use chronova_events::instance::{CheckRecord, RefusedHost, Scheduled, WeighedHost};
@@ -12,7 +12,7 @@ use super::request::RequestSpec;
 use super::{candidates, filters, weighers};
 use crate::coordination::pending_claims::PendingClaims;
 
-/// Candidates with their weights in the record of a decision.
+/// The number of candidates whose weights a decision records.
 const WEIGHED: usize = 5;
 
 /// A host that fits.
@@ -21,7 +21,7 @@ pub struct RankedHost {
     pub host: HostId,
     pub hostname: String,
     pub slot: Slot,
-    /// The zone that it is in because of an aggregate.
+    /// The availability zone of the host's aggregates; `None` in the default zone.
     pub zone: Option<String>,
     /// The allocations to claim, sorted by provider.
     pub allocations: Vec<Allocation>,
@@ -74,7 +74,7 @@ impl SchedulingReasons {
         }
     }
 
-    /// How many hosts each check left, for administrators.
+    /// The number of hosts that each check left, for administrators.
     pub fn counts(&self) -> String {
         let checks = self.checks.iter().map(|check| format!("{}: {} left", check.name, check.left));
         std::iter::once(format!("{} hosts", self.hosts)).chain(checks).collect::<Vec<_>>().join(", ")
@@ -99,7 +99,7 @@ pub fn choose(
     })
 }
 
-/// As [`choose`], among hosts of a past moment or another fleet.
+/// Like [`choose`], but among the hosts of a past moment or of another fleet.
 pub fn choose_among(
     sources: SchedulerViews<'_>,
     request: &RequestSpec,
@@ -119,7 +119,7 @@ pub fn choose_among(
     if let Some(group) = &context.group {
         reasons.required.push(format!("group {} ({})", group.name, group.policy.name()));
     }
-    // Nova skips the filters for a forced host; then the compute service checks by itself.
+    // Nova skips the filters for a forced host. The compute service then checks the server itself.
     let which: fn(&filters::Filter) -> bool = match request.forced_host {
         None => |_| true,
         Some(_) => |filter| filter.always,
@@ -150,7 +150,7 @@ pub fn choose_among(
     SchedulingDecision { ranked, reasons }
 }
 
-/// Whether a server may be rebuilt with another image on its host: only some filters run, on that host alone.
+/// Checks that a server may be rebuilt with another image on its host. Only some filters run, and only on that host.
 ///
 /// # Errors
 /// The filter that refuses.
@@ -177,7 +177,7 @@ pub fn may_rebuild(
     })
 }
 
-/// Runs the enabled filters in their order until no host is left, then those that always run and apply.
+/// Runs the enabled filters in their order until no host is left, and then the filters that always run.
 fn filter(
     context: &SchedulingContext<'_>,
     slots: &mut Vec<Slot>,

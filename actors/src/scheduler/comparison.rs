@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-/// Whether `value` is as `wanted` says. Nova: `nova.scheduler.filters.extra_specs_ops.match`; text that begins with no
-/// operator is compared whole.
+/// Whether `value` meets the condition `wanted`. Nova: `nova.scheduler.filters.extra_specs_ops.match`; a condition
+/// without an operator is compared as a whole.
 pub(super) fn matches(value: &str, wanted: &str) -> bool {
     let mut words = wanted.split_whitespace();
     let Some(operator) = words.next() else { return value == wanted };
@@ -12,12 +12,12 @@ pub(super) fn matches(value: &str, wanted: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     let numbers = |compare: fn(f64, f64) -> bool| match (number(value), first.and_then(number)) {
         (Some(left), Some(right)) => compare(left, right),
-        // Nova fails here with a ValueError, and so does the request.
+        // Nova's request fails here with a ValueError; here, the host does not pass.
         _ => false,
     };
     let texts = |compare: fn(&str, &str) -> bool| first.is_some_and(|right| compare(value, right));
     match operator {
-        // `=` means "at least", as it always did.
+        // `=` means "at least", as it always has in Nova.
         "=" | ">=" => numbers(|left, right| left >= right),
         "==" => numbers(|left, right| (left - right).abs() < f64::EPSILON),
         "!=" => numbers(|left, right| (left - right).abs() >= f64::EPSILON),
@@ -35,7 +35,7 @@ pub(super) fn matches(value: &str, wanted: &str) -> bool {
     }
 }
 
-/// At most `limit` of them, and how many more there are.
+/// At most `limit` of the items, and the number of further ones.
 pub(super) fn some<T: Display>(items: impl IntoIterator<Item = T>, limit: usize) -> String {
     let all: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     let shown = all.iter().take(limit).map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -1,5 +1,4 @@
-//! The context of a scheduling decision: the read models, the pending claims and the request; and one host in that
-//! context.
+//! The context of a scheduling decision (read models, pending claims, request), and one host in that context.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +28,7 @@ pub struct SchedulerViews<'a> {
     pub pending: &'a PendingClaims,
 }
 
-/// A decision's whole world.
+/// Everything that a decision depends on.
 #[derive(Debug)]
 pub struct SchedulingContext<'a> {
     pub fleet: &'a FleetView,
@@ -59,7 +58,7 @@ pub struct InstanceGroup {
     pub members: BTreeMap<Slot, u32>,
 }
 
-/// The hints, read once.
+/// The parsed scheduler hints.
 #[derive(Debug, Default)]
 pub struct SchedulerHints {
     /// The hosts of the servers in `different_host` and `same_host`; `None` without the hint.
@@ -166,7 +165,7 @@ impl<'a> HostState<'a> {
         number(line.total) - number(line.reserved) - number(line.used) - number(self.context.pending(self.slot, class))
     }
 
-    /// `vcpus_total * cpu_allocation_ratio - vcpus_used`; what is reserved counts as used.
+    /// `vcpus_total * cpu_allocation_ratio - vcpus_used`; reserved CPUs count as used.
     pub fn free_cpus(&self) -> f64 {
         let Some(line) = self.line("VCPU") else { return 0.0 };
         let used = number(line.used) + number(line.reserved) + number(self.context.pending(self.slot, "VCPU"));
@@ -210,7 +209,7 @@ impl<'a> HostState<'a> {
         self.context.fleet.aggregates_of(self.slot)
     }
 
-    /// The values of `key` in the metadata of the host's aggregates, unparsed.
+    /// The values of `key` in the metadata of the host's aggregates, as text.
     pub fn said<'k>(&self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
         self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
     }
@@ -220,7 +219,7 @@ impl<'a> HostState<'a> {
         self.said(key).flat_map(|value| value.split(',')).map(str::trim).collect()
     }
 
-    /// The least number of the aggregates' values; the option if there is none, or if one is no number.
+    /// The smallest of the aggregates' values; the option if there is no value, or if one is no number.
     pub fn least<T: std::str::FromStr + PartialOrd + Copy>(&self, key: &str, option: T) -> T {
         let mut least = None;
         for value in self.said(key) {
@@ -240,7 +239,7 @@ impl<'a> HostState<'a> {
     }
 }
 
-/// Only compared and shown.
+/// The number as `f64`, which may lose digits. It is only compared and shown.
 #[allow(clippy::cast_precision_loss)]
 pub fn number(value: u64) -> f64 {
     value as f64

@@ -2,19 +2,19 @@
 //!
 //! | step | file | Nova's name for it |
 //! |---|---|---|
-//! | what is asked for | [`request`] | request spec |
-//! | what hosts must be, from the indexes | [`prefilters`] | request filters |
-//! | who has it, from the indexes | [`candidates`] | allocation candidates |
-//! | who will do | [`filters`] | filters |
-//! | who is best | [`weighers`] | weighers |
-//! | who gets it | [`placing`] and `batch` | claim, alternates |
-//! | what was decided | [`history`] | |
+//! | reads the request | [`request`] | request spec |
+//! | narrows the hosts by indexes | [`prefilters`] | request filters |
+//! | finds hosts with the resources | [`candidates`] | allocation candidates |
+//! | refuses unsuitable hosts | [`filters`] | filters |
+//! | orders the hosts | [`weighers`] | weighers |
+//! | claims a host | [`placing`] and `batch` | claim, alternates |
+//! | reads past decisions | [`history`] | |
 //!
 //! [`choose`](choice::choose) is pure: the same read models, request and options give the same decision, also in a dry
 //! run or a replay. A decision is a proposal made from views that may lag. When the host is claimed, the placement
-//! ledger's `decide` checks capacity and server groups again. So the result is a list, best first.
+//! ledger's `decide` checks capacity and server groups again. So the result is a list of hosts, best first.
 //!
-//! Filters and weighers are tables: adding one is a value and a line.
+//! Filters and weighers are tables: a new one needs a value and a line in its table.
 
 mod batch;
 pub mod candidates;

@@ -1,5 +1,5 @@
-//! Filters and weighers by Nova's names, and Nova's default options. It is apart from [`super::options`], which the
-//! filters and weighers read.
+//! Finds filters and weighers by Nova's names, and has Nova's default options. It is apart from [`super::options`],
+//! which the filters and weighers import.
 
 use std::collections::BTreeMap;
 
@@ -35,10 +35,10 @@ impl Default for SchedulerOptions {
     }
 }
 
-/// The filters of those names.
+/// The filters with these names.
 ///
 /// # Errors
-/// Names the first that is none, and all there are.
+/// Names the first unknown name, and all known names.
 pub fn enabled_filters(names: &[String]) -> Result<Vec<&'static str>, String> {
     names.iter().map(|name| known(name, filters::FILTERS.iter().map(|filter| filter.name))).collect()
 }
@@ -47,7 +47,7 @@ pub fn enabled_filters(names: &[String]) -> Result<Vec<&'static str>, String> {
 /// for all.
 ///
 /// # Errors
-/// Names the first that is none, and all there are.
+/// Names the first unknown name, and all known names.
 pub fn weighers_of(classes: &[String]) -> Result<Vec<&'static str>, String> {
     let all = || weighers::WEIGHERS.iter().map(|weigher| weigher.name);
     let mut found = Vec::new();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_another_form_are_passed_over() {
+    fn settings_of_another_form_are_ignored() {
         let settings = ["os_distro=2".to_owned(), "nonsense".to_owned(), "a=b".to_owned()];
         assert_eq!(weight_settings(&settings), BTreeMap::from([("os_distro".to_owned(), 2.0)]));
     }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 /// The options; names and meanings are Nova's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerOptions {
-    /// In the order of their use; every name is one of [`filters::FILTERS`].
+    /// The enabled filters in the order of their use; every name is one of [`filters::FILTERS`].
     pub enabled_filters: Vec<&'static str>,
     /// Every name is one of [`weighers::WEIGHERS`].
     pub weighers: Vec<&'static str>,
     pub multipliers: Multipliers,
-    /// The limit of examined hosts: `[scheduler] max_placement_results`.
+    /// `[scheduler] max_placement_results`: the most hosts that a decision examines.
     pub max_placement_results: usize,
-    /// The limit of the selected host and its alternates: `[scheduler] max_attempts`.
+    /// `[scheduler] max_attempts`: the most hosts in a decision, the selected one and its alternates.
     pub max_attempts: usize,
     pub host_subset_size: usize,
     pub shuffle_best_same_weighed_hosts: bool,
@@ -24,7 +24,7 @@ pub struct SchedulerOptions {
     pub aggregate_image_properties_isolation_namespace: Option<String>,
     pub aggregate_image_properties_isolation_separator: String,
     pub image_properties_default_architecture: Option<String>,
-    /// Property and weight; empty: all alike.
+    /// The weight of each image property; if empty, all properties have the same weight.
     pub image_props_weight_setting: BTreeMap<String, f64>,
     /// `[metrics] weight_setting`: metric and ratio.
     pub metrics_weight_setting: BTreeMap<String, f64>,

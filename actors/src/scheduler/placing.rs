@@ -1,10 +1,11 @@
-//! Selects a host: from a decision to a claimed host.
+//! Selects a host for a server and claims it.
 //!
-//! Decisions are made one after the other, and each sees the pending claims of those before it ([`PendingClaims`]). So
-//! parallel requests spread over the hosts instead of all claiming the best one. Claims then go to the ledger side by
-//! side. A refused claim (another was quicker, or the view lagged) goes to the next host of the same decision. When no
-//! host is left, the scheduler selects again with a view that has caught up, at most [`ROUNDS`] times. If only the
-//! pending claims of others leave no host, the request waits until these are settled before it is refused.
+//! The scheduler makes one decision after the other, and each sees the pending claims of those before it
+//! ([`PendingClaims`]). So parallel requests spread over the hosts instead of all claiming the best one. The claims go
+//! to the ledger in parallel. The ledger refuses a claim if another was faster or the view lagged. Then the scheduler
+//! claims the next host of the same decision. When no host is left, the scheduler selects again with a view that has
+//! caught up, at most [`ROUNDS`] times. If no host is left only because of others' pending claims, the scheduler waits
+//! for their results before it refuses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
 use crate::gateway::CommandGateway;
 use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, ServerClaim};
 
-/// Selections for one server before the step returns to its process.
+/// The most selections for one server before the step returns to its process.
 pub(super) const ROUNDS: usize = 4;
 /// The longest wait for others' pending claims, and for the request's own server in the views.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -50,7 +51,7 @@ pub struct SelectionRequest {
     pub user: UserId,
     pub process: ProcessId,
     pub attempt: u32,
-    /// The servers of one request share it.
+    /// The reservation id, which the servers of one request share.
     pub reservation: String,
     pub batch: u32,
     pub launch_index: u32,
@@ -70,14 +71,14 @@ pub struct Selection {
 pub enum SelectionError {
     NoHost {
         reasons: SchedulingReasons,
-        /// Hosts that fitted, but refused the claim.
+        /// Hosts that fitted, but for which the ledger refused the claim.
         lost: Vec<RefusedHost>,
     },
-    /// Unknown; the same request may be repeated.
+    /// The scheduler could not decide. The same request may be repeated.
     NotNow(String),
 }
 
-/// Shows a decision to others until the read models show it; dropping it removes the decision.
+/// Shows a pending decision to later decisions. Dropping it removes the decision.
 #[derive(Debug)]
 pub struct PendingClaimGuard {
     scheduler: Arc<Scheduler>,
@@ -86,7 +87,7 @@ pub struct PendingClaimGuard {
 }
 
 impl SelectionError {
-    /// The same for another server.
+    /// A guard for the decision on another server of the same request.
     pub(super) fn again(&self) -> Self {
         match self {
             Self::NoHost { reasons, lost } => Self::NoHost { reasons: reasons.clone(), lost: lost.clone() },
@@ -96,12 +97,12 @@ impl SelectionError {
 }
 
 impl PendingClaimGuard {
-    /// The claim is in the log.
+    /// Notes that the claim is in the log, at `position`.
     pub(super) fn claimed(&self, position: Position) {
         self.scheduler.lock().claimed(self.number, position);
     }
 
-    /// The placement is in the log.
+    /// Notes that the placement is in the log, at `position`.
     pub fn placed(mut self, position: Position) {
         self.kept = true;
         self.scheduler.lock().placed(self.number, position);
@@ -142,7 +143,7 @@ impl Scheduler {
     pub async fn place(self: &Arc<Self>, asked: &SelectionRequest) -> Result<Selection, SelectionError> {
         poll_until(|| self.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
         release_stale_claim(self, asked).await?;
-        // Another attempt is for one server alone.
+        // A second attempt is for one server alone.
         if asked.batch > 1 && asked.attempt == 1 {
             return self.place_together(asked).await;
         }
@@ -173,13 +174,13 @@ impl Scheduler {
                 }
             }
             drop(ticket);
-            // The cause of the refusal is in the log; the views show it in a moment.
+            // The cause of the refusal is in the log. The read models will show it soon.
             tokio::time::sleep(BEAT).await;
         }
         Err(SelectionError::NotNow("every host that seemed to fit was taken meanwhile".to_owned()))
     }
 
-    /// Decides, and shows the choice to the next decisions. Also returns the newest pending decision.
+    /// Decides, and shows the decision to later ones. Also returns the newest earlier pending decision.
     pub(super) fn decide(
         self: &Arc<Self>,
         request: &RequestSpec,
@@ -206,7 +207,7 @@ impl Scheduler {
         PendingClaimGuard { scheduler: Arc::clone(self), number, kept: false }
     }
 
-    /// Waits until the decisions up to `newest` are in the views or dropped; `false` if there were none.
+    /// Waits until the pending decisions up to `newest` are in the read models or dropped; `false` if there were none.
     pub(super) async fn others_settle(&self, newest: Option<u64>) -> bool {
         let Some(newest) = newest else { return false };
         poll_until(|| {
@@ -219,8 +220,8 @@ impl Scheduler {
     }
 }
 
-/// A server without a host has no allocations, except for a host that was claimed before a crash and never recorded.
-/// Such an old claim could fill a host that has room for the server only once.
+/// Releases the claim of a server without a host. Such a claim is from before a crash that prevented its placement. It
+/// could fill a host that has room for the server only once.
 async fn release_stale_claim(scheduler: &Scheduler, asked: &SelectionRequest) -> Result<(), SelectionError> {
     let consumer = ConsumerId::new(asked.server.to_string());
     if !scheduler.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
@@ -279,9 +280,9 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
         consumer_type: Some("INSTANCE".to_owned()),
         allocations: chosen.allocations.clone(),
     };
-    // A forced host skips the filters, those of groups included.
+    // A forced host skips all filters, including those of server groups.
     let group = rule(scheduler, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
-    // A filter that no host passes has refused impossible topologies.
+    // A filter has already refused an impossible topology.
     let topology = asked.request.topology().ok().flatten();
     let guest = topology.map(|topology| GuestClaim {
         host: ProviderId(chosen.host.0),
@@ -302,8 +303,8 @@ pub(super) async fn claim_all(
     match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {
         Ok(committed) => Ok(ClaimOutcome::Admitted(committed.position)),
         Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
-            // A claim from before a crash, for a host that was not recorded: it is released, and a host is claimed
-            // again.
+            // This claim is from before a crash that prevented the placement. It is released, and the server gets a new
+            // claim.
             let release = LedgerCommand::Release { consumer };
             let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
             released.map_err(|error| SelectionError::NotNow(error.to_string()))?;
@@ -314,7 +315,7 @@ pub(super) async fn claim_all(
     }
 }
 
-/// Releases the claim of a server whose process was called off.
+/// Releases the claim of a server after its process was cancelled.
 pub(super) async fn give_back(scheduler: &Scheduler, asked: &SelectionRequest) {
     let release = LedgerCommand::Release { consumer: ConsumerId::new(asked.server.to_string()) };
     if let Err(error) = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&asked.meta)).await {

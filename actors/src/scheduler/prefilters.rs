@@ -1,7 +1,7 @@
 //! Requirements that narrow the hosts before any is examined: Nova's request filters.
 //!
-//! Each narrows the set of hosts by an index. Names and order as in `nova.scheduler.request_filter`; named hosts and
-//! hosts tried before come first, because they leave the fewest.
+//! Each requirement narrows the set of hosts by an index. Names and order are those of `nova.scheduler.request_filter`.
+//! Named hosts and hosts tried before come first, because they leave the fewest hosts.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use chronova_projections::placement::candidates::TraitFilter;
 use super::context::SchedulingContext;
 use super::request::ResourceRequest;
 
-/// The key, with or without a suffix, of an aggregate that is for one project.
+/// The metadata key of an aggregate that is for one project; the key may have a suffix.
 const TENANT_KEY: &str = "filter_tenant_id";
 
-/// One requirement: the hosts that meet it.
+/// One requirement, and the hosts that meet it.
 #[derive(Debug)]
 pub struct PrefilterRequirement {
     pub name: &'static str,
@@ -109,8 +109,8 @@ fn tenant_aggregates(context: &SchedulingContext<'_>, all: &mut PrefilterRequire
     });
 }
 
-/// Nova restricts nothing if no aggregate defines the zone, as for the default one. Here the default zone is the hosts
-/// that are in no other zone.
+/// Restricts the hosts to the requested zone. Nova restricts nothing if no aggregate defines the zone, as for the
+/// default zone. Here, the default zone has the hosts that are in no other zone.
 fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let Some(zone) = context.request.zone.as_ref().filter(|_| context.request.forced_host.is_none()) else { return };
     let own = in_aggregates(context, |aggregate| aggregate.zone() == Some(zone));
@@ -146,7 +146,7 @@ fn image_type(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) 
     }
 }
 
-/// Mandatory in Nova since Train. It does not apply to a host that an administrator names.
+/// Excludes disabled hosts, as Nova always does since Train. It does not apply to a host that an administrator names.
 fn compute_status(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     if context.request.forced_host.is_some() {
         return;
@@ -209,7 +209,7 @@ fn image_metadata(context: &SchedulingContext<'_>, all: &mut PrefilterRequiremen
             Some(format!("{prefix}_{value}"))
         })
         .collect();
-    // One name that is no trait, and Nova requires none of them.
+    // As in Nova, if one name is no trait, none of the traits is required.
     if names.iter().all(|name| is_standard_trait(name)) {
         all.extend(names.iter().map(|name| with_trait(context, "image metadata", name)));
     }
@@ -221,8 +221,8 @@ fn accelerators(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements
     }
 }
 
-/// The traits that the group without a suffix requires. In a tree other providers may have the traits; there the search
-/// for candidates checks them.
+/// The traits that the group without a suffix requires. In a provider tree, other providers may have the traits, so the
+/// search for candidates checks them.
 fn group_traits(context: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
     if !context.fleet.is_flat() {
         return;

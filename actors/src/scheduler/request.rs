@@ -23,13 +23,13 @@ pub struct RequestSpec {
     pub forced_host: Option<String>,
     /// A requested host, which the filters must pass (2.74).
     pub requested_host: Option<String>,
-    /// The page size that a running guest has already, and keeps.
+    /// The memory page size of a running guest, which it keeps.
     pub page_kib: Option<u64>,
     /// Hosts tried before.
     pub excluded: BTreeSet<HostId>,
-    /// The zone of hosts that are in none: `[DEFAULT] default_availability_zone`.
+    /// `[DEFAULT] default_availability_zone`: the zone of hosts without a zone.
     pub default_zone: String,
-    /// The random number for options that need one: the choice itself is pure.
+    /// The random number for options that need one. It is an input, because the choice is pure.
     pub dice: u64,
 }
 
@@ -83,7 +83,7 @@ impl RequestSpec {
         Ok(asked)
     }
 
-    /// The hardware property of the flavor or the image, like `hw:cpu_policy` and `hw_cpu_policy`.
+    /// A hardware property of the flavor or the image, like `hw:cpu_policy` and `hw_cpu_policy`.
     fn hardware(&self, name: &str) -> Option<&str> {
         self.spec(&format!("hw:{name}")).or_else(|| self.property(&format!("hw_{name}")))
     }
@@ -100,20 +100,20 @@ const OLD_NAMES: [(&str, &str); 4] = [
 /// The request to Placement: groups of resources and traits. Nova: `nova.scheduler.utils.ResourceRequest`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceRequest {
-    /// By suffix; the one without a suffix first.
+    /// The groups by suffix; the group without a suffix comes first.
     pub groups: BTreeMap<String, RequestGroup>,
     pub isolate: bool,
-    /// There are several groups with a suffix but no `group_policy`: Placement answers 400.
+    /// Whether there are several groups with a suffix but no `group_policy`, for which Placement answers 400.
     pub undecided: bool,
 }
 
 impl ResourceRequest {
-    /// `pinned`: dedicated CPUs are requested as `PCPU`.
+    /// The request of a server. If `pinned`, dedicated CPUs are requested as `PCPU`.
     pub fn of(request: &RequestSpec, pinned: bool) -> Self {
         let mut wanted = Self::default();
         let has_policy = wanted.take_extra_specs(request);
         if let Some(traits) = request.image.as_ref() {
-            // `trait:X=required` among the properties; they go to the group without a suffix.
+            // `trait:X=required` among the image's properties goes to the group without a suffix.
             for (key, value) in &traits.properties {
                 if let Some(name) = key.strip_prefix("trait:") {
                     wanted.take_trait("", name, value);
@@ -232,7 +232,7 @@ impl ResourceRequest {
             self.take("", "MEMORY_MB", flavor.memory_mib);
         }
         if !said.contains("DISK_GB") {
-            // Swap counts in whole GiB, as Nova's `convert_mb_to_ceil_gb`.
+            // Swap counts in whole GiB, as in Nova's `convert_mb_to_ceil_gb`.
             let swap = u64::from(flavor.swap_mib.div_ceil(1024));
             self.take("", "DISK_GB", u64::from(flavor.root_gib) + u64::from(flavor.ephemeral_gib) + swap);
         }
@@ -293,7 +293,7 @@ fn suffix<'a>(prefix: &'a str, word: &str) -> Option<&'a str> {
     legal.then_some(suffix)
 }
 
-/// How many of `count` CPUs a mask as `0-3,^2` or `^0` names.
+/// The number of CPUs below `count` that a mask as `0-3,^2` or `^0` names.
 fn cpus_in(mask: &str, count: u64) -> u64 {
     let (mut with, mut without): (BTreeSet<u64>, BTreeSet<u64>) = (BTreeSet::new(), BTreeSet::new());
     let mut only_without = true;
@@ -407,7 +407,7 @@ pub(super) mod tests {
 
     /// The flavors of Nova's documentation: a VF on each of two networks, with a trait that names the network.
     #[test]
-    fn groups_hold_several_of_a_kind_and_need_a_policy() {
+    fn several_groups_of_resources_need_a_policy() {
         let specs = [
             ("resources1:SRIOV_NET_VF", "1"),
             ("resources1:CUSTOM_NET_EGRESS_BYTES_SEC", "1000"),

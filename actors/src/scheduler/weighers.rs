@@ -1,8 +1,8 @@
 //! Weighs the hosts that passed the filters.
 //!
-//! Each weigher's values are normalised to 0..1 by their least and greatest (some weighers take 0 as the least), and
-//! multiplied. The sum decides. As Nova's `BaseWeightHandler`. Equal sums are ordered by the age of the host. A
-//! multiplier can be overridden by the metadata of a host's aggregates; the least of several counts.
+//! As in Nova's `BaseWeightHandler`, each weigher's values are normalised to 0..1 between their minimum and maximum,
+//! and multiplied. Some weighers take 0 as the minimum. The host with the highest sum wins; among equal sums, the
+//! oldest host. The metadata of a host's aggregates can override a multiplier; the smallest of several values counts.
 
 use chronova_events::instance::{WeighedHost, WeightPart};
 use chronova_events::server_group::ServerGroupPolicy;
@@ -18,7 +18,7 @@ pub struct Weigher {
     /// The option, and the aggregate metadata that overrides it.
     key: &'static str,
     multiplier: fn(&Multipliers) -> f64,
-    /// The least is 0, and lower values count as 0.
+    /// Whether the minimum is 0; lower values count as 0.
     from_zero: bool,
     /// Whether the hosts can differ at all for this request.
     applies: fn(&SchedulingContext<'_>) -> bool,
@@ -116,7 +116,7 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "metrics_weight_multiplier",
         multiplier: |m| m.metrics,
         applies: |context| !context.options.metrics_weight_setting.is_empty(),
-        // Hosts report no metrics yet: unavailable ones weigh the same everywhere.
+        // Hosts report no metrics yet, so all hosts weigh the same.
         value: |host| host.context.options.metrics_weight_of_unavailable,
         ..PLAIN
     },
@@ -159,7 +159,7 @@ pub const CLASSES: [&str; 14] = [
     "nova.scheduler.weights.cross_cell.CrossCellWeigher",
 ];
 
-/// The name for all weighers.
+/// The name that stands for all weighers.
 pub const ALL: &str = "nova.scheduler.weights.all_weighers";
 
 /// One weigher's values for all candidates.
@@ -198,7 +198,7 @@ fn named(name: &str) -> Option<&'static Weigher> {
     WEIGHERS.iter().find(|weigher| weigher.name == name)
 }
 
-/// `None` where the candidates do not differ.
+/// The weigher's values for the candidates; `None` if they do not differ.
 fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option<WeigherScores> {
     let option = (weigher.multiplier)(&context.options.multipliers);
     let overridden = context.fleet.aggregates().any(|(_, aggregate)| aggregate.metadata.contains_key(weigher.key));
@@ -232,8 +232,8 @@ fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[
 }
 
 impl WeighedHosts {
-    /// Places in `slots` of the best, best first, at most `keep`. `dice` chooses among the `subset` best, and among equals
-    /// where `shuffle` says so.
+    /// The indexes in `slots` of the best candidates, best first, at most `keep`. `dice` chooses the first among the
+    /// `subset` best, and also among equal ones if `shuffle` is set.
     pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         let better = |a: &usize, b: &usize| {
@@ -246,7 +246,7 @@ impl WeighedHosts {
             order.truncate(keep);
         }
         order.sort_unstable_by(better);
-        // One throw for both: which of the first so many comes first.
+        // One random number serves both options: it selects which of the first `among` comes first.
         let among = subset.max(same_as_best).min(order.len());
         if among > 1
             && let Ok(chosen) = usize::try_from(dice % number_of(among))
@@ -265,7 +265,7 @@ impl WeighedHosts {
         self.slots[place]
     }
 
-    /// How the candidate at a place was weighed, for the record.
+    /// The weights of one candidate, for the record of the decision.
     pub fn record(&self, context: &SchedulingContext<'_>, place: usize) -> WeighedHost {
         let row = context.fleet.row(self.slots[place]);
         let parts = self.opinions.iter().map(|opinion| WeightPart {

@@ -14,7 +14,7 @@ pub enum ServerGroupRoot {}
 
 #[derive(Debug, Clone)]
 pub enum ServerGroupCommand {
-    /// `limit`: how many groups the project may have; -1 is any number.
+    /// `limit`: how many groups the project may have; -1 means no limit.
     Create {
         group: ServerGroupCreated,
         limit: i64,
@@ -22,14 +22,14 @@ pub enum ServerGroupCommand {
     Delete {
         group: ServerGroupId,
     },
-    /// Makes servers members that are about to be asked for. `limit`: how many servers of one user the group may have.
+    /// Adds servers that will be requested next as members. `limit`: how many servers of one user the group may have.
     Join {
         group: ServerGroupId,
         user: UserId,
         instances: Vec<InstanceId>,
         limit: i64,
     },
-    /// A server is gone; no member is success.
+    /// Removes a deleted server. A server that is no member is success.
     Leave {
         group: ServerGroupId,
         instance: InstanceId,

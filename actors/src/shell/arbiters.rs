@@ -1,4 +1,4 @@
-//! The threads on which actors live.
+//! The threads on which actors run.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -13,7 +13,7 @@ pub struct Arbiters {
 }
 
 impl Arbiters {
-    /// With 0 threads the actors live on the calling thread, so that everything runs there in one order.
+    /// Starts the threads. With 0, the actors run on the calling thread, so that everything runs there in one order.
     pub fn start(threads: usize) -> Self {
         let arbiters: Vec<_> = (0..threads).map(|_| Arbiter::new()).collect();
         let handles = match threads {
@@ -23,7 +23,7 @@ impl Arbiters {
         Self { arbiters, handles }
     }
 
-    /// The thread on which the actor of `key` lives; always the same one.
+    /// The thread of the actor of `key`. It is always the same one.
     pub fn of(&self, key: &impl Hash) -> ArbiterHandle {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);

@@ -14,11 +14,11 @@ use super::arbiters::Arbiters;
 use super::entity::{CommandReply, Entity, EntityContext, Execute, ReadState};
 use crate::aggregate::{AggregateRoot, CommandError};
 
-/// Locks that share the ids, so that a million actors do not queue for one.
+/// The number of locks among which the ids are divided, so that a million actors do not wait for one lock.
 const SHARDS: usize = 64;
-/// Restarts of an actor that died during a command, before the command fails.
+/// How often an actor that dies during a command is restarted before the command fails.
 const TRIES: u32 = 5;
-/// Entries of one shard above which those of passivated actors are removed.
+/// Above this number of entries in a shard, entries of passivated actors are removed.
 const SWEEP: usize = 1_024;
 
 type ActorShard<A> = Mutex<HashMap<<A as AggregateRoot>::Id, Addr<Entity<A>>>>;
@@ -41,19 +41,19 @@ impl<A: AggregateRoot> ActorDirectory<A> {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), around, arbiters }
     }
 
-    /// Has the actor of `id` decide `command`; answers when the events are durable.
+    /// Lets the actor of `id` decide `command`. Returns when the events are durable.
     pub async fn execute(&self, id: &A::Id, command: A::Command, meta: Arc<Meta>) -> CommandReply<A> {
         for _ in 0..TRIES {
             let (reply, answer) = oneshot::channel();
             let message = Execute { command: command.clone(), meta: Arc::clone(&meta), reply };
             let address = self.address(id);
             if address.send(message).await.is_err() {
-                // The actor was passivated before it took the command: nothing has happened.
+                // The actor was passivated before it took the command, so nothing has happened.
                 self.forget(id, &address);
                 continue;
             }
             return answer.await.unwrap_or_else(|_| {
-                // The actor died during the command: only the log knows whether the events are in it.
+                // The actor died during the command. Only the log shows whether the events were appended.
                 self.forget(id, &address);
                 Err(CommandError::Unavailable(StoreError::Closed))
             });

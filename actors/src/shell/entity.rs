@@ -1,11 +1,11 @@
 //! One actor for one aggregate instance.
 //!
-//! The actor decides at once and replies when the events are durable. While one append is in flight, further commands
-//! are decided against the state as it will be, and share the next append. So the same code pipelines a hot aggregate
-//! (the placement ledger) and serves a single server.
+//! The actor decides at once and replies when the events are durable. While one append is in flight, the actor decides
+//! further commands on the state after that append. Their events share the next append. So the same code serves a
+//! single server and pipelines the commands of a busy aggregate (the placement ledger).
 //!
-//! The first command or read loads the stream, unless that command begins an aggregate ([`AggregateRoot::begins`]). Then
-//! the append expects an empty stream, and after a conflict the command is decided again.
+//! The first command or read loads the stream, unless that command begins an aggregate ([`AggregateRoot::begins`]).
+//! Such a command's append expects an empty stream; after a conflict, the actor decides the command again.
 //!
 //! A reply never shows a state that is not durable. Refusals and reads, too, wait for the events that they are based
 //! on. When an append fails, the state in memory and all decisions on it are dropped, and the stream is read again.
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::aggregate::{AggregateRoot, CommandError, Committed};
 
-/// Commands that may wait in the mailbox of one actor before senders wait.
+/// The number of commands in the mailbox of one actor above which senders wait.
 pub const MAILBOX: usize = 1_024;
 /// The most commands in one append.
 const BATCH: usize = 512;
@@ -89,13 +89,13 @@ struct DecidedCommand<A: AggregateRoot> {
     retried: bool,
 }
 
-/// The state at a place in the stream.
+/// The state at a revision of the stream.
 #[derive(Clone)]
 struct FoldedState<S> {
     state: S,
     revision: Revision,
     position: Position,
-    /// The revision of the snapshot that it began with.
+    /// The revision of the snapshot from which the fold began.
     snapshot_at: Revision,
 }
 
@@ -110,9 +110,9 @@ pub struct Entity<A: AggregateRoot> {
     snapshot_at: Revision,
     queue: Vec<DurabilityWaiter<A>>,
     in_flight: Vec<DurabilityWaiter<A>>,
-    /// The stream was not read yet.
+    /// Whether the stream has not been read yet.
     unread: bool,
-    /// The first message, which waits until the stream is read; the mailbox waits as well, so there is at most one.
+    /// The first message, which waits until the stream is read. The mailbox waits, too, so there is at most one.
     early: Option<Execute<A>>,
     broken: Option<StoreError>,
     last_used: Instant,
@@ -124,7 +124,7 @@ impl<A: AggregateRoot> std::fmt::Debug for Entity<A> {
     }
 }
 
-/// Nothing in an entity is ever pinned in place.
+/// No field of an entity is ever pinned.
 impl<A: AggregateRoot> Unpin for Entity<A> {}
 
 impl<A: AggregateRoot> Entity<A> {
@@ -219,7 +219,7 @@ impl<A: AggregateRoot> Entity<A> {
             .spawn(ctx);
     }
 
-    /// The append is durable: answers everybody who waited for it.
+    /// Answers all senders that waited for an append, which is durable now.
     fn settle(&mut self, appended: Appended, ctx: &mut Context<Self>) {
         self.durable = appended.revision;
         self.position = appended.position;
@@ -233,7 +233,7 @@ impl<A: AggregateRoot> Entity<A> {
         }
     }
 
-    /// The append failed: drops all decisions since then.
+    /// Drops all decisions since an append that failed.
     fn unsettle(&mut self, error: AppendError, ctx: &mut Context<Self>) {
         let error = match error {
             AppendError::Conflict { .. } => {
@@ -266,7 +266,7 @@ impl<A: AggregateRoot> Entity<A> {
         }
     }
 
-    /// Decides the commands once more that were in flight or queued when the state was dropped.
+    /// Decides the commands again that were in flight or queued when the state was dropped.
     fn redecide(&mut self, ctx: &mut Context<Self>) {
         let waiting: Vec<_> = self.in_flight.drain(..).chain(self.queue.drain(..)).collect();
         for one in waiting {
@@ -370,7 +370,8 @@ async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Resu
         && snapshot.state_version == S::STATE_VERSION
         && let Ok(kept) = codec::decode_snapshot::<SnapshotOf<S>>(&snapshot.bytes)
     {
-        // The snapshot does not hold its position; the head is at or behind it, and only used for waiting.
+        // The snapshot does not have its position. The log's head is at or after it, and serves because it is only
+        // waited for.
         let (revision, position) = (snapshot.revision, store.head());
         folded = FoldedState { state: kept.state, revision, position, snapshot_at: revision };
     }

@@ -1,8 +1,8 @@
-//! Assigns processors of a cell to a guest's CPUs, by the policy for threads of one core.
+//! Assigns processors of a cell to a guest's CPUs, by the CPU thread policy.
 //!
-//! Cores are filled evenly and threads of one core kept together. The largest number of threads per core is tried
-//! first. `require` takes only threads of cores that offer at least two, and `isolate` only cores that have one thread.
-//! `prefer` takes any free thread in the end.
+//! The assignment fills cores evenly and keeps threads of one core together. It tries the largest number of threads per
+//! core first. `require` takes only threads of cores that offer at least two, and `isolate` only cores that have one
+//! thread. `prefer` takes any free thread in the end.
 
 use super::usage::NumaCellUsage;
 use super::{CpuThreadPolicy, GuestNumaNode};
@@ -10,7 +10,7 @@ use super::{CpuThreadPolicy, GuestNumaNode};
 /// A CPU of the guest and its processor.
 type CpuPins = Vec<(u32, u32)>;
 
-/// The processors of a node's dedicated CPUs, and of `reserved` more for the emulator; `None` if there is no way.
+/// The processors for a node's dedicated CPUs, and `reserved` more for the emulator; `None` if they do not fit.
 pub fn pack(
     cell: &NumaCellUsage<'_>,
     node: &GuestNumaNode,
@@ -18,14 +18,15 @@ pub fn pack(
     reserved: usize,
 ) -> Option<(CpuPins, Vec<u32>)> {
     let free = cell.cores(true);
-    // The threads per core of the physical cell: a core with one used thread still counts as a core of two.
+    // This is the number of threads per core of the physical cell: a core with one used thread still counts as a core
+    // of two.
     let per_core = cell.is.siblings.iter().map(Vec::len).max().unwrap_or(1).max(1);
     if node.dedicated.is_empty() {
         return (reserved == 0).then(|| (CpuPins::new(), Vec::new()));
     }
     let isolates = threads == Some(CpuThreadPolicy::Isolate);
     if isolates {
-        // The idle threads would still count as PCPU, so other guests would get them.
+        // A core's idle thread would still count as PCPU, so another guest would get it.
         return if per_core > 1 { None } else { with_emulator(pins(node, &free, 1)?, &free, reserved) };
     }
     if threads == Some(CpuThreadPolicy::Require) && per_core <= 1 {
@@ -42,12 +43,12 @@ pub fn pack(
     if threads == Some(CpuThreadPolicy::Require) {
         return None;
     }
-    // Any free thread, of any core.
+    // Takes any free thread of any core.
     let single: Vec<Vec<u32>> = free.iter().flatten().map(|cpu| vec![*cpu]).collect();
     with_emulator(pins(node, &single, 1)?, &free, reserved)
 }
 
-/// So many threads of each core, in order.
+/// Assigns `of_each` threads of each core, in order.
 fn pins(node: &GuestNumaNode, cores: &[Vec<u32>], of_each: usize) -> Option<CpuPins> {
     let usable: Vec<u32> = cores.iter().flat_map(|core| core.iter().take(of_each).copied()).collect();
     (usable.len() >= node.dedicated.len()).then(|| node.dedicated.iter().copied().zip(usable).collect())

@@ -1,7 +1,7 @@
 //! Fits a guest on the cells of a host.
 //!
-//! Each node of the guest needs a cell of its own, which has everything that the node needs by itself. The cells are
-//! tried in an order that packs or spreads guests. If the guest needs all of them, the order is that of their numbers.
+//! Each node of the guest needs its own cell, and the cell must have all resources of the node. The search tries the
+//! cells in an order that packs or spreads guests. If the guest needs all cells, the order is that of their numbers.
 
 use chronova_events::ledger::FittedNumaCell;
 
@@ -45,7 +45,7 @@ pub fn fit(
     if cells.len() > wanted {
         order(topology, &mut cells, bounds.packs);
     }
-    // Whether a node fits on a cell does not depend on where the others are.
+    // Whether a node fits on a cell does not depend on the cells of the other nodes.
     let mut ways: Vec<Vec<Option<FittedNumaCell>>> = Vec::with_capacity(wanted);
     for (at, node) in topology.nodes.iter().enumerate() {
         // The emulator's processor is always on the cell of the guest's first node.
@@ -82,7 +82,7 @@ fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: b
     }
 }
 
-/// The first assignment, in the order of the cells.
+/// Finds the first assignment of nodes to cells, in the order of the cells.
 fn choose(ways: &[Vec<Option<FittedNumaCell>>], chosen: &mut Vec<usize>) -> bool {
     let Some(own) = ways.get(chosen.len()) else { return true };
     // A node without any cell left ends this branch early.
@@ -202,7 +202,7 @@ fn plain_memory(topology: &GuestNumaTopology, node: &GuestNumaNode, cell: &NumaC
     }
 }
 
-/// For comparisons only, so a lost digit does not matter.
+/// The number as `f64`. It is only compared, so a lost digit does not matter.
 #[allow(clippy::cast_precision_loss)]
 fn number(value: u64) -> f64 {
     value as f64

@@ -1,4 +1,4 @@
-//! The processors of a host for pinned and for floating guests: its cells as it reports them, and the operator's CPU
+//! The processors of a host for pinned and for floating guests, from the cells that it reports and the operator's CPU
 //! sets.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +15,10 @@ pub struct CpuSets {
     pub dedicated: Option<BTreeSet<u32>>,
 }
 
-/// The sets of every host: Nova has a file for each, here one file serves all.
+/// The CPU sets of every host. Nova has a configuration file per host; here, one file serves all hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostCpus {
-    /// The sets of hosts that are not named.
+    /// The sets of hosts that `named` does not have.
     pub others: CpuSets,
     /// `[chronova] host_cpus`, by host name.
     pub named: BTreeMap<String, CpuSets>,
@@ -70,7 +70,7 @@ impl CpuSets {
     }
 
     /// # Errors
-    /// A processor is for both.
+    /// A processor is in both sets.
     pub fn check(&self) -> Result<(), String> {
         let (Some(shared), Some(dedicated)) = (&self.shared, &self.dedicated) else { return Ok(()) };
         match cpus::format(shared.intersection(dedicated).copied()) {
@@ -111,7 +111,7 @@ impl HostNumaCells {
         }
         let shared = match (&sets.shared, &sets.dedicated) {
             (Some(shared), _) => shared.clone(),
-            // As in Nova, an operator who names dedicated processors only has no others for guests.
+            // As in Nova, if an operator names only dedicated processors, guests get no others.
             (None, Some(_)) => BTreeSet::new(),
             (None, None) => online,
         };

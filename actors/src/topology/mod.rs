@@ -1,18 +1,18 @@
 //! NUMA topologies of guests, and dedicated processors.
 //!
-//! | file | what it says | Nova's name for it (`nova.virt.hardware`) |
+//! | file | computes | Nova's function (`nova.virt.hardware`) |
 //! |---|---|---|
-//! | [`request`] | what a flavor and an image ask for | `numa_get_constraints` |
-//! | [`usage`] | what is free of a host's cells | `numa_usage_from_instance_numa` |
-//! | [`fit`] | which cells of a host it fits on | `numa_fit_instance_to_host` |
-//! | [`cores`] | which processors it gets there | `_pack_instance_onto_cores` |
+//! | [`request`] | the request of a flavor and an image | `numa_get_constraints` |
+//! | [`usage`] | the free parts of a host's cells | `numa_usage_from_instance_numa` |
+//! | [`fit`] | the cells of a host on which a guest fits | `numa_fit_instance_to_host` |
+//! | [`cores`] | the processors that a guest gets there | `_pack_instance_onto_cores` |
 //!
-//! All of it is pure. The scheduler proposes from a view that may lag. The placement ledger's `decide` fits again and
-//! has the last word: it gives no processor to two guests.
+//! All functions are pure. The scheduler proposes from a view that may lag. The placement ledger's `decide` fits again
+//! and has the last word: it gives no processor to two guests.
 //!
-//! One thing is not as in Nova: a host without `[compute] cpu_dedicated_set` has no dedicated processors. For
-//! configurations from before 2019, Nova falls back to all processors of such a host, and floating guests run there as
-//! well.
+//! Chronova differs from Nova in one point: a host without `[compute] cpu_dedicated_set` has no dedicated processors.
+//! For configurations from before 2019, Nova falls back to all processors of such a host, and floating guests run there
+//! as well.
 
 pub mod cores;
 pub mod fit;
@@ -31,7 +31,7 @@ pub use self::fit::fit;
 pub use self::request::ask;
 pub use self::unavailable_hardware::{check_provided, check_provided_image};
 
-/// The guest's demand on its host's cells.
+/// The guest's request for its host's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestNumaTopology {
     pub nodes: Vec<GuestNumaNode>,

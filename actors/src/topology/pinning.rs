@@ -7,7 +7,8 @@ use chronova_hypervisor::pinning::{GuestNode, Pinning};
 
 use super::EmulatorThreadsPolicy;
 
-/// `host`: the host's cells, if it reports them. `fitted`: the guest's part of them; empty for a floating guest.
+/// The pinning of a guest. `host`: the host's cells, if it reports them. `fitted`: the guest's part of them; empty for
+/// a floating guest.
 pub fn pinning(
     host: Option<&HostCellsReplaced>,
     fitted: &[FittedNumaCell],
@@ -23,7 +24,7 @@ pub fn pinning(
             fitted.iter().flat_map(|fitted| fitted.emulator.iter().copied()).collect()
         }
         Some(EmulatorThreadsPolicy::Share) if !confined.is_empty() => confined.clone(),
-        // Wherever its CPUs are.
+        // The emulator runs on all processors of the guest's CPUs.
         _ => nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, processors)| processors.iter().copied()).collect(),
     };
     Pinning { confined: confined.into_iter().collect(), nodes, emulator: emulator.into_iter().collect() }

@@ -1,5 +1,5 @@
-//! The NUMA topology that a flavor and an image request. Precedence and refusals are Nova's (`numa_get_constraints`);
-//! if Nova's message does not say what to change, this one does.
+//! The NUMA topology that a flavor and an image request. Precedence and refusals are Nova's (`numa_get_constraints`).
+//! If Nova's message does not say what to change, the message here does.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl<'a> FlavorAndImageSpecs<'a> {
         of(name).filter(|value| !value.is_empty())
     }
 
-    /// The flavor's value, and the image's.
+    /// The flavor's value and the image's value.
     fn both(&self, name: &str) -> (Option<&'a str>, Option<&'a str>) {
         (self.spec(&format!("hw:{name}")), self.property(&format!("hw_{name}")))
     }
@@ -73,7 +73,7 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyRe
     Ok(Some(GuestNumaTopology { nodes, policy, threads, emulator, pages }))
 }
 
-/// Refused, because a guest that relies on deadlines must not run without them.
+/// Refuses real-time guests, because they must not run without the guarantees that they request.
 fn refuse_realtime(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<()> {
     let on =
         |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes");
@@ -137,7 +137,7 @@ fn emulator_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<Emu
     }
 }
 
-/// A set of the guest's CPUs; one that begins with `^` is all others.
+/// A set of the guest's CPUs. A set that begins with `^` means all other CPUs.
 fn dedicated_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<BTreeSet<u32>>> {
     let Some(mask) = asked.spec("hw:cpu_dedicated_mask") else { return Ok(None) };
     let most = asked.flavor.vcpus;
@@ -159,7 +159,7 @@ fn dedicated_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<BTre
     }
 }
 
-/// `resources:PCPU` says the same as a policy.
+/// The policy that `resources:PCPU` implies.
 fn implied_policy(
     asked: &FlavorAndImageSpecs<'_>,
     policy: Option<CpuPolicy>,
@@ -199,7 +199,7 @@ fn implied_policy(
     }
 }
 
-/// So does a trait.
+/// The thread policy that a trait implies.
 fn implied_threads(
     asked: &FlavorAndImageSpecs<'_>,
     threads: Option<CpuThreadPolicy>,

@@ -57,7 +57,7 @@ fn words(topology: &GuestNumaTopology) -> String {
 }
 
 #[test]
-fn what_is_asked_for_becomes_nodes() {
+fn the_request_becomes_nodes() {
     let of = |specs: &[(&str, &str)], properties: &[(&str, &str)]| {
         asked(specs, properties).unwrap().map(|topology| words(&topology))
     };
@@ -65,7 +65,7 @@ fn what_is_asked_for_becomes_nodes() {
     assert_eq!(of(&[("hw:cpu_policy", "shared")], &[]), None);
     assert_eq!(of(&[("hw:numa_nodes", "2")], &[]).unwrap(), "0-1 / 512 | 2-3 / 512");
     assert_eq!(of(&[], &[("hw_numa_nodes", "1")]).unwrap(), "0-3 / 1024");
-    // Implied, each by itself.
+    // Each of these properties alone implies a topology.
     assert_eq!(of(&[("hw:mem_page_size", "small")], &[]).unwrap(), "0-3 / 1024");
     assert_eq!(of(&[("hw:cpu_policy", "dedicated")], &[]).unwrap(), "+0-3 / 1024");
     assert_eq!(of(&[("resources:PCPU", "4")], &[]).unwrap(), "+0-3 / 1024");
@@ -82,9 +82,9 @@ fn what_is_asked_for_becomes_nodes() {
     assert_eq!(of(&asymmetric, &[]).unwrap(), "0 / 256 | 1-3 / 768");
 }
 
-/// Flavor and image may both say something; who wins differs from one thing to the next, as in Nova.
+/// Flavor and image may both set a property. As in Nova, the precedence depends on the property.
 #[test]
-fn flavor_and_image_have_their_say() {
+fn flavor_and_image_have_nova_s_precedence() {
     let policy = |flavor: &[(&str, &str)], image: &[(&str, &str)]| {
         asked(flavor, image).map(|topology| topology.map_or(CpuPolicy::Shared, |topology| topology.policy))
     };
@@ -131,7 +131,7 @@ fn page_sizes_have_units() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_named() {
+fn an_impossible_topology_is_refused_with_the_reason() {
     let refused = |specs: &[(&str, &str)], word: &str| {
         let message = asked(specs, &[]).unwrap_err();
         assert!(message.contains(word), "{specs:?}: {message}");
@@ -196,7 +196,7 @@ fn on(
     fit(topology, cells(host, guests.iter().map(Vec::as_slice)), FitLimits::default())
 }
 
-/// Cell, then the processors of its CPUs in order.
+/// The cell of each node, and the processors of its CPUs in order.
 fn pins(fitted: &[FittedNumaCell]) -> Vec<(u32, Vec<u32>)> {
     fitted.iter().map(|node| (node.cell, node.pinned.iter().map(|(_, cpu)| *cpu).collect())).collect()
 }
@@ -216,7 +216,7 @@ fn no_processor_is_given_twice() {
 }
 
 #[test]
-fn threads_of_a_core_go_together_are_demanded_or_are_avoided() {
+fn thread_policies_prefer_require_and_isolate() {
     let threaded = host(1, 6, 0, 2);
     let by = |policy: &str| wanted(2, &[DEDICATED, ("hw:cpu_thread_policy", policy)]);
     assert_eq!(pins(&on(&threaded, &[], &by("prefer")).unwrap()), [(0, vec![0, 1])]);
@@ -246,7 +246,7 @@ fn the_emulator_may_have_a_processor_of_its_own() {
 #[test]
 fn each_node_needs_a_cell_that_has_all_it_needs() {
     let host = host(2, 4, 2, 1);
-    // Four dedicated CPUs are there, in two cells.
+    // There are four dedicated CPUs, in two cells.
     assert!(on(&host, &[], &wanted(4, &[DEDICATED])).unwrap_err().contains("cell 1"), "never from two cells at once");
     let split = on(&host, &[], &wanted(4, &[DEDICATED, ("hw:numa_nodes", "2")])).unwrap();
     assert_eq!(pins(&split), [(0, vec![2, 3]), (1, vec![6, 7])]);
@@ -259,7 +259,7 @@ fn each_node_needs_a_cell_that_has_all_it_needs() {
 }
 
 #[test]
-fn cells_are_filled_one_by_one_or_evenly() {
+fn cells_are_packed_or_spread() {
     let host = host(2, 4, 0, 1);
     let one = wanted(1, &[DEDICATED]);
     let second = |packs| {
@@ -279,7 +279,7 @@ fn cells_are_filled_one_by_one_or_evenly() {
 }
 
 #[test]
-fn memory_is_of_one_cell_and_of_the_pages_asked_for() {
+fn memory_comes_from_one_cell_in_the_requested_pages() {
     let host = host(2, 4, 2, 1);
     let memory = |mib: u64, specs: &[(&str, &str)]| {
         let topology = ask(&flavor(1, mib, specs), None).unwrap().unwrap();
@@ -296,7 +296,7 @@ fn memory_is_of_one_cell_and_of_the_pages_asked_for() {
 }
 
 #[test]
-fn ratios_bound_what_floats_and_never_what_is_pinned() {
+fn allocation_ratios_apply_to_floating_guests_only() {
     let host = host(1, 4, 2, 1);
     let floats = wanted(2, &[("hw:numa_nodes", "1")]);
     let bounds = FitLimits { cpu_ratio: 2.0, memory_ratio: 1.0, packs: true };
@@ -312,7 +312,7 @@ fn ratios_bound_what_floats_and_never_what_is_pinned() {
 }
 
 #[test]
-fn the_operator_says_which_processors_are_for_whom() {
+fn the_operator_assigns_processors_to_kinds_of_guests() {
     let cell = NumaCell {
         id: 0,
         cpus: (0..4).collect(),
@@ -341,7 +341,7 @@ fn the_operator_says_which_processors_are_for_whom() {
 }
 
 #[test]
-fn the_driver_is_told_where_everything_is() {
+fn the_driver_gets_the_pinning() {
     let host = host(1, 6, 2, 1);
     let replaced = |confines| {
         let provider = chronova_events::ids::ProviderId(uuid::Uuid::nil());

@@ -1,15 +1,15 @@
-//! Hardware that flavors and images may ask for, and that no guest gets here.
+//! Refuses requests for hardware that Chronova does not provide.
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 
-/// Hardware that Nova has and no guest gets here, as flavors and as images ask for it.
+/// Hardware that Nova provides and Chronova does not: the flavor's extra spec and the image's property.
 const NOT_PROVIDED: [(&str, &str); 2] =
     [("hw:locked_memory", "hw_locked_memory"), ("hw:viommu_model", "hw_viommu_model")];
 
-/// A server that runs without what was asked for looks as if it had it, so it is refused instead.
+/// Refuses such a request, because a server without the requested hardware would look as if it had it.
 ///
 /// # Errors
-/// The flavor or the image asks for hardware that no guest gets; the text says what to change.
+/// The flavor or the image requests such hardware. The text says what to change.
 pub fn check_provided(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(), String> {
     for (spec, _) in NOT_PROVIDED {
         if asks(&flavor.extra_specs, spec) {
@@ -22,10 +22,10 @@ pub fn check_provided(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) ->
     image.map_or(Ok(()), check_provided_image)
 }
 
-/// As [`check_provided`], for an image alone.
+/// Like [`check_provided`], but for an image alone.
 ///
 /// # Errors
-/// The image asks for hardware that no guest gets.
+/// The image requests such hardware.
 pub fn check_provided_image(image: &ImageSnapshot) -> Result<(), String> {
     match NOT_PROVIDED.iter().find(|(_, property)| asks(&image.properties, property)) {
         Some((_, property)) => Err(format!(

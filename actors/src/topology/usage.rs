@@ -1,4 +1,4 @@
-//! The used and the free parts of a host's cells.
+//! Computes the used and the free parts of a host's cells.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use chronova_events::ledger::{FittedNumaCell, HostNumaCell};
 #[derive(Debug, Clone)]
 pub struct NumaCellUsage<'a> {
     pub is: &'a HostNumaCell,
-    /// Dedicated processors of guests.
+    /// The dedicated processors that guests have.
     pub taken: BTreeSet<u32>,
-    /// CPUs of guests that float over the shared processors.
+    /// The number of guests' CPUs that float over the shared processors.
     pub floating: u64,
     pub memory_mib: u64,
-    /// Pages in use, by size: in the order of the cell's own list.
+    /// The number of pages in use, in the order of the cell's page sizes.
     pub pages: Vec<u64>,
 }
 
@@ -22,7 +22,7 @@ impl NumaCellUsage<'_> {
         self.is.dedicated.iter().copied().filter(|cpu| !self.taken.contains(cpu)).collect()
     }
 
-    /// The usage may exceed the memory, because a host may have lost some since.
+    /// The free memory. The usage may exceed the memory, because the host may have lost some since.
     pub fn free_memory(&self) -> u64 {
         self.is.memory_mib.saturating_sub(self.memory_mib)
     }

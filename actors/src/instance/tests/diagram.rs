@@ -1,8 +1,8 @@
-//! Every state that a server comes into, whatever it is asked for.
+//! Computes every state that a server can reach by any commands.
 
 use super::*;
 
-/// A state as a person would name it.
+/// The name of a state for people.
 fn name(state: &Instance) -> String {
     let server = match state {
         Instance::Absent => return "absent".to_owned(),
@@ -46,7 +46,7 @@ fn name(state: &Instance) -> String {
     }
 }
 
-/// Everything that can be asked of a server whose processes behave.
+/// All commands that can come in this state, if the processes work as designed.
 fn commands(state: &Instance) -> Vec<Command> {
     let mut all = vec![
         build(),
@@ -65,7 +65,7 @@ fn commands(state: &Instance) -> Vec<Command> {
         Record::RestoreFailed { process: RESTORE, fault: fault() }.into(),
     ];
     all.extend(work::commands(state));
-    // A build fails when it has given everything back.
+    // A build records its failure only after it has released the host.
     match state.alive().is_some_and(|server| server.placement.is_some()) {
         true => all.push(Record::Unplaced { process: BUILD, host: HOST, reason: String::new() }.into()),
         false => all.push(Record::BuildFailed { process: BUILD, fault: fault() }.into()),
@@ -96,9 +96,9 @@ fn kind_of(state: &Instance) -> String {
     format!("{} {flags:?}", name(state))
 }
 
-/// The diagram in `chronova_events::instance`, as the code has it.
+/// Compares `states.txt` with the code.
 #[test]
-fn the_reachable_states_are_these() {
+fn the_reachable_states_are_those_of_states_txt() {
     let mut lines: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut open = VecDeque::from([Instance::Absent]);

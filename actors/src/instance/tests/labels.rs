@@ -15,7 +15,7 @@ fn labels_after(changes: Vec<InstanceChange>) -> Result<(SortedPairs, Vec<String
 }
 
 #[test]
-fn writers_of_different_labels_all_have_their_way() {
+fn changes_of_different_labels_all_succeed() {
     let set = |key: &str, limit| {
         InstanceChange::Metadata(MetadataChange::Set { pairs: vec![(key.into(), "1".into())], limit: Some(limit) })
     };

@@ -1,4 +1,4 @@
-//! Moves: who may ask for one when, how far it comes, and that it can end in one way only.
+//! Tests when a move may be requested, its stages, and that it ends exactly once.
 
 use super::*;
 use crate::instance::unsupported::{HostBoundHardware, tied_by_devices};
@@ -64,7 +64,7 @@ fn shown(given: &Given) -> (&'static str, &'static str, Option<&'static str>) {
 }
 
 #[test]
-fn each_stage_shows_and_the_flavor_is_the_new_one_when_it_is_there() {
+fn each_stage_of_a_resize_shows_and_the_last_has_the_new_flavor() {
     let given = placed_active().and(resize());
     assert_eq!(shown(&given), ("RESIZE", "active", Some("resize_prep")));
     assert_eq!(given.0.alive().unwrap().request.flavor, request().flavor);
@@ -106,7 +106,7 @@ fn a_move_is_confirmed_or_reverted_and_never_both() {
 }
 
 #[test]
-fn a_move_that_fails_leaves_the_server_what_it_was() {
+fn a_failed_move_leaves_the_server_unchanged() {
     for (given, status) in [(placed_active(), "ACTIVE"), (placed_active().and(seen(Power::Shutdown)), "SHUTOFF")] {
         let failing = given.and(migrate()).and(aim()).and(seen(Power::Shutdown));
         let failed = failing.and(told(MoveRecord::Failed { process: MOVE, fault: fault() }));
@@ -127,7 +127,7 @@ fn a_stopped_server_stays_stopped() {
 }
 
 #[test]
-fn a_delete_overtakes_a_move_and_calls_it_off() {
+fn a_delete_cancels_a_move() {
     let given = placed_active().and(resize()).and(aim()).and(delete());
     let Some(OngoingTask::Delete { cancels, .. }) = given.0.alive().unwrap().ongoing else { panic!() };
     assert_eq!(cancels, Some(MOVE));
@@ -137,7 +137,7 @@ fn a_delete_overtakes_a_move_and_calls_it_off() {
 }
 
 #[test]
-fn a_declared_state_ends_no_move_and_what_it_forgot_is_confirmed() {
+fn after_a_reset_of_the_state_an_unconfirmed_move_is_confirmed() {
     let given = placed_active().and(resize()).and(declare(DeclaredState::Error));
     assert!(given.0.alive().unwrap().ongoing.is_some());
     let given = moved().and(declare(DeclaredState::Active));
@@ -159,13 +159,13 @@ fn evacuate() -> Command {
 }
 
 #[test]
-fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
+fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
     let arrive = || told(MoveRecord::Evacuated { process: MOVE, renewed: true });
     let at = |stage| told(MoveRecord::Advanced { process: MOVE, stage });
     let stopped = || placed_active().and(seen(Power::Shutdown));
     let error = || placed_active().and(declare(DeclaredState::Error));
     let rebooting = || placed_active().and(power(PowerAction::RebootHard));
-    // Its undo waits for the host that is down.
+    // The undo of the rescue waits for the host that is down.
     let image = request().image.as_deref().cloned().unwrap();
     let rescue = || moving(WorkRequest::Rescue { process: POWER, image: image.clone(), asker: USER });
     let rescuing = || placed_active().and(rescue());
@@ -206,7 +206,7 @@ fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
 /// Operations that Nova's documents rule out for a server with a TPM, encrypted memory or accelerators. They are
 /// checked before its lock and its state.
 #[test]
-fn some_hardware_ties_a_server_down() {
+fn some_hardware_forbids_moves() {
     let with = |spec: &str, value: &str| {
         let mut request = request();
         let mut flavor = FlavorSnapshot::clone(&request.flavor);

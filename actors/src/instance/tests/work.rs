@@ -1,4 +1,4 @@
-//! Images, rebuilding, rescue, shelving, passwords.
+//! Tests images of servers, rebuild, rescue, shelve, and changes of passwords.
 
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Alive, RebuildRequested, Rotation, UnshelveRequested, WorkStage};
@@ -43,7 +43,7 @@ fn asks(asker: CallerRights) -> Vec<(&'static str, Command)> {
     ]
 }
 
-/// The ends that the process at work may come to, here without those of others.
+/// The results that the process at work may record.
 fn ends(server: &Alive) -> Vec<WorkOutcome> {
     let fault = fault();
     match server.ongoing {
@@ -67,7 +67,7 @@ fn ends(server: &Alive) -> Vec<WorkOutcome> {
     }
 }
 
-/// All requests, and all ends of the tasks under way.
+/// All requests, and all results of the tasks under way.
 pub(super) fn commands(state: &Instance) -> Vec<Command> {
     let mut all: Vec<Command> = asks(USER).into_iter().map(|(_, command)| command).collect();
     let ends = state.alive().map(ends).unwrap_or_default();
@@ -97,7 +97,7 @@ fn shown(given: &Given) -> (&'static str, Option<&'static str>) {
 }
 
 #[test]
-fn only_images_pass_a_lock() {
+fn of_these_tasks_only_images_are_allowed_on_a_locked_server() {
     let given = active().and(lock(true));
     for (name, command) in asks(USER) {
         match name {
@@ -112,7 +112,7 @@ fn only_images_pass_a_lock() {
 }
 
 #[test]
-fn work_tells_how_far_it_has_come_and_ends_once() {
+fn a_task_records_its_stages_and_ends_once() {
     let given = active().and(asked("createImage"));
     assert_eq!(shown(&given), ("active", Some("image_snapshot_pending")));
     let advance = |stage| told(WorkRecord::Advanced { process: WORK, stage });
@@ -130,7 +130,7 @@ fn work_tells_how_far_it_has_come_and_ends_once() {
 }
 
 #[test]
-fn a_rebuild_changes_the_server_at_once_and_leaves_it_on_or_off_as_it_was() {
+fn a_rebuild_keeps_the_power_state() {
     let given = stopped().and(asked("rebuild"));
     let wanted = rebuild_request();
     let server = given.0.alive().unwrap().clone();
@@ -142,7 +142,7 @@ fn a_rebuild_changes_the_server_at_once_and_leaves_it_on_or_off_as_it_was() {
 }
 
 #[test]
-fn a_failed_rescue_leaves_the_server_what_it_was() {
+fn a_failed_rescue_leaves_the_server_unchanged() {
     let given = active().and(asked("rescue"));
     assert!(given.0.alive().unwrap().rescue.is_some());
     let failed = given.clone().and(ended(WorkOutcome::RescueFailed(fault())));
@@ -165,7 +165,7 @@ fn a_shelved_server_leaves_its_host_and_finds_another() {
     let server = given.0.alive().unwrap();
     assert!(server.placement.is_none() && server.shelved == Some(IMAGE));
     assert_eq!(shown(&given), ("shelved_offloaded", None));
-    // Its own process, and nobody else, may choose a host.
+    // Only the process that unshelves the server may choose a host.
     let there = |process| Record::Placed(chronova_events::instance::Placed { process, ..placed() });
     assert_eq!(given.when(there(WORK)), Err(Reject::Superseded));
     let given = given.and(asked("unshelve"));
@@ -183,7 +183,7 @@ fn a_shelved_server_leaves_its_host_and_finds_another() {
 }
 
 #[test]
-fn a_server_on_no_host_is_deleted_for_good() {
+fn a_server_without_a_host_is_deleted_for_good() {
     assert_eq!(offloaded().when(soft_delete()), Ok(vec!["instance.delete_requested"]));
     assert_eq!(shelved().when(soft_delete()), Ok(vec!["instance.soft_delete_requested"]));
 }

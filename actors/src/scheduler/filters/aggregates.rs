@@ -18,8 +18,8 @@ pub(super) const IMAGE_PROPERTIES: Filter = Filter {
     lacks: |_| "no host is in an aggregate that admits the image's properties".to_owned(),
 };
 
-/// The first property that an aggregate of the host does not admit. Only names of standard properties are compared, as
-/// in Nova since 12.0.
+/// The first image property that an aggregate of the host does not admit. As in Nova since 12.0, only standard
+/// properties are compared.
 fn strange_property<'a>(host: &HostState<'a>) -> Option<(&'a str, &'a str)> {
     const STANDARD: [&str; 3] = ["hw_", "img_", "os_"];
     let options = host.context.options;

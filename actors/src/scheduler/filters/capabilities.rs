@@ -32,7 +32,7 @@ fn unmet<'a>(host: &HostState<'a>) -> Option<(&'a str, &'a str, Option<String>)>
         let path: Vec<&str> = scoped.unwrap_or(key).split(':').collect();
         let found = attribute(host, &path);
         match (&found, scoped) {
-            // Without a scope the key may be meant for another filter.
+            // A key without a scope may be for another filter.
             (None, None) => None,
             (None, Some(_)) => Some((key.as_str(), wanted.as_str(), None)),
             (Some(value), _) => {
@@ -89,7 +89,7 @@ fn whole(value: f64) -> Value {
     json!(value as i64)
 }
 
-/// As Python prints it, because that is what the documented comparisons see.
+/// The value as Python prints it, because the documented comparisons use that text.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

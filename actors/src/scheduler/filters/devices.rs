@@ -1,7 +1,7 @@
-//! Filters on NUMA cells; and on facts that hosts do not report yet: PCI devices, metrics.
+//! Filters on NUMA cells, and on PCI devices and metrics, which hosts do not report yet.
 //!
-//! A host with unknown facts does not pass. Nova's filters do the same without NUMA topology, PCI pools or the metric.
-//! So these filters never pass a request unchecked.
+//! A host does not pass if it does not report what the filter checks. Nova's filters do the same without NUMA topology,
+//! PCI pools or the metric. So these filters never pass a host unchecked.
 
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::SchedulingContext;
@@ -42,7 +42,7 @@ pub(super) const METRICS: Filter = Filter {
     ..PLAIN
 };
 
-/// The NUMA affinity of devices is not checked: it is not supported.
+/// The message for users. The NUMA affinity of devices is not supported, so no host passes if it is requested.
 fn lacks(context: &SchedulingContext<'_>) -> String {
     match &context.topology {
         Err(reason) => reason.trim_end_matches('.').to_owned(),

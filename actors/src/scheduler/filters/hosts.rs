@@ -1,4 +1,4 @@
-//! Filters on hosts by themselves: whether they answer, their zone, and isolated hosts and images.
+//! Filters on the state of a host, on its zone, and on isolated hosts and images.
 
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::HostState;
@@ -16,7 +16,8 @@ pub(super) const COMPUTE: Filter = Filter {
     ..PLAIN
 };
 
-/// Nova removed it in 29.0, because a request filter requires the zone. It is accepted, and works as before.
+/// Nova removed this filter in 29.0, because a request filter checks the zone. Chronova still accepts it, and it works
+/// as before.
 pub(super) const AVAILABILITY_ZONE: Filter = Filter {
     name: "AvailabilityZoneFilter",
     applies: |context| context.request.zone.is_some(),

@@ -89,12 +89,12 @@ fn unmet_requirement(host: &HostState<'_>) -> Option<String> {
         .then(|| format!("hypervisor version: wants {required}, is {version}"))
 }
 
-/// 7002000 is 7.2.0.
+/// A version as text: 7002000 is `7.2.0`.
 fn version_text(version: u32) -> String {
     format!("{}.{}.{}", version / 1_000_000, version / 1_000 % 1_000, version % 1_000)
 }
 
-/// `>=6.0,<6.2`: every condition holds. Nova: oslo's `VersionPredicate`.
+/// Whether a version meets every condition of a list as `>=6.0,<6.2`. Nova uses oslo's `VersionPredicate`.
 fn satisfies(version: &str, conditions: &str) -> bool {
     conditions.split(',').map(str::trim).filter(|condition| !condition.is_empty()).all(|condition| {
         let digits = condition.find(|c: char| c.is_ascii_digit()).unwrap_or(condition.len());

@@ -1,7 +1,8 @@
-//! The filters of hosts, with the names of Nova's `[filter_scheduler] enabled_filters`; each theme has a file.
+//! The filters of hosts, with the names of Nova's `[filter_scheduler] enabled_filters`. Each file has the filters of
+//! one theme.
 //!
-//! A filter reads views that may lag, so it never guards an invariant: the ledger checks invariants again when the host
-//! is claimed.
+//! A filter reads views that may lag, so it cannot guarantee an invariant. The ledger checks invariants again when the
+//! host is claimed.
 
 mod affinity;
 mod aggregates;
@@ -44,7 +45,7 @@ pub const FILTERS: &[Filter] = &[
     affinity::SIMPLE_CIDR,
 ];
 
-/// The names of all, for the configuration.
+/// The names of all filters, for the configuration.
 pub const NAMES: [&str; FILTERS.len()] = {
     let mut names = [""; FILTERS.len()];
     let mut at = 0;
@@ -64,7 +65,7 @@ pub const DEFAULT: &[&str] = &[
     "ServerGroupAffinityFilter",
 ];
 
-/// The filter of that name.
+/// The filter of this name.
 pub fn named(name: &str) -> Option<&'static Filter> {
     FILTERS.iter().find(|filter| filter.name == name)
 }

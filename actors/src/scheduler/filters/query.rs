@@ -29,7 +29,7 @@ pub(super) const JSON: Filter = Filter {
     ..PLAIN
 };
 
-/// The value of a condition; `None` for one that makes no sense.
+/// The value of a condition; `None` if the condition is invalid.
 fn evaluate(query: &Value, host: &HostState<'_>, depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     let Value::Array(items) = query else { return None };
@@ -40,7 +40,7 @@ fn evaluate(query: &Value, host: &HostState<'_>, depth: usize) -> Option<Value> 
             Value::Array(_) => cooked.push(evaluate(argument, host, depth)?),
             Value::String(text) if text.is_empty() => {}
             Value::String(text) => match text.strip_prefix('$') {
-                // Attributes that the host does not have drop out, as in Nova.
+                // As in Nova, attributes that the host does not have are left out.
                 Some(name) => cooked.extend(attribute(host, &name.split('.').collect::<Vec<_>>())),
                 None => cooked.push(argument.clone()),
             },
@@ -76,7 +76,7 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// `None` where the two cannot be compared.
+/// Whether `left` is less than `right`; `None` if they cannot be compared.
 fn less(left: &Value, right: &Value) -> Option<bool> {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => Some(left.as_f64()? < right.as_f64()?),
@@ -85,7 +85,7 @@ fn less(left: &Value, right: &Value) -> Option<bool> {
     }
 }
 
-/// Python's truth value.
+/// The truth value that Python gives to `value`.
 fn truth(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -1,4 +1,4 @@
-//! Each filter, on a table of hosts.
+//! Tests each filter on a table of hosts.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ledger::{FittedNumaCell, HostCellsReplaced, HostNumaCell};
@@ -49,7 +49,7 @@ fn image_properties_name_what_hosts_run() {
 }
 
 #[test]
-fn aggregates_ask_things_of_servers() {
+fn aggregates_restrict_servers_by_their_metadata() {
     let mut cell = Cell::three();
     cell.aggregate(&[1], &[("os_distro", "debian, ubuntu"), ("instance_type", "m1.small,m1.tiny"), ("ssd", "true")]);
     cell.aggregate(&[1, 2], &[("filter_tenant_id", "q, r"), ("instance_type", "m1.large"), ("owner", "x")]);
@@ -79,7 +79,7 @@ fn aggregates_ask_things_of_servers() {
 
 /// `aggregate_image_properties_isolation_namespace` and `..._separator`: only keys that begin with both count.
 #[test]
-fn isolation_by_image_properties_can_be_kept_to_a_namespace() {
+fn isolation_by_image_properties_can_be_limited_to_a_namespace() {
     let mut cell = Cell::three();
     cell.aggregate(&[1], &[("hw_vm_mode", "xen")]);
     cell.aggregate(&[2], &[("hw_disk_bus", "scsi")]);
@@ -96,7 +96,7 @@ fn isolation_by_image_properties_can_be_kept_to_a_namespace() {
 }
 
 #[test]
-fn hosts_have_so_many_servers_and_no_more() {
+fn hosts_have_a_limit_of_servers_and_of_tasks() {
     let mut cell = Cell::three();
     for n in 1..=3 {
         cell.server(n, 1);
@@ -193,7 +193,7 @@ fn groups_keep_their_members_together_or_apart() {
 }
 
 #[test]
-fn what_hosts_do_not_tell_passes_no_filter() {
+fn a_host_that_does_not_report_a_fact_does_not_pass() {
     let mut cell = Cell::three();
     assert_eq!(cell.pass("NUMATopologyFilter", &small()).0.len(), 3);
     assert_eq!(cell.pass("NUMATopologyFilter", &specs(&[("hw:numa_nodes", "2")])).0, Vec::<String>::new());
@@ -206,9 +206,9 @@ fn what_hosts_do_not_tell_passes_no_filter() {
     assert_eq!(cell.pass("MetricsFilter", &small()).0, Vec::<String>::new());
 }
 
-/// Two hosts with one cell each, of which one has processors to give and the other none.
+/// Two hosts have one cell each. One has free dedicated processors, the other has none.
 #[test]
-fn a_topology_has_to_fit_on_the_cells_of_a_host_with_what_is_on_its_way_there() {
+fn a_topology_must_fit_on_the_cells_beside_pending_claims() {
     let mut cell = Cell::three();
     for (host, dedicated) in [(1, vec![2, 3]), (2, vec![])] {
         let shared = vec![0, 1];

@@ -1,9 +1,9 @@
-//! The best host of each weigher, and its lead.
+//! Tests each weigher's best host, and how far it is ahead.
 
 use super::*;
 
 #[test]
-fn the_emptiest_host_is_best_and_equals_are_ordered_by_age() {
+fn the_emptiest_host_is_best_and_ties_are_ordered_by_age() {
     let mut cell = Cell::default();
     cell.options.max_attempts = 10;
     cell.host(1, 2, 1024, 10).host(2, 8, 4096, 100).host(3, 4, 2048, 50);
@@ -14,13 +14,13 @@ fn the_emptiest_host_is_best_and_equals_are_ordered_by_age() {
     assert!(same.decide(&small()).reasons.weighed.iter().all(|host| host.weight.abs() < f64::EPSILON));
 }
 
-/// Multipliers of 0, but for those given.
+/// The given multipliers; all others are 0.
 fn only(ram: f64, cpu: f64, disk: f64) -> Multipliers {
     Multipliers { ram, cpu, disk, io_ops: 0.0, build_failure: 0.0, hypervisor_version: 0.0, ..Multipliers::default() }
 }
 
 #[test]
-fn weights_are_normalised_from_nothing_and_a_negative_one_stacks() {
+fn weights_are_normalised_and_a_negative_multiplier_packs() {
     let mut cell = Cell::default();
     cell.host(1, 8, 4096, 100).host(2, 8, 3072, 1000);
     let names = |cell: &mut Cell, multipliers: Multipliers| {
@@ -59,7 +59,7 @@ fn weights_take_plain_amounts_of_memory_and_ratios_for_cpus() {
 }
 
 #[test]
-fn aggregates_override_multipliers_and_the_least_counts() {
+fn aggregates_override_multipliers_and_the_smallest_counts() {
     let mut cell = Cell::default();
     cell.host(1, 8, 4096, 100).host(2, 8, 3072, 100);
     cell.options.multipliers = only(1.0, 0.0, 0.0);
@@ -91,7 +91,7 @@ fn busy_hosts_and_hosts_where_builds_failed_come_last() {
 }
 
 #[test]
-fn chance_chooses_among_the_best_only() {
+fn the_random_choice_is_among_the_best_hosts() {
     let mut cell = Cell::default();
     for n in 1..=5 {
         cell.host(n, 8, 1024 * (10 - u64::try_from(n).unwrap()), 100);

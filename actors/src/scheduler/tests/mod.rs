@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! Which hosts will do, which is best, and what is said about it.
+//! Tests which hosts fit, which is best, and the reasons in the decision.
 
 mod each_filter;
 mod each_weigher;
@@ -50,7 +50,7 @@ impl Cell {
         self.fleet.take(key.as_ref(), &event.into());
     }
 
-    /// A host called `h{n}` with this much of CPUs, MiB and GiB.
+    /// Adds a host `h{n}` with these CPUs, MiB and GiB.
     fn host(&mut self, n: u128, vcpus: u64, memory_mib: u64, disk_gib: u64) -> &mut Self {
         self.host_that(n, vcpus, memory_mib, disk_gib, |_| {})
     }
@@ -91,7 +91,7 @@ impl Cell {
         self.take("cell1", event);
     }
 
-    /// Three hosts of 8 CPUs, 4 GiB and 100 GiB.
+    /// A cell with three hosts of 8 CPUs, 4 GiB of memory and 100 GiB of disk.
     fn three() -> Self {
         let mut cell = Self::default();
         cell.host(1, 8, 4096, 100).host(2, 8, 4096, 100).host(3, 8, 4096, 100);
@@ -156,14 +156,14 @@ impl Cell {
         self.decide(request).ranked.into_iter().map(|chosen| chosen.hostname).collect()
     }
 
-    /// The same in the order of their names.
+    /// The names of the hosts that were found, sorted.
     fn fitting(&self, request: &RequestSpec) -> Vec<String> {
         let mut names = self.names(request);
         names.sort();
         names
     }
 
-    /// The hosts that one filter lets through, and what it says of the first that it does not.
+    /// The hosts that pass one filter, and the filter's reason for the first host that does not.
     fn pass(&self, filter: &str, request: &RequestSpec) -> (Vec<String>, String) {
         self.pass_with(filter, request, None)
     }
@@ -248,7 +248,7 @@ fn capacity_is_by_placements_rules_and_refusals_show_the_numbers() {
 }
 
 #[test]
-fn what_is_on_its_way_to_a_host_counts() {
+fn pending_claims_count() {
     let mut cell = Cell::three();
     let entry = |slot| PendingClaim {
         slot,
@@ -266,7 +266,7 @@ fn what_is_on_its_way_to_a_host_counts() {
 }
 
 #[test]
-fn only_hosts_that_answer_and_are_enabled() {
+fn only_enabled_hosts_that_answer_are_chosen() {
     let spoil = |event: HostEvent| {
         let mut cell = Cell::three();
         cell.take(host_id(1).to_string(), event);
@@ -378,7 +378,7 @@ fn dedicated_cpus_fall_back_to_shared_ones_unless_told_not_to() {
     assert_eq!(lacks(&cell).as_deref(), Some("no host that would do has any PCPU"));
 }
 
-/// As Placement, which refuses such a question; Nova then finds no host.
+/// Placement refuses such a request, and Nova then finds no host.
 #[test]
 fn several_groups_without_a_policy_find_no_host() {
     let mut cell = Cell::three();
@@ -424,9 +424,9 @@ fn filters_run_in_the_order_given_and_count_what_they_leave() {
     assert!(filters::DEFAULT.iter().all(|name| filters::named(name).is_some()));
 }
 
-/// In Nova the compute service claims NUMA cells and PCI devices itself, whichever filters are on.
+/// In Nova, the compute service claims NUMA cells and PCI devices itself, whichever filters are enabled.
 #[test]
-fn what_no_host_has_is_asked_for_in_vain_whichever_filters_are_enabled() {
+fn unavailable_hardware_is_refused_whichever_filters_are_enabled() {
     let mut cell = Cell::three();
     for enabled in [filters::DEFAULT.to_vec(), vec![], vec!["NUMATopologyFilter", "PciPassthroughFilter"]] {
         cell.options.enabled_filters = enabled;
@@ -446,7 +446,7 @@ fn what_no_host_has_is_asked_for_in_vain_whichever_filters_are_enabled() {
 }
 
 #[test]
-fn a_rebuild_asks_some_filters_of_one_host() {
+fn a_rebuild_runs_some_filters_on_one_host() {
     let views = Views::new();
     let reasons = may_rebuild(&views, host_id(1), &small(), &SchedulerOptions::default()).unwrap_err();
     assert_eq!(reasons.checks.len(), 1, "an unknown host passes nothing: {reasons:?}");
