@@ -16,9 +16,9 @@ INSIDE_SECONDS=150
 # The client's output is shown only on a failure.
 did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
 image() { os image create --disk-format qcow2 --container-format bare --file "$IMAGE" "$@" >"$WORK/image-$1" 2>&1; }
-expect "an image with an agent that has to be used" image agent-image --property hw_qemu_guest_agent=yes \
+expect "an image is created that requires its guest agent" image agent-image --property hw_qemu_guest_agent=yes \
   --property os_require_quiesce=yes --property os_admin_user=root
-expect "an image that asks for an agent and says of none" image agent-none --property os_require_quiesce=yes
+expect "an image is created that requires quiescing and has no agent" image agent-none --property os_require_quiesce=yes
 
 # The hook prints the agent's commands on the console, because writing there needs no file system.
 HOOK='printf "%s\n" "#!/bin/sh" "echo GUEST-AGENT \$1 >/dev/ttyS0" >/run/hook; chmod +x /run/hook'
@@ -38,16 +38,16 @@ ready agent-one "the guest is booted"
 within 30 "its agent answers" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
 expect "a password is set" did server set --password s3cret-of-one agent-one
 same "the guest knows it" "$(inside "$ONE" 'cat /run/passwords')" "root $(printf s3cret-of-one | sha256sum | cut -d ' ' -f 1)"
-expect "the agent tells what it is told" listen "$ONE"
+expect "the agent prints its commands" listen "$ONE"
 within 30 "and answers again" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
 expect "an image is made" did server image create --wait --name agent-copy agent-one
 same "the image is active" "$(get image agent-copy status)" active
-within 20 "the guest was held still for it, and let go" eval '[ "$(heard agent-one)" = "freeze thaw " ]'
+within 20 "the guest was quiesced for it, and released" eval '[ "$(heard agent-one)" = "freeze thaw " ]'
 
 # The guest's agent has ended.
 expect "the agent ends" inside "$ONE" 'kill $(cat /run/qemu-ga.pid); sleep 1; ! pidof qemu-ga'
 did server image create --name agent-lost agent-one
-within 60 "no image is made of a guest that cannot be held still" eval '! os image show agent-lost >/dev/null 2>&1'
+within 60 "no image is made of a guest that cannot be quiesced" eval '! os image show agent-lost >/dev/null 2>&1'
 within 30 "the server is as it was" is agent-one ACTIVE
 like "a password cannot be set" "$(os server set --password x agent-one 2>&1)" 'Unable to set password on instance'
 expect "it is deleted" did server delete --wait agent-one
@@ -63,15 +63,15 @@ on_volume() { # name, image
 expect "a server is made on a volume" on_volume agent-two agent-image
 TWO=$(get server agent-two id)
 ready agent-two "its guest is booted"
-expect "its agent tells what it is told" listen "$TWO"
+expect "its agent prints its commands" listen "$TWO"
 within 30 "and answers" v qemu-agent-command "$TWO" '{"execute":"guest-ping"}'
 expect "an image of it is made" did server image create --wait --name agent-volumes agent-two
-like "of snapshots" "$(get image agent-volumes properties)" block_device_mapping
-within 20 "the guest was held still for them, and let go" eval '[ "$(heard agent-two)" = "freeze thaw " ]'
+like "it consists of snapshots" "$(get image agent-volumes properties)" block_device_mapping
+within 20 "the guest was quiesced for them, and released" eval '[ "$(heard agent-two)" = "freeze thaw " ]'
 expect "it is deleted" did server delete --wait agent-two
-expect "a server is made that could not be held still" on_volume agent-three agent-none
+expect "a server is created that cannot be quiesced" on_volume agent-three agent-none
 like "an image of it is refused" "$(os server image create --name agent-never agent-three 2>&1)" 'QEMU guest agent is not enabled'
-like "and so is a password" "$(os server set --password x agent-three 2>&1)" 'QEMU guest agent is not enabled'
+like "a change of the password is refused, too" "$(os server set --password x agent-three 2>&1)" 'QEMU guest agent is not enabled'
 expect "it is deleted, too" did server delete --wait agent-three
 for snapshot in $(os volume snapshot list -f value -c ID); do did volume snapshot delete "$snapshot"; done
 within 60 "no snapshot is left" eval '[ -z "$(os volume snapshot list -f value -c ID)" ]'

@@ -14,7 +14,7 @@ no_volume() { ! os volume show "$1" >/dev/null 2>&1; }
 attached() { os server add volume "$1" "$2" >"$WORK/attached" 2>&1; } # server, volume
 volume() { # name, options...
   local name=$1; shift
-  os volume create $([[ " $* " == *" --size "* ]] || echo --size 1) "$@" "$name" >"$WORK/volume-$name" 2>&1 || bad "volume $name is asked for" "$(tail -n 5 "$WORK/volume-$name")"
+  os volume create $([[ " $* " == *" --size "* ]] || echo --size 1) "$@" "$name" >"$WORK/volume-$name" 2>&1 || bad "volume $name is requested" "$(tail -n 5 "$WORK/volume-$name")"
   within 60 "volume $name is there" volume_is "$name" available
 }
 # Writes a line of text to a sector that no file system uses.
@@ -38,7 +38,7 @@ like "a second attachment is refused" "$(os server add volume attached-one attac
 
 expect "a hard reboot" os server reboot --hard --wait attached-one
 ready attached-one "the guest is booted again" 2
-same "the disk is there after it, with what was written" "$(read_from "$ONE" vdb)" carried-over
+same "after the reboot the disk is present with its data" "$(read_from "$ONE" vdb)" carried-over
 
 # ------------------------------------------------------------- copied, made larger and exchanged under the running guest
 
@@ -46,25 +46,25 @@ same "the disk is there after it, with what was written" "$(read_from "$ONE" vdb
 expect "a snapshot is made of the volume in use" curl -fsS -m 20 -o /dev/null -H "X-Auth-Token: $(os token issue -f value -c id)" \
   -H 'Content-Type: application/json' -d "{\"snapshot\": {\"volume_id\": \"$DATA\", \"name\": \"attached-moment\", \"force\": true}}" \
   "$URL/volume/v3/snapshots"
-within 120 "it is there" eval '[ "$(get2 volume snapshot attached-moment status)" = available ]'
+within 120 "the snapshot is available" eval '[ "$(get2 volume snapshot attached-moment status)" = available ]'
 expect "the guest writes something else" write_to "$ONE" vdb later
 volume attached-copy --snapshot attached-moment
-expect "the volume is made larger" os --os-volume-api-version 3.42 volume set --size 2 attached-data
-within 60 "it is" eval '[ "$(get volume attached-data size) $(get volume attached-data status)" = "2 in-use" ]'
-within 30 "the running guest sees that" eval '[ "$(inside "$ONE" cat /sys/block/vdb/size)" = 4194304 ]'
+expect "the volume is extended" os --os-volume-api-version 3.42 volume set --size 2 attached-data
+within 60 "the volume is larger and in use" eval '[ "$(get volume attached-data size) $(get volume attached-data status)" = "2 in-use" ]'
+within 30 "the running guest sees the new size" eval '[ "$(inside "$ONE" cat /sys/block/vdb/size)" = 4194304 ]'
 volume attached-other --size 2
-expect "another volume takes its place" curl -fsS -m 20 -o /dev/null -X PUT -H "X-Auth-Token: $(os token issue -f value -c id)" \
+expect "a swap with another volume is requested" curl -fsS -m 20 -o /dev/null -X PUT -H "X-Auth-Token: $(os token issue -f value -c id)" \
   -H 'OpenStack-API-Version: compute 2.84' -H 'Content-Type: application/json' \
   -d "{\"volumeAttachment\": {\"volumeId\": \"$(get volume attached-other id)\"}}" \
   "$URL/compute/v2.1/servers/$ONE/os-volume_attachments/$DATA"
 within 180 "the first one is free" volume_is attached-data available
 within 60 "the other is in use" volume_is attached-other in-use
-same "the guest goes on with what it wrote" "$(read_from "$ONE" vdb)" later
+same "the guest still reads its last word" "$(read_from "$ONE" vdb)" later
 expect "the other is detached" os server remove volume attached-one attached-other
 within 120 "it is free" volume_is attached-other available
-expect "the copy of the moment is attached" attached attached-one attached-copy
+expect "the volume from the snapshot is attached" attached attached-one attached-copy
 within 30 "the guest sees it" sees_disk "$ONE" vdb
-same "and what it had written before" "$(read_from "$ONE" vdb)" carried-over
+same "it has the word from before the snapshot" "$(read_from "$ONE" vdb)" carried-over
 expect "it is detached again" os server remove volume attached-one attached-copy
 within 120 "it is free again" volume_is attached-copy available
 os volume snapshot delete attached-moment
@@ -79,7 +79,7 @@ expect "and writes to it" write_to "$ONE" vdb carried-over
 expect "its volume is detached" os server remove volume attached-one attached-data
 within 120 "the volume is free" volume_is attached-data available
 within 30 "the guest does not see the disk any more" sees_no_disk "$ONE" vdb
-unlike "nor would it after its next start" "$(v dumpxml --inactive "$ONE")" "$DATA"
+unlike "the persistent definition does not have it either" "$(v dumpxml --inactive "$ONE")" "$DATA"
 
 # ------------------------------------------------------------------------------------------------------- another guest
 
@@ -87,7 +87,7 @@ boot attached-two; TWO=$ID
 ready attached-two "the second guest is booted"
 expect "the volume is attached to it" attached attached-two attached-data
 within 30 "it sees the disk" sees_disk "$TWO" vdb
-same "and reads what the first one wrote" "$(read_from "$TWO" vdb)" carried-over
+same "the second guest reads the word of the first one" "$(read_from "$TWO" vdb)" carried-over
 expect "it is stopped" os server stop attached-two
 within 60 "it is SHUTOFF" is attached-two SHUTOFF
 expect "the volume is detached while it is off" os server remove volume attached-two attached-data
@@ -118,7 +118,7 @@ mark_three() { inside "$THREE" "mkdir -p /m && mount -t vfat /dev/vda1 /m && ech
 marker_of() { inside "$1" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid
 expect "the guest writes a marker on its volume" mark_three on-a-volume
 expect "an image of it is made while it runs" os server image create --wait --name attached-image attached-three
-like "the image says what its disks are made of" "$(get image attached-image properties)" 'block_device_mapping.*snapshot'
+like "the image's property names the snapshots" "$(get image attached-image properties)" 'block_device_mapping.*snapshot'
 os server create --wait --flavor "$NAME" --network "$NAME" --image attached-image attached-five >"$WORK/five" 2>&1 \
   || bad "a server is made from it" "$(tail -n 20 "$WORK/five")"
 FIVE=$(get server attached-five id); SERVERS+=("$FIVE")
@@ -133,30 +133,30 @@ act_on() { # uuid, microversion, body
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --property hw_rescue_device=disk \
   --property hw_rescue_bus=virtio attached-rescue >"$WORK/rescue-image" 2>&1 || bad "a rescue image is uploaded"
 RESCUE=$(get image attached-rescue id)
-expect "a rescue is asked for" act_on "$THREE" 2.87 "{\"rescue\": {\"rescue_image_ref\": \"$RESCUE\"}}"
+expect "a rescue is requested" act_on "$THREE" 2.87 "{\"rescue\": {\"rescue_image_ref\": \"$RESCUE\"}}"
 within 90 "the server is in rescue" is attached-three RESCUE
 same "its volume is still the first disk" "$(marker_of "$THREE")" on-a-volume
 same "it was started from the other one" "$(inside "$THREE" 'ls /sys/block | grep ^vd | tr "\n" " "')" "vda vdb "
-expect "the end of the rescue is asked for" os server unrescue attached-three
+expect "an unrescue is requested" os server unrescue attached-three
 within 90 "the server is ACTIVE" is attached-three ACTIVE
 same "with its volume" "$(marker_of "$THREE")" on-a-volume
-expect "a rebuild is asked for" act_on "$THREE" 2.93 "{\"rebuild\": {\"imageRef\": \"$IMAGE\"}}"
+expect "a rebuild is requested" act_on "$THREE" 2.93 "{\"rebuild\": {\"imageRef\": \"$IMAGE\"}}"
 within 120 "the server is ACTIVE again" is attached-three ACTIVE
 unlike "the marker is gone" "$(marker_of "$THREE")" on-a-volume
 same "the volume is the same, and in use" "$(root_of attached-three) $(get volume "$ROOT" status)" "$ROOT in-use"
 expect "it is shelved" os server shelve attached-three
-within 60 "which takes it off its host at once" is attached-three SHELVED_OFFLOADED
-same "its volume is kept for it" "$(get volume "$ROOT" status)" reserved
-expect "it is to come back" os server unshelve attached-three
+within 60 "it is offloaded at once" is attached-three SHELVED_OFFLOADED
+same "its volume stays reserved for it" "$(get volume "$ROOT" status)" reserved
+expect "an unshelve is requested" os server unshelve attached-three
 within 120 "it is ACTIVE" is attached-three ACTIVE
 expect "and its guest boots from the volume" inside "$THREE" true
 for snapshot in $(os volume snapshot list -f value -c ID); do os volume snapshot delete "$snapshot"; done
-within 60 "the snapshots go" eval '[ -z "$(os volume snapshot list -f value -c ID)" ]'
+within 60 "the snapshots are deleted" eval '[ -z "$(os volume snapshot list -f value -c ID)" ]'
 os image delete attached-image attached-rescue
 expect "its server is deleted" os server delete --wait attached-three
 within 60 "its volume outlives it" volume_is "$ROOT" available
 on_volume attached-four "uuid=$ROOT,source_type=volume,delete_on_termination=true"; FOUR=$ID
-expect "another server goes on from that volume" inside "$FOUR" true
+expect "another server boots from that volume" inside "$FOUR" true
 expect "that server is deleted" os server delete --wait attached-four
 within 60 "the volume ended with it" no_volume "$ROOT"
 

@@ -13,7 +13,7 @@ like "the service list has the scheduler" "$(os compute service list -f value -c
 same "the image is active, and whole" "$(get image client status) $(get image client checksum)" \
   "active $(md5sum "$CHRONOVA_IMAGE" | cut -d' ' -f1)"
 like "the image list has it" "$(os image list -f value -c Name -c Status)" '^client active$'
-same "the flavor is as asked for" "$(os flavor show client -f value -c vcpus -c ram -c disk | tr '\n' ' ')" "1 160 1 "
+same "the flavor has the requested sizes" "$(os flavor show client -f value -c vcpus -c ram -c disk | tr '\n' ' ')" "1 160 1 "
 like "the flavor list has it" "$(os flavor list -f value -c Name)" '^client$'
 os flavor create --vcpus 2 --ram 64 --disk 0 client-extra >/dev/null
 os flavor set --property hw:cpu_policy=shared client-extra
@@ -81,20 +81,20 @@ expect "lines of the console are counted" [ "$(os console log show --lines 3 cli
 
 expect "a soft reboot is done" os server reboot --wait client-one
 ready client-one "the guest came back, from the same disk" 2
-like "the guest was asked, not cut off" "$(console client-one)" 'GUEST-(POWERBUTTON|SHUTDOWN)'
+like "the guest shut down gracefully" "$(console client-one)" 'GUEST-(POWERBUTTON|SHUTDOWN)'
 expect "a hard reboot is done" os server reboot --hard --wait client-one
 ready client-one "the guest came back once more" 3
-expect "a stop is asked for" os server stop client-one
+expect "a stop is requested" os server stop client-one
 within 60 "the server is SHUTOFF" is client-one SHUTOFF
 same "libvirt says so too" "$(v domstate "$ONE")" "shut off"
 same "its power state is Shutdown" "$(get server client-one OS-EXT-STS:power_state | sed 's/^4$/Shutdown/')" Shutdown
 REFUSED=$(os server stop client-one 2>&1)
 like "a second stop is refused" "$REFUSED" "409|while it is in vm_state stopped"
-expect "a start is asked for" os server start client-one
+expect "a start is requested" os server start client-one
 within 60 "the server is ACTIVE again" is client-one ACTIVE
 expect "a lock is set" os server lock client-one
 same "the lock is shown" "$(get server client-one locked)" True
-expect "the lock is taken off" os server unlock client-one
+expect "the server is unlocked" os server unlock client-one
 expect "the server is renamed" os server set --name client-uno --property more=1 client-one
 like "its new name and property are shown" "$(os server show client-uno -f value -c name -c properties | tr '\n' ' ')" "client-uno.*'?more'?"
 EVENTS=$(os server event list client-uno -f value -c Action -c 'Request ID')
@@ -106,7 +106,7 @@ like "one event is shown" "$(os server event show client-uno "$REQUEST" -f value
 
 os port create --network client --fixed-ip ip-address=10.67.1.77 --security-group client client-port >/dev/null
 os server create --wait --flavor client --image client --port client-port --config-drive True client-two >"$WORK/two" 2>&1 \
-  || bad "a server with a port of ours is booted" "$(cat "$WORK/two")"
+  || bad "a server with an existing port is booted" "$(cat "$WORK/two")"
 TWO=$(get server client-two id)
 SERVERS+=("$TWO")
 like "it has the port's address" "$(get server client-two addresses)" '10\.67\.1\.77'
@@ -114,7 +114,7 @@ ready client-two "its guest is booted"
 like "its guest has that address" "$(console client-two)" 'ip=10\.67\.1\.77 '
 expect "both servers are deleted" os server delete --wait client-uno client-two
 same "the server list is empty" "$(os server list -f value -c Name)" ""
-same "the port of ours is there, and free" "$(get port client-port device_id)$(get port client-port status)" DOWN
+same "the existing port is still there, and unbound" "$(get port client-port device_id)$(get port client-port status)" DOWN
 same "the server's own port is gone" "$(os port list --network client --device-owner compute:nova -f value -c ID)" ""
 same "nothing is left on the host" "$(leftovers "$ONE" "$PORT_ID"; leftovers "$TWO")" ""
 same "nothing is left in Placement" "$(os resource provider usage show "$RP" -f value -c usage | sort -u)" 0
@@ -128,6 +128,6 @@ expect "the security group is deleted" os security group delete client
 expect "the key pair is deleted" os keypair delete client
 expect "the image is deleted" os image delete client
 expect "the flavor is deleted" os flavor delete client
-same "nothing is listed any more" "$(os network list -f value -c Name; os subnet list -f value -c Name; os image list -f value -c Name
+same "all lists are empty" "$(os network list -f value -c Name; os subnet list -f value -c Name; os image list -f value -c Name
   os flavor list -f value -c Name; os keypair list -f value -c Name)" ""
 verdict

@@ -171,6 +171,6 @@ os command list --group openstack.compute.v2 -f json >"$WORK/commands" 2>/dev/nu
 while read -r command; do
   grep -qxF "$command" "$RAN" || excused "$command" || bad "$command is neither run nor excused"
 done < <(python3 -c 'import json, sys; [print(c) for g in json.load(open(sys.argv[1])) for c in (g["Commands"] if isinstance(g["Commands"], list) else g["Commands"].split())]' "$WORK/commands")
-expect "the client has told its commands" grep -q 'server unshelve' "$WORK/commands"
+expect "the client has listed its commands" grep -q 'server unshelve' "$WORK/commands"
 [ $UNSERVED = 0 ] || echo "$UNSERVED commands are not served yet"
 verdict

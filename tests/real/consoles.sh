@@ -15,31 +15,31 @@ view() { python3 "$HERE/websocket.py" "$@" 2>&1; }
 boot consoles-one
 ready consoles-one
 LINE=$(url consoles-one --serial)
-like "users are sent to the gateway" "$LINE" "^ws://127.0.0.1:$PORT/console\?token="
-like "what is typed on the serial console is done" "$(view "$LINE" 60 --say '\necho typed-$((6*7))\n' --until typed-42)" 'typed-42'
+like "the console URL leads to the gateway" "$LINE" "^ws://127.0.0.1:$PORT/console\?token="
+like "a command that is typed on the serial console runs" "$(view "$LINE" 60 --say '\necho typed-$((6*7))\n' --until typed-42)" 'typed-42'
 within 20 "its log goes on" said consoles-one typed-42
 view "$LINE" 60 --until never >"$WORK/first" & FIRST=$!
 sleep 2
-like "who comes later has it" "$(view "$LINE" 60 --say '\necho later-$((6*7))\n' --until later-42)" 'later-42'
-within 20 "who came first has lost it" eval "! kill -0 $FIRST 2>/dev/null"
+like "a later client gets the console" "$(view "$LINE" 60 --say '\necho later-$((6*7))\n' --until later-42)" 'later-42'
+within 20 "the first client is disconnected" eval "! kill -0 $FIRST 2>/dev/null"
 wait "$FIRST"
 same "and is told so" $? 1
-same "a page of somebody else's opens none" "$(view "$LINE" 20 --origin http://elsewhere --until never)" 403
-same "nor does a token that was never given out" "$(view "ws://127.0.0.1:$PORT/console?token=x" 20 --until never)" 403
+same "a page of another site opens no console" "$(view "$LINE" 20 --origin http://elsewhere --until never)" 403
+same "an unknown token opens no console" "$(view "ws://127.0.0.1:$PORT/console?token=x" 20 --until never)" 403
 
 SCREEN=$(url consoles-one --novnc)
-like "and so for its screen" "$SCREEN" "^http://127.0.0.1:$PORT/console/vnc_auto.html\?path=console%3Ftoken%3D"
-like "which answers in VNC's way" "$(view "$(gate "$SCREEN")" 20 --until 'RFB 003')" '^RFB 003'
+like "the URL of its screen leads to the gateway, too" "$SCREEN" "^http://127.0.0.1:$PORT/console/vnc_auto.html\?path=console%3Ftoken%3D"
+like "its screen speaks VNC" "$(view "$(gate "$SCREEN")" 20 --until 'RFB 003')" '^RFB 003'
 # The first message of SPICE: magic, version 2.2, 18 bytes, a new connection, the main channel, no capabilities.
 HELLO=52454451020000000200000012000000000000000100000000000000000012000000
 like "and in SPICE's" "$(view "$(gate "$(url consoles-one --spice)")" 20 --hex "$HELLO" --until REDQ)" REDQ
-like "for which it has another video card" "$(v dumpxml "$ID")" "model type='qxl'"
+like "for SPICE it has another video card" "$(v dumpxml "$ID")" "model type='qxl'"
 
 expect "it is stopped" os server stop consoles-one
-within 60 "it is off" is consoles-one SHUTOFF
+within 60 "the server is SHUTOFF" is consoles-one SHUTOFF
 like "a guest that is off has no console" "$(os console url show --serial consoles-one 2>&1)" 'Unavailable console type serial'
-same "an old token finds nobody" "$(view "$LINE" 20 --until never)" 502
+same "an old token gets 502" "$(view "$LINE" 20 --until never)" 502
 expect "it is deleted" os server delete --wait consoles-one
-same "and takes its tokens along" "$(view "$LINE" 20 --until never)" 403
+same "a deleted server's token gets 403" "$(view "$LINE" 20 --until never)" 403
 same "nothing is left" "$(leftovers "$ID")" ""
 verdict

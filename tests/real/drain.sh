@@ -6,7 +6,7 @@ set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"
 fleet_open drain dr 10.73 3
-within 60 "so are the others" eval 'host_stands h2 up && host_stands h3 up'
+within 60 "the other hosts are up" eval 'host_stands h2 up && host_stands h3 up'
 house_furnish
 host() { "$CHRONOVA_BIN" host "$@" --data-dir "$DATA"; }
 declare -A ids
@@ -16,25 +16,25 @@ for n in 1 2 3; do ready "drain-$n" "guest $n is booted"; within 60 "it counts" 
 like "the host has three servers" "$(host list)" '^h1 .*3'
 host drain h1 --parallel 2 --reason 'new memory' >"$WORK/drain" 2>&1 &
 DRAIN=$!
-within 60 "the first one sets out" migration_is drain-1 running
+within 60 "the first migration runs" migration_is drain-1 running
 house_kill
 house_start || bad "the control plane starts after it was killed" "$(tail -n 20 "$WORK/chronova.log")"
 wait $DRAIN
 within 300 "the host is empty" eval '[ -z "$(on h1 list --all --uuid)" ]'
-expect "the command that is given again says so" host drain h1 --parallel 2
+expect "a repeated command reports the empty host" host drain h1 --parallel 2
 for n in 1 2 3; do
   now=$(place "drain-$n")
-  like "guest $n went elsewhere" "$now" '^h[23]$'
+  like "guest $n is on another host" "$now" '^h[23]$'
   within 60 "it is ACTIVE" is_at "drain-$n" "$now"
-  same "and runs there alone" "$(runs_on "$now" "${ids[$n]}" && runs "${ids[$n]}")" 1
+  same "it runs only there" "$(runs_on "$now" "${ids[$n]}" && runs "${ids[$n]}")" 1
   same "nothing of it is left" "$(left_on h1 "${ids[$n]}")" ""
   counts_on "drain-$n"
 done
-same "both of the others have guests" "$(for n in 1 2 3; do place "drain-$n"; done | sort -u | paste -sd ' ')" "h2 h3"
+same "both other hosts have guests" "$(for n in 1 2 3; do place "drain-$n"; done | sort -u | paste -sd ' ')" "h2 h3"
 like "the service is disabled, with the reason" "$(os compute service list --service nova-compute --long -f value -c Host -c Status -c 'Disabled Reason')" '^h1 disabled .*new memory'
 boot drain-4
-like "a new server goes elsewhere" "$(place drain-4)" '^h[23]$'
-expect "it is opened again" os compute service set --enable h1 nova-compute
+like "a new server gets another host" "$(place drain-4)" '^h[23]$'
+expect "the host's service is enabled again" os compute service set --enable h1 nova-compute
 os server delete --wait drain-1 drain-2 drain-3 drain-4
 for n in 1 2 3; do same "nothing is left of $n" "$(rest_of "${ids[$n]}")" ""; done
 verdict

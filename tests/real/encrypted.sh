@@ -33,7 +33,7 @@ goes_to() { # host
   expect "it is sent from $from to $1" leaves "$1"
   within 180 "it is ACTIVE there" is_at "$ONE" "$1"
   within 20 "its guest runs there" runs_on "$1" "$ID"
-  same "and nowhere else" "$(runs "$ID")" 1
+  same "it runs nowhere else" "$(runs "$ID")" 1
   same "nothing is left on $from" "$(left_on "$from" "$ID")" ""
   counts_on "$ONE"
 }
@@ -50,9 +50,9 @@ wire_open() {
 wire_close() {
   kill $WIRE
   wait $WIRE
-  same "nothing on it was missed" "$(grep -E '^(lost|holes|Traceback)' "$WORK/wire")" ""
+  same "the capture lost no packets" "$(grep -E '^(lost|holes|Traceback)' "$WORK/wire")" ""
   # Only connections of the stopped control plane may be older than the capture.
-  same "no talk between hosts is older" "$(of older | awk -F'\t' '$2 !~ /^10\.231\.0\.2:/ && $3 !~ /^10\.231\.0\.2:/')" ""
+  same "the capture has every connection between hosts from its start" "$(of older | awk -F'\t' '$2 !~ /^10\.231\.0\.2:/ && $3 !~ /^10\.231\.0\.2:/')" ""
 }
 of() { grep "^$1"$'\t' "$WORK/wire"; } # verdict
 # The number of connections of this verdict (plain or tls) between the hosts' migration addresses, to these ports, with
@@ -66,56 +66,56 @@ wire_open
 with 'live_migration_scheme = tls' "$INBOUND"
 goes_to "$SECOND"
 wire_close
-expect "without native TLS the guest's memory goes in plain" [ "$(between plain $((8 * MIB)) "$QEMU")" -ge 1 ]
-like "as QEMU writes it" "$(of plain | cut -f 7)" '^QEVM'
-like "a word of it can be read" "$(of plain | grep QEVM | cut -f 6)" "$MEMORY"
+expect "without native TLS the guest's memory is sent in plain text" [ "$(between plain $((8 * MIB)) "$QEMU")" -ge 1 ]
+like "it is QEMU's migration stream" "$(of plain | cut -f 7)" '^QEVM'
+like "a word of the memory is readable" "$(of plain | grep QEVM | cut -f 6)" "$MEMORY"
 case $STORAGE in
-  local) like "so can one of its disk" "$(of plain | grep IHAVEOPT | cut -f 6)" "$DISK" ;;
+  local) like "a word of the disk is readable" "$(of plain | grep IHAVEOPT | cut -f 6)" "$DISK" ;;
   shared) same "nothing else is plain" "$(of plain | grep -vc QEVM)" 0 ;;
 esac
-expect "the hosts' libvirtds speak TLS all the same" [ "$(between tls 4096 $LIBVIRT)" = 1 ]
+expect "the hosts' libvirtds still use TLS" [ "$(between tls 4096 $LIBVIRT)" = 1 ]
 ARRIVED=$(on "$SECOND" dumpxml "$ID")
 like "the guest's screen listens on all addresses, as before" "$ARRIVED" "<listen type='address' address='0.0.0.0'/>"
 SCREEN=$(on "$SECOND" vncdisplay "$ID" | sed 's/.*://')
 SECOND_IP=${SECOND}_IP
-expect "which is heard of at its new host" hosts ctl timeout 20 bash -c "exec 3<>/dev/tcp/${!SECOND_IP}/$((5900 + SCREEN)) && head -c 4 <&3 | grep -q ^RFB"
+expect "the screen answers on the new host" hosts ctl timeout 20 bash -c "exec 3<>/dev/tcp/${!SECOND_IP}/$((5900 + SCREEN)) && head -c 4 <&3 | grep -q ^RFB"
 
 wire_open
 with "${SECRET[@]}"
 goes_to "$FIRST"
 goes_to "$SECOND"
-expect "it is sent on switched off" os server migrate --host "$FIRST" "$ONE" --os-compute-api-version 2.91
+expect "a cold migration is requested" os server migrate --host "$FIRST" "$ONE" --os-compute-api-version 2.91
 within 120 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
 same "on the other host" "$(place "$ONE")" "$FIRST"
 expect "it is confirmed" os server migration confirm "$ONE"
 within 60 "it is ACTIVE" at_rest "$ONE" ACTIVE
 wire_close
-same "nothing was plain, in three moves" "$(of plain)" ""
+same "no traffic of three moves was plain" "$(of plain)" ""
 same "neither word could be read" "$(seen)" ""
 expect "the guest's memory went by TLS twice" [ "$(between tls $((8 * MIB)) "$QEMU")" -ge 2 ]
-[ "$STORAGE" = shared ] || like "so did its disk, in NBD" "$(of tls | cut -f 7)" 'IHAVEOPT'
-same "and the libvirtds' own talk" "$(between tls 4096 $LIBVIRT)" 2
-like "what the control plane sends and fetches, too" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
-same "no guest went by another network" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && $3 !~ /^10\.233\./')" ""
+[ "$STORAGE" = shared ] || like "the disk was sent by TLS, too, in NBD" "$(of tls | cut -f 7)" 'IHAVEOPT'
+same "libvirtd's own traffic used TLS" "$(between tls 4096 $LIBVIRT)" 2
+like "the control plane's traffic used TLS" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
+same "no guest used another network" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && $3 !~ /^10\.233\./')" ""
 
 # ------------------------------------------------------------------------------------------------------- too slow, and told
 
-ready "$ONE" "the guest is booted anew" 2
-same "its disk went with it" "$(marker_at "$FIRST" "$ID")" "$DISK"
+ready "$ONE" "the guest is booted again" 2
+same "its disk moved with it" "$(marker_at "$FIRST" "$ID")" "$DISK"
 within 60 "it counts" ticks_on "$ONE" 2
 counts_on() { # as in fleet.sh, of a guest that was booted twice
   local seen; seen=$(last_tick "$1")
-  within 40 "it counts on" ticks_on "$1" "$((seen + 2))"
-  same "it was not started anew" "$(boots_at "$(place "$1")" "$ID")" 2
+  within 40 "it continues to count" ticks_on "$1" "$((seen + 2))"
+  same "it was not restarted" "$(boots_at "$(place "$1")" "$ID")" 2
 }
 stays() { # what is read in the reason
   within 120 "the migration is over" migration_over "$ONE"
   within 30 "the server is ACTIVE where it was" is_at "$ONE" "$FIRST"
   same "its guest runs there alone" "$(runs_on "$FIRST" "$ID" && runs "$ID")" 1
   same "nothing is left on $SECOND" "$(left_on "$SECOND" "$ID")" ""
-  like "the reason can be read" "$(reason)" "$1"
-  same "it holds what it held" "$(os resource provider allocation show "$ID" -f value -c resource_provider)" "$HOLDS"
-  same "the migration holds nothing" "$(os resource provider allocation show "$(uuid_of "$ONE")" -f value)" ""
+  like "the event shows the reason" "$(reason)" "$1"
+  same "its allocation is unchanged" "$(os resource provider allocation show "$ID" -f value -c resource_provider)" "$HOLDS"
+  same "the migration has no allocation" "$(os resource provider allocation show "$(uuid_of "$ONE")" -f value)" ""
   counts_on "$ONE"
 }
 reason() { # of the last live migration
@@ -128,7 +128,7 @@ HOLDS=$(os resource provider allocation show "$ID" -f value -c resource_provider
 same "it holds one host" "$(wc -l <<<"$HOLDS")${HOLDS:+ by its id}" "1 by its id"
 
 with "${SECRET[@]}" 'live_migration_bandwidth = 2' 'live_migration_completion_timeout = 1'
-expect "a slow move is asked for, with seconds of time" leaves "$SECOND"
+expect "a slow migration with a timeout of seconds is requested" leaves "$SECOND"
 stays 'was aborted'
 same "the migration is cancelled" "$(moves_of "$ONE" -c Status | tail -n 1)" cancelled
 LATE=$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'did not complete in time')
@@ -139,7 +139,7 @@ same "once" "$(wc -l <<<"$LATE")" 1
 
 with "${SECRET[@]}"
 refused() { # what is read in the reason
-  expect "it is to go to $SECOND all the same" leaves "$SECOND"
+  expect "a migration to $SECOND is requested" leaves "$SECOND"
   stays "$1"
   same "the migration failed" "$(moves_of "$ONE" -c Status | tail -n 1)" error
 }
@@ -148,11 +148,11 @@ expect "$SECOND has certificates of another authority" hosts certify "$SECOND" f
 refused 'certificate'
 expect "$SECOND has no certificates" hosts certify "$SECOND" none
 refused '/etc/pki/qemu|credentials|TLS'
-expect "$SECOND has those of ours, and the libvirtd of $FIRST others" eval 'hosts certify "$SECOND" ours && hosts certify "$FIRST" foreign libvirt'
+expect "$SECOND has our certificates, and the libvirtd of $FIRST has others" eval 'hosts certify "$SECOND" ours && hosts certify "$FIRST" foreign libvirt'
 refused 'certificate|TLS|qemu\+tls'
 kill $WIRE; wait $WIRE
-same "none of it was tried in plain" "$(of plain)$(seen)" ""
-expect "that one has ours, too" hosts certify "$FIRST" ours libvirt
+same "nothing was sent in plain text" "$(of plain)$(seen)" ""
+expect "the libvirtd of $FIRST has our certificates, too" hosts certify "$FIRST" ours libvirt
 goes_to "$SECOND"
 expect "the migration is completed" migration_is "$ONE" completed
 
@@ -166,9 +166,9 @@ if on "$SECOND" iface-dumpxml moves0 | grep -q '<ip address'; then
   wire_open
   goes_to "$SECOND"
   wire_close
-  expect "it went by that interface" [ "$(between tls $((8 * MIB)) "$QEMU")" -ge 1 ]
+  expect "it used that interface" [ "$(between tls $((8 * MIB)) "$QEMU")" -ge 1 ]
 else
-  like "it is not to come in by an interface of which libvirt tells no address" "$(leaves "$SECOND" 2>&1)" '400.*no address of an interface moves0'
+  like "a migration over an interface without a known address is refused" "$(leaves "$SECOND" 2>&1)" '400.*no address of an interface moves0'
   stays "no address of an interface moves0 .live_migration_interface.; live_migration_inbound_addr"
 fi
 

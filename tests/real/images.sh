@@ -25,15 +25,15 @@ same "and reads it back" "$(marker "$ONE")" first
 
 # ------------------------------------------------------------------------------------------ an image of a running guest
 
-expect "an image of the running guest is asked for" os server image create --wait --name images-live images-one
+expect "an image of the running guest is requested" os server image create --wait --name images-live images-one
 same "it is active" "$(get image images-live status)" active
 same "the server runs on" "$(status_of images-one)" ACTIVE
 same "nothing of the copy is left on the host" "$(v vol-list chronova | grep -c "${ONE}_copy")" 0
 os image save --file "$WORK/live.qcow2" images-live
 INFO=$(qemu-img info "$WORK/live.qcow2" 2>&1)
 like "it is a qcow2 file" "$INFO" 'file format: qcow2'
-unlike "that needs no other" "$INFO" 'backing file'
-expect "and has no damage" qemu-img check -q "$WORK/live.qcow2"
+unlike "it has no backing file" "$INFO" 'backing file'
+expect "qemu-img finds no damage" qemu-img check -q "$WORK/live.qcow2"
 like "its properties name the server" "$(get image images-live properties)" "instance_uuid.*$ONE"
 expect "the guest writes another marker" mark "$ONE" second
 
@@ -42,18 +42,18 @@ os server create --wait --flavor "$NAME" --image images-live --network "$NAME" -
   || bad "a server is made from the image" "$(tail -n 20 "$WORK/two")"
 TWO=$(get server images-two id); SERVERS+=("$TWO")
 within 180 "its guest is booted" said images-two 'GUEST-READY hostname=images-two.* boots=2 '
-same "it finds the marker of that moment" "$(marker "$TWO")" first
-same "the other has its own" "$(marker "$ONE")" second
+same "it has the marker from the time of the image" "$(marker "$TWO")" first
+same "the first guest has its later marker" "$(marker "$ONE")" second
 
 # ------------------------------------------------------------------------------------------- an image of a guest that is off
 
 expect "the second guest is stopped" os server stop images-two
 within 60 "it is SHUTOFF" is images-two SHUTOFF
-expect "an image of it is asked for" os server image create --wait --name images-off images-two
+expect "an image of it is requested" os server image create --wait --name images-off images-two
 os image save --file "$WORK/off.qcow2" images-off
 INFO=$(qemu-img info "$WORK/off.qcow2" 2>&1)
-like "it is a qcow2 file, too" "$INFO" 'file format: qcow2'
-unlike "and needs no other" "$INFO" 'backing file'
+like "it is a qcow2 file" "$INFO" 'file format: qcow2'
+unlike "it has no backing file" "$INFO" 'backing file'
 expect "the second server is deleted" os server delete --wait images-two
 same "nothing is left of it" "$(leftovers "$TWO")" ""
 
@@ -65,14 +65,14 @@ same "of three backups the newest two are kept" "$BACKUPS" "images-backup-2 imag
 
 # ----------------------------------------------------------------------------------------------------------------- rescue
 
-expect "a rescue is asked for" os server rescue images-one
+expect "a rescue is requested" os server rescue images-one
 within 90 "the server is in rescue" is images-one RESCUE
 within 180 "the guest booted from the rescue disk" said images-one 'GUEST-READY .* boots=1 '
 DISKS=$(inside "$ONE" 'ls /sys/block | grep ^vd | tr "\n" " "')
 same "it has two disks" "$DISKS" "vda vdb "
-same "its own is the second, with its marker" "$(inside "$ONE" 'mkdir -p /r; mount -t vfat /dev/vdb1 /r && cat /r/marker' | tail -n 1)" second
-expect "it repairs what is on it" inside "$ONE" 'echo repaired >/r/marker; sync; umount /r; sync'
-expect "the end of the rescue is asked for" os server unrescue images-one
+same "its own disk is the second, with its marker" "$(inside "$ONE" 'mkdir -p /r; mount -t vfat /dev/vdb1 /r && cat /r/marker' | tail -n 1)" second
+expect "the guest changes the marker on its own disk" inside "$ONE" 'echo repaired >/r/marker; sync; umount /r; sync'
+expect "an unrescue is requested" os server unrescue images-one
 within 90 "the server is ACTIVE" is images-one ACTIVE
 within 180 "the guest booted from its own disk" eval '[ "$(count_said images-one GUEST-READY)" -ge 3 ]'
 same "which is repaired" "$(marker "$ONE")" repaired
@@ -81,26 +81,26 @@ same "the rescue disk is gone" "$(v pool-refresh chronova >/dev/null; v vol-list
 # A rescue with stable devices: the rescue disk is the last disk and the first boot device.
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --property hw_rescue_device=disk \
   --property hw_rescue_bus=virtio images-rescue >"$WORK/rescue-image" 2>&1 || bad "a rescue image is uploaded"
-expect "a rescue with stable devices is asked for" os server rescue --image images-rescue images-one
+expect "a rescue with stable devices is requested" os server rescue --image images-rescue images-one
 within 90 "the server is in rescue again" is images-one RESCUE
 within 180 "the guest booted from the added disk" eval '[ "$(count_said images-one GUEST-READY)" -ge 4 ]'
 same "its own disk is still the first" "$(inside "$ONE" 'mkdir -p /r; mount -t vfat /dev/vda1 /r && cat /r/marker; umount /r' | tail -n 1)" repaired
-expect "the end of this rescue is asked for" os server unrescue images-one
+expect "an unrescue is requested" os server unrescue images-one
 within 90 "the server is ACTIVE again" is images-one ACTIVE
 within 180 "the guest is back" eval '[ "$(count_said images-one GUEST-READY)" -ge 5 ]'
 
 # -------------------------------------------------------------------------------------------- shelved, away, and back
 
-expect "a shelving is asked for" os server shelve images-one
+expect "a shelving is requested" os server shelve images-one
 within 120 "the server is SHELVED" is images-one SHELVED
 same "its guest is off" "$(v domstate "$ONE")" "shut off"
 like "its disk is an image" "$(os image list -f value -c Name -c Status)" 'images-one-shelved active'
 # The client can offload only in the same command as the shelving, so the script calls the API directly.
-expect "it is to leave its host" curl -fsS -m 20 -o /dev/null -H "X-Auth-Token: $(os token issue -f value -c id)" \
+expect "an offload is requested" curl -fsS -m 20 -o /dev/null -H "X-Auth-Token: $(os token issue -f value -c id)" \
   -H 'Content-Type: application/json' -d '{"shelveOffload": null}' "$URL/compute/v2.1/servers/$ONE/action"
 within 60 "the server is SHELVED_OFFLOADED" is images-one SHELVED_OFFLOADED
 same "nothing of it is on the host" "$(leftovers "$ONE")" ""
-expect "it is to come back" os server unshelve images-one
+expect "an unshelve is requested" os server unshelve images-one
 within 180 "the server is ACTIVE once more" is images-one ACTIVE
 within 180 "its guest is booted" said images-one 'GUEST-READY'
 same "with its marker" "$(marker "$ONE")" repaired
@@ -112,11 +112,11 @@ same "the marker is still there" "$(marker "$ONE")" repaired
 # ----------------------------------------------------------------------------------------------------------------- rebuild
 
 MAC=$(v domiflist "$ONE" | awk '/chronova/ {print $5; exit}')
-expect "a rebuild is asked for" os server rebuild --wait --image "$IMAGE_OF_HOUSE" images-one
+expect "a rebuild is requested" os server rebuild --wait --image "$IMAGE_OF_HOUSE" images-one
 within 180 "the guest is booted from a new disk" said images-one 'GUEST-READY .* boots=1 '
 like "the marker is gone" "$(marker "$ONE")" 'No such file'
-same "its interface is the one it had" "$(v domiflist "$ONE" | awk '/chronova/ {print $5; exit}')" "$MAC"
-same "its password is nobody's: no agent" "$(os server set --password x images-one 2>&1 | grep -c 'QEMU guest agent is not enabled')" 1
+same "its interface is the same as before" "$(v domiflist "$ONE" | awk '/chronova/ {print $5; exit}')" "$MAC"
+same "its password cannot be set without an agent" "$(os server set --password x images-one 2>&1 | grep -c 'QEMU guest agent is not enabled')" 1
 
 EVENTS=$(os server event list images-one -f value -c Action)
 for action in createImage createBackup rescue unrescue shelve shelveOffload unshelve rebuild; do

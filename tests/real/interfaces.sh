@@ -26,36 +26,36 @@ PORT=$(get port nic-port id) MAC=$(get port nic-port mac_address)
 expect "it is added to the running server" os server add port nic-one "$PORT"
 like "the server shows its address" "$(get server nic-one addresses)" '10\.85\.2\.77'
 like "the running guest has it" "$(macs "$ONE")" "$MAC"
-like "the next start has it too" "$(kept "$ONE")" "$MAC"
+like "the persistent definition has it, too" "$(kept "$ONE")" "$MAC"
 within 30 "the guest's kernel sees the card" cable "$MAC"
 within 60 "and got its address by DHCP" inside_has 10.85.2.77
 like "the port is bound to the server" "$(get port nic-port device_id)" "$ONE"
-like "once more is refused" "$(os server add port nic-one "$PORT" 2>&1)" "still in use"
+like "a second attachment is refused" "$(os server add port nic-one "$PORT" 2>&1)" "still in use"
 
 # ------------------------------------------------------------------------------------------------ it outlives a restart
 
 expect "a hard reboot" os server reboot --hard --wait nic-one
 ready nic-one "it is booted again" 2
-within 60 "the card is still there" cable "$MAC"
+within 60 "the interface is still there" cable "$MAC"
 
 # ----------------------------------------------------------------------------------------------------------- and pulled
 
 expect "the port is removed" os server remove port nic-one "$PORT"
-within 60 "the running guest has it no more" eval '! macs "$ONE" | grep -qiF "$MAC"'
-within 30 "nor will the next start" eval '! kept "$ONE" | grep -qiF "$MAC"'
-within 30 "the guest's kernel says so" eval '! cable "$MAC"'
-within 20 "the server shows it no more" eval '! get server nic-one addresses | grep -q 10.85.2.77'
+within 60 "the running guest does not have it any more" eval '! macs "$ONE" | grep -qiF "$MAC"'
+within 30 "the persistent definition does not have it either" eval '! kept "$ONE" | grep -qiF "$MAC"'
+within 30 "the guest's kernel does not see it any more" eval '! cable "$MAC"'
+within 20 "the server does not show it any more" eval '! get server nic-one addresses | grep -q 10.85.2.77'
 same "the port is free, and still there" "$(get port nic-port device_id)" ""
 same "its packet filter is gone" "$(v nwfilter-list | grep -c "$PORT")" 0
 
 # -------------------------------------------------------------------------------- by network; while off; with the server
 
-expect "an interface on the network, the port made for it" os server add network nic-one interfaces-two
+expect "an interface is added by network, with a new port" os server add network nic-one interfaces-two
 within 20 "the server shows an address of it" eval 'get server nic-one addresses | grep -q "10\.85\.2\."'
 MADE=$(os port list --device-id "$ONE" --network interfaces-two -f value -c ID)
 expect "the server is stopped" eval 'os server stop nic-one && wait_for 60 is nic-one SHUTOFF'
-expect "while off, another" os server add port nic-one "$PORT"
-like "the next start has it" "$(kept "$ONE")" "$MAC"
+expect "another interface is added while the server is off" os server add port nic-one "$PORT"
+like "the persistent definition has it" "$(kept "$ONE")" "$MAC"
 expect "the server is started" eval 'os server start nic-one && wait_for 60 is nic-one ACTIVE'
 within 120 "the guest sees it" cable "$MAC"
 EVENTS=$(os server event list nic-one -f value -c Action)
@@ -69,7 +69,7 @@ like "a VNC console has an address" "$CONSOLE" "^http://127.0.0.1:[0-9]+/console
 
 expect "the server is deleted" os server delete --wait nic-one
 same "nothing is left on the host" "$(leftovers "$ONE" "$PORT")" ""
-expect "the port made for it went along" eval '! os port show "$MADE" >/dev/null 2>&1'
-expect "the user's port did not" os port show "$PORT" -f value -c id
+expect "the created port is deleted" eval '! os port show "$MADE" >/dev/null 2>&1'
+expect "the user's port is not deleted" os port show "$PORT" -f value -c id
 os port delete "$PORT" >/dev/null 2>&1
 verdict

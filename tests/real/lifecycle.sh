@@ -23,11 +23,11 @@ read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | h
 
 # The guest counts seconds in its memory, and its config drive has its administrator's password.
 printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/user-data"
-os volume create --size 1 life-data >"$WORK/volume" 2>&1 || bad "a volume is asked for" "$(tail -n 5 "$WORK/volume")"
+os volume create --size 1 life-data >"$WORK/volume" 2>&1 || bad "a volume is requested" "$(tail -n 5 "$WORK/volume")"
 boot life-one --config-drive True --user-data "$WORK/user-data" --password pa55word-of-one
 ONE=$ID
 expect "the guest is booted and writes a marker on its disk" mark "$ONE" first
-like "its config drive tells its password" \
+like "its config drive has its password" \
   "$(inside "$ONE" 'mkdir -p /c; mount -t iso9660 -o ro /dev/sr0 /c && cat /c/openstack/latest/meta_data.json; umount /c')" pa55word-of-one
 expect "an image of the running guest is made" did server image create --wait --name life-image life-one
 os server create --wait --flavor "$NAME" --image life-image --network "$NAME" life-two >"$WORK/two" 2>&1 \
@@ -43,12 +43,12 @@ within 30 "the running guest sees it" sees_disk "$ONE" vdb
 same "under its id" "$(inside "$ONE" cat /sys/block/vdb/serial)" "${DATA:0:20}"
 expect "and writes to it" write_to "$ONE" vdb carried-over
 expect "it is detached" did server remove volume life-one life-data
-within 120 "the guest let go of it" volume_is life-data available
-within 30 "and sees it no more" sees_no_disk "$ONE" vdb
+within 120 "the guest released it" volume_is life-data available
+within 30 "the guest does not see it any more" sees_no_disk "$ONE" vdb
 same "the second guest is booted, from the snapshot" "$(marker "$TWO")" first
 expect "the volume is attached to it" did server add volume life-two life-data
 within 30 "it sees it" sees_disk "$TWO" vdb
-same "and reads what the first one wrote" "$(read_from "$TWO" vdb)" carried-over
+same "the second guest reads the word of the first one" "$(read_from "$TWO" vdb)" carried-over
 
 # ------------------------------------------------------------------------------------------------------------ an interface
 
@@ -58,11 +58,11 @@ PORT=$(get port life-port id) MAC=$(get port life-port mac_address)
 expect "an interface is added" did server add port life-two "$PORT"
 within 30 "the running guest sees the card" eval 'cards | grep -qi "$MAC"'
 expect "it is removed" did server remove port life-two "$PORT"
-within 60 "the guest sees it no more" eval '! cards | grep -qi "$MAC"'
+within 60 "the guest does not see it any more" eval '! cards | grep -qi "$MAC"'
 
 # ------------------------------------------------------------------------------------------------------------- a rescue
 
-expect "a rescue is asked for" did server rescue life-one
+expect "a rescue is requested" did server rescue life-one
 within 90 "the server is in rescue" is life-one RESCUE
 # While the first guest boots, the second one is paused and suspended.
 tick() { console life-two | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
@@ -72,21 +72,21 @@ within 30 "the second guest counts" beyond 0
 expect "it is paused" did server pause life-two
 within 30 "it is PAUSED" is life-two PAUSED
 COUNT=$(tick); sleep 2
-same "and counts no further" "$(tick)" "$COUNT"
+same "the guest does not count" "$(tick)" "$COUNT"
 os server unpause life-two
-within 30 "it goes on counting" beyond "$COUNT"
+within 30 "the guest continues to count" beyond "$COUNT"
 expect "it is suspended" did server suspend life-two
 within 60 "it is SUSPENDED" is life-two SUSPENDED
 same "its memory is on the host's disk" "$(v dominfo "$TWO" | sed -n 's/^Managed save: *//p')" yes
 COUNT=$(tick)
 os server resume life-two
-within 60 "it goes on counting from there" beyond "$COUNT"
+within 60 "the guest continues to count from there" beyond "$COUNT"
 same "it was booted once" "$(count_said life-two GUEST-READY)" 1
 same "it still has the volume" "$(read_from "$TWO" vdb)" carried-over
 
 same "the rescued guest has its own disk as the second, with the marker" "$(marker "$ONE" vdb)" first
 expect "and repairs it" mark "$ONE" repaired vdb
-expect "the end of the rescue is asked for" did server unrescue life-one
+expect "an unrescue is requested" did server unrescue life-one
 within 90 "the server is ACTIVE" is life-one ACTIVE
 
 # ----------------------------------------------------------------------------------- rebuilt; shelved, with its volume
@@ -94,20 +94,20 @@ within 90 "the server is ACTIVE" is life-one ACTIVE
 expect "the second server is rebuilt" did server rebuild --wait --image "$(get image "$NAME" id)" life-two
 same "the first guest runs from its own disk again" "$(marker "$ONE")" repaired
 unlike "the second has a new disk" "$(marker "$TWO")" '^(first|repaired)$'
-same "and the volume as it was" "$(read_from "$TWO" vdb)" carried-over
+same "the volume is unchanged" "$(read_from "$TWO" vdb)" carried-over
 os server remove volume life-two life-data
 within 120 "the volume is free" volume_is life-data available
-expect "it becomes the first one's again" did server add volume life-one life-data
+expect "the volume is attached to the first server again" did server add volume life-one life-data
 within 60 "in use" volume_is life-data in-use
 expect "the first server is shelved" did server shelve life-one
 within 120 "and leaves its host" is life-one SHELVED_OFFLOADED
-same "nothing of it is there" "$(leftovers "$ONE")" ""
-same "its volume is kept for it" "$(get volume life-data status)" reserved
-expect "it is to come back" did server unshelve life-one
+same "nothing of it is left there" "$(leftovers "$ONE")" ""
+same "its volume stays reserved for it" "$(get volume life-data status)" reserved
+expect "an unshelve is requested" did server unshelve life-one
 within 180 "it is ACTIVE" is life-one ACTIVE
-same "with what was on its disk" "$(marker "$ONE")" repaired
+same "the disk has its marker" "$(marker "$ONE")" repaired
 same "and its volume" "$(read_from "$ONE" vdb)" carried-over
-same "which is in use" "$(get volume life-data status)" in-use
+same "its volume is in use" "$(get volume life-data status)" in-use
 
 expect "both servers are deleted" did server delete --wait life-one life-two
 same "nothing is left on the host" "$(leftovers "$ONE" "$PORT")$(leftovers "$TWO")" ""

@@ -16,7 +16,7 @@ forced() { os server migration force complete "$ONE" "$(number_of "$ONE")" --os-
 arrived() { # host
   within 180 "it is ACTIVE on $1" is_at "$ONE" "$1"
   within 20 "its guest runs there" runs_on "$1" "$ID"
-  same "and nowhere else" "$(runs "$ID")" 1
+  same "it runs nowhere else" "$(runs "$ID")" 1
 }
 ready "$ONE" "the guest is booted"
 within 60 "it counts" ticks_on "$ONE" 2
@@ -25,7 +25,7 @@ within 60 "it counts" ticks_on "$ONE" 2
 
 for TO in "$SECOND" "$FIRST"; do
   FROM=$(place "$ONE")
-  expect "a live migration to $TO is asked for" leaves --host "$TO"
+  expect "a live migration to $TO is requested" leaves --host "$TO"
   arrived "$TO"
   same "nothing is left on $FROM" "$(left_on "$FROM" "$ID")" ""
   counts_on "$ONE"
@@ -40,50 +40,50 @@ for TO in "$SECOND" "$FIRST" "$SECOND" "$FIRST" "$SECOND" "$FIRST"; do
 done
 ok "control plane: $(median <"$WORK/overhead") ms, the median of $(wc -l <"$WORK/overhead")"
 counts_on "$ONE"
-like "they are listed" "$(moves_of "$ONE" --type live-migration -c Type -c Status | sort | uniq -c)" '^ *8 completed live-migration$'
+like "the migrations are listed" "$(moves_of "$ONE" --type live-migration -c Type -c Status | sort | uniq -c)" '^ *8 completed live-migration$'
 
 # ------------------------------------------------------------------------------------------------- aborted and forced
 
 with 'live_migration_bandwidth = 2'
-expect "a slow live migration is asked for" leaves
+expect "a slow live migration is requested" leaves
 within 60 "it is running" migration_is "$ONE" running
 NUMBER=$(number_of "$ONE") NAMED=$(uuid_of "$ONE")
 like "it is shown" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 -f value -c Status -c 'Source Compute' -c 'Dest Compute' | paste -sd ' ')" "^running $FIRST $SECOND$"
 expect "it is aborted" os server migration abort "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79
 within 60 "the server is ACTIVE where it was" is_at "$ONE" "$FIRST"
 expect "the migration is cancelled" migration_is "$ONE" cancelled
-like "what is over is not shown" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 2>&1)" 'is not found for server'
-like "nor aborted once more" "$(os server migration abort "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
-like "nor forced" "$(os server migration force complete "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
+like "a completed migration is not shown" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 2>&1)" 'is not found for server'
+like "a completed migration cannot be aborted" "$(os server migration abort "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
+like "a completed migration cannot be forced" "$(os server migration force complete "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
 same "nothing is on the other host" "$(left_on "$SECOND" "$ID")" ""
 counts_on "$ONE"
 
-expect "another one is asked for" leaves
+expect "another migration is requested" leaves
 within 60 "it is running" migration_is "$ONE" running
-within 20 "it tells how far it is" tells_bytes "$ONE" "$(uuid_of "$ONE")"
-expect "it is forced to its end" forced
+within 20 "it shows its progress" tells_bytes "$ONE" "$(uuid_of "$ONE")"
+expect "a forced completion ends it" forced
 arrived "$SECOND"
 counts_on "$ONE"
 
 # ------------------------------------------------------------------------------------------------------------ post-copy
 
 with 'live_migration_bandwidth = 2' 'live_migration_permit_post_copy = true'
-expect "one that may end in post-copy is asked for" leaves
+expect "a migration with post-copy is requested" leaves
 within 60 "it is running" migration_is "$ONE" running
-expect "it is forced to its end" forced
+expect "a forced completion ends it" forced
 arrived "$FIRST"
 counts_on "$ONE"
 
 # The destination's kernel does not allow post-copy. So QEMU slows the guest down, and a forced completion pauses it.
 expect "$SECOND cannot do post-copy" hosts userfault "$SECOND" off
 with 'live_migration_bandwidth = 2' 'live_migration_permit_post_copy = true' 'live_migration_permit_auto_converge = true'
-expect "one that may end in post-copy is to go there" leaves
+expect "a migration with post-copy to that host is requested" leaves
 within 60 "it is running" migration_is "$ONE" running
 can() { on "$FIRST" qemu-monitor-command "$ID" '{"execute": "query-migrate-capabilities"}' | tr '{' '\n' | grep -F "\"$1\"" | grep -oE 'true|false'; }
-within 30 "it may be slowed down" eval '[ "$(can auto-converge)" = true ]'
-same "and does not go by post-copy" "$(can postcopy-ram)" false
+within 30 "auto-converge is enabled" eval '[ "$(can auto-converge)" = true ]'
+same "post-copy is disabled" "$(can postcopy-ram)" false
 like "the log says so" "$(grep -a 'goes without post-copy' "$WORK/chronova.log")" "$ID"
-expect "it is forced to its end" forced
+expect "a forced completion ends it" forced
 arrived "$SECOND"
 counts_on "$ONE"
 hosts userfault "$SECOND" on
@@ -94,9 +94,9 @@ FIRST=$SECOND SECOND=$(other "$SECOND")
 # The guest is paused meanwhile. An emulated guest that runs during a minute of copying can break, with or without a
 # control plane.
 with 'live_migration_bandwidth = 2'
-expect "one more is asked for" leaves
+expect "another migration is requested" leaves
 within 60 "it is running" migration_is "$ONE" running
-expect "it is forced to its end" forced
+expect "a forced completion ends it" forced
 house_kill
 house_start || bad "the control plane starts after it was killed" "$(tail -n 20 "$WORK/chronova.log")"
 arrived "$SECOND"

@@ -30,25 +30,25 @@ volumes() { lvs --noheadings -o lv_name,lv_size --units b --nosuffix "$GROUP" 2>
 on_disk() { inside "$1" "mkdir -p /m && mount -t vfat /dev/vda1 /m && $2; umount /m; sync" 2>/dev/null | tail -n 1; } # uuid, command
 at_rest() { is "$1" "$2" && [ "$(get server "$1" OS-EXT-STS:task_state)" = None ]; } # server, status
 
-like "the host tells the room of the volume group" "$(os hypervisor list --long -f value 2>&1; os hypervisor show "$(hostname)" -f value -c local_gb 2>&1)" '\b7\b'
+like "the host shows the capacity of the volume group" "$(os hypervisor list --long -f value 2>&1; os hypervisor show "$(hostname)" -f value -c local_gb 2>&1)" '\b7\b'
 boot "$ONE" --config-drive True
 ready "$ONE" "the guest is booted from a logical volume"
 same "its disk is one" "$(volumes "$ID")" "_disk 1073741824 "
 on_disk "$ID" 'echo first >/m/marker' >/dev/null
 expect "an image is made of the running guest" os server image create --wait --name "$NAME-image" "$ONE"
 expect "it is rescued" os server rescue "$ONE"
-within 120 "it is" at_rest "$ONE" RESCUE
-like "from a logical volume" "$(volumes "$ID")" '_disk\.rescue '
-expect "it is rescued no more" os server unrescue "$ONE"
+within 120 "it is in rescue" at_rest "$ONE" RESCUE
+like "the rescue disk is a logical volume" "$(volumes "$ID")" '_disk\.rescue '
+expect "it is unrescued" os server unrescue "$ONE"
 within 120 "it is ACTIVE" at_rest "$ONE" ACTIVE
 expect "it is resized" os server resize --flavor "$LARGE" "$ONE"
 within 300 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
-like "its disk is larger, and what it was is set aside" "$(volumes "$ID")" '^_disk 2147483648 _disk.swap 16777216 _kept_disk 1073741824 $'
-same "with what was on it" "$(on_disk "$ID" 'cat /m/marker')" first
+like "its disk is larger, and the old one is kept" "$(volumes "$ID")" '^_disk 2147483648 _disk.swap 16777216 _kept_disk 1073741824 $'
+same "the disk has its marker" "$(on_disk "$ID" 'cat /m/marker')" first
 expect "it is reverted" os server resize revert "$ONE"
 within 120 "it is ACTIVE" at_rest "$ONE" ACTIVE
-same "what it was is back" "$(on_disk "$ID" 'cat /m/marker')" first
-like "as large as it was" "$(volumes "$ID")" '^_disk 1073741824 '
+same "the old disk is back" "$(on_disk "$ID" 'cat /m/marker')" first
+like "the disk has its old size" "$(volumes "$ID")" '^_disk 1073741824 '
 expect "it is deleted" os server delete --wait "$ONE"
 same "nothing is left of it" "$(volumes "$ID")$(leftovers "$ID")" ""
 verdict

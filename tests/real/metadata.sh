@@ -21,40 +21,40 @@ os --os-compute-api-version 2.49 server create --wait --flavor metadata --image 
   --property role=web --nic "port-id=$(get port meta-port id),tag=front" meta-one >"$WORK/one" 2>&1 \
   || bad "a server is made" "$(tail -n 20 "$WORK/one")"
 ONE=$(get server meta-one id); SERVERS+=("$ONE")
-within 180 "the guest is told who it is" said meta-one "GUEST-READY hostname=meta-one.novalocal uuid=$ONE source=metadata "
+within 180 "the guest gets its name and id" said meta-one "GUEST-READY hostname=meta-one.novalocal uuid=$ONE source=metadata "
 within 30 "and what to do" said meta-one 'GUEST-USERDATA rc=7'
 
 ask() { inside "$ONE" "wget -q -O - http://169.254.169.254/$1"; }
 same "its image's tree of EC2 has its address" "$(ask latest/meta-data/local-ipv4)" "$(get port meta-port fixed_ips | grep -oE '10\.[0-9.]+' | head -n 1)"
-like "what is changed is told at once" "$(os server set --name meta-new meta-one && ask openstack/latest/meta_data.json)" '"name": ?"meta-new"'
+like "a change shows at once" "$(os server set --name meta-new meta-one && ask openstack/latest/meta_data.json)" '"name": ?"meta-new"'
 # The bus address that the metadata gives for the tagged device.
 place() { ask openstack/latest/meta_data.json | grep -oE '"devices": ?\[[^]]*\]?[^]]*\]'; }
 DEVICE=$(place)
-like "its tagged interface is told" "$DEVICE" "\"mac\": ?\"$MAC\""
+like "the metadata has its tagged interface" "$DEVICE" "\"mac\": ?\"$MAC\""
 ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DEVICE" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
-same "and there the guest has it" "$(inside "$ONE" "cat /sys/bus/pci/devices/$ADDRESS/virtio*/net/*/address" | tail -n 1)" "$MAC"
+same "the guest has the device at that address" "$(inside "$ONE" "cat /sys/bus/pci/devices/$ADDRESS/virtio*/net/*/address" | tail -n 1)" "$MAC"
 
 # A disk that is attached later.
-os volume create --size 1 meta-data >"$WORK/volume" 2>&1 || bad "a volume is asked for" "$(tail -n 5 "$WORK/volume")"
+os volume create --size 1 meta-data >"$WORK/volume" 2>&1 || bad "a volume is requested" "$(tail -n 5 "$WORK/volume")"
 within 60 "the volume is there" eval '[ "$(get volume meta-data status)" = available ]'
 DATA=$(get volume meta-data id)
 expect "it is attached with a tag" eval 'os --os-compute-api-version 2.49 server add volume --tag data meta-new meta-data >/dev/null'
 within 30 "the guest sees it" sees_disk "$ONE" vdb
 DISK=$(ask openstack/latest/meta_data.json | grep -oE '\{"type": ?"disk"[^}]*\}')
-like "it is told by serial and tag" "$DISK" "\"serial\": ?\"$DATA\".*\"data\""
+like "the metadata has its serial number and tag" "$DISK" "\"serial\": ?\"$DATA\".*\"data\""
 ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DISK" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
-same "and there the guest has it" "$(inside "$ONE" "ls /sys/bus/pci/devices/$ADDRESS/virtio*/block" | tail -n 1)" vdb
+same "the guest has the device at that address" "$(inside "$ONE" "ls /sys/bus/pci/devices/$ADDRESS/virtio*/block" | tail -n 1)" vdb
 
 # A password that a guest generates for its owner.
 inside "$ONE" "wget -q -O - --post-data c2VjcmV0 http://169.254.169.254/openstack/latest/password" >/dev/null
 TOKEN=$(os token issue -f value -c id)
 password() { curl -fsS "${@:2}" -X "$1" -H "X-Auth-Token: $TOKEN" "$URL/compute/v2.1/servers/$ONE/os-server-password"; }
-same "its owner reads what it posted" "$(password GET)" '{"password":"c2VjcmV0"}'
+same "its owner reads the posted password" "$(password GET)" '{"password":"c2VjcmV0"}'
 expect "and clears it" password DELETE
 same "then it is gone" "$(password GET)" '{"password":""}'
 
 # Other callers get no metadata.
-same "the host itself is no guest" "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$ASKED/openstack/latest/meta_data.json")" 404
+same "the host itself gets no metadata" "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$ASKED/openstack/latest/meta_data.json")" 404
 expect "the server is deleted" eval 'os server delete --wait meta-new'
 same "nothing of it is left" "$(leftovers "$ONE")" ""
 verdict

@@ -12,7 +12,7 @@ HOSTS=2
 fleet_open "moves-${1:-local}" mv 10.71 $HOSTS "${1:-local}"
 house_furnish
 within 60 "all hosts are there" host_stands h$HOSTS up
-[ $HOSTS = 2 ] || expect "the third one is closed as yet" os compute service set --disable h3 nova-compute
+[ $HOSTS = 2 ] || expect "the third host is disabled" os compute service set --disable h3 nova-compute
 INSIDE_SECONDS=120
 LARGE=$NAME-large
 os flavor create --vcpus 2 --ram 192 --disk 2 "$LARGE" >"$WORK/large" 2>&1 || bad "the larger flavor is made" "$(cat "$WORK/large")"
@@ -25,63 +25,63 @@ boot "$(one)" --no-wait --config-drive True --availability-zone nova:h1; ONE=$ID
 boot "$(two)" --config-drive True --availability-zone nova:h2; TWO=$ID
 within 60 "both servers are ACTIVE" at_rest "$(one)" ACTIVE
 expect "the first guest is booted and writes a word on its disk" mark_at h1 "$ONE" first
-expect "so does the second" mark_at h2 "$TWO" second
+expect "the second guest does, too" mark_at h2 "$TWO" second
 
 # ------------------------------------------------- resized to another host, confirmed; the other one shelved, and back elsewhere
 
-expect "a resize is asked for" os server resize --flavor "$LARGE" "$(one)"
+expect "a resize is requested" os server resize --flavor "$LARGE" "$(one)"
 expect "the other server is shelved, and leaves its host" os server shelve --offload --wait "$(two)"
-expect "that is what it says" at_rest "$(two)" SHELVED_OFFLOADED
-same "nothing of it is there" "$(files_on h2 "$TWO")$(on h2 list --all --uuid | grep -x "$TWO")" ""
-expect "it is to come back on the other host" to_host unshelve h1 "$(two)"
+expect "it is SHELVED_OFFLOADED" at_rest "$(two)" SHELVED_OFFLOADED
+same "nothing of it is left there" "$(files_on h2 "$TWO")$(on h2 list --all --uuid | grep -x "$TWO")" ""
+expect "an unshelve on the other host is requested" to_host unshelve h1 "$(two)"
 within 120 "the first one waits to be verified" at_rest "$(one)" VERIFY_RESIZE
 same "it is on the other host" "$(place "$(one)")" h2
-same "its guest's disk went with it" "$(marker_at h2 "$ONE")" first
+same "its guest's disk moved with it" "$(marker_at h2 "$ONE")" first
 same "it counts its second boot" "$(boots_at h2 "$ONE")" 2
 same "its disk is larger" "$(disk_of h2 "$ONE") $(at h2 "$ONE" 'cat /sys/block/vda/size')" "2147483648 4194304"
 same "it has two processors" "$(at h2 "$ONE" 'grep -c ^processor /proc/cpuinfo')" 2
-same "the source is kept, and off" "$(on h1 domstate "$ONE" | head -n 1)" "shut off"
+same "the source keeps its guest, stopped" "$(on h1 domstate "$ONE" | head -n 1)" "shut off"
 expect "it is confirmed" os server resize confirm "$(one)"
 within 60 "it is ACTIVE" at_rest "$(one)" ACTIVE
 same "the resize is listed" "$(moves_of "$(one)" --type resize -c Status -c 'Source Compute' -c 'Dest Compute')" "h1 h2 confirmed"
 same "nothing is left at the source" "$(left_on h1 "$ONE")" ""
 within 120 "the shelved one is ACTIVE again" at_rest "$(two)" ACTIVE
 same "where it was told" "$(place "$(two)")" h1
-same "with what was on its disk" "$(marker_at h1 "$TWO")" second
+same "the disk has its marker" "$(marker_at h1 "$TWO")" second
 
 # --------------------------------------------------------------------------------------- migrated switched off, and reverted
 
-expect "a migration is asked for" to_host migrate h1 "$(one)"
+expect "a migration is requested" to_host migrate h1 "$(one)"
 within 120 "it waits to be verified" at_rest "$(one)" VERIFY_RESIZE
-same "it is on the host that was named" "$(place "$(one)")" h1
-same "its disk is there" "$(marker_at h1 "$ONE")" first
+same "it is on the named host" "$(place "$(one)")" h1
+same "its disk moved with it" "$(marker_at h1 "$ONE")" first
 expect "it writes another word" mark_at h1 "$ONE" between
 same "it runs once" "$(runs "$ONE")" 1
 expect "the migration is reverted" os server migration revert "$(one)"
 within 90 "it is ACTIVE" at_rest "$(one)" ACTIVE
 same "the migration is listed" "$(moves_of "$(one)" --type cold-migration -c Status -c 'Source Compute' -c 'Dest Compute')" "h2 h1 reverted"
 same "where it was" "$(place "$(one)")" h2
-same "nothing is left where it was in between" "$(left_on h1 "$ONE")" ""
-same "its disk is as it was before" "$(marker_at h2 "$ONE")" first
+same "nothing is left on the abandoned destination" "$(left_on h1 "$ONE")" ""
+same "its disk is unchanged" "$(marker_at h2 "$ONE")" first
 same "it runs once" "$(runs "$ONE")" 1
 
 # -------------------------------------------------------------------------------------------------------------- evacuated
 
-like "nobody leaves a host that is up" "$(os server evacuate "$(two)" --os-compute-api-version 2.29 2>&1)" "still in use"
+like "an evacuation from a host that is up is refused" "$(os server evacuate "$(two)" --os-compute-api-version 2.29 2>&1)" "still in use"
 hosts crash h1 >/dev/null 2>&1
-within 60 "the power of a host fails, which is seen" host_stands h1 down
-expect "its server is to leave it" os server evacuate "$(two)" --os-compute-api-version 2.29 >"$WORK/did"
-like "which is told of it" "$(cat "$WORK/did")" "$TWO"
+within 60 "a host loses its power and is shown as down" host_stands h1 down
+expect "an evacuation is requested" os server evacuate "$(two)" --os-compute-api-version 2.29 >"$WORK/did"
+like "the answer names the server" "$(cat "$WORK/did")" "$TWO"
 within 120 "it is ACTIVE again" at_rest "$(two)" ACTIVE
 same "on the other host" "$(place "$(two)")" h2
 case $STORAGE in
-  local) same "its guest's disk is made anew" "$(boots_at h2 "$TWO") $(marker_at h2 "$TWO")" "1 " ;;
-  shared) same "with the disk that it had" "$(marker_at h2 "$TWO")" second ;;
+  local) same "its guest's disk is recreated" "$(boots_at h2 "$TWO") $(marker_at h2 "$TWO")" "1 " ;;
+  shared) same "it keeps its disk" "$(marker_at h2 "$TWO")" second ;;
 esac
 like "the evacuation is listed" "$(os server migration list --type evacuation --os-compute-api-version 2.59 -f value 2>&1)" "done $TWO"
 hosts boot h1 >/dev/null 2>&1
 within 90 "the host is back" host_stands h1 up
-same "nothing of the server is on it by then" "$(left_on h1 "$TWO")" ""
+same "nothing of the server is left on it" "$(left_on h1 "$TWO")" ""
 like "the evacuation is complete" "$(os server migration list --type evacuation --os-compute-api-version 2.59 -f value 2>&1)" "completed $TWO"
 expect "its guest goes on" mark_at h2 "$TWO" evacuated
 same "and runs once" "$(runs "$TWO")" 1
@@ -93,26 +93,26 @@ left() { # host that it left, uuid
   same "it runs once" "$(runs "$2")" 1
 }
 if [ $HOSTS = 3 ]; then
-  expect "the third host is opened" os compute service set --enable h3 nova-compute
-  expect "it is a zone of its own" eval 'os aggregate create --zone third third >"$WORK/zone" && os aggregate add host third h3 >"$WORK/zone"'
+  expect "the third host is enabled" os compute service set --enable h3 nova-compute
+  expect "it gets a separate zone" eval 'os aggregate create --zone third third >"$WORK/zone" && os aggregate add host third h3 >"$WORK/zone"'
   expect "a server is shelved and offloaded" os server shelve --offload --wait "$(two)"
   expect "it comes back in that zone" os server unshelve --availability-zone third --wait "$(two)" --os-compute-api-version 2.77
-  same "which is the third host" "$(place "$(two)") $(get server "$(two)" OS-EXT-AZ:availability_zone)" "h3 third"
-  same "with what was on its disk" "$(marker_at h3 "$TWO")" evacuated
+  same "it is on the third host" "$(place "$(two)") $(get server "$(two)" OS-EXT-AZ:availability_zone)" "h3 third"
+  same "the disk has its marker" "$(marker_at h3 "$TWO")" evacuated
   expect "it is shelved and offloaded again" os server shelve --offload --wait "$(two)"
-  expect "it leaves the zone" os server unshelve --no-availability-zone --host h2 --wait "$(two)" --os-compute-api-version 2.91
-  same "for a host of another one" "$(place "$(two)")" h2
-  expect "the zone is given up" eval 'os aggregate remove host third h3 >"$WORK/zone" && os aggregate delete third'
+  expect "it is unshelved without a zone" os server unshelve --no-availability-zone --host h2 --wait "$(two)" --os-compute-api-version 2.91
+  same "it is on a host of another zone" "$(place "$(two)")" h2
+  expect "the zone is removed" eval 'os aggregate remove host third h3 >"$WORK/zone" && os aggregate delete third'
 
   for to in h1 h3 h2; do
     from=$(place "$(one)")
     expect "the other one is sent from $from to $to" to_host migrate $to "$(one)"
     within 120 "it waits to be verified" at_rest "$(one)" VERIFY_RESIZE
-    expect "that is confirmed" os server migration confirm "$(one)"
+    expect "the migration is confirmed" os server migration confirm "$(one)"
     within 60 "it is ACTIVE there" is_at "$(one)" $to
     left "$from" "$ONE"
   done
-  same "its disk went with it" "$(marker_at h2 "$ONE")" first
+  same "its disk moved with it" "$(marker_at h2 "$ONE")" first
   boots=$(boots_at h2 "$ONE")
   for to in h3 h1 h2; do
     from=$(place "$(one)")
@@ -121,20 +121,20 @@ if [ $HOSTS = 3 ]; then
     within 20 "its guest runs there" runs_on $to "$ONE"
     left "$from" "$ONE"
   done
-  same "it was not started anew" "$(boots_at h2 "$ONE")" "$boots"
+  same "it was not restarted" "$(boots_at h2 "$ONE")" "$boots"
 
   expect "both servers write a word on their disks" eval 'mark_at h2 "$ONE" third && mark_at h2 "$TWO" third'
   hosts crash h2 >/dev/null 2>&1
   within 60 "their host fails" host_stands h2 down
-  expect "one is to leave it, wherever to" os server evacuate "$(two)" --os-compute-api-version 2.29 >"$WORK/did"
+  expect "an evacuation without a destination is requested" os server evacuate "$(two)" --os-compute-api-version 2.29 >"$WORK/did"
   within 120 "it is ACTIVE again" at_rest "$(two)" ACTIVE
-  like "on one of the others" "$(place "$(two)")" '^h[13]$'
+  like "it is on one of the other hosts" "$(place "$(two)")" '^h[13]$'
   to=h1; [ "$(place "$(two)")" = h3 ] || to=h3
-  expect "the other one to the third host" os server evacuate --host $to "$(one)" --os-compute-api-version 2.29 >"$WORK/did"
+  expect "an evacuation to the third host is requested" os server evacuate --host $to "$(one)" --os-compute-api-version 2.29 >"$WORK/did"
   within 120 "where it is ACTIVE" is_at "$(one)" $to
   case $STORAGE in
-    local) same "its disk is made anew" "$(boots_at $to "$ONE") $(marker_at $to "$ONE")" "1 " ;;
-    shared) same "with the disk that it had" "$(marker_at $to "$ONE")" third ;;
+    local) same "its disk is recreated" "$(boots_at $to "$ONE") $(marker_at $to "$ONE")" "1 " ;;
+    shared) same "it keeps its disk" "$(marker_at $to "$ONE")" third ;;
   esac
   hosts boot h2 >/dev/null 2>&1
   within 90 "the host is back" host_stands h2 up
@@ -151,8 +151,8 @@ expect "it is migrated" to_host migrate "$(other "$(place "$(one)")")" "$(one)"
 within 90 "it waits to be verified" at_rest "$(one)" VERIFY_RESIZE
 same "it stayed off" "$(on "$(place "$(one)")" domstate "$ONE" | head -n 1)" "shut off"
 like "migrations are listed" "$(os server migration list -f value 2>&1)" "$ONE"
-expect "it is deleted before it is confirmed" os server delete --wait "$(one)"
-expect "so is the other" os server delete --wait "$(two)"
+expect "it is deleted before its confirmation" os server delete --wait "$(one)"
+expect "the other server is deleted, too" os server delete --wait "$(two)"
 same "nothing is left anywhere" "$(rest_of "$ONE"; rest_of "$TWO"; for host in $(all_hosts); do on "$host" list --all --uuid; done)" ""
 [ -n "${1:-}" ] || [ -z "${CHRONOVA_SOAK:-}" ] || [ $FAILED != 0 ] || { trap - EXIT; (exit 0); house_close; exec bash "$0" shared; }
 verdict

@@ -28,9 +28,9 @@ REQUEST=$(os server event list operators-one -f value -c 'Request ID' -c Action 
 ALL=$(at audit)
 expect "every line of the audit is JSON" python3 -c 'import json, sys; [json.loads(line) for line in sys.stdin]' <<<"$ALL"
 same "positions go up without a gap" "$(grep -oE '^\{"position":[0-9]+' <<<"$ALL" | grep -oE '[0-9]+$' | awk 'NR > 1 && $1 != last + 1 { print } { last = $1 }')" ""
-like "--instance tells of one server" "$(at audit --instance "$ONE")" '"kind":"instance.build_succeeded"'
+like "--instance shows one server" "$(at audit --instance "$ONE")" '"kind":"instance.build_succeeded"'
 like "... in every stream" "$(at audit --instance "$ONE")" '"kind":"ledger.claimed"'
-unlike "... and of no other" "$(at audit --instance "$ONE")" "$TWO"
+unlike "... and no other" "$(at audit --instance "$ONE")" "$TWO"
 only "--kind chooses kinds" "$(at audit --kind instance.build)" '"kind":"instance\.build'
 like "--kind takes a pattern" "$(at audit --kind '*_failed')" '"kind":"instance.build_failed"'
 only "--stream chooses streams" "$(at audit --stream "instance-$ONE")" "\"stream\":\"instance-$ONE\""
@@ -40,12 +40,12 @@ unlike "--since leaves the earlier out" "$(at audit --since "$MIDDLE")" "$ONE"
 unlike "--until leaves the later out" "$(at audit --until "$MIDDLE")" "$TWO"
 PROJECT=$(os token issue -f value -c project_id)
 only "--project chooses a project's" "$(at audit --project "$PROJECT")" "$PROJECT"
-same "nobody else asked for anything" "$(at audit --user 00000000000000000000000000000000)" ""
+same "no other user has events" "$(at audit --user 00000000000000000000000000000000)" ""
 same "one position is one line" "$(at audit --from-position 5 --to-position 5 | wc -l)" 1
 timeout 20 "$CHRONOVA_BIN" audit --data-dir "$DATA" --follow --kind instance. --from-position "$(wc -l <<<"$ALL")" >"$WORK/follow" &
 FOLLOWER=$!
 os server delete --wait operators-two
-within 15 "--follow tells of what is new" grep -q "instance.deleted.*$TWO\|$TWO.*instance.deleted" "$WORK/follow"
+within 15 "--follow prints new events" grep -q "instance.deleted.*$TWO\|$TWO.*instance.deleted" "$WORK/follow"
 kill $FOLLOWER 2>/dev/null
 unlike "no secret is in the audit" "$ALL" "$(sed -n 's/.*password: *"\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$OS_CLIENT_CONFIG_FILE")|ssh-[a-z0-9]+ PRIVATE"
 
@@ -53,16 +53,16 @@ unlike "no secret is in the audit" "$ALL" "$(sed -n 's/.*password: *"\{0,1\}\([^
 
 STORY=$(at inspect operators-one)
 like "inspect names the server" "$STORY" "^server operators-one \\($ONE"
-like "... where it is and what it is" "$STORY" 'status +SHUTOFF'
-like "... what was done for its creation" "$STORY" 'build_instance.*spawn_guest'
-like "... that it was stopped, and by which request" "$STORY" "^stop  $REQUEST"
-same "its id tells the same story" "$(at inspect "$ONE")" "$STORY"
-same "the beginning of its id does too" "$(at inspect "${ONE:0:13}")" "$STORY"
-expect "as JSON it is JSON" eval 'at inspect --json operators-one | python3 -m json.tool >/dev/null'
-like "inspect tells why a server failed" "$(at inspect "$TWO")" 'No valid host|no host'
-like "inspect tells of a request" "$(at inspect request "$REQUEST")" 'stop_instance|stop'
-like "inspect tells of a host" "$(at inspect host "$(os hypervisor list -f value -c 'Hypervisor Hostname')")" 'host\.'
-at inspect nobody >/dev/null; same "what is not there exits 1" $? 1
+like "... its host and status" "$STORY" 'status +SHUTOFF'
+like "... the steps of its creation" "$STORY" 'build_instance.*spawn_guest'
+like "... the stop, with its request" "$STORY" "^stop  $REQUEST"
+same "its id shows the same" "$(at inspect "$ONE")" "$STORY"
+same "the beginning of its id shows the same" "$(at inspect "${ONE:0:13}")" "$STORY"
+expect "--json prints valid JSON" eval 'at inspect --json operators-one | python3 -m json.tool >/dev/null'
+like "inspect shows why a server failed" "$(at inspect "$TWO")" 'No valid host|no host'
+like "inspect shows a request" "$(at inspect request "$REQUEST")" 'stop_instance|stop'
+like "inspect shows a host" "$(at inspect host "$(os hypervisor list -f value -c 'Hypervisor Hostname')")" 'host\.'
+at inspect nobody >/dev/null; same "an unknown name exits 1" $? 1
 
 # ------------------------------------------------------------------------------------------------------------- rebuild
 
@@ -71,17 +71,17 @@ same "nothing of the server is left on the host" "$(leftovers "$ONE")" ""
 house_stop
 LINE=$(at rebuild); same "rebuild exits 0 on a whole log" $? 0
 like "the read models equal what the log says" "$LINE" '^equal: [0-9]+ read models at position [0-9]+'
-like "the story is told after the end, too" "$(at inspect "$ONE")" 'DELETED'
+like "inspect works after the shutdown, too" "$(at inspect "$ONE")" 'DELETED'
 LINE=$(at rebuild --replace); same "rebuild --replace exits 0" $? 0
-expect "the control plane starts from what was recomputed" house_start
-like "and knows what it knew" "$(os flavor list -f value -c Name)" '^operators$'
+expect "the control plane starts from the recomputed read models" house_start
+like "the flavors are the same" "$(os flavor list -f value -c Name)" '^operators$'
 
 # -------------------------------------------------------------------------------------------------------------- config
 
-"$CHRONOVA_BIN" config check "$CONF" >"$WORK/good" 2>&1; same "a good file is good" $? 0
+"$CHRONOVA_BIN" config check "$CONF" >"$WORK/good" 2>&1; same "a valid file exits 0" $? 0
 printf '[DEFAULT]\nreport_intervall = 5\ncpu_allocation_ratio = many\n[libvirt]\nvirt_type = vmware\n' >"$WORK/bad.conf"
 "$CHRONOVA_BIN" config check "$WORK/bad.conf" >"$WORK/bad" 2>&1; same "a bad file exits 2" $? 2
-like "it is told what is meant" "$(cat "$WORK/bad")" 'report_interval'
+like "the message suggests the right option" "$(cat "$WORK/bad")" 'report_interval'
 like "... which value is none" "$(cat "$WORK/bad")" 'cpu_allocation_ratio'
 like "... and all at once" "$(cat "$WORK/bad")" 'virt_type'
 "$CHRONOVA_BIN" serve --data-dir "$WORK/none" --config-file "$WORK/bad.conf" >"$WORK/refused" 2>&1; same "a server does not start with it" $? 2

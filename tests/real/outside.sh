@@ -14,31 +14,31 @@ ready outside-one
 
 expect "its QEMU process is killed" kill -9 "$(qemu_of "$ONE")"
 within 15 "the server is seen SHUTOFF" is outside-one SHUTOFF
-expect "a start is asked for" os server start outside-one
+expect "a start is requested" os server start outside-one
 within 60 "the server is ACTIVE again" is outside-one ACTIVE
 ready outside-one "its guest is booted from the same disk" 2
 
-expect "the guest is told by ACPI to end" v shutdown "$ONE"
+expect "the guest gets an ACPI shutdown" v shutdown "$ONE"
 within 45 "the server is seen SHUTOFF after its guest ended" is outside-one SHUTOFF
 like "the guest ended in order" "$(console outside-one)" GUEST-SHUTDOWN
 os server start outside-one
 within 60 "the server is ACTIVE after that" is outside-one ACTIVE
 
-expect "its domain and its network are stopped behind our back" eval 'v destroy "$ONE"; v net-destroy "chronova-${NETWORKS[0]:0:8}"'
+expect "its domain and its network are stopped from outside" eval 'v destroy "$ONE"; v net-destroy "chronova-${NETWORKS[0]:0:8}"'
 within 15 "the server is seen SHUTOFF without its network" is outside-one SHUTOFF
 os server start outside-one
 within 60 "the server starts, with its network" is outside-one ACTIVE
 v undefine "$ONE" >/dev/null
-expect "its domain is taken away altogether" v destroy "$ONE"
+expect "its domain is destroyed" v destroy "$ONE"
 within 15 "the server is seen SHUTOFF without its domain" is outside-one SHUTOFF
 same "libvirt knows nothing of it" "$(v list --all --uuid | grep -x "$ONE")" ""
-expect "a hard reboot makes the domain anew" os server reboot --hard outside-one
+expect "a hard reboot recreates the domain" os server reboot --hard outside-one
 within 60 "the server is ACTIVE with a new domain" is outside-one ACTIVE
 same "libvirt runs it" "$(v domstate "$ONE")" running
 # The guest counts a boot late, so boots that were cut off early are not in the count.
-within 180 "its guest is booted from the disk that was kept" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
-like "what was asked for is told" "$(os server event list outside-one -f value -c Action)" 'reboot'
-like "what nobody asked for is told, too" "$("$CHRONOVA_BIN" inspect --data-dir "$DATA" outside-one)" 'instance.power_observed +Shutdown'
+within 180 "its guest is booted from its old disk" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
+like "the event list has the reboot" "$(os server event list outside-one -f value -c Action)" 'reboot'
+like "the log has the observed shutdown" "$("$CHRONOVA_BIN" inspect --data-dir "$DATA" outside-one)" 'instance.power_observed +Shutdown'
 
 # ------------------------------------------------------------------------------------------------------------ the host
 
@@ -74,23 +74,23 @@ IMAGE_ID=$(get image outside id) FLAVOR_ID=$(get flavor outside id) NETWORK_ID=$
 # before its end.
 for after in 0 0.7 2.5; do
   name=outside-crash-$after
-  same "a server is asked for" "$(request POST servers "{\"server\": {\"name\": \"$name\", \"imageRef\": \"$IMAGE_ID\", \"flavorRef\": \"$FLAVOR_ID\",
+  same "a server is requested" "$(request POST servers "{\"server\": {\"name\": \"$name\", \"imageRef\": \"$IMAGE_ID\", \"flavorRef\": \"$FLAVOR_ID\",
     \"networks\": [{\"uuid\": \"$NETWORK_ID\"}], \"config_drive\": true}}")" 202
   sleep $after
   house_kill
   SERVERS+=("$(sed -n 's/.*"id": *"\([0-9a-f-]\{36\}\)".*/\1/p' "$WORK/answer" | head -n 1)")
-  expect "the control plane dies $after s later, and starts again" house_start
-  within 90 "the server becomes ACTIVE all the same" is "$name" ACTIVE
+  expect "the control plane is killed $after s later, and starts again" house_start
+  within 90 "the server still becomes ACTIVE" is "$name" ACTIVE
   CRASHED=${SERVERS[-1]}
   same "libvirt runs it, once" "$(v list --name | grep -c '^outside-')-$(v domstate "$CRASHED")" "2-running"
   PORT_ID=$(os port list --server "$name" -f value -c ID)
   same "it has one port" "$(wc -w <<<"$PORT_ID")" 1
   [ "$after" != 0.7 ] || ready "$name" "its guest is booted"
-  same "its end is asked for" "$(request DELETE "servers/$CRASHED")" 204
+  same "a delete is requested" "$(request DELETE "servers/$CRASHED")" 204
   sleep $after
   house_kill
-  expect "the control plane dies $after s later, and starts again" house_start
-  within 60 "the server is gone all the same" gone "$name"
+  expect "the control plane is killed $after s later, and starts again" house_start
+  within 60 "the server is still deleted" gone "$name"
   within 30 "nothing of it is left on the host" eval '[ -z "$(leftovers "$CRASHED" "$PORT_ID")" ]'
   same "its ports are gone" "$(os port list -f value -c ID | grep -x "$PORT_ID")" ""
 done

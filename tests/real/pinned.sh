@@ -34,7 +34,7 @@ token() { TOKEN=${TOKEN:-$(os token issue -f value -c id)}; echo "$TOKEN"; }
 topology() { curl -fsS -m 10 -H "X-Auth-Token: $(token)" -H 'OpenStack-API-Version: compute 2.78' "$URL/compute/v2.1/servers/$1/topology" | python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin), sort_keys=True))'; } # uuid
 inventory() { os resource provider inventory list "$(os resource provider list --name "$1" -f value -c uuid)" -f value -c resource_class -c total 2>/dev/null | sort | paste -sd' '; } # host
 
-like "a host tells what it has for guests of either kind" "$(inventory h1)" 'PCPU 1 VCPU 1'
+like "a host has inventory for floating and dedicated CPUs" "$(inventory h1)" 'PCPU 1 VCPU 1'
 
 # -------------------------------------------------------------------------------------------------------------- built
 
@@ -47,19 +47,19 @@ like "the guest sees its node" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "<num
 within 60 "it counts" ticks_on "$ONE" 2
 
 boot "$NAME-plain"
-same "a guest that floats is kept off it" "$(on "$(place "$NAME-plain")" vcpupin "$ID" | awk '$1 == 0 {print $2}')" "$((1 - $(processor_of "$(place "$NAME-plain")")))"
+same "a floating guest does not use that processor" "$(on "$(place "$NAME-plain")" vcpupin "$ID" | awk '$1 == 0 {print $2}')" "$((1 - $(processor_of "$(place "$NAME-plain")")))"
 expect "it is deleted" os server delete --wait "$NAME-plain"
 
 # ------------------------------------------------------------------------------------------------- who does not fit
 
 os server create --wait --flavor "$PINNED-two" --image "$NAME" --network "$NAME" "$NAME-two" >"$WORK/none" 2>&1
-same "one that wants two processors of its own finds no host" "$(status_of "$NAME-two")" ERROR
+same "a server with two dedicated CPUs finds no host" "$(status_of "$NAME-two")" ERROR
 like "and is told why" "$(get server "$NAME-two" fault)" 'No valid host was found.*dedicated CPUs?'
 expect "it is deleted" os server delete --wait "$NAME-two"
 
 # ------------------------------------------------------------------------------------------------- while it runs
 
-expect "a live migration is asked for" os server migrate --live-migration --host "$SECOND" "$ONE" --os-compute-api-version 2.79
+expect "a live migration is requested" os server migrate --live-migration --host "$SECOND" "$ONE" --os-compute-api-version 2.79
 within 180 "it is ACTIVE on $SECOND" is_at "$ONE" "$SECOND"
 within 20 "its guest runs there" runs_on "$SECOND" "$ONE_ID"
 is_pinned "arrived" "$SECOND" "$ONE_ID"
@@ -67,7 +67,7 @@ same "nothing is left on $FIRST" "$(left_on "$FIRST" "$ONE_ID")" ""
 counts_on "$ONE"
 
 boot "$NAME-next" --no-wait --flavor "$PINNED"
-within 90 "what it had is free for another" is_at "$NAME-next" "$FIRST"
+within 90 "its old processor is free for another server" is_at "$NAME-next" "$FIRST"
 os server create --wait --flavor "$PINNED" --image "$NAME" --network "$NAME" "$NAME-full" >"$WORK/full" 2>&1
 same "a third one finds no host" "$(status_of "$NAME-full")" ERROR
 like "and is told why" "$(get server "$NAME-full" fault)" 'No valid host was found.*dedicated CPUs?'
@@ -75,13 +75,13 @@ expect "both are deleted" os server delete --wait "$NAME-next" "$NAME-full"
 
 # ----------------------------------------------------------------------------------- switched off, and brought back
 
-expect "a hard reboot is asked for" os server reboot --hard --wait "$ONE"
+expect "a hard reboot is requested" os server reboot --hard --wait "$ONE"
 is_pinned "started anew" "$SECOND" "$ONE_ID"
-expect "a cold migration is asked for" to_host migrate "$FIRST" "$ONE"
+expect "a cold migration is requested" to_host migrate "$FIRST" "$ONE"
 within 120 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
 within 20 "its guest runs on $FIRST" runs_on "$FIRST" "$ONE_ID"
 is_pinned "moved" "$FIRST" "$ONE_ID"
-same "what it had is kept for it" "$(pins "$SECOND" "$ONE_ID" --config)" "$(processor_of "$SECOND")"
+same "its old processor is kept for it" "$(pins "$SECOND" "$ONE_ID" --config)" "$(processor_of "$SECOND")"
 expect "it is reverted" os server migration revert "$ONE"
 within 120 "it is ACTIVE where it was" is_at "$ONE" "$SECOND"
 within 20 "its guest runs there" runs_on "$SECOND" "$ONE_ID"

@@ -18,7 +18,7 @@ within 60 "it counts" ticks_on "$ONE" 2
 on_its_way() { # FROM TO: sends the guest, slowly
   FROM=$(place "$ONE") TO=$(other "$(place "$ONE")")
   expect "it is sent from $FROM to $TO" os server migrate --live-migration --host "$TO" "$ONE" --os-compute-api-version 2.79
-  within 60 "it is on its way" migration_is "$ONE" running
+  within 60 "its migration runs" migration_is "$ONE" running
   sleep 2
 }
 # Invariants for every outcome; the guest continues unless stated otherwise.
@@ -28,7 +28,7 @@ settles() { # [how it is seen to go on]
   within 60 "the server is ACTIVE" at_rest "$ONE" ACTIVE
   local now; now=$(place "$ONE")
   within 30 "its guest runs on $now" runs_on "$now" "$ID"
-  same "and nowhere else" "$(runs "$ID")" 1
+  same "it runs nowhere else" "$(runs "$ID")" 1
   # Leftovers on a host that was unreachable are removed when the reconciler compares the host with the log again.
   within 60 "nothing is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
   "${1:-counts_on}" "$ONE"
@@ -37,9 +37,9 @@ settles() { # [how it is seen to go on]
 # As `counts_on`, for a guest that lost the older part of its console with a host.
 counts_here() { # server
   local seen now; seen=$(last_tick "$1") now=$(place "$1")
-  within 40 "it counts on" ticks_on "$1" "$((${seen:-0} + 2))"
+  within 40 "it continues to count" ticks_on "$1" "$((${seen:-0} + 2))"
   same "it counted without a gap" "$(gaps "$1")" ""
-  same "it was not started anew" "$(boots_at "$now" "$ID")" "$BOOTS"
+  same "it was not restarted" "$(boots_at "$now" "$ID")" "$BOOTS"
 }
 BOOTS=1
 forced() { os server migration force complete "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79; }
@@ -51,7 +51,7 @@ nearly_across() {
 # The host loses its power, and with it the guest's memory. Later the host boots again.
 power_fails_under_it() { # host
   hosts crash "$1" >/dev/null 2>&1
-  within 60 "the power of $1 fails with the guest's memory, which is seen" host_stands "$1" down
+  within 60 "$1 loses its power, with the guest's memory, and is shown as down" host_stands "$1" down
   within 150 "the migration is over" migration_over "$ONE"
   hosts boot "$1" >/dev/null 2>&1
   within 90 "$1 is back" host_stands "$1" up
@@ -72,8 +72,8 @@ gone_off() { # the guest ended with its host, or by itself: it is started from i
 
 for side in FROM TO; do
   on_its_way
-  like "no other live migration begins" "$(os server migrate --live-migration "$ONE" --os-compute-api-version 2.79 2>&1)" "task_state migrating"
-  like "nor one that switches it off" "$(os server migrate "$ONE" --os-compute-api-version 2.79 2>&1)" "task_state migrating"
+  like "another live migration is refused" "$(os server migrate --live-migration "$ONE" --os-compute-api-version 2.79 2>&1)" "task_state migrating"
+  like "a cold migration is refused" "$(os server migrate "$ONE" --os-compute-api-version 2.79 2>&1)" "task_state migrating"
   expect "libvirtd restarts on ${!side}" hosts restart "${!side}"
   settles
 done
@@ -91,7 +91,7 @@ settles
 for side in TO FROM; do
   on_its_way
   hosts cut "${!side}"
-  within 60 "${!side} is cut off, and seen to be down" host_stands "${!side}" down
+  within 60 "${!side} is cut off and shown as down" host_stands "${!side}" down
   sleep 20
   same "the guest runs once" "$(runs "$ID")" 1
   hosts heal "${!side}"
@@ -104,10 +104,10 @@ done
 for side in FROM TO; do
   on_its_way
   forced
-  within 120 "it is nearly across" nearly_across
+  within 120 "its migration has nearly ended" nearly_across
   sleep $((RANDOM % 3)).$((RANDOM % 9))
   hosts cut "${!side}"
-  within 60 "${!side} is cut off in the moment of the switch-over, and seen to be down" host_stands "${!side}" down
+  within 60 "${!side} is cut off at the switch-over and shown as down" host_stands "${!side}" down
   sleep 20
   hosts heal "${!side}"
   settles
@@ -117,7 +117,7 @@ done
 
 on_its_way
 hosts crash "$TO" >/dev/null 2>&1
-within 60 "the power of $TO fails, which is seen" host_stands "$TO" down
+within 60 "$TO loses its power and is shown as down" host_stands "$TO" down
 within 150 "the migration is over" migration_over "$ONE"
 within 60 "the server is ACTIVE where it was" is_at "$ONE" "$FROM"
 same "its guest runs once" "$(runs "$ID")" 1
@@ -128,7 +128,7 @@ on_its_way
 forced
 within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
 hosts crash "$FROM" >/dev/null 2>&1
-within 60 "the power of $FROM fails, which is seen" host_stands "$FROM" down
+within 60 "$FROM loses its power and is shown as down" host_stands "$FROM" down
 within 150 "the server is ACTIVE on $TO" is_at "$ONE" "$TO"
 same "its guest runs once" "$(runs "$ID")" 1
 hosts boot "$FROM" >/dev/null 2>&1
@@ -155,10 +155,10 @@ gone_off
 
 nothing_left() { # uuid
   for host in h1 h2; do within 60 "nothing of it is on $host" eval '[ -z "$(files_on '"$host"' "'"$1"'"; on '"$host"' list --all --uuid | grep -x "'"$1"'")" ]'; done
-  same "nor in Placement" "$(os resource provider allocation show "$1" -f value)" ""
+  same "nothing of it is in Placement" "$(os resource provider allocation show "$1" -f value)" ""
 }
 on_its_way
-expect "it is deleted on its way" os server delete --wait "$ONE"
+expect "it is deleted during the migration" os server delete --wait "$ONE"
 nothing_left "$ID"
 
 os flavor create --vcpus 1 --ram 192 --disk 2 races-large >/dev/null

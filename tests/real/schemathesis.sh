@@ -36,7 +36,7 @@ fi
 
 password=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
 python3 "$HERE/schemathesis.py" "$URL" "$password" "$WORK" "${names[@]}" >"$WORK/services" 2>"$WORK/furnish.err" \
-  || { bad "something to ask about" "$(cat "$WORK/furnish.err")"; exit 1; }
+  || { bad "resources to query are created" "$(cat "$WORK/furnish.err")"; exit 1; }
 while read -r name address; do
   # Schemathesis stores its notes in the working directory.
   if (cd "$WORK" && "$venv/bin/schemathesis" --config-file "$WORK/$name.toml" run "$WORK/$name.json" --url "$address" "${options[@]}" \
@@ -47,6 +47,6 @@ while read -r name address; do
     cp "$WORK/$name.log" "${TMPDIR:-/tmp}/schemathesis-$name.log"
     echo "        all of it: ${TMPDIR:-/tmp}/schemathesis-$name.log"
   fi
-  kill -0 "$HOUSE" 2>/dev/null || { bad "the control plane lives" "$(tail -n 20 "$WORK/chronova.log")"; break; }
+  kill -0 "$HOUSE" 2>/dev/null || { bad "the control plane still runs" "$(tail -n 20 "$WORK/chronova.log")"; break; }
 done <"$WORK/services"
 verdict

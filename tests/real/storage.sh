@@ -25,7 +25,7 @@ LARGE=$NAME-large
 asked() { os "$@" >"$WORK/did" 2>&1; }
 SMALL=$NAME-small
 expect "a flavor with more disks is made" asked flavor create --vcpus 1 --ram 160 --disk 1 --ephemeral 1 --swap 16 "$SMALL"
-expect "and a larger one" asked flavor create --vcpus 1 --ram 160 --disk 2 --ephemeral 2 --swap 16 "$LARGE"
+expect "a larger flavor is created" asked flavor create --vcpus 1 --ram 160 --disk 2 --ephemeral 2 --swap 16 "$LARGE"
 ONE=$NAME-one
 
 # The storage pool and the volume of a disk, and the host's description of it.
@@ -50,43 +50,43 @@ sectors() { at "$1" "$2" 'cat /sys/block/vda/size'; } # host, uuid
 boot "$ONE" --flavor "$SMALL" --config-drive True --user-data "$(counting)" --availability-zone nova:h1
 ready "$ONE" "the guest is booted from a whole copy of its image"
 ALL=$(printf '%s\n' "_disk$SUFFIX" "_disk.eph0$SUFFIX" "_disk.swap$SUFFIX" | sort | tr '\n' ' ')
-same "its disks are what the operator chose" "$(disks_on h1 "$ID")" "$ALL"
+same "its disks have the configured backend" "$(disks_on h1 "$ID")" "$ALL"
 case $FORM in
-  raw) like "its emulator is told that the file is raw" "$(source_of h1 "$ID")" "type='raw'.*source file='[^']*_disk.raw'"
-    unlike "nothing is below the file" "$(volume h1 "${ID}_disk")" backingStore ;;
-  lvm) like "its emulator has the logical volume" "$(source_of h1 "$ID")" "disk type='block'.*type='raw'.*source dev='/dev/$GROUP/${ID}_disk'" ;;
+  raw) like "QEMU uses the file as raw" "$(source_of h1 "$ID")" "type='raw'.*source file='[^']*_disk.raw'"
+    unlike "the file has no backing file" "$(volume h1 "${ID}_disk")" backingStore ;;
+  lvm) like "QEMU uses the logical volume" "$(source_of h1 "$ID")" "disk type='block'.*type='raw'.*source dev='/dev/$GROUP/${ID}_disk'" ;;
 esac
-same "it is as large as the flavor says" "$(bytes h1 "${ID}_disk") $(sectors h1 "$ID")" "1073741824 2097152"
+same "it has the flavor's size" "$(bytes h1 "${ID}_disk") $(sectors h1 "$ID")" "1073741824 2097152"
 expect "the guest writes a word on its disk" mark_at h1 "$ID" first
 
 # ------------------------------------------------------------------------------------------ made an image of, on and off
 
 expect "an image is made of the running guest" asked server image create --wait --name "$NAME-live" "$ONE"
 expect "the server is stopped" asked server stop "$ONE"
-within 60 "it is off" at_rest "$ONE" SHUTOFF
-expect "an image is made of the guest that is off" asked server image create --wait --name "$NAME-off" "$ONE"
+within 60 "the server is SHUTOFF" at_rest "$ONE" SHUTOFF
+expect "an image is made of the stopped guest" asked server image create --wait --name "$NAME-off" "$ONE"
 same "both are images of whole disks" "$(for image in live off; do get image "$NAME-$image" disk_format; done | tr '\n' ' ')" "qcow2 qcow2 "
 expect "a server is built from one" asked server create --flavor "$NAME" --image "$NAME-off" --network "$NAME" --wait --availability-zone nova:h1 "$NAME-two"
 TWO=$(get server "$NAME-two" id); SERVERS+=("$TWO")
-same "what was written is on its disk" "$(marker_at h1 "$TWO")" first
+same "the word is on its disk" "$(marker_at h1 "$TWO")" first
 expect "it is deleted" asked server delete --wait "$NAME-two"
 same "nothing is left of it" "$(everything_on h1 "$TWO")" ""
 
 # ----------------------------------------------------------------------------------------- resized to the other host, and back
 
-expect "a resize to the other host is asked for" asked server resize --flavor "$LARGE" "$ONE"
+expect "a resize to the other host is requested" asked server resize --flavor "$LARGE" "$ONE"
 within 240 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
 same "it is on the other host" "$(place "$ONE")" h2
-same "with all its disks, the root larger" "$(bytes h2 "${ID}_disk") $(bytes h2 "${ID}_disk.eph0") $(disks_on h2 "$ID")" "2147483648 1073741824 $ALL"
+same "it has all its disks, with a larger root disk" "$(bytes h2 "${ID}_disk") $(bytes h2 "${ID}_disk.eph0") $(disks_on h2 "$ID")" "2147483648 1073741824 $ALL"
 expect "the resize is reverted" asked server resize revert "$ONE"
-within 300 "it is as before" at_rest "$ONE" SHUTOFF
+within 300 "the server is unchanged" at_rest "$ONE" SHUTOFF
 same "nothing is left on the other host" "$(everything_on h2 "$ID")" ""
 expect "it is started" asked server start "$ONE"
-within 60 "and on" at_rest "$ONE" ACTIVE
-same "with what was on its disk" "$(marker_at h1 "$ID")" first
+within 60 "the server is ACTIVE" at_rest "$ONE" ACTIVE
+same "the disk has its marker" "$(marker_at h1 "$ID")" first
 expect "a resize is asked for again" asked server resize --flavor "$LARGE" "$ONE"
 within 240 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
-same "its guest's disk went with it" "$(marker_at h2 "$ID") $(sectors h2 "$ID")" "first 4194304"
+same "its guest's disk moved with it" "$(marker_at h2 "$ID") $(sectors h2 "$ID")" "first 4194304"
 expect "it is confirmed" asked server resize confirm "$ONE"
 within 60 "it is ACTIVE" at_rest "$ONE" ACTIVE
 same "nothing is left at the source" "$(everything_on h1 "$ID")" ""
@@ -94,38 +94,38 @@ same "nothing is left at the source" "$(everything_on h1 "$ID")" ""
 # ------------------------------------------------------------------------------------------------------ migrated running
 
 within 60 "the guest counts" ticks_on "$ONE" 2
-expect "a live migration is asked for" asked server migrate --live-migration --host h1 "$ONE" --os-compute-api-version 2.79
+expect "a live migration is requested" asked server migrate --live-migration --host h1 "$ONE" --os-compute-api-version 2.79
 within 300 "it is ACTIVE on the other host" is_at "$ONE" h1
 same "it runs once" "$(runs "$ID")" 1
-same "nothing is left where it was" "$(everything_on h2 "$ID")" ""
-within 40 "it counts on" ticks_on "$ONE" "$(last_tick "$ONE")"
+same "nothing is left on its old host" "$(everything_on h2 "$ID")" ""
+within 40 "it continues to count" ticks_on "$ONE" "$(last_tick "$ONE")"
 same "it counted without a gap" "$(gaps "$ONE")" ""
-same "with all its disks" "$(disks_on h1 "$ID")" "$ALL"
-same "and what was on them" "$(marker_at h1 "$ID")" first
+same "it has all its disks" "$(disks_on h1 "$ID")" "$ALL"
+same "the disks have their data" "$(marker_at h1 "$ID")" first
 
 # --------------------------------------------------------------------------------------------- rescued, rebuilt, shelved
 
 expect "it is rescued" asked server rescue "$ONE"
-within 120 "it is" at_rest "$ONE" RESCUE
-like "from a disk of the same kind" "$(disks_on h1 "$ID")" "_disk.rescue$SUFFIX "
-expect "it is rescued no more" asked server unrescue "$ONE"
+within 120 "it is in rescue" at_rest "$ONE" RESCUE
+like "the rescue disk has the same backend" "$(disks_on h1 "$ID")" "_disk.rescue$SUFFIX "
+expect "it is unrescued" asked server unrescue "$ONE"
 within 120 "it is ACTIVE" at_rest "$ONE" ACTIVE
 unlike "the rescue disk is gone" "$(disks_on h1 "$ID")" rescue
-same "its own disk is as it was" "$(marker_at h1 "$ID")" first
+same "its own disk is unchanged" "$(marker_at h1 "$ID")" first
 expect "it is shelved" asked server shelve "$ONE"
 within 180 "it leaves its host" at_rest "$ONE" SHELVED_OFFLOADED
-same "nothing of it is there" "$(everything_on h1 "$ID")" ""
-expect "it is to come back on the other host" to_host unshelve h2 "$ONE"
+same "nothing of it is left there" "$(everything_on h1 "$ID")" ""
+expect "an unshelve on the other host is requested" to_host unshelve h2 "$ONE"
 within 240 "it is ACTIVE again" at_rest "$ONE" ACTIVE
-same "with what was on its disk" "$(place "$ONE") $(marker_at h2 "$ID")" "h2 first"
+same "the disk has its marker" "$(place "$ONE") $(marker_at h2 "$ID")" "h2 first"
 expect "it is rebuilt" asked server rebuild --image "$NAME" "$ONE" --wait
 within 120 "it is ACTIVE" at_rest "$ONE" ACTIVE
-same "its disk is made anew" "$(marker_at h2 "$ID")" ""
+same "its disk is recreated" "$(marker_at h2 "$ID")" ""
 
 # ------------------------------------------------------------------------------------- what a guest writes is no header
 
 expect "it is stopped" asked server stop "$ONE"
-within 60 "it is off" at_rest "$ONE" SHUTOFF
+within 60 "the server is SHUTOFF" at_rest "$ONE" SHUTOFF
 # A guest can write such a header to the first sectors of its disk.
 qemu-img create -q -f qcow2 -F raw -b /etc/hostname "$WORK/header" 1G
 case $FORM in
@@ -136,14 +136,14 @@ dd if="$WORK/header" of="$DISK" bs=64k conv=notrunc,fsync status=none
 asked server image create --name "$NAME-header" "$ONE"
 within 60 "the server is as it was" at_rest "$ONE" SHUTOFF
 case $FORM in
-  raw) unlike "no image comes of a file that looks like another format" "$(os image list -f value -c Name -c Status)" "$NAME-header active" ;;
+  raw) unlike "no image is made of a raw file that looks like another format" "$(os image list -f value -c Name -c Status)" "$NAME-header active" ;;
   lvm)
-    expect "an image comes of it" asked image save --file "$WORK/saved" "$NAME-header"
-    qemu-img dd -f qcow2 -O raw bs=512 count=1 "if=$WORK/saved" "of=$WORK/first" && same "with the guest's bytes as such" "$(head -c 3 "$WORK/first")" QFI ;;
+    expect "an image is made of it" asked image save --file "$WORK/saved" "$NAME-header"
+    qemu-img dd -f qcow2 -O raw bs=512 count=1 "if=$WORK/saved" "of=$WORK/first" && same "the image has the guest's bytes unchanged" "$(head -c 3 "$WORK/first")" QFI ;;
 esac
 expect "it is started" asked server start "$ONE"
 within 60 "it is ACTIVE" at_rest "$ONE" ACTIVE
-like "its emulator goes on taking the disk for raw" "$(source_of h2 "$ID")" "type='raw'"
+like "QEMU still uses the disk as raw" "$(source_of h2 "$ID")" "type='raw'"
 
 # ----------------------------------------------------------------------------------------------- another way from now on
 

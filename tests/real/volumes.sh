@@ -24,7 +24,7 @@ file() { echo "$POOL_PATH/volume-$(get volume "$1" id)"; }
 size_of() { qemu-img info --output=json "$1" 2>/dev/null | python3 -c 'import json, sys; i = json.load(sys.stdin); print(i["virtual-size"] >> 30, i["format"], i.get("backing-filename", "alone"))'; }
 make() { # name, options...
   local name=$1; shift
-  os volume create "$@" "$name" >"$WORK/made-$name" 2>&1 || bad "$name is asked for" "$(tail -n 5 "$WORK/made-$name")"
+  os volume create "$@" "$name" >"$WORK/made-$name" 2>&1 || bad "$name is requested" "$(tail -n 5 "$WORK/made-$name")"
   within 120 "$name is available" volume_is "$name" available
 }
 
@@ -32,28 +32,28 @@ make() { # name, options...
 
 like "the catalogue names the service" "$(os catalog list -f value -c Type)" '^block-storage$'
 make blank --size 1 --description 'nothing yet' --property purpose=proof
-same "its file is there, alone and as large as asked for" "$(size_of "$(file blank)")" "1 qcow2 alone"
+same "its file exists, as the only one, with the requested size" "$(size_of "$(file blank)")" "1 qcow2 alone"
 like "the volume list has it" "$(os volume list -f value -c Name -c Status -c Size)" '^blank available 1$'
 like "it shows its properties" "$(get volume blank properties)" purpose.*proof
 os volume set --property colour=blue --name blank-new blank && like "it is changed" "$(get volume blank-new properties)" colour.*blue
 os volume set --name blank blank-new
-os volume unset --property colour blank && unlike "a property is taken away" "$(get volume blank properties)" colour
+os volume unset --property colour blank && unlike "a property is removed" "$(get volume blank properties)" colour
 os volume set --bootable blank && like "it is bootable" "$(get volume blank bootable)" '^[Tt]rue$'
 os volume set --size 2 blank
 within 60 "it is larger" eval '[ "$(get volume blank size) $(get volume blank status)" = "2 available" ]'
-same "so is its file" "$(size_of "$(file blank)")" "2 qcow2 alone"
+same "its file is larger, too" "$(size_of "$(file blank)")" "2 qcow2 alone"
 
 house_furnish
 make root --image "$NAME" --size 2
 like "a volume of an image is bootable" "$(get volume root bootable)" '^[Tt]rue$'
-like "it knows its image" "$(os volume show root -f json -c volume_image_metadata | tr -d '\n')" "\"image_name\": \"$NAME\""
+like "it shows its image" "$(os volume show root -f json -c volume_image_metadata | tr -d '\n')" "\"image_name\": \"$NAME\""
 same "its file is whole" "$(size_of "$(file root)")" "2 qcow2 alone"
 expect "its content is the image's" qemu-img compare -q "$CHRONOVA_IMAGE" "$(file root)"
 
 # ----------------------------------------------------------------------------------------------------------- snapshots
 
 expect "a guest may have written something" qemu-io -c 'write -P 0x5a 1536M 1M' "$(file root)" >/dev/null
-os volume snapshot create --volume root --property of=root before >/dev/null || bad "a snapshot is asked for"
+os volume snapshot create --volume root --property of=root before >/dev/null || bad "a snapshot is requested"
 within 60 "the snapshot is available" snapshot_is before available
 like "the snapshot list has it" "$(os volume snapshot list -f value -c Name -c Status -c Size)" '^before available 2$'
 expect "somebody writes to the volume" qemu-io -c 'write -P 0xa5 1536M 1M' "$(file root)" >/dev/null
