@@ -1,4 +1,4 @@
-//! A guest's disks, files and definition: made, changed and removed, in blocking calls.
+//! Creates, changes and removes a guest's disks, files and definition. All calls block.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::volumes;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Disks, config drive, console log, domain, start: each only if it is not there yet.
+/// Creates disks, config drive, console log and domain, and starts the domain. Skips what already exists.
 pub(super) fn spawn(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -34,7 +34,7 @@ pub(super) fn spawn(
     raise(HostStorage::new(connect, options), facts, guest, true)
 }
 
-/// Another definition for a guest, its disks first; see [`crate::capability::Redefinition::redefine`].
+/// Gives a guest another definition, its disks first; see [`crate::capability::Redefinition::redefine`].
 pub(super) fn redefine(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -55,16 +55,17 @@ pub(super) fn redefine(
         Renew::Root => root.to_vec(),
         Renew::All => root.into_iter().chain(others).collect(),
     };
-    // An earlier rescue, or a first attempt at this one, may have left it.
+    // An earlier rescue, or a first attempt at this one, may have left the rescue disk.
     for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
         site.remove(&name)?;
     }
     raise(site, facts, guest, false)
 }
 
-/// `anew`: the guest is not defined, so its disks may be incomplete.
+/// Creates the guest's disks, defines the guest and starts it. If the guest had no definition, its disks may be
+/// incomplete.
 fn raise(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<HostFinding> {
-    // Refuse a definition that cannot be rendered before anything is made.
+    // A definition that cannot be rendered is refused before anything is created.
     render(guest, facts)?;
     provide_volumes(site, guest, anew, DiskContent::Yes)?;
     let facts = with_places(site, facts, guest)?;
@@ -72,12 +73,12 @@ fn raise(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool
     start_or_learn(site.connect, &facts, guest, &domain)
 }
 
-/// With the places of the disks that the guest has.
+/// Adds the sources of the guest's disks to the host's facts.
 fn with_places(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFacts> {
     Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
 }
 
-/// Disks, config drive and console log of a guest that is not defined, whatever there is of them.
+/// Creates disks, config drive and console log of a guest that is not defined, over any existing ones.
 pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &GuestSpec) -> DriverResult<()> {
     if lookup(connect, guest.instance)?.is_some() {
         return Ok(());
@@ -86,8 +87,8 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
-/// Defines a guest over disks that `provide` makes fit, and starts it if `on`. A running guest is success; one that
-/// is off gets a new definition.
+/// Defines a guest over disks that `provide` adjusts, and starts it if `on`. Succeeds if the guest already runs. A
+/// guest that is off gets a new definition.
 pub(super) fn install(
     site: HostStorage<'_>,
     facts: &HostFacts,
@@ -108,7 +109,7 @@ pub(super) fn install(
     if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(HostFinding::Nothing) }
 }
 
-/// Starts a guest. Where its disks cannot be opened past the page cache, it gets a definition without that.
+/// Starts a guest. If its disks cannot be opened with direct I/O, defines it without direct I/O and starts it again.
 fn start_or_learn(
     connect: &Connect,
     facts: &HostFacts,
@@ -125,11 +126,11 @@ fn start_or_learn(
     }
 }
 
-/// Facts about the host that a spawn found.
+/// A fact about the host that a spawn discovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostFinding {
     Nothing,
-    /// The pool's file system cannot open files past the page cache.
+    /// The pool's file system cannot open files with direct I/O.
     NoDirectIo,
 }
 
@@ -138,15 +139,15 @@ fn render(guest: &GuestSpec, facts: &HostFacts) -> DriverResult<String> {
 }
 
 fn define(connect: &Connect, xml: &str) -> DriverResult<Domain> {
-    // Validation against the schema catches what libvirt would silently ignore.
+    // Validation against the schema reports elements that libvirt would otherwise ignore.
     connect.define_domain_xml_flags(xml, virt_sys::VIR_DOMAIN_DEFINE_VALIDATE).during("define")
 }
 
-/// Whether the disk of an image gets what the image holds.
+/// Whether a new disk gets the content of its image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskContent {
     Yes,
-    /// A copy from another host overwrites the whole disk: only a copy-on-write file needs the image.
+    /// A copy from another host overwrites the whole disk. Only a copy-on-write file needs the image.
     FromElsewhere,
 }
 
@@ -174,14 +175,14 @@ pub(super) fn provide_volumes(
     provide_files(site, &pool, guest)
 }
 
-/// The files of a guest besides its disks.
+/// Creates a guest's files other than its disks.
 pub(super) fn provide_files(site: HostStorage<'_>, pool: &StoragePool, guest: &GuestSpec) -> DriverResult<()> {
     if let Some(drive) = &guest.config_drive {
         pool::put(site.connect, pool, &volumes::config_drive(guest.instance), drive)?;
     }
     let log = volumes::console_log(guest.instance);
     if pool::lookup(pool, &log)?.is_none() {
-        // Made beforehand so that the pool knows it: then reading the log takes no refresh.
+        // The log is created first, so that the pool knows it and reading it needs no refresh.
         pool::create_raw(pool, &log, 0, "0600")?;
     }
     Ok(())
@@ -222,7 +223,7 @@ fn provide_root(
     }
 }
 
-/// Removes a guest with everything that it has here.
+/// Removes a guest with all its disks and files on this host.
 pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
     if let Some(domain) = lookup(connect, instance)? {
         pull(&domain)?;
@@ -231,11 +232,11 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
     HostStorage::new(connect, options).remove_all(instance)
 }
 
-/// Guests that have volumes here and no domain.
+/// Guests that have volumes here but no domain.
 pub(super) fn orphans(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<InstanceId>> {
     let names = HostStorage::new(connect, options).volume_names()?;
     let mut orphans: BTreeSet<_> = names.iter().filter_map(|name| volumes::owner(name)).collect();
-    // Listed after the volumes: a guest that is being spawned has its volumes before its domain.
+    // The domains are listed after the volumes, because a spawn creates the volumes before the domain.
     for domain in connect.list_all_domains(0).during("orphans")? {
         orphans.remove(&InstanceId(domain.uuid().during("orphans")?));
     }

@@ -1,19 +1,19 @@
-//! Where guests' disks are kept, and how they are made, filled, grown and removed there.
+//! The storage of guests' disks: how disks are created, filled, grown and removed.
 //!
-//! An image back end is one way of keeping disks (`[libvirt] images_type`): a file here and a line in [`BACKENDS`].
-//! Everything else of the driver names a disk (`UUID_disk`) and finds it in whichever back end has it. The operator's
-//! choice counts for disks that are made from then on; servers keep the ones that they have.
+//! An image back end is one kind of storage for disks (`[libvirt] images_type`): a file here and a line in
+//! [`BACKENDS`]. The other modules of the driver use the name of a disk (`UUID_disk`) and find it in whichever back end
+//! has it. The operator's choice applies to new disks. Existing servers keep theirs.
 //!
 //! | back end | pool | volume | needs |
 //! |---|---|---|---|
-//! | [`qcow2`] | directory | `UUID_disk`, a copy-on-write file | the image in the cache for as long as it lives |
+//! | [`qcow2`] | directory | `UUID_disk`, a copy-on-write file | the image in the cache as long as the disk exists |
 //! | [`flat`] | directory | `UUID_disk.raw` | nothing |
 //! | [`logical`] | volume group | `UUID_disk` | nothing |
 //! | [`rbd`] | Ceph pool | `UUID_disk` | nothing |
 //!
-//! Invariants: a volume's name and pool tell its back end, never its content, because the content of all but the first is the
-//! guest's. Image cache, config drives, console logs and copies on their way to become images are files of the directory,
-//! whatever the back end. Nothing outside a back end's file asks which one it is: a difference is a method of
+//! Invariants: a volume's name and pool identify its back end. Its content never does, because the guest writes the
+//! content in all but the first back end. Image cache, config drives, console logs and copies of disks are files of the
+//! directory in every case. Only a back end's own file knows which back end it is: every difference is a method of
 //! [`ImageBackend`].
 
 mod flat;
@@ -37,61 +37,61 @@ use crate::options::{ImagesType, LibvirtOptions};
 use crate::volumes;
 use crate::xml::Element;
 
-/// A host's storage, as this process is to use it.
+/// A host's storage with the options of this process.
 #[derive(Clone, Copy)]
 pub(super) struct HostStorage<'a> {
     pub(super) connect: &'a Connect,
     pub(super) options: &'a LibvirtOptions,
 }
 
-/// One way of keeping disks.
+/// One kind of storage for disks.
 trait ImageBackend: Sync {
-    /// The configured type that chooses it. Only [`backend_of`] compares it.
+    /// The configured type that selects this back end. Only [`backend_of`] compares it.
     fn kind(&self) -> ImagesType;
-    /// Whether its disks are in a pool of their own, and not files of the directory.
+    /// Whether its disks are in a pool of their own and not files of the directory.
     fn is_apart(&self) -> bool {
         false
     }
-    /// Whether a host may have earlier disks of this back end that was not chosen: any may have files.
+    /// Whether a host may have earlier disks of this back end although another one is chosen. Any host may have files.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
         let _ = options;
         !self.is_apart()
     }
-    /// Whether the volume's bytes are those that the guest sees, and not a file in a format of its own.
+    /// Whether a volume has exactly the bytes that the guest sees, and not a file format of its own.
     fn is_raw(&self) -> bool {
         true
     }
-    /// Whether libvirt guesses a volume's format from its content, which is the guest's.
+    /// Whether libvirt detects a volume's format from its content, which the guest writes.
     fn format_is_guessed(&self) -> bool {
         false
     }
-    /// Whether a new disk reads as zeros as long as nothing is written, and takes no room for them.
+    /// Whether unwritten parts of a new disk read as zeros and use no space.
     fn is_blank(&self, options: &LibvirtOptions) -> bool {
         let _ = options;
         false
     }
-    /// Whether a disk is made by copying its image: then it takes as long as that.
+    /// Whether a disk is created by copying its image, which takes longer.
     fn copies_image(&self) -> bool {
         true
     }
-    /// Whether hosts share the disks but not the rest of a guest (config drive, console log).
+    /// Whether hosts share the disks but not a guest's other files (config drive, console log).
     fn shares_disks_alone(&self) -> bool {
         false
     }
-    /// Where on a host its disks are; `None`: they are on none.
+    /// The directory of its disks on a host; `None`: they are not on a host.
     fn directory(&self, options: &LibvirtOptions) -> Option<String>;
-    /// The back end for raw content, where this one is chosen.
+    /// The back end for raw content if this one is chosen.
     fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
         None
     }
     fn pool(&self, site: HostStorage<'_>) -> DriverResult<StoragePool> {
         pool::open(site.connect, site.options)
     }
-    /// The name of the volume that is this disk.
+    /// The name of the volume of this disk.
     fn volume(&self, disk: &str) -> String {
         disk.to_owned()
     }
-    /// The disk that this volume is, if it is one of this back end.
+    /// The name of the disk in this volume, if the volume belongs to this back end.
     fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
         Some(volume)
     }
@@ -100,42 +100,42 @@ trait ImageBackend: Sync {
         pool::lookup(pool, volume)
     }
     fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource;
-    /// A disk with nothing on it.
+    /// Creates an empty disk.
     fn make(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>) -> DriverResult<()>;
-    /// Whether it keeps this image in the image's own format, as a whole copy.
+    /// Whether it stores this image as a whole copy in the image's own format.
     fn keeps_format(&self, options: &LibvirtOptions, image: &ImageRef) -> bool {
         let _ = (options, image);
         false
     }
-    /// A disk with what the image holds.
+    /// Creates a disk with the content of an image.
     fn fill(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>, image: &ImageRef) -> DriverResult<()>;
     fn grow(&self, site: HostStorage<'_>, disk: &StoredDisk, capacity: u64) -> DriverResult<()> {
         let _ = site;
         disk.volume.resize(capacity, 0).during("grow disk")
     }
-    /// Makes what is on the disk unreadable to whoever gets its room next.
+    /// Erases the content of a disk, so that the next user of its space cannot read it.
     fn clear(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
         let _ = (site, volume);
         Ok(())
     }
-    /// The pool in which hosts see whether they have the same disks; `None`: no other host has this one's.
+    /// The pool whose marks show which hosts share the disks; `None`: no other host has this host's disks.
     fn shared(&self, site: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         self.pool(site).map(Some)
     }
 }
 
-/// A volume to make.
+/// A volume to create.
 struct VolumeToCreate<'a> {
     pool: &'a StoragePool,
     volume: &'a str,
-    /// Bytes that the guest is to see.
+    /// The number of bytes that the guest sees.
     capacity: u64,
 }
 
 /// Every back end. A new one is a file and a line here.
 const BACKENDS: &[&dyn ImageBackend] = &[&flat::Flat, &qcow2::Qcow2, &logical::Logical, &rbd::Rbd];
 
-/// A disk that is there.
+/// An existing disk.
 pub(super) struct StoredDisk {
     backend: &'static dyn ImageBackend,
     pub(super) pool: StoragePool,
@@ -144,17 +144,17 @@ pub(super) struct StoredDisk {
 }
 
 impl StoredDisk {
-    /// Whether the volume's bytes are those that the guest sees, and not a file in a format of its own.
+    /// Whether the volume has exactly the bytes that the guest sees, and not a file format of its own.
     pub(super) fn is_raw(&self) -> bool {
         self.backend.is_raw()
     }
 
-    /// Whether it is a file whose format libvirt guesses.
+    /// Whether libvirt detects the format of its file.
     pub(super) fn is_guessed(&self) -> bool {
         self.backend.format_is_guessed()
     }
 
-    /// Whether it reads as zeros as long as nothing is written, and takes no room for them.
+    /// Whether its unwritten parts read as zeros and use no space.
     pub(super) fn is_blank(&self, options: &LibvirtOptions) -> bool {
         self.backend.is_blank(options)
     }
@@ -164,11 +164,11 @@ impl StoredDisk {
     }
 
     pub(super) fn capacity(&self) -> DriverResult<u64> {
-        // libvirt may take the capacity of a file from its first bytes, which the guest wrote.
+        // libvirt may read the capacity of a file from its first bytes, which the guest wrote.
         if self.is_guessed() {
             return pool::physical_size(&self.volume);
         }
-        // `info` rereads the volume, so this is what is, not what libvirtd remembers.
+        // `info` rereads the volume, so that libvirtd does not report a cached value.
         Ok(self.volume.info().during("disk size")?.capacity)
     }
 
@@ -190,44 +190,44 @@ fn backend_of(kind: ImagesType) -> &'static dyn ImageBackend {
     BACKENDS.iter().copied().find(|backend| backend.kind() == kind).unwrap_or(&qcow2::Qcow2)
 }
 
-/// Whether another back end whose disks are files of the directory knows this one by its name.
+/// Whether another back end with files in the directory recognises this volume by its name.
 fn is_claimed(volume: &str, by_others_than: ImagesType) -> bool {
     let others = BACKENDS.iter().filter(|backend| !backend.is_apart() && backend.kind() != by_others_than);
     others.into_iter().any(|backend| backend.disk(volume).is_some())
 }
 
-/// The back end of disks that are made now.
+/// The back end of new disks.
 fn chosen(options: &LibvirtOptions) -> &'static dyn ImageBackend {
     backend_of(options.images.kind)
 }
 
-/// Whether this is the back end of disks that are made now.
+/// Whether this is the back end of new disks.
 fn is_chosen(backend: &dyn ImageBackend, options: &LibvirtOptions) -> bool {
     backend.kind() == options.images.kind
 }
 
-/// Whether a disk is made by copying its image: then it takes as long as that.
+/// Whether a new disk is created by copying its image, which takes longer.
 pub(super) fn copies_whole(options: &LibvirtOptions) -> bool {
     chosen(options).copies_image()
 }
 
-/// The pool that new disks take their room from.
+/// The pool in which new disks are created.
 pub(super) fn pool_of_new_disks(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
     chosen(options).pool(HostStorage { connect, options })
 }
 
-/// The pool in which other hosts' marks tell that they have the same disks.
+/// The pool in which hosts leave their marks if they share disks.
 pub(super) fn shared_pool(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Option<StoragePool>> {
     chosen(options).shared(HostStorage { connect, options })
 }
 
-/// Whether what is at this path of a domain's disk is a disk of ours that only this host, or whoever shares the directory, has.
+/// Whether the disk at this path is ours and is only on this host, or on hosts that share its directory.
 pub(super) fn is_local(options: &LibvirtOptions, path: &str) -> bool {
     let mut places = BACKENDS.iter().filter_map(|backend| backend.directory(options));
     places.any(|place| path.strip_prefix(&place).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// Whether disks are shared and the rest of a guest (config drive, console log) is not.
+/// Whether hosts share disks but not a guest's other files (config drive, console log).
 pub(super) fn shares_disks_alone(options: &LibvirtOptions) -> bool {
     chosen(options).shares_disks_alone()
 }
@@ -238,17 +238,17 @@ impl<'a> HostStorage<'a> {
     }
 
     fn backends(self) -> impl Iterator<Item = &'static dyn ImageBackend> {
-        // The one that is most likely is looked for first.
+        // The chosen back end comes first, because it most likely has the disk.
         let others = BACKENDS.iter().copied().filter(move |backend| !is_chosen(*backend, self.options));
         [chosen(self.options)].into_iter().chain(others.filter(move |backend| backend.is_set_up(self.options)))
     }
 
-    /// The pools besides the directory that may hold guests' disks.
+    /// The pools other than the directory that may have guests' disks.
     fn pools_apart(self) -> DriverResult<Vec<(&'static dyn ImageBackend, StoragePool)>> {
         Ok(self.pools()?.into_iter().filter(|(backend, _)| backend.is_apart()).collect())
     }
 
-    /// The back ends of disks here, with their pools. A pool that only earlier disks may be in need not exist on each host.
+    /// The back ends of disks here, with their pools. A pool for earlier disks need not exist on each host.
     fn pools(self) -> DriverResult<Vec<(&'static dyn ImageBackend, StoragePool)>> {
         let mut pools = Vec::new();
         for backend in self.backends() {
@@ -285,11 +285,11 @@ impl<'a> HostStorage<'a> {
         }
     }
 
-    /// An empty disk, unless there is one that is as large.
+    /// Creates an empty disk, unless one of that size exists.
     pub(super) fn provide(self, disk: &str, capacity: u64) -> DriverResult<()> {
         if let Some(found) = self.find(disk)? {
             let size = found.capacity()?;
-            // Volume groups give out room in extents.
+            // A volume group allocates whole extents, so a disk may be larger.
             if size == capacity || (found.backend.is_apart() && size > capacity) {
                 return Ok(());
             }
@@ -302,13 +302,13 @@ impl<'a> HostStorage<'a> {
         backend.make(self, &VolumeToCreate { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity })
     }
 
-    /// A disk with what the image holds, unless it is there. `anew`: its guest is not defined, so that a copy that is there
-    /// may be incomplete.
+    /// Creates a disk with the content of an image, unless it exists. If its guest is not defined, an existing
+    /// copy may be incomplete and is replaced.
     pub(super) fn provide_image(self, disk: &str, capacity: u64, image: &ImageRef, anew: bool) -> DriverResult<()> {
         let options = self.options;
         let backend = chosen(options);
         match self.find(disk)? {
-            // It is looked at whether it is the one that is wanted.
+            // `fill` checks whether the existing copy-on-write file is the right one.
             Some(found) if !backend.is_raw() && !found.is_raw() => {}
             Some(found) if anew => found.remove(self)?,
             Some(_) => return Ok(()),
@@ -324,7 +324,7 @@ impl<'a> HostStorage<'a> {
         )
     }
 
-    /// A disk for content that is about to be written over it, or for the copy that an emulator makes of another one.
+    /// Creates a disk for content that will overwrite it, or for a copy of another disk by the emulator.
     pub(super) fn provide_empty(self, disk: &str, capacity: u64, raw: bool) -> DriverResult<StoredDisk> {
         self.remove(disk)?;
         let chosen = chosen(self.options);
@@ -352,7 +352,7 @@ impl<'a> HostStorage<'a> {
         pool::delete_of(&pool::open(self.connect, self.options)?, instance)
     }
 
-    /// The names of all volumes on the host that may be a guest's, with those of the directory.
+    /// The names of all volumes on the host that may belong to a guest, including all files of the directory.
     pub(super) fn volume_names(self) -> DriverResult<Vec<String>> {
         let mut pools = vec![pool::open(self.connect, self.options)?];
         pools.extend(self.pools_apart()?.into_iter().map(|(_, pool)| pool));
@@ -364,7 +364,7 @@ impl<'a> HostStorage<'a> {
         Ok(all)
     }
 
-    /// The guest's disks, by name; files of the directory that are none are among them.
+    /// The guest's disks by name, together with its other files in the directory.
     pub(super) fn disks_of(self, instance: InstanceId) -> DriverResult<BTreeMap<String, StoredDisk>> {
         let mut disks = BTreeMap::new();
         for (backend, pool) in self.pools()? {
@@ -379,7 +379,7 @@ impl<'a> HostStorage<'a> {
         Ok(disks)
     }
 
-    /// How the guest's disks are reached, where that is another way than the one that goes without saying.
+    /// The sources of the guest's raw disks. All others are copy-on-write files of the pool.
     pub(super) fn places(self, guest: &GuestSpec) -> DriverResult<BTreeMap<String, DiskSource>> {
         let instance = guest.instance;
         let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
@@ -410,14 +410,14 @@ fn volume_xml(name: &str, capacity: u64, allocation: u64, format: &str) -> Strin
         .render()
 }
 
-/// A new volume with what the image holds.
+/// Creates a volume with the content of an image.
 fn copy_image(site: HostStorage<'_>, pool: &StoragePool, xml: &str, image: &ImageRef) -> DriverResult<StorageVol> {
     let base = cached_image::volume(site.connect, site.options, image)?;
     StorageVol::create_xml_from(pool, xml, &base, 0).during("disk from image")
 }
 
-/// The pool of a volume group or of Ceph, started; defined where it does not exist. `setting`: what an operator is to look at
-/// where the host cannot open it.
+/// Opens and starts the pool of a volume group or of Ceph. Defines it if it does not exist. `setting` is the option
+/// that the error names if the host cannot open the pool.
 fn open_apart(connect: &Connect, name: &str, xml: &Element, setting: &str) -> DriverResult<StoragePool> {
     pool::open_as(connect, name, xml).map_err(|error| match error {
         error if error.is_transient() => error,
