@@ -102,7 +102,7 @@ impl Api {
         self.ask_as(method, path, version, token, None, body).await
     }
 
-    /// As `ask`, with these roles instead of those that come with the name.
+    /// As `ask`, with these roles instead of the user's default roles.
     pub async fn ask_as(
         &self,
         method: &str,

@@ -101,7 +101,7 @@ pub struct Group {
 
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// By suffix.
+    /// The request groups by suffix.
     pub groups: BTreeMap<&'static str, Group>,
     pub isolate: bool,
     pub root: Filter<Trait>,
@@ -170,7 +170,7 @@ impl Model {
         true
     }
 
-    /// All consumers or none. Their former allocations are released first.
+    /// Allocates for all consumers or for none. Their former allocations are released first.
     pub fn allocate(&mut self, wishes: &[Wish]) -> bool {
         let mut after = self.clone();
         for wish in wishes {

@@ -99,7 +99,7 @@ pub fn check_disks(views: &Views, fleet: &SimFleet) {
     assert_eq!(kept, attached, "volumes are attached to the servers that have them");
 }
 
-/// One word for a volume with at most one snapshot.
+/// The status of a volume with at most one snapshot, as one word.
 pub fn word(views: &Views, id: VolumeId) -> &'static str {
     let Some(volume) = views.volumes.read(|view| view.get(id)) else { return "ABSENT" };
     match volume.snapshots.values().next().map(|snapshot| snapshot.status) {

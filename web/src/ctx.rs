@@ -31,7 +31,7 @@ use crate::service::Service;
 /// An upload that brings no byte for this long is ended.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// One request on its way through a handler.
+/// The request that a handler serves.
 pub struct Ctx {
     pub app: Arc<App>,
     pub service: Service,

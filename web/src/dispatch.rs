@@ -30,8 +30,8 @@ use crate::auth::Requester;
 use crate::metadata::Guest;
 use crate::policy::Permit;
 
-/// How long an answer waits for the read models to show what the command did. They lag by microseconds; if they ever lag
-/// more than this, the client gets its answer all the same.
+/// An answer waits at most this long for the read models to show the command's events. They normally lag by
+/// microseconds. If they lag more than this, the client gets its answer without waiting further.
 const READ_YOUR_WRITES: Duration = Duration::from_secs(5);
 
 /// The handlers' access to [`Operations`], which are private to this module.

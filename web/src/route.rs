@@ -100,7 +100,7 @@ pub enum BodySpec {
     Json(SchemaFn),
     /// Any JSON; the handler checks.
     AnyJson,
-    /// Not parsed and not limited: the handler reads `ctx.take_payload()`.
+    /// The body is neither parsed nor limited: the handler reads `ctx.take_payload()`.
     Raw,
 }
 
@@ -115,13 +115,13 @@ impl fmt::Debug for BodySpec {
     }
 }
 
-/// One operation.
+/// A route: one operation.
 #[derive(Clone, Copy)]
 pub struct Route {
     /// The operation's stable name (`servers.create`): in metrics, logs and tests.
     pub op: &'static str,
     pub method: Method,
-    /// Below the API root, with `{names}`; `{name*}` at the end takes the rest of the path.
+    /// The path below the API root, with `{names}`; `{name*}` at the end takes the rest of the path.
     pub path: &'static str,
     /// The single key of the body, for `.../action` paths.
     pub action: Option<&'static str>,

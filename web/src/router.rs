@@ -47,7 +47,7 @@ pub enum RouteMatch<'a> {
     Nothing,
 }
 
-/// A route table that makes no sense.
+/// An invalid route table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("operation {op}: {source}")]
 pub struct TableError {

@@ -33,19 +33,19 @@ pub struct Listener {
     pub address: SocketAddr,
     /// `None`: every service under its prefix. Otherwise one service at the root, as on its usual port.
     pub only: Option<Service>,
-    /// Whether it speaks TLS.
+    /// Whether the listener uses TLS.
     pub secure: bool,
 }
 
-/// How long clients may take. A slower client is disconnected, because the number of connections is limited.
+/// The time limits of clients. A slower client is disconnected, because the number of connections is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientTimeouts {
-    /// For the TLS handshake, and for the head of a request from its first byte on.
+    /// The limit of the TLS handshake, and of the head of a request from its first byte on.
     pub head: Duration,
-    /// Between two requests; `None` closes a connection after each answer. A graceful shutdown also waits for idle
-    /// connections.
+    /// The limit between two requests; `None` closes a connection after each answer. A graceful shutdown also waits for
+    /// idle connections.
     pub idle: Option<Duration>,
-    /// Without reading any byte of a waiting answer. Zero leaves the timeout to the kernel.
+    /// The limit without reading any byte of a waiting answer. Zero leaves the timeout to the kernel.
     pub stalled: Duration,
 }
 
@@ -56,7 +56,7 @@ impl Default for ClientTimeouts {
     }
 }
 
-/// How requests are served.
+/// The options of the HTTP server.
 #[derive(Debug, Clone, Default)]
 pub struct HttpOptions {
     pub workers: usize,

@@ -21,7 +21,7 @@ const NUMBERS: [&str; 14] = [
     "NaN",
 ];
 
-/// One of `from`, with a few changes; `words` are meaningful to the parser under test.
+/// Returns one of `from` with a few changes. `words` are tokens that the parser under test knows.
 pub fn changed(random: &mut Random, from: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
     let mut bytes = match from.is_empty() {
         true => Vec::new(),

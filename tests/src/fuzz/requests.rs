@@ -203,7 +203,7 @@ pub struct Requests {
     pub api: Api,
     pub words: request_bodies::Words,
     pub asked: Vec<Asked>,
-    /// How often each status was answered.
+    /// The number of answers with each status.
     pub statuses: RefCell<BTreeMap<u16, u64>>,
     ask: Box<dyn Fn(Case) -> LocalBoxFuture<'static, Answered>>,
     _folder: tempfile::TempDir,

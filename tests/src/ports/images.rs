@@ -24,7 +24,7 @@ pub trait ImageStage: Send + Sync {
 
 pub type ImageCase = for<'a> fn(&'a dyn ImageService, &'a dyn ImageStage) -> BoxFuture<'a, anyhow::Result<()>>;
 
-/// The suite.
+/// The cases of the suite.
 pub const CASES: &[(&str, ImageCase)] = &[
     ("shows_an_image_to_its_owner_alone", |port, stage| shows(port, stage).boxed()),
     ("gives_out_no_image_without_bytes", |port, stage| withholds(port, stage).boxed()),

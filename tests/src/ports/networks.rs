@@ -44,7 +44,7 @@ pub trait NetworkStage: Send + Sync {
 
 pub type NetworkCase = for<'a> fn(&'a dyn NetworkService, &'a dyn NetworkStage) -> BoxFuture<'a, anyhow::Result<()>>;
 
-/// The suite.
+/// The cases of the suite.
 pub const CASES: &[(&str, NetworkCase)] = &[
     ("checks_before_a_server_is_accepted", |port, stage| checks(port, stage).boxed()),
     ("allocates_once_for_each_server", |port, stage| allocates_once(port, stage).boxed()),

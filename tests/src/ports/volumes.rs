@@ -30,7 +30,7 @@ pub trait VolumeStage: Send + Sync {
 
 pub type VolumeCase = for<'a> fn(&'a dyn VolumeService, &'a dyn VolumeStage) -> BoxFuture<'a, anyhow::Result<()>>;
 
-/// The suite.
+/// The cases of the suite.
 pub const CASES: &[(&str, VolumeCase)] = &[
     ("makes_a_volume_once", |port, stage| makes_once(port, stage).boxed()),
     ("shows_a_volume_to_its_project_alone", |port, stage| shows(port, stage).boxed()),

@@ -15,7 +15,7 @@ use super::cadf::CadfEvent;
 /// The format of a rendered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// One JSON object.
+    /// A JSON object.
     #[default]
     Json,
     /// CloudEvents 1.0, structured mode.

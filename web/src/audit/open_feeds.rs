@@ -46,7 +46,7 @@ impl OpenFeeds {
     }
 }
 
-/// One of the places for feeds, given back when dropped.
+/// A counted feed; dropping it ends the count.
 pub(super) struct FeedPermit(Arc<AtomicUsize>);
 
 impl Drop for FeedPermit {

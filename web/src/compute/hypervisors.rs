@@ -83,7 +83,7 @@ pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) ->
     }
 }
 
-/// In the form of `uptime(1)`, if the host reports it.
+/// The uptime in the form of `uptime(1)`, if the host reports it.
 fn uptime_of(told: Option<&HostUsage>) -> Option<String> {
     let seconds = told?.uptime_seconds?;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
@@ -123,7 +123,7 @@ fn with_servers(ctx: &Ctx) -> bool {
     ctx.query.first("with_servers").is_some_and(|text| is_true(&json!(text)))
 }
 
-/// In the order of their numbers.
+/// All hosts, in the order of their numbers.
 fn all(ctx: &Ctx) -> Result<Vec<KnownHost>, Fault> {
     let mut hosts: Vec<KnownHost> = ctx.views()?.hosts.read(|hosts| hosts.all().cloned().collect());
     hosts.sort_by_key(|host| host.number);

@@ -47,7 +47,7 @@ struct RenderShard {
     taken: usize,
 }
 
-/// One per process.
+/// The cache; a process has one.
 #[derive(Debug)]
 pub(super) struct RenderedServers {
     shards: Vec<RwLock<RenderShard>>,

@@ -112,7 +112,7 @@ async fn send(ctx: &Ctx, host: HostId, command: HostCommand) -> Result<(), Fault
     Ok(())
 }
 
-/// Until 2.52: `PUT /os-services/enable` and its like, with host and binary in the body.
+/// Until 2.52: `PUT /os-services/enable` and similar paths, with host and binary in the body.
 async fn update_by_verb(ctx: &Ctx) -> Result<Reply, Fault> {
     let text = |key: &str| ctx.body.get(key).and_then(Value::as_str);
     let (host, binary) = (text("host").unwrap_or_default(), text("binary").unwrap_or_default());

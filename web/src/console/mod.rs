@@ -45,7 +45,7 @@ use crate::secret::Secret;
 /// The path of the gateway on the common port.
 pub const PATH: &str = "/console";
 
-/// How long a guest's host may take to accept a connection.
+/// The time limit for a connection to a guest's host.
 const DIAL: Duration = Duration::from_secs(10);
 
 /// The hash by which a token is found. The token itself is not stored.

@@ -259,7 +259,7 @@ type BatchAnswers = BoxStream<'static, Result<BatchAppendResp, Status>>;
 /// Appends that are not complete yet, by their correlation.
 type Unfinished = BTreeMap<uuid::Uuid, (wire::AppendOptions, Vec<ProposedMessage>)>;
 
-/// How many appends of one call may be incomplete at the same time.
+/// The most incomplete appends of one call at the same time.
 const MAX_UNFINISHED: usize = 16;
 
 fn batches(log: Arc<ServedLog>, user: LogUser, requests: Streaming<BatchAppendReq>) -> BatchAnswers {

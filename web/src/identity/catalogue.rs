@@ -12,7 +12,7 @@ use crate::links::Links;
 /// The interfaces under which every endpoint is listed.
 const INTERFACES: [&str; 3] = ["admin", "internal", "public"];
 
-/// One service.
+/// A service of the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceEntry {
     /// `compute`, `placement`...

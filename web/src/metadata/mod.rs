@@ -26,7 +26,7 @@ use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Method, Route};
 
-/// As in Nova, which stores a password in four chunks of 255 bytes.
+/// The longest password, in bytes. Nova stores a password in four chunks of 255 bytes.
 const LONGEST_PASSWORD: usize = 4 * 255;
 
 /// The tables of all resources.

@@ -1,4 +1,5 @@
-//! One validator per span of versions in which a description does not change, compiled when first needed.
+//! A description has one validator per band: a span of versions in which it does not change. Each is compiled when
+//! first needed.
 
 use std::sync::OnceLock;
 

@@ -228,14 +228,14 @@ impl Schema {
         self
     }
 
-    /// Other keys are allowed too.
+    /// Allows other keys.
     pub fn open(mut self) -> Self {
         self.parts.retain(|part| !matches!(part, SchemaPart::Open(_)));
         self.parts.push(SchemaPart::Open(vec![(Microversion::NONE, true)]));
         self
     }
 
-    /// Other keys must look like this.
+    /// Other keys must match this schema.
     pub fn others(mut self, schema: Schema) -> Self {
         self.parts.retain(|part| !matches!(part, SchemaPart::Open(_)));
         self.parts.push(SchemaPart::One("additionalProperties", Box::new(schema)));
@@ -258,7 +258,7 @@ impl Schema {
         self
     }
 
-    /// Another schema in its place, from this version on.
+    /// Replaces the whole schema from this version on.
     pub fn from(mut self, major: u16, minor: u16, replacement: Schema) -> Self {
         self.later.push((Microversion::new(major, minor), replacement));
         self.later.sort_by_key(|(version, _)| *version);

@@ -26,7 +26,7 @@ pub enum PathStep {
 /// The schema's objection to a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemaViolation {
-    /// In python-jsonschema's words.
+    /// The message in python-jsonschema's words.
     pub message: String,
     /// The path of the value.
     pub path: Vec<PathStep>,

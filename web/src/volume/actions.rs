@@ -49,7 +49,7 @@ fn required(key: &str) -> Fault {
     Fault::bad_request(format!("Invalid input for field/attribute {key}: '{key}' is a required property"))
 }
 
-/// In GiB, as a number or as its digits.
+/// The new size in GiB, sent as a number or as a string of digits.
 fn new_size(value: &Value) -> Result<u32, Fault> {
     let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
     let size = number.filter(|size| *size > 0).and_then(|size| u32::try_from(size).ok());

@@ -176,12 +176,12 @@ pub(super) fn update_quota() -> Schema {
     object([req("quota_set", object([]).open())])
 }
 
-/// From this version on a snapshot of a volume in use needs no `force`.
+/// Whether a snapshot of a volume in use needs no `force` (from 3.66 on).
 pub(super) fn snapshots_of_used_volumes(version: Microversion) -> bool {
     version.at_least(v(3, 66))
 }
 
-/// From this version on a volume can be extended while a server has it.
+/// Whether a volume can be extended while a server has it (from 3.42 on).
 pub(super) fn extends_used_volumes(version: Microversion) -> bool {
     version.at_least(v(3, 42))
 }
@@ -277,7 +277,7 @@ pub(super) struct VolumeMetadataBody {
     pub(super) metadata: Vec<(String, String)>,
 }
 
-/// One item of it.
+/// One item of the metadata.
 #[derive(Debug, Deserialize)]
 pub(super) struct VolumeMetadataItemBody {
     #[serde(deserialize_with = "typed::pairs")]

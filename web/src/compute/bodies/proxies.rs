@@ -157,7 +157,7 @@ pub struct FloatingIpPoolBody {
 pub struct ProxyVolumeBody {
     pub display_name: Option<String>,
     pub display_description: Option<String>,
-    /// In GiB.
+    /// The size in GiB.
     #[serde(deserialize_with = "typed::integer")]
     pub size: Option<i64>,
     pub snapshot_id: Option<String>,

@@ -45,7 +45,7 @@ pub fn create_body() -> Schema {
 pub struct ServerGroupBody {
     pub name: String,
     policy: Option<String>,
-    /// Until 2.63 a list of one policy.
+    /// Until 2.63: a list with one policy.
     #[serde(default)]
     policies: Vec<String>,
     #[serde(default)]

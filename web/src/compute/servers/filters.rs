@@ -222,7 +222,7 @@ impl ServerListQuery {
         Ok(deleted)
     }
 
-    /// One filter by its name in the query.
+    /// Adds the filter with this name in the query.
     fn by(&mut self, ctx: &Ctx, key: &str, value: &str) -> Result<(), Fault> {
         let text = value.to_owned();
         match key {

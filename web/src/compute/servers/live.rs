@@ -22,7 +22,7 @@ use crate::reply::Reply;
 use crate::route::{Route, action, delete, get};
 use crate::schema::is_true;
 
-/// How long a request before 2.34 waits for the destination's checks.
+/// A request before 2.34 waits at most this long for the destination's checks.
 const CHECKS: Duration = Duration::from_mins(1);
 /// The pause between two polls of the migration's status.
 /// The pause between two polls of the migration's status.

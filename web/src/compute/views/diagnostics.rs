@@ -7,7 +7,7 @@ use chronova_events::instance::Alive;
 use chronova_hypervisor::guest::{Diagnostics, DiskCounters, NicCounters};
 use serde_json::{Map, Value, json};
 
-/// Until 2.47: libvirt's own names.
+/// The form until 2.47, with libvirt's own names.
 pub fn of_libvirt(seen: &Diagnostics) -> Value {
     let mut map = Map::new();
     for (number, time) in seen.cpu_nanoseconds.iter().enumerate() {
@@ -41,7 +41,7 @@ pub fn of_libvirt(seen: &Diagnostics) -> Value {
     Value::Object(map)
 }
 
-/// Since 2.48.
+/// The standard form since 2.48.
 pub fn standard(seen: &Diagnostics, server: &Alive, now: Timestamp) -> Value {
     let uptime = server.launched_at.map(|at| now.0.saturating_sub(at.0).max(0) / 1_000_000);
     let cpus: Vec<Value> = seen

@@ -9,7 +9,7 @@ fn kind(key: &Keypair) -> Value {
     json!(key.definition.kind)
 }
 
-/// In lists.
+/// A key pair in a list.
 pub static LISTED: FieldTable<Keypair> = FieldTable::new(&[
     field("name", |k: &Keypair| json!(k.definition.name)),
     field("public_key", |k: &Keypair| json!(k.definition.public_key)),

@@ -14,7 +14,7 @@ use chronova_projections::placement::candidates::{AllocationCandidates, Candidat
 
 use crate::microversion::Microversion;
 
-/// One key, the versions that have it, and how its value is written.
+/// A key, the versions that have it, and the function that writes its value.
 struct VersionedKey<V> {
     name: &'static str,
     since: Microversion,
@@ -36,14 +36,14 @@ impl<V> VersionedKey<V> {
     }
 }
 
-/// One way to serve a request.
+/// The keys of a candidate.
 static CANDIDATE: &[VersionedKey<Candidate>] = &[
     written("allocations", as_list).until(1, 11),
     written("allocations", by_provider).since(1, 12),
     written("mappings", mappings).since(1, 34),
 ];
 
-/// A provider in the answer.
+/// The keys of a provider's summary.
 static SUMMARY: &[VersionedKey<ProviderSummary>] = &[
     // Before 1.27 a summary shows only the requested classes.
     written("resources", |described: &ProviderSummary, page| resources(described, page, true)).until(1, 26),

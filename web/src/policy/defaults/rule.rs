@@ -31,7 +31,7 @@ impl ScopeType {
     }
 }
 
-/// One rule.
+/// A default rule.
 #[derive(Debug, Clone, Copy)]
 pub struct RuleDefault {
     pub name: &'static str,
@@ -45,7 +45,7 @@ pub struct RuleDefault {
 }
 
 impl RuleDefault {
-    /// Only for tokens of a project.
+    /// Restricts the rule to project-scoped tokens.
     pub(super) const fn project(mut self) -> Self {
         self.scopes = &[ScopeType::Project];
         self

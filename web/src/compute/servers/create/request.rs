@@ -24,7 +24,7 @@ pub(super) struct CreateServerRequest {
     pub user_data: Option<String>,
     pub config_drive: bool,
     pub networks: RequestedNetworks,
-    /// Without duplicates, in the requested order.
+    /// The names of the security groups, without duplicates, in the requested order.
     pub security_groups: Vec<String>,
     pub metadata: SortedPairs,
     pub tags: Vec<String>,

@@ -15,7 +15,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
-/// How long an answer waits for the guest's agent: Nova's `rpc_response_timeout`.
+/// The answer waits at most this long for the guest's agent: Nova's `rpc_response_timeout`.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The password is passed on in memory only. No command, event or log has it.
