@@ -1,4 +1,4 @@
-//! The proof of a process, one line per process in `tests/processes.rs`.
+//! The crash harness: tests a process in six ways. `tests/processes.rs` has one line per process.
 //!
 //! 1. It succeeds.
 //! 2. **Crash after every append**: the control plane crashes after any append. The next life reaches the same end as
@@ -139,7 +139,7 @@ async fn comes_to_rest(world: &World, life: &Life) {
     assert!(life.until(|_| !is_started_unseen()).await);
 }
 
-/// Proves a case.
+/// Runs all trials of a case.
 pub async fn prove(case: &Case) {
     let mut sample = Sample::of(case);
     let appends = succeeds(case).await;

@@ -1,6 +1,7 @@
 //! A whole control plane on a log in memory and a simulated fleet.
 //!
-//! The world has the log, hosts, ports and images; a [`Life`] is one run of the control plane, until [`Life::stop`] or a fuse.
+//! The world has the log, hosts, ports and images. A [`Life`] is one run of the control plane, until [`Life::stop`] or
+//! a blown fuse.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -56,7 +56,7 @@ impl Dispatch {
         self.operations.queries()
     }
 
-    /// The one-time passwords that guests have not fetched yet.
+    /// The one-time passwords that wait in memory for their process.
     pub fn passwords(&self) -> &OneTimePasswords {
         self.operations.passwords()
     }
@@ -98,7 +98,8 @@ pub async fn send<A: Reachable>(
 /// Performs a use case of [`Operations`] in the name of the permitted caller. When this returns, the read models show
 /// its events.
 ///
-/// # Errors The refusal of the use case.
+/// # Errors
+/// The refusal of the use case.
 pub async fn perform<R>(
     dispatch: &Dispatch,
     permit: &Permit,

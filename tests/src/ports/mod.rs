@@ -1,8 +1,8 @@
 //! Conformance suites of the ports that Compute calls: one per trait of `chronova_actors::ports`.
 //!
-//! A suite is a list of cases, each a function over the trait object and a stage. The stage creates what a case needs (a
-//! project, a network, a group) through the service's own API, not through the port. Each implementation of a port
-//! runs the port's suite; the error of a case names the broken promise.
+//! A suite is a list of cases, each a function of the trait object and a stage. The stage creates the resources of a
+//! case (a project, a network, a group) through the service's own API, not through the port. Each implementation of a
+//! port runs the port's suite; the error of a case names the broken promise.
 
 pub mod broken_images;
 pub mod broken_networks;

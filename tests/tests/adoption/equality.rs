@@ -1,6 +1,6 @@
 //! Compares the answers of the recorded Nova with the answers on the log that `adopt` wrote from its databases.
 //!
-//! `tests/golden/nova-zed/differences.txt` lists every difference with its reason. A difference that is not on the list fails the
+//! `tests/golden/nova-zed/differences.txt` lists every difference with its reason. An unlisted difference fails the
 //! test, and so does a line without a difference.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -318,7 +318,7 @@ async fn nobody_is_believed_who_does_not_answer() {
     scene.end().await;
 }
 
-/// A server can be deleted with any host down; its remains are removed when its hosts are back.
+/// A server can be deleted with any host down; its leftovers are removed when its hosts are back.
 #[actix_rt::test]
 async fn a_delete_waits_for_nobody() {
     let scene = Scene::on_the_way().await;

@@ -1,7 +1,7 @@
 //! The audit API: events in several forms ([`line`], [`cadf`]), a live feed, erasures of personal data.
 //!
-//! It is served under `/chronova/v1`, a namespace of our own that no client of OpenStack uses. The policy gives all
-//! rights here to administrators only, because the log has everybody's data.
+//! It is served under `/chronova/v1`, a separate namespace that no OpenStack client uses. The policy gives all rights
+//! here to administrators only, because the log has the data of all projects.
 
 pub mod cadf;
 mod erasures;

@@ -1,6 +1,6 @@
-//! Services.
+//! The compute services.
 //!
-//! Each host has a `nova-compute`, whatever its driver, because clients know hosts by it. The control plane appears as
+//! Each host has a `nova-compute`, with any driver, because clients identify hosts by it. The control plane appears as
 //! the services `nova-scheduler` and `nova-conductor`, which clients expect.
 
 use chronova_actors::host::{HostCommand, HostRoot};

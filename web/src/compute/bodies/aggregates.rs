@@ -1,4 +1,4 @@
-//! Host aggregates.
+//! The bodies of host aggregates.
 
 use serde::Deserialize;
 use serde_json::json;

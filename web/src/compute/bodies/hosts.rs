@@ -1,4 +1,4 @@
-//! Hypervisors, services, hosts.
+//! The bodies and queries of hypervisors, services and hosts.
 
 use serde_json::json;
 

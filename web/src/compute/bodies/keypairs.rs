@@ -1,4 +1,4 @@
-//! Key pairs.
+//! The bodies of key pairs.
 
 use crate::schema::{Schema, all_of, choice, many, name, non_negative_integer, object, opt, query, req, string};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Quotas, limits and usage.
+//! The bodies and queries of quotas, limits and usage.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Server groups.
+//! The bodies of server groups.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

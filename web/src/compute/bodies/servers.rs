@@ -1,4 +1,4 @@
-//! Servers: creating, listing, changing.
+//! The bodies and queries for creating, listing and changing servers.
 
 use serde::Deserialize;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use super::rule::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
-    // Ours: questions about the past (`?as_of=`), besides the operation's own rule.
+    // Chronova's own rule for queries about the past (`?as_of=`). The operation's own rule must hold, too.
     rule("os_compute_api:chronova:as_of", "rule:context_is_admin").project().guards("GET with as_of"),
     rule("compute:aggregates:images", "rule:context_is_admin").project().guards("POST /os-aggregates/{aggregate_id}/images"),
     rule("os_compute_api:extensions", "@").project().guards("GET /extensions; GET /extensions/{alias}"),

@@ -3,7 +3,7 @@
 use super::rule::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
-    // Ours: questions about the past (`?as_of=`), besides the operation's own rule.
+    // Chronova's own rule for queries about the past (`?as_of=`). The operation's own rule must hold, too.
     rule("placement:chronova:as_of", "role:admin").project().guards("GET with as_of"),
     rule("admin_api", "role:admin").project(),
     rule("service_api", "role:service").project().deprecates("rule:admin_api", "role:admin"),
