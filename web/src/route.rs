@@ -67,7 +67,7 @@ macro_rules! handler {
     };
 }
 
-/// Who may call an operation.
+/// The callers that an operation admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteAccess {
     /// Anybody, without a token: version documents, logging in.

@@ -102,7 +102,8 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
     let actions = scene.api.get(&format!("/servers/{}/os-instance-actions", scene.id), "2.58").await;
     assert_eq!(actions["instanceActions"][0]["action"], "evacuate");
 
-    // The old host had only lost its network, so its guests survived. It removes them before it counts as up.
+    // The old host had only lost its network, so its guests survived. The control plane removes these guests before it
+    // marks the host as up.
     let old = scene.index(&scene.home);
     assert_eq!(scene.api.world.fleet.whereabouts()[&scene.instance()].len(), 2);
     scene.api.world.fleet.revive_host(old, true).unwrap();

@@ -70,7 +70,7 @@ pub(super) fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("Marker {marker} could not be found."))
 }
 
-/// `action` is the API's name of the action (`stop`, `reboot`, `delete`).
+/// The refusal of an action on a server. `action` is the API's name of the action (`stop`, `reboot`, `delete`).
 pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
     refused(error, |reject| instance_reject(id, reject))
 }
@@ -120,7 +120,7 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
     }
 }
 
-/// 400, whatever the feature: Nova's convention since Xena.
+/// The refusal of an unsupported feature: always 400, Nova's convention since Xena.
 fn not_supported(id: InstanceId, operation: &str, hardware: HostBoundHardware) -> Fault {
     let what = match hardware {
         HostBoundHardware::Vtpm => "vTPM-enabled",
@@ -255,7 +255,7 @@ pub(super) fn host(id: HostId, error: CommandError<HostReject>) -> Fault {
     })
 }
 
-/// The action on a host aggregate: Nova's refusals begin with it.
+/// The action on a host aggregate, which begins Nova's message.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AggregateAction<'a> {
     Create,
@@ -267,7 +267,7 @@ pub(super) enum AggregateAction<'a> {
 }
 
 impl AggregateAction<'_> {
-    /// Nova answers 409 when hosts are added and removed, and 400 elsewhere.
+    /// The refusal, with 409 when hosts are added or removed, and 400 otherwise, as in Nova.
     fn refused(self, number: u64, reason: impl Display) -> Fault {
         let (status, action) = match self {
             Self::AddHost => (409, "add host to"),
@@ -337,7 +337,7 @@ pub(super) fn network(error: PortError) -> Fault {
     }
 }
 
-/// The network service's refusal of one more interface.
+/// The network service's refusal to add an interface.
 pub(super) fn attachment(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),

@@ -22,7 +22,7 @@ impl PolicyTarget {
         }
     }
 
-    /// Something that belongs to a project and a user.
+    /// The target for a resource of a project and a user.
     pub fn owned(project: &ProjectId, user: &UserId) -> Self {
         Self::default().project(project).user(user)
     }

@@ -25,7 +25,6 @@ use crate::schema::is_true;
 /// A request before 2.34 waits at most this long for the destination's checks.
 const CHECKS: Duration = Duration::from_mins(1);
 /// The pause between two polls of the migration's status.
-/// The pause between two polls of the migration's status.
 const LOOK: Duration = Duration::from_millis(20);
 
 const HOST_RULE: &str = "os_compute_api:servers:migrations:index:host";
