@@ -410,8 +410,7 @@ impl Life {
         self.instance(instance, request).await
     }
 
-    /// Requests an image of a server as the API does: first creates the image without bytes, then sends the command to
-    /// the server.
+    /// Requests an image of a server as the API does: creates the image without bytes, then sends the command.
     pub async fn snapshot(&self, instance: InstanceId, backup: Option<Rotation>) -> Result<ImageId, String> {
         let image = self.draft(instance, backup.as_ref()).await?;
         let snapshot = WorkRequest::Snapshot { process: ProcessId::random(), image, backup, asker: ADMIN };
@@ -488,8 +487,7 @@ impl Life {
         self.work(instance, WorkRequest::Unshelve { request, asker: ADMIN }).await
     }
 
-    /// Requests a change of the password as the API does: stores the password in memory, then sends the command to the
-    /// server.
+    /// Requests a change of the password as the API does: stores the password in memory, then sends the command.
     pub async fn change_password(&self, instance: InstanceId, password: &str) -> Result<(), String> {
         let process = ProcessId::random();
         // The test does not wait for the result.

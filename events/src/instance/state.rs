@@ -40,8 +40,7 @@ pub struct Alive {
     pub terminated_at: Option<Timestamp>,
     pub placement: Option<Placed>,
     pub nics: Vec<NicInfo>,
-    /// The volumes, and the requested disks in addition to those of image and flavor. Empty: image and flavor define
-    /// all disks.
+    /// The volumes and the requested further disks. Empty: image and flavor define all disks.
     pub disks: Vec<InstanceDisk>,
     /// The source image of a root volume.
     pub boot_image: Option<Arc<ImageSnapshot>>,
@@ -515,8 +514,7 @@ impl Alive {
         })
     }
 
-    /// The process to cancel before the server can be deleted: it may claim a host for the server, or it moves the
-    /// server.
+    /// The process to cancel before the server can be deleted: it may claim a host for it, or move it.
     pub fn interruptible(&self) -> Option<ProcessId> {
         self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
     }
