@@ -85,7 +85,7 @@ def text(value):
 
 
 def content(event):
-    """The hash of what an event says, wherever it stands."""
+    """The hash of an event's content, without its position."""
     cause, causation = event["cause"], event["causation"]
     data = b"\0" + uuid.UUID(event["id"]).bytes
     data += struct.pack("<HBq", event["version"], event["codec"], event["recorded_at"])

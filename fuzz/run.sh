@@ -1,15 +1,15 @@
 #!/bin/bash
-# Searches, target by target, for input that breaks what reads it. Which inputs are tried next follows from what the last
-# ones reached (libFuzzer), so it gets further than the random input of tests/tests/fuzz.rs, which has the same targets.
+# Searches, target by target, for input that breaks a parser. libFuzzer chooses the next inputs by the code that the
+# last ones reached. So it gets further than the random input of tests/tests/fuzz.rs, which has the same targets.
 #
 #   fuzz/run.sh [TARGET...]       all of them, unless some are named
 #
 # CHRONOVA_FUZZ_SECONDS  how long each target is searched (default: 120)
 #
-# On stable Rust: without a sanitizer (`-s none`), which would need a nightly one; there is no unsafe code in what is searched.
-# A search begins with what the tests begin with and with what was found earlier; what it learns stays in fuzz/corpus. What
-# it finds is put beside what was found earlier (tests/golden/fuzz), where each run of the tests judges it from then on.
-# Exit status: 0 nothing found, 77 cannot run here, 1 something was found.
+# It uses stable Rust, so it runs without a sanitizer (`-s none`), which would need nightly; the searched code has no
+# unsafe code. A search starts with the seeds of the tests and with earlier findings, and stores its corpus in
+# fuzz/corpus. New findings go beside the earlier ones (tests/golden/fuzz), where every later test run tries them. Exit
+# status: 0 nothing found, 77 cannot run here, 1 a finding.
 set -uo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$top/fuzz" || exit 1

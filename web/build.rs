@@ -1,4 +1,4 @@
-//! Lists the dashboard's files for the compiler, so that a new page or library needs no line in Rust.
+//! Lists the dashboard's files for the compiler, so that a new page or library needs no change in Rust code.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

@@ -20,7 +20,7 @@ def check(what, test):
     try:
         test()
         print(f'  ok    {what} ({time.monotonic() - begun:.1f} s)', flush=True)
-    except Exception as error:  # every check is told, and the next one tried
+    except Exception as error:  # the script reports every check and continues with the next one
         FAILED.append(what)
         print(f'  FAIL  {what}: {error}', flush=True)
         browser.screenshot(os.path.join(FOLDER, f'failed-{len(FAILED)}.png'))
@@ -175,7 +175,7 @@ def outage():
     pid = int(open(PID).read())
     os.kill(pid, signal.SIGTERM)
     browser.sees('does not answer', '#away', 60)
-    # The script that started the server starts it again when this file is there.
+    # The script that started the server restarts it when this file exists.
     open(f'{PID}.again', 'w').close()
     browser.until('the banner goes', lambda: not browser.all('#away'), 120)
     browser.sees('secret-1', 'table', 60)

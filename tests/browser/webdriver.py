@@ -21,11 +21,11 @@ KEYS = {'ENTER': '\ue007', 'TAB': '\ue004', 'HOME': '\ue011', 'END': '\ue010', '
 
 
 class Gone(Exception):
-    """Something that was waited for did not come."""
+    """A condition did not become true in time."""
 
 
 class DriverError(Exception):
-    """The driver refused."""
+    """The driver refused a command."""
 
 
 def free_port():
@@ -78,7 +78,7 @@ class Browser:
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def until(self, what, test, patience=PATIENCE):
-        """Waits until the test gives something true, and returns it."""
+        """Waits until the test returns a true value, and returns it."""
         end, last = time.monotonic() + patience, None
         while time.monotonic() < end:
             try:
@@ -128,7 +128,7 @@ class Browser:
         self.call('POST', f'/element/{element}/value', {'text': text})
 
     def choose(self, css, text):
-        """The option of a select whose text begins so."""
+        """Chooses the option of a select by the beginning of its text."""
         self.find(css)
         script = ('const s = document.querySelector(arguments[0]); const o = [...s.options].find((x) => x.text.startsWith(arguments[1]));'
                   'if (!o) return false; s.value = o.value; s.dispatchEvent(new Event("change", {bubbles: true})); return true')
@@ -147,7 +147,7 @@ class Browser:
         return self.run('return arguments[0].disabled === true', {ELEMENT: self.button(text, within)})
 
     def drag(self, css, share):
-        """Drags a slider from where it is to this share of its width."""
+        """Drags a slider from its position to this share of its width."""
         script = 'const r = document.querySelector(arguments[0]).getBoundingClientRect(); const e = document.querySelector(arguments[0]);' \
                  'return [r.left, r.top + r.height / 2, r.width, (e.value - e.min) / (e.max - e.min)]'
         left, y, width, now = self.run(script, css)
@@ -173,6 +173,6 @@ class Browser:
             file.write(base64.b64decode(self.call('GET', '/screenshot')))
 
     def complaints(self):
-        """What the browser's console said since it was last asked, but for answers that are no success."""
+        """The messages of the browser's console since the last call, without those about failed requests."""
         lines = self.call('POST', '/se/log', {'type': 'browser'})
         return [line['message'] for line in lines if line['level'] == 'SEVERE' and 'Failed to load resource' not in line['message']]

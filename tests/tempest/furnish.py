@@ -1,4 +1,4 @@
-"""Gives a new house what tempest expects to find, and fills its configuration in.
+"""Creates the resources that tempest expects in a new control plane, and fills in its configuration.
 
     furnish.py CLOUDS_YAML TEMPLATE RESULT NAME=VALUE...
 
@@ -14,7 +14,7 @@ import urllib.request
 
 
 def credentials(path):
-    """The one cloud of a clouds.yaml that the house wrote."""
+    """The only cloud in the clouds.yaml of the control plane."""
     text = open(path).read()
     return {name: re.search(rf"{name}: \"?([^\"\n]+)", text)[1] for name in ("auth_url", "password")}
 
@@ -41,7 +41,7 @@ class House:
             return answer.headers, json.loads(text) if text else None
 
     def image(self, name, file):
-        """Of a qcow2 file, or of nothing that boots."""
+        """An image of a qcow2 file, or of content that does not boot."""
         root = self.services["image"].removesuffix("/v2") + "/v2/images"
         kind, content = ("qcow2", open(file, "rb").read()) if file else ("raw", bytes(1 << 20))
         image = {"name": name, "visibility": "public", "disk_format": kind, "container_format": "bare"}

@@ -1,4 +1,4 @@
-"""Reads what tempest said, and judges it by what is known.
+"""Reads tempest's results, and compares them with the lists of known results.
 
     verdict.py SUBUNIT RESULT PASSES EXCEPTIONS [part]
 
@@ -30,7 +30,7 @@ class Listener(testtools.StreamResult):
             self.started.add(name)
         elif test_status in ("success", "fail", "skip", "uxsuccess"):
             result = {"success": "PASS", "fail": "FAIL", "skip": "SKIP"}.get(test_status, "FAIL")
-            # A class that could not be set up or cleared away fails beside its tests.
+            # If the set-up or tear-down of a class fails, the class itself fails, besides its tests.
             self.results[name] = "FAIL" if "FAIL" in (result, self.results.get(name)) else result
 
 

@@ -1,4 +1,4 @@
-// The frame: log-in, menu, time bar, notices, and the page that the address names.
+// The frame: log-in, menu, time bar, notices, and the page of the current address.
 import { html, render, useEffect, useState } from './lib/html.js';
 import { down, moment, session, toast } from './lib/state.js';
 import { logout } from './lib/api.js';

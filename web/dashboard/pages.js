@@ -1,4 +1,4 @@
-// The pages: address, title, file. A page with a `probe` is in the menu for those whom the policy answers it.
+// The pages: address, title, file. A page with a `probe` is in the menu if the policy allows that request.
 /** @typedef {{name: string, path: string, title: string, file: string, probe?: [string, any?], menu?: boolean, past?: boolean}} Page */
 
 /** @type {Page[]} */
@@ -14,7 +14,7 @@ export const PAGES = [
   { name: 'health', path: '/health', title: 'Health', file: 'health.js', menu: true },
 ];
 
-/** The page of an address, with what the address names. */
+/** The page of an address, with the parameters in the address. */
 export function find(path) {
   const parts = path.split('/').filter(Boolean);
   for (const page of PAGES) {

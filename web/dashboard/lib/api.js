@@ -1,13 +1,13 @@
-// Asks the public APIs of this same server, with the viewer's own token.
+// Calls the public APIs of this server with the viewer's own token.
 import { down, generation, loginNotice, moment, session } from './state.js';
 
-/** `/dashboard/` may lie behind a proxy's prefix: the APIs lie beside it. */
+/** `/dashboard/` may be behind a proxy's prefix; the APIs have the same prefix. */
 const BASE = new URL('..', document.baseURI);
 export const COMPUTE = '2.100';
 /** The last version in which a hypervisor shows its capacity. */
 export const CAPACITY = '2.87';
 const PLACEMENT = '1.39';
-/** A request that has no answer for so long has failed. */
+/** A request without an answer after this time has failed. */
 const PATIENCE = 60_000;
 
 export class ApiError extends Error {
@@ -46,7 +46,7 @@ export function endSession(why) {
   loginNotice.set(why);
 }
 
-/** Polls the server's health until it answers; then pages ask again. */
+/** Polls the server's health until it answers; then pages load again. */
 function wait() {
   if (down.get()) return;
   down.set(true);
@@ -65,7 +65,7 @@ function wait() {
 }
 
 /**
- * One request. `past`: the answer is of the moment that the time bar shows.
+ * Sends a request. `past`: requests the state at the moment of the time bar.
  * @param {string} method
  * @param {string} path relative to the server, without a leading slash
  * @param {{body?: any, query?: any, version?: string, past?: boolean, signal?: AbortSignal, quiet?: boolean, token?: string|null, headers?: any}} [options]
@@ -116,11 +116,11 @@ export const post = async (path, body, options) => json(await send('POST', path,
 export const put = async (path, body, options) => json(await send('PUT', path, { ...options, body }));
 export const remove = async (path, options) => json(await send('DELETE', path, options));
 
-/** Whether the policy lets the viewer ask this. */
+/** Whether the policy allows the viewer this request. */
 const allowed = (path, query) =>
   send('GET', path, { query, quiet: true }).then(() => true, (error) => error.status !== 403 && error.status !== 401 && error.status !== 501);
 
-/** What the viewer may see, as the policy answers; `probes` are name, path and query. */
+/** The names of the probes that the policy allows; `probes` are name, path and query. */
 export async function permissions(probes) {
   const answers = await Promise.all(probes.map(([, path, query]) => allowed(path, query)));
   return Object.fromEntries(probes.map(([name], at) => [name, answers[at]]));
@@ -145,7 +145,7 @@ export async function login(identity, scope) {
   };
 }
 
-/** Takes the token back; the page forgets it whatever the server says. */
+/** Revokes the token. The page forgets it even if the server refuses. */
 export async function logout() {
   const token = session.get()?.token;
   endSession('');
@@ -153,7 +153,7 @@ export async function logout() {
 }
 
 /**
- * All pages of a list. `onPage` gets what is there so far.
+ * Loads all pages of a list. `onPage` gets the items so far.
  * @param {string} path
  * @param {string} key
  * @param {any} [options]

@@ -1,12 +1,12 @@
-// Events of the log: reading, following, and saying them in words.
+// Events of the log: reads them, follows them, and describes them in words.
 import { get, url } from './api.js';
 import { moment, session } from './state.js';
 
 const LOG = 'chronova/v1/events';
-/** The most events that one question shows. */
+/** The most events that one query shows. */
 const MOST = 5000;
 
-/** All events that the filters let through, oldest first, until the moment of the time bar. */
+/** All events that match the filters, oldest first, until the moment of the time bar. */
 export async function events(query, signal, most = MOST) {
   const all = [];
   let after;
@@ -20,7 +20,7 @@ export async function events(query, signal, most = MOST) {
 }
 
 /**
- * Follows the log by server-sent events until the signal says stop. `fetch`, because `EventSource` sends no token.
+ * Follows the log by server-sent events until the signal aborts. Uses `fetch`, because `EventSource` sends no token.
  * @param {any} query
  * @param {number} after
  * @param {(event: any) => void} onEvent
@@ -82,7 +82,7 @@ function outcome(told) {
   return told ? words(Object.keys(told)[0]) : '';
 }
 
-/** Why it failed, where it did. */
+/** The reason of a failure. */
 export function reason(event) {
   const { payload = {}, reason: told } = event;
   const texts = [told?.reasonText, payload.reason, payload.fault?.message, payload.fault?.details, payload.fault].filter((one) => typeof one === 'string');
@@ -91,11 +91,11 @@ export function reason(event) {
 
 export const bad = (event) => event.outcome === 'failure' || /failed|stuck|called_off/.test(event.kind);
 
-/** Who asked, or which part of Chronova did it. */
+/** The user, or the part of Chronova, that caused the event. */
 export const who = (event) => event.cause?.user || (event.cause?.system ?? (event.cause?.process ? 'process' : ''));
 
 const names = new Map();
-/** The name of a user or project, for those who may see it; else the id. */
+/** The name of a user or project if the viewer may see it; otherwise the id. */
 export function nameOf(kind, id) {
   if (!id) return Promise.resolve('');
   const key = `${kind}/${id}`;

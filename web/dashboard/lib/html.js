@@ -1,4 +1,4 @@
-// Preact with htm: templates in plain JavaScript, so that the files are served as they are.
+// Preact with htm: templates in plain JavaScript, so that the files need no build step.
 import { h } from '../vendor/preact/preact.js';
 import htm from '../vendor/htm/htm.js';
 

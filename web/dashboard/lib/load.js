@@ -1,11 +1,11 @@
-// How pages ask: again when their question, the moment or the server changes, and every so often while somebody looks.
+// Loads data for pages: again when the query, the moment or the server changes, and periodically while the page is visible.
 import { useEffect, useRef, useState } from './html.js';
 import { generation, moment } from './state.js';
 
 /**
  * @param {(signal: AbortSignal) => Promise<any>} ask
- * @param {any[]} question what the answer depends on
- * @param {{every?: number}} [options] milliseconds between two questions about the present
+ * @param {any[]} question the values that the answer depends on
+ * @param {{every?: number}} [options] milliseconds between two queries of the present
  */
 export function useLoad(ask, question, { every } = {}) {
   const [answer, setAnswer] = useState(/** @type {any} */ ({ data: null, error: null, busy: true, of: null }));
@@ -24,7 +24,7 @@ export function useLoad(ask, question, { every } = {}) {
         if (!stop.signal.aborted) setAnswer({ data, error: null, busy: false, of: key });
       } catch (error) {
         if (stop.signal.aborted) return;
-        // What was shown stays while the server is away, and goes when it says no.
+        // The page keeps its data while the server does not answer, and clears it on a refusal.
         setAnswer((old) => ({ data: error.status === 0 && old.of === key ? old.data : null, error, busy: false, of: key }));
       }
       if (every && !at && !stop.signal.aborted) timer = setTimeout(tick, every);

@@ -1,4 +1,4 @@
-// State that several parts show: a value, who listens, and a hook.
+// State that several parts show: a value, its listeners, and a hook.
 import { useEffect, useState } from './html.js';
 
 /**
@@ -28,15 +28,15 @@ export function shared(first) {
   };
 }
 
-/** The viewer: token, user, project, roles and what the policy lets them see. In memory only: a reload ends it. */
+/** The viewer: token, user, project, roles and allowed pages. In memory only: a reload ends the session. */
 export const session = shared(/** @type {any} */ (null));
-/** Why the log-in page is shown. */
+/** The reason why the log-in page is shown. */
 export const loginNotice = shared('');
 /** The past moment that pages show (ISO time), or null for now. */
 export const moment = shared(/** @type {string|null} */ (null));
 /** Whether the API does not answer. */
 export const down = shared(false);
-/** Counts up whenever pages should ask again. */
+/** Increases whenever pages should load again. */
 export const generation = shared(0);
 /** The last message for the viewer. */
 export const toast = shared(/** @type {{text: string, bad: boolean}|null} */ (null));

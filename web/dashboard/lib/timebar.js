@@ -7,7 +7,7 @@ import { millis, time } from './ui.js';
 const STEPS = 2000;
 const DAY = 86_400_000;
 
-/** When the log begins, for those who may read it; else a week ago. */
+/** The time of the first event if the viewer may read the log; otherwise a week ago. */
 async function beginning() {
   if (session.get()?.may.audit) {
     const page = await get('chronova/v1/events', { query: { limit: 1 }, quiet: true }).catch(() => null);
@@ -18,7 +18,7 @@ async function beginning() {
 
 const SPANS = [['all', 'Whole log'], ['3600000', 'Last hour'], [String(DAY), 'Last day'], [String(7 * DAY), 'Last week']];
 
-/** `2026-01-31T12:00:00` in UTC, as the field wants it. */
+/** `2026-01-31T12:00:00` in UTC, the format of the input field. */
 const field = (ms) => new Date(ms).toISOString().slice(0, 19);
 
 export function TimeBar({ supported }) {
@@ -41,7 +41,7 @@ export function TimeBar({ supported }) {
   const step = Math.round(((shown - from) / Math.max(1, now - from)) * STEPS);
   const go = (ms) => {
     setDragged(null);
-    // The last step is the present, which goes on.
+    // The last step is the present, which moves on.
     moment.set(ms >= now - (now - from) / STEPS ? null : new Date(Math.round(ms)).toISOString());
   };
   return html`<section class=${at ? 'timebar past' : 'timebar'} aria-label="Time">

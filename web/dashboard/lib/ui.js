@@ -1,4 +1,4 @@
-// Parts that pages are made of.
+// Components of the pages.
 import { html, useEffect, useMemo, useRef, useState } from './html.js';
 import { moment, say } from './state.js';
 
@@ -28,10 +28,10 @@ export const Badge = ({ children }) => {
   return html`<span class=${`badge ${TONES[word] || ''}`}>${word}</span>`;
 };
 
-/** A notice that is read out. */
+/** A notice that screen readers announce. */
 export const Notice = ({ bad, children }) => html`<div class=${bad ? 'notice bad' : 'notice'} role=${bad ? 'alert' : 'status'}>${children}</div>`;
 
-/** What a page shows instead of an answer; nothing where there is one. */
+/** Shows the loading or error state of a page; nothing if there is an answer. */
 export function Trouble({ load, what }) {
   const at = moment.use();
   const { error, data, busy } = load;
@@ -46,7 +46,7 @@ export function Trouble({ load, what }) {
   return busy && !data ? html`<p class="quiet" role="status">Loading…</p>` : null;
 }
 
-/** A button that acts: it is off in the past, and while its work is under way. */
+/** A button for an action. It is disabled in the past, and while its action runs. */
 export function Act({ on, children, danger, sure, done, disabled, small }) {
   const at = moment.use();
   const [busy, setBusy] = useState(false);
@@ -67,7 +67,7 @@ export function Act({ on, children, danger, sure, done, disabled, small }) {
     disabled=${Boolean(at) || busy || disabled} aria-busy=${busy} onClick=${act}>${children}</button>`;
 }
 
-/** Asks before something that cannot be taken back. */
+/** Asks for confirmation before an action that cannot be undone. */
 function confirmed(question) {
   return new Promise((resolve) => {
     const dialog = document.createElement('dialog');
@@ -105,11 +105,11 @@ export const Choice = ({ value, onChange, options, ...rest }) => html`<select va
 </select>`;
 
 const ROW = 34;
-/** Rows that are drawn beyond those that can be seen. */
+/** The number of rendered rows outside the visible area. */
 const SPARE = 12;
 
 /**
- * A table of which only the rows in sight are in the page, so that 10,000 rows are as quick as 10.
+ * A table that renders only the visible rows, so that 10,000 rows are as fast as 10.
  * `columns`: {name, title, show(row), value(row)?}; a column with `value` can be sorted.
  */
 export function Table({ columns, rows, label, id = (row) => row.id, selected, onSelect, empty = 'Nothing is here.', rowClass }) {
@@ -168,6 +168,6 @@ export function Table({ columns, rows, label, id = (row) => row.id, selected, on
 export const Facts = ({ items }) => html`<dl class="facts">${items.filter(([, value]) => value !== undefined && value !== null && value !== '')
   .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 
-/** Used of total, as a bar with its numbers. */
+/** A bar of the used part of a total, with its numbers. */
 export const Meter = ({ used, total, unit = '', label }) => html`<span class="meter"><meter min="0" max=${total || 1} value=${used} aria-label=${label}></meter>
   <span>${used} / ${total} ${unit}</span></span>`;

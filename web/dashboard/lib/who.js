@@ -1,4 +1,4 @@
-// A user or project by name, where the viewer may see it.
+// Shows a user or project by name, if the viewer may see it.
 import { html, useEffect, useState } from './html.js';
 import { nameOf } from './events.js';
 

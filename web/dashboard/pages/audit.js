@@ -1,4 +1,4 @@
-// The log, for auditors: search, and follow live.
+// The log, for auditors: searches it and follows it live.
 import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
@@ -12,7 +12,7 @@ const FILTERS = [
   ['host', 'Host', 'name or id'], ['request_id', 'Request', 'req-…'],
 ];
 const SPANS = [['900', 'Last 15 minutes'], ['3600', 'Last hour'], ['86400', 'Last day'], ['604800', 'Last week'], ['', 'All of the log']];
-/** Live rows that are kept. */
+/** The most live rows. */
 const KEPT = 2000;
 
 const COLUMNS = [
@@ -26,7 +26,7 @@ const COLUMNS = [
   { name: 'request', title: 'Request', show: (e) => html`<span class="mono" title=${e.request_id}>${short(e.request_id)}</span>` },
 ];
 
-/** New events while somebody looks, and whether the feed is up. */
+/** New events while the page is visible, and whether the feed is connected. */
 function useTail(on, query, after) {
   const [rows, setRows] = useState(/** @type {any[]} */ ([]));
   const [alive, setAlive] = useState(false);
@@ -36,7 +36,7 @@ function useTail(on, query, after) {
     if (!on || after === null) return undefined;
     const stop = new AbortController();
     follow(query, after, (event) => waiting.current.push(event), stop.signal, setAlive);
-    // A storm of events must not draw the page once for each.
+    // Many events at once must not render the page once for each.
     const timer = setInterval(() => {
       if (waiting.current.length === 0) return;
       const fresh = waiting.current.reverse();

@@ -7,7 +7,7 @@ import { Badge, Notice, Trouble } from '../lib/ui.js';
 
 const FILES = new URL('..', import.meta.url);
 
-/** The gateway of this same server, with the token of the URL that the API gave. */
+/** The gateway of this server, with the token from the API's URL. */
 async function gateway(id, protocol, type) {
   const { remote_console: given } = await post(`compute/v2.1/servers/${id}/remote-consoles`, { remote_console: { protocol, type } });
   const token = /token(?:=|%3D)([^&%]+)/i.exec(given.url)?.[1];
@@ -19,8 +19,8 @@ async function gateway(id, protocol, type) {
 }
 
 /**
- * xterm.js writes style elements and style attributes, which the policy of this page forbids. Sheets and properties that a
- * script makes are allowed, so what it makes is turned into those.
+ * xterm.js writes style elements and style attributes, which the content security policy forbids. The policy allows
+ * style sheets and properties that a script sets, so this function converts the elements and attributes into those.
  */
 function lawful() {
   const make = document.createElement.bind(document);

@@ -1,10 +1,10 @@
-// The health of the process: its log, its read models, their checkpoints, and work under way.
+// The health of the process: its log, its read models, their checkpoints, and running work.
 import { html } from '../lib/html.js';
 import { url } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { Badge, Facts, Meter, Notice, Table, Trouble } from '../lib/ui.js';
 
-/** 503 has a report, too. */
+/** An answer with 503 also has a report. */
 const report = async (signal) => (await fetch(url('healthz'), { cache: 'no-store', credentials: 'omit', signal })).json();
 
 const WORK = [

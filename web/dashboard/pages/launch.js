@@ -1,4 +1,4 @@
-// The form that launches servers.
+// The form for new servers.
 import { html, useState } from '../lib/html.js';
 import { get, list, post } from '../lib/api.js';
 import { moment, say } from '../lib/state.js';

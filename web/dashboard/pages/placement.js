@@ -1,4 +1,4 @@
-// Resource providers: their tree, inventories, usages, allocations; and what one consumer has claimed.
+// Resource providers: their tree, inventories, usages and allocations; also the allocations of one consumer.
 import { html, useMemo, useState } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
@@ -6,7 +6,7 @@ import { Facts, Meter, Table, Trouble, short } from '../lib/ui.js';
 
 const usable = (inventory) => Math.floor((inventory.total - inventory.reserved) * inventory.allocation_ratio);
 
-/** Roots first, each before its children; `depth` says how deep. */
+/** Providers in tree order: each parent before its children; `depth` is the level. */
 function tree(providers) {
   const children = new Map();
   for (const one of providers) {

@@ -1,4 +1,4 @@
-// Processes: what is under way, stuck, failed or done, folded from their events; and migrations.
+// Processes that run, are stuck, have failed or have completed, folded from their events; also migrations.
 import { html, useState } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';

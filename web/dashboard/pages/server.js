@@ -1,4 +1,4 @@
-// One server: what it is, what can be done with it, and its timeline.
+// One server: its fields, its actions, and its timeline.
 import { html, useState } from '../lib/html.js';
 import { get, post, remove } from '../lib/api.js';
 import { moment } from '../lib/state.js';
@@ -8,7 +8,7 @@ import { Name } from '../lib/who.js';
 import { state } from './servers.js';
 import { Timeline } from './timeline.js';
 
-/** Name, body, states in which it makes sense, and the question before what cannot be taken back. */
+/** The actions: name, body, allowed states, and the question to confirm one that cannot be undone. */
 const ACTIONS = [
   ['Start', { 'os-start': null }, ['SHUTOFF']],
   ['Stop', { 'os-stop': null }, ['ACTIVE', 'ERROR']],
@@ -69,7 +69,7 @@ export default function Server({ id, viewer, query }) {
   const load = useLoad((signal) => get(`compute/v2.1/servers/${id}`, { signal, past: true }).then((body) => body.server), ['server', id], { every: 2500 });
   const server = load.data;
   const tabs = [['details', 'Details'], ['timeline', 'Timeline']];
-  // A deleted server is found no more, but the log still tells its story.
+  // The API does not find a deleted server any more, but the log still has its events.
   const gone = load.error?.status === 404 && viewer.may.audit;
   const shown = gone ? 'timeline' : tab;
   const move = (event) => {

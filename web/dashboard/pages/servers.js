@@ -1,4 +1,4 @@
-// The list of servers: filter, bulk actions; follows changes while somebody looks.
+// The list of servers: filter, bulk actions; it follows changes while it is visible.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { get, list, post, remove } from '../lib/api.js';
 import { moment, say } from '../lib/state.js';
@@ -6,7 +6,7 @@ import { useLoad } from '../lib/load.js';
 import { Act, Badge, Table, Trouble, short, time } from '../lib/ui.js';
 
 const DETAIL = 'compute/v2.1/servers/detail';
-/** Changes are asked for from a little earlier on, because a change may be older than the answer that misses it. */
+/** Queries for changes overlap by this time, because an answer may miss a change that is older than it. */
 const OVERLAP = 5000;
 
 export const addresses = (server) => Object.values(server.addresses || {}).flat().map((one) => one.addr).join(', ');
@@ -14,7 +14,7 @@ const host = (server) => server['OS-EXT-SRV-ATTR:host'];
 
 export const state = (server) => html`<${Badge}>${server.status}<//>${server['OS-EXT-STS:task_state'] && html` <small class="quiet">${server['OS-EXT-STS:task_state']}</small>`}`;
 
-/** All servers, then only what changed since. */
+/** Loads all servers, then only those that changed since. */
 function useServers(everywhere) {
   const [rows, setRows] = useState(/** @type {any[]} */ ([]));
   const seen = useRef({ since: '', byId: new Map() });
@@ -67,7 +67,7 @@ const BULK = [
 ];
 const DELETE = (id) => remove(`compute/v2.1/servers/${id}`);
 
-/** A few at a time; says how many were refused, and why the first was. */
+/** Performs an action on several servers, a few at a time. Reports the number of refusals and the first reason. */
 async function all(ids, act) {
   const failures = [];
   const waiting = [...ids];

@@ -1,4 +1,4 @@
-// The timeline of a server: every request, what followed from it, how long each step took, and who asked.
+// The timeline of a server: every request with its user, its steps and their durations.
 import { html } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { moment } from '../lib/state.js';
@@ -57,7 +57,7 @@ function Events({ id }) {
     ${load.data.next !== null && html`<p class="quiet">There are more events; the audit page finds them.</p>`}`}`;
 }
 
-/** For those who may not read the log: the actions that the Compute API tells. */
+/** The actions from the Compute API, for viewers without the right to read the log. */
 function Actions({ id }) {
   const at = moment.get();
   const load = useLoad(async (signal) => {
