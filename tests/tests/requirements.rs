@@ -115,7 +115,8 @@ fn is_script(name: &str) -> bool {
 }
 
 /// Test functions that end at once in `ops/test.sh`, because they need settings that it does not give: a host that they
-/// may change, and commands that stop and start its libvirtd. A row that names them would claim what no run shows.
+/// may change, and commands that stop and start its libvirtd. A row must not name them, because no run would show its
+/// status.
 const NEED_SETTINGS: [&str; 6] = [
     "a_real_host_conforms",
     "what_others_do_to_our_guests_is_heard",

@@ -13,7 +13,7 @@ pub mod open_feeds;
 
 use crate::route::Route;
 
-/// The log, for auditors.
+/// The routes of the log, for auditors.
 pub const EVENTS: &[Route] = events::ROUTES;
-/// Erasures of personal data.
+/// The routes of erasures of personal data.
 pub const ERASURES: &[Route] = erasures::ROUTES;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::console::ConsoleConfig;
 
-/// All of them, already read and checked.
+/// All options of the Compute API, already read and checked.
 #[derive(Debug, Clone)]
 pub struct ComputeConfig {
     /// `[quota]`: the default limits of a project, by the API's resource names.
@@ -36,7 +36,7 @@ pub struct ComputeConfig {
     pub host: Option<String>,
 }
 
-/// `[quota]` of Nova. Neutron limits networks: -1.
+/// The defaults of Nova's `[quota]`. Network resources have -1, because the network service limits them.
 const QUOTA: [(&str, i64); 14] = [
     ("cores", 20),
     ("fixed_ips", -1),

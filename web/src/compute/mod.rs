@@ -2,9 +2,9 @@
 //!
 //! One file per resource, each with a route table. The dispatcher knows this list of tables only.
 //!
-//! `bodies` holds the schemas of requests, `views` the fields of answers (both per microversion). [`reject`] words the
-//! refusals. [`versions`] holds the other differences between microversions. [`unserved`] lists Nova's operations that
-//! are not served; each answers that it is not.
+//! `bodies` holds the schemas of requests, `views` the fields of answers (both per microversion). [`reject`] maps
+//! rejections to Nova's messages. [`versions`] holds the other differences between microversions. [`unserved`] lists
+//! Nova's operations that are not served; each answers that it is not.
 
 mod aggregates;
 mod assisted_snapshots;

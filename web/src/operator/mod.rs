@@ -9,5 +9,5 @@ mod views;
 
 use crate::route::Route;
 
-/// The hosts.
+/// The routes of the hosts.
 pub const HOSTS: &[Route] = hosts::ROUTES;

@@ -7,7 +7,7 @@ use super::{Schema, array, integer, object, one_of, string};
 /// The largest number that Nova stores.
 const MAX_INT: i64 = 0x7FFF_FFFF;
 
-/// Printable, not empty, no white space at either end.
+/// A name: printable, not empty, without white space at either end.
 pub fn name() -> Schema {
     string().format("name").min_length(1).max_length(255)
 }
