@@ -1,8 +1,8 @@
 #!/bin/bash
 # ops/test.sh [--soak] [STAGE...]   every check of the project, from nothing; all stages, or those that are named
 #
-# --soak runs the longer variants of tests that have one: hundreds of kills, thousands of flipped bits, random input for
-# CHRONOVA_FUZZ_SECONDS (120) for each of its targets.
+# --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, and CHRONOVA_FUZZ_SECONDS
+# (120) of random input for each target.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:

@@ -24,7 +24,7 @@ pub trait AggregateRoot: Send + Sync + 'static {
     /// The reasons for which it refuses a command.
     type Reject: std::error::Error + Clone + Send + Sync + 'static;
 
-    /// Events after which a snapshot of the state is kept.
+    /// The actor writes a snapshot of the state after so many events.
     const SNAPSHOT_EVERY: u64 = 1_000;
 
     /// The stream that holds the events of `id`.
@@ -51,7 +51,7 @@ pub trait AggregateRoot: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Committed {
     pub revision: Revision,
-    /// A view that has reached this position shows what the command did.
+    /// A read model at this position shows the command's effect.
     pub position: Position,
     /// The recorded events; empty when there was nothing to do.
     pub events: Vec<Arc<Event>>,

@@ -5,7 +5,7 @@
 //! Level and target come from `[DEFAULT] debug`, `log_file`, `log_dir`, `use_json`, `use_stderr`; the environment
 //! variable `RUST_LOG` overrides the level. Log files are opened for appending and can be reopened after rotation.
 //!
-//! **Metrics** are kept in one Prometheus registry; every name begins with `chronova_`.
+//! **Metrics** are in one Prometheus registry. Every name begins with `chronova_`.
 //!
 //! Invariant: a log line or metric that fails never fails a request.
 

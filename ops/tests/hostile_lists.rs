@@ -6,7 +6,8 @@
 //! memory.
 //!
 //! In a normal run, each parameter gets two of the forms; `CHRONOVA_SEED` selects them. With `CHRONOVA_SOAK`, it gets
-//! all of them. A request below [`CHEAP`] is not measured again, because it holds nobody up, however its cost grows.
+//! all of them. A request below [`CHEAP`] is not measured again, because it delays no other request, however its cost
+//! grows.
 
 #![allow(
     clippy::unwrap_used,

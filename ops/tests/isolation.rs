@@ -159,7 +159,7 @@ fn a_token_without_scope_reaches_nobody() {
 struct Tally {
     /// Attacks that were answered with 2xx.
     accepted: u64,
-    /// Attacks with a token that nobody knows, so they prove nothing.
+    /// Attacks with an unknown token. They prove nothing.
     unauthorized: u64,
     /// Attacks in which the two answers about unknown things differed, so the comparison says nothing.
     unsteady: u64,

@@ -1,4 +1,4 @@
-//! State that holds only within one operating-system process, so only the leader may keep it.
+//! State that is valid only within one operating-system process, so only the leader may have it.
 //!
 //! Each file begins with what must not run in two members at once. All state here is in memory, and a crash loses it.
 //! The next leader continues from the log. A promise that must survive a crash is an event instead.

@@ -58,7 +58,7 @@ pub enum ErasureError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasurePlan {
     pub whose: ErasureTarget,
-    /// The user whose own data would be erased.
+    /// The user with own data to erase.
     pub user: Option<UserId>,
     /// Whether the user can still log in.
     pub user_exists: bool,

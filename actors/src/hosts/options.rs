@@ -57,7 +57,7 @@ impl Default for HostOptions {
     }
 }
 
-/// The action on a guest whose server is deleted.
+/// The action on a guest of a deleted server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeletedGuests {
     /// Remove it.

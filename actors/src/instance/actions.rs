@@ -1,7 +1,7 @@
 //! The table of the actions that a server accepts in each state.
 //!
-//! Each line holds the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). The
-//! sets of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`, `ALLOW_TRIGGER_CRASH_DUMP`) and
+//! Each line has the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). The sets
+//! of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`, `ALLOW_TRIGGER_CRASH_DUMP`) and
 //! `compute/task_states.py` (`ALLOW_REBOOT`) are written out. Decisions read it, and `docs/server-states.md` is
 //! generated from it.
 

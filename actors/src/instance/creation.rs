@@ -26,7 +26,7 @@ pub struct CreateServersRequest {
     /// `[chronova] max_servers_per_request`: the most servers of one request.
     pub most: u32,
     pub group: Option<GroupToJoin>,
-    /// The limits of a project that has none of its own.
+    /// The limits of a project without own limits.
     pub defaults: DefaultLimits,
 }
 

@@ -1,7 +1,7 @@
 //! The requests on a server. The decision may refuse each of them.
 //!
-//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Facts that nobody
-//! may refuse are in [`super::records`].
+//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Facts, which cannot
+//! be refused, are in [`super::records`].
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{AttachmentId, ErasureId, ImageId, PortId, ProcessId, VolumeId};

@@ -7,7 +7,7 @@ use super::{KeypairCommand, KeypairReject};
 pub fn decide(state: &Keypairs, command: KeypairCommand) -> Result<Vec<KeypairEvent>, KeypairReject> {
     match command {
         KeypairCommand::Create { keypair, limit } => {
-            // Nova counts before it looks for the name: over quota wins over duplicate.
+            // As in Nova, the quota is checked before the name, so an exceeded quota wins over a duplicate name.
             let count = i64::try_from(state.by_name.len()).unwrap_or(i64::MAX);
             if limit >= 0 && count >= limit {
                 return Err(KeypairReject::QuotaExceeded(limit));

@@ -12,7 +12,7 @@ use super::request::RequestSpec;
 use super::{candidates, filters, weighers};
 use crate::coordination::pending_claims::PendingClaims;
 
-/// The number of candidates whose weights a decision records.
+/// The number of candidates with recorded weights in a decision.
 const WEIGHED: usize = 5;
 
 /// A host that fits.

@@ -221,7 +221,7 @@ impl Scheduler {
 }
 
 /// Releases the claim of a server without a host. Such a claim is from before a crash that prevented its placement. It
-/// could fill a host that has room for the server only once.
+/// may be the reason why its host has no room for the server.
 async fn release_stale_claim(scheduler: &Scheduler, asked: &SelectionRequest) -> Result<(), SelectionError> {
     let consumer = ConsumerId::new(asked.server.to_string());
     if !scheduler.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
@@ -235,7 +235,7 @@ async fn release_stale_claim(scheduler: &Scheduler, asked: &SelectionRequest) ->
     Ok(())
 }
 
-/// Polls for a bounded time.
+/// Polls until `done` is true, for a limited time.
 async fn poll_until(done: impl Fn() -> bool) {
     let mut waited = Duration::ZERO;
     while !done() && waited < PATIENCE {

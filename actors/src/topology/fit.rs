@@ -10,7 +10,7 @@ use super::usage::NumaCellUsage;
 use super::{CpuPolicy, GuestNumaNode, GuestNumaTopology, MemPageSize};
 use std::cmp::Reverse;
 
-/// The limits of a fit besides the cells.
+/// The limits of a fit, apart from the cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FitLimits {
     /// The allocation ratio of shared processors, and that of memory.

@@ -55,7 +55,7 @@ impl MachineInfo {
     }
 }
 
-/// Memory of this process: what it uses now and the most that it used since [`forget_peak`], in KiB.
+/// Memory of this process in KiB: the present value, and the peak since [`forget_peak`].
 pub fn memory_kib() -> (u64, u64) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     (kib(&status, "VmRSS"), kib(&status, "VmHWM"))
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_proc() {
+    fn fields_of_proc_files_are_parsed() {
         let status = "Name:\tchronova\nVmHWM:\t  204800 kB\nVmRSS:\t1024 kB\n";
         assert_eq!((kib(status, "VmHWM"), kib(status, "VmRSS"), kib(status, "VmSwap")), (204_800, 1024, 0));
         let (now, peak) = memory_kib();

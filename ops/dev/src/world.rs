@@ -56,7 +56,7 @@ impl BenchWorld {
         let views = Arc::clone(&core.views);
         let following = tokio::spawn(async move {
             let error = runner::follow(log, views).await;
-            tracing::debug!(%error, "the read models follow no longer");
+            tracing::debug!(%error, "the read models do not follow the log any more");
         });
         let ports = Ports {
             networks: EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),

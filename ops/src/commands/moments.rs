@@ -8,7 +8,7 @@ use thiserror::Error;
 
 const SECOND: i64 = 1_000_000;
 
-/// A moment, as it was typed.
+/// A time on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MomentArg {
     At(Timestamp),
@@ -16,7 +16,7 @@ pub enum MomentArg {
     Ago(i64),
 }
 
-/// A moment of the log, as it was typed: a time, or a position.
+/// A moment of the log on the command line: a time, or a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsOf {
     Position(u64),

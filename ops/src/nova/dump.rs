@@ -122,7 +122,7 @@ impl DumpReader<'_> {
         Ok(true)
     }
 
-    /// Skips what is left of a statement.
+    /// Skips the rest of a statement.
     fn end(&mut self) -> Result<(), SyntaxError> {
         loop {
             match self.peek() {

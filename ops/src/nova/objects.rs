@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flavor_is_read_in_the_form_of_an_object_and_plainly() {
+    fn a_flavor_is_read_as_an_object_and_as_plain_json() {
         let data = json!({"flavorid": "1", "name": "m1.nano", "vcpus": 1, "memory_mb": 128, "root_gb": 1, "swap": 0,
             "ephemeral_gb": 0, "extra_specs": {"hw:cpu_sockets": "1"}});
         let object = json!({"nova_object.name": "Flavor", "nova_object.data": data});

@@ -1,7 +1,7 @@
 //! Requests that name another tenant's things.
 //!
-//! A request is a template whose placeholders (`<server>`) name things. Each placeholder becomes the victim's thing,
-//! the attacker's own, or an unknown one. At least one is the victim's.
+//! A request is a template with placeholders (`<server>`) for things. Each placeholder becomes the victim's thing, the
+//! attacker's own, or an unknown one. At least one is the victim's.
 
 use chronova_web::route::{BodySpec, Method, Route};
 use chronova_web::service::Service;

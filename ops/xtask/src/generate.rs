@@ -1,8 +1,8 @@
 //! `cargo xtask gen`: writes the generated references.
 //!
-//! Each reference has a test that compares the committed file with what the code says, and rewrites it when
-//! `EXPECTORATE=overwrite` is set. So there is one way to produce a page, and ordinary test runs notice stale pages.
-//! The names of these tests begin with `generated_`, so that the command finds them.
+//! Each reference has a test that compares the committed file with one made from the code. With
+//! `EXPECTORATE=overwrite`, the test rewrites the file. So there is one way to produce a page, and ordinary test runs
+//! notice stale pages. The names of these tests begin with `generated_`, so that the command finds them.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -91,7 +91,7 @@ impl InvariantCheck<'_> {
         self.servers.iter().filter_map(|(id, server)| Some((*id, server.alive()?.clone()))).collect()
     }
 
-    /// Checks that no work is under way, and that no server or volume has a status that says so.
+    /// Checks that no work is under way, and that no server or volume has a status of such work.
     fn work(&mut self) {
         self.views.processes.read(|view| {
             for pending in view.pending() {

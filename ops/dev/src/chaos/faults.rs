@@ -9,11 +9,11 @@ use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use super::draws::Dice;
 use super::world::{ChaosWorld, Life};
 
-/// A fault begins or ends before so many operations in a thousand.
+/// Of a thousand operations, this many have a fault that begins or ends before them.
 const TROUBLES: u64 = 250;
-/// The control plane is killed at so many operations in a thousand.
+/// Of a thousand operations, this many have a kill of the control plane before them.
 const KILLS: u64 = 5;
-/// At most one host in so many is down at a time.
+/// At most one in this many hosts is down at a time.
 const DOWN: usize = 8;
 
 /// How often each kind of fault struck.

@@ -113,7 +113,7 @@ pub(super) async fn shared_disk_breaches(world: &ChaosWorld) -> Result<Vec<Broke
     Ok(wrong)
 }
 
-/// A server as it was at a moment.
+/// The state of a server at a past moment.
 async fn as_of(log: &dyn EventStore, id: InstanceId, moment: Timestamp) -> Result<Instance> {
     let (mut server, stream) = (Instance::default(), StreamId::new("instance", id));
     let mut read = Revision::NONE;

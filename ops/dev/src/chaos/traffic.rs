@@ -33,9 +33,9 @@ pub(super) struct Outcomes {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) of: BTreeMap<ChaosOperation, Outcomes>,
-    /// Servers whose create was acknowledged.
+    /// Servers with an acknowledged create.
     pub(super) created: BTreeSet<InstanceId>,
-    /// Servers whose final delete was acknowledged.
+    /// Servers with an acknowledged final delete.
     pub(super) deleted: BTreeSet<InstanceId>,
     /// The bodies of answers of 500 and above, each with the first operation that got it.
     pub(super) complaints: BTreeMap<String, (u32, u64)>,
@@ -180,7 +180,7 @@ impl ChaosTraffic {
         None
     }
 
-    /// Lists all existing servers, also those whose create got no reply.
+    /// Lists all existing servers, even if their creates got no reply.
     fn look_around(&mut self, life: &Life) {
         let alive = life.views().servers.read(|servers| {
             let alive = servers.all().filter(|row| row.instance.alive().is_some());

@@ -228,7 +228,7 @@ impl LoadedCloud {
     }
 }
 
-/// The number of compute services whose state is `up`.
+/// The number of compute services with the state `up`.
 fn count_up(client: &mut LoadClient) -> Result<usize> {
     let all = client.get("/compute/v2.1/os-services?binary=nova-compute")?.expect(200)?.json()?;
     let all = all["services"].as_array().map(Vec::as_slice).unwrap_or_default();

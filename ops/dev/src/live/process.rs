@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_of_proc() {
+    fn fields_of_proc_files_are_parsed() {
         let stat = "42 (a ) b) S 1 42 42 0 -1 4194304 100 0 0 0 17 25 0 0 20 0 9 0 100 0 0";
         assert_eq!(ticks(stat), 42);
         assert_eq!(kib("Name:\tx\nVmRSS:\t    1024 kB\n", "VmRSS:"), 1_024);

@@ -100,7 +100,7 @@ impl Default for AdoptionChoices {
     }
 }
 
-/// Why a row cannot be adopted, in words.
+/// Why a row cannot be adopted, in words for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Unadoptable {
     reason: String,
@@ -136,7 +136,7 @@ struct Adoption<'a> {
     meta: Arc<Meta>,
     hosts: AdoptedHosts,
     servers: BTreeMap<InstanceId, AdoptedServer>,
-    /// The migrations that hold allocations of their own.
+    /// The migrations that have own allocations in Placement.
     moves: BTreeMap<ProcessId, InstanceId>,
     /// The servers of groups with a policy that a claim must not break.
     strict_groups: BTreeMap<InstanceId, ServerGroupId>,

@@ -1,4 +1,4 @@
-//! `chronova adopt --undo`: the way back to Nova, as long as nobody changed anything through Chronova.
+//! `chronova adopt --undo`: goes back to Nova, if nothing was changed through Chronova.
 //!
 //! An adoption changes neither Nova's databases nor the hosts, so the undo only sets the log aside. It removes nothing.
 
@@ -14,7 +14,7 @@ use crate::commands::{CommandFailure, DataDir, Exit, log_pages};
 /// The name of the adoption as the cause of its events.
 pub(super) const ADOPTER: &str = "adopt";
 
-/// The first change after the adoption that a user or an operator asked for.
+/// The first change after the adoption that a user or an operator requested.
 async fn first_change(store: &dyn EventStore) -> Result<Option<String>, CommandFailure> {
     let (mut is_adopted, mut change) = (false, None);
     log_pages::walk(store, Position::START, Position::END, |event| {

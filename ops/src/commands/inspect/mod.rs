@@ -41,7 +41,7 @@ pub struct InspectArgs {
 }
 
 impl InspectArgs {
-    /// Whether they ask for the reconcilers: a server of that name is asked for as `server reconcilers`.
+    /// Whether the arguments ask for the reconcilers. A server with the name `reconcilers` needs `server reconcilers`.
     pub fn is_about_reconcilers(&self) -> bool {
         matches!(self.subject.as_slice(), [only] if only == "reconcilers")
     }

@@ -308,7 +308,7 @@ impl Replay<'_> {
         })
     }
 
-    /// The flavor that the replayed requests asked for most.
+    /// The most frequent flavor of the replayed requests.
     fn usual_flavor(&self) -> Option<Arc<FlavorSnapshot>> {
         let mut counts: BTreeMap<&str, (usize, &FlavorSnapshot)> = BTreeMap::new();
         for request in self.outcomes.keys().filter_map(|server| self.requests.get(server)) {

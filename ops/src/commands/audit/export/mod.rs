@@ -1,9 +1,9 @@
 //! `chronova audit export` and `verify-export`: a part of the log that a third party can verify without Chronova.
 //!
-//! One file of JSON lines: a head, then every position of the range in order, then the signature. The hash of its
-//! content stands for an event that was not selected: the chain stays complete and reveals nothing of the event. The
-//! signature is ed25519 over the SHA-256 of all lines before it. Personal fields stay sealed in the stored bytes. The
-//! readable form has them only with `--personal`.
+//! One file of JSON lines: a head, then every position of the range in order, then the signature. Instead of an event
+//! that was not selected, the file has the hash of its content. So the chain stays complete, and reveals nothing of the
+//! event. The signature is ed25519 over the SHA-256 of all lines before it. Personal fields stay sealed in the stored
+//! bytes. The readable form has them only with `--personal`.
 
 pub mod keys;
 pub mod record;
