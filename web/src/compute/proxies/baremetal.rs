@@ -1,5 +1,5 @@
-//! `/os-baremetal-nodes` until 2.35: a view of the bare-metal service's nodes. There is no such service here, and changes
-//! were never passed on.
+//! `/os-baremetal-nodes` until 2.35: a view of the bare-metal service's nodes. Chronova has no bare-metal service, so
+//! the list is empty. Nova never passed changes on either.
 //!
 //! Source: nova `api/openstack/compute/baremetal_nodes.py`.
 

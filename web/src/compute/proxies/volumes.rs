@@ -56,7 +56,7 @@ fn project(ctx: &Ctx) -> Result<ProjectId, Fault> {
     ctx.caller().project.clone().ok_or_else(|| Fault::forbidden("The token has no project."))
 }
 
-/// `offset` and `limit`, from before the API had markers.
+/// The page by `offset` and `limit`, which this API has instead of markers.
 fn page<T>(ctx: &Ctx, all: Vec<T>) -> impl Iterator<Item = T> {
     let number = |key: &str| ctx.query.first(key).and_then(|text| text.parse::<usize>().ok());
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
@@ -209,7 +209,7 @@ async fn wanted_snapshot(ctx: &Ctx) -> Result<NewSnapshot, Fault> {
     })
 }
 
-/// Nova answers "bad request" to an unknown volume here.
+/// Maps an unknown volume to 400, as Nova does here.
 fn unknown(error: PortError) -> Fault {
     match reject::volume_service(error) {
         fault if fault.status == 404 => Fault::bad_request(fault.message),
