@@ -75,7 +75,7 @@ impl Api {
         let policy = Enforcer::new(&config.policy, &Overrides::parse(policy, "policy.yaml").unwrap()).unwrap();
         let mut app =
             App::new(config, policy, Authentication::NoAuth, HttpMetrics::new(prometheus::Registry::new()).unwrap());
-        // Nova's samples name certificates.
+        // Nova's samples have certificates, so the option must be on.
         app.compute.config.unchecked_certificates = true;
         let app = app.with_operations(Arc::clone(life.operations())).with_volumes(Arc::clone(&life.volumes));
         let app = Arc::new(app.with_history(history));
@@ -92,7 +92,7 @@ impl Api {
         assert_eq!(made.status, 200, "{:?}", made.body);
     }
 
-    /// `path` is below `/compute/v2.1`; `token` is `USER:PROJECT`.
+    /// Sends a request. `path` is below `/compute/v2.1`; `token` is `USER:PROJECT`.
     pub async fn call(&self, method: &str, path: &str, version: &str, token: &str, body: Option<Value>) -> Answer {
         self.ask(method, &format!("/compute/v2.1{path}"), version, token, body).await
     }

@@ -31,7 +31,7 @@ fn configuration_files() {
     CONFIGURATION.run();
 }
 
-/// Every operation of every service.
+/// Sends random requests to every operation of every service.
 #[actix_rt::test]
 async fn requests() {
     let requests = Requests::start().await;

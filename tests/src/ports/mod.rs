@@ -14,7 +14,7 @@ pub mod images;
 pub mod networks;
 pub mod volumes;
 
-/// Fails the case with the text unless the condition holds.
+/// Fails the case with this message unless the condition holds.
 macro_rules! promise {
     ($holds:expr, $($text:tt)+) => {
         if !$holds {

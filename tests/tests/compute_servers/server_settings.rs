@@ -232,7 +232,7 @@ async fn guests_are_given_time_to_power_off() {
             }
             api.world.brakes.take_stops();
         }
-        // A stopped guest cannot be asked.
+        // A stopped guest is not asked to shut down.
         done(&api, &id, "2.1", json!({"os-stop": null})).await;
         api.world.brakes.take_stops();
         done(&api, &id, "2.1", json!({"resize": {"flavorRef": "2"}})).await;

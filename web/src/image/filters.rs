@@ -142,7 +142,7 @@ fn split_choice(choice: &str) -> Vec<String> {
     all
 }
 
-/// `gt:2026-01-01T00:00:00Z` and its kind; without a comparison, equal.
+/// Compares a time: `gt:2026-01-01T00:00:00Z` and similar; without an operator the times must be equal.
 fn compare_time(seconds: i64, wanted: &str) -> Result<bool, Fault> {
     let (operator, time) = match wanted.split_once(':') {
         Some((operator @ ("gt" | "gte" | "lt" | "lte" | "eq" | "neq"), time)) => (operator, time),

@@ -68,7 +68,7 @@ fn missing(name: &str) -> Fault {
     }
 }
 
-/// Takes the same time wherever the signature is wrong.
+/// Checks the proxy's signature, in a time that does not depend on the position of a wrong byte.
 fn check(secret: &Secret, signed: &str, signature: Option<&str>) -> Result<(), Fault> {
     let told = signature.and_then(bytes_of);
     let mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).map_err(Fault::internal)?;
@@ -202,7 +202,7 @@ pub(super) fn conflict() -> Fault {
     Fault::conflict("There was a conflict when trying to complete your request.")
 }
 
-/// The errors in a password that a known guest posts.
+/// The refusal of a guest's password.
 pub(super) fn refused(error: CommandError<InstanceReject>) -> Fault {
     match error {
         CommandError::Rejected(InstanceReject::GuestPasswordKept) => conflict(),

@@ -127,7 +127,7 @@ async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
     let text = String::from_utf8_lossy(&bytes);
     let lines = match ctx.action_body().get("length") {
         None | Some(Value::Null) => None,
-        // -1 means everything, like no length.
+        // -1 means the whole log, like an absent length.
         Some(length) => to_integer(length).and_then(|length| usize::try_from(length).ok()),
     };
     Ok(Reply::ok(json!({"output": tail(&text, lines)})))
