@@ -9,9 +9,9 @@ use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use super::draws::Dice;
 use super::world::{ChaosWorld, Life};
 
-/// Of a thousand operations, this many have a fault that begins or ends before them.
+/// The number of operations in a thousand before which a fault begins or ends.
 const TROUBLES: u64 = 250;
-/// Of a thousand operations, this many have a kill of the control plane before them.
+/// The number of operations in a thousand before which the control plane is killed.
 const KILLS: u64 = 5;
 /// At most one in this many hosts is down at a time.
 const DOWN: usize = 8;
