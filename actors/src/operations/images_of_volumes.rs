@@ -1,4 +1,4 @@
-//! The properties of an image of a server whose root disk is a volume: they name the snapshots that its disks are made from.
+//! The properties of an image of a volume-backed server. They name the snapshots for the disks of a new server.
 //!
 //! Source: nova `compute/api.py` (`snapshot_volume_backed`) and `block_device.py` (`snapshot_from_bdm`).
 
@@ -10,10 +10,10 @@ use super::server_images::set;
 use crate::instance::disks;
 use crate::process::snapshot_volumes;
 
-/// The image that the volume's content came from says this of its own disks.
+/// Properties that a volume inherits from its image, and that describe the disks of that image.
 const OF_OTHER_DISKS: [&str; 3] = ["block_device_mapping", "bdm_v2", "root_device_name"];
 
-/// How many snapshots an image of the server needs.
+/// The number of snapshots that an image of the server needs.
 pub(super) fn volume_count(server: &Alive) -> u64 {
     snapshot_volumes::volumes(server).count() as u64
 }
@@ -23,7 +23,7 @@ pub(super) fn cannot_rest(server: &Alive) -> bool {
     snapshot_volumes::cannot_rest(server)
 }
 
-/// Replaces what `properties` say of disks by those of the server, as `process` copies them.
+/// Replaces the properties about disks by those of the server's disks, with the snapshots that `process` creates.
 pub(super) fn properties_of_volumes(properties: &mut SortedPairs, server: &Alive, process: ProcessId) {
     properties.retain(|(key, _)| !OF_OTHER_DISKS.contains(&key.as_str()));
     set(properties, "root_device_name", &disks::root_name(server));
@@ -31,7 +31,8 @@ pub(super) fn properties_of_volumes(properties: &mut SortedPairs, server: &Alive
     set(properties, "bdm_v2", "True");
 }
 
-/// The disks, volumes as their snapshots: with every field that Nova's mappings have.
+/// The block device mapping of the server's disks, in which snapshots stand for volumes. It has every field of Nova's
+/// mappings.
 fn mapping(server: &Alive, process: ProcessId) -> Value {
     let local = server.disks.iter().map(|disk| &disk.device).filter(|device| device.place == BlockLocation::Local);
     let local = local.map(|device| one(device, &Value::Null));

@@ -1,4 +1,4 @@
-//! Interfaces of servers that run already, and their addresses.
+//! Attaches interfaces to existing servers, and changes their addresses.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::instance::actions::{self, ServerAction};
 use crate::instance::{CallerRights, InstanceRecord, InstanceReject, InstanceRequest, InstanceRoot};
 use crate::ports::PortError;
 
-/// How long an attachment is waited for: Nova's `long_rpc_timeout` would be 1800 s, a client's patience is less.
+/// The longest wait for an attachment. Nova's `long_rpc_timeout` is 1800 s, but clients do not wait so long.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// One more interface for a server.
@@ -29,7 +29,7 @@ pub struct AttachInterfaceRequest {
     pub asker: CallerRights,
 }
 
-/// Why a server has no further interface.
+/// Why a server did not get the interface.
 #[derive(Debug, Error)]
 pub enum AttachInterfaceReject {
     #[error("the server refuses")]
@@ -38,22 +38,22 @@ pub enum AttachInterfaceReject {
     Network(#[source] PortError),
     #[error("the attachment failed: {}", .0.message)]
     Failed(FaultInfo),
-    /// It goes on, and nobody waits for it any more.
+    /// The attachment continues, but the operation has stopped waiting for it.
     #[error("the attachment takes too long to wait for")]
     NotYet,
     #[error("the log does not answer")]
     Unavailable(#[source] StoreError),
 }
 
-/// Which address of a server comes or goes.
+/// A change of a server's addresses.
 #[derive(Debug, Clone, Copy)]
 pub enum AddressChange {
-    /// One more address on this network.
+    /// Adds an address on this network.
     Add(NetworkId),
     Remove(IpAddr),
 }
 
-/// Why the addresses of a server stay as they are, or are not shown.
+/// Why the addresses of a server did not change, or are not shown.
 #[derive(Debug, Error)]
 pub enum InterfaceReject {
     #[error("the network service refuses")]
@@ -72,7 +72,7 @@ impl From<CommandError<InstanceReject>> for AttachInterfaceReject {
 }
 
 impl Operations {
-    /// Gives a server one more interface; ends when the guest has it.
+    /// Attaches an interface to a server. Returns when the guest has it.
     ///
     /// # Errors
     /// The server or the network service refuses, or the attachment fails or takes too long.
@@ -98,10 +98,10 @@ impl Operations {
         }
     }
 
-    /// Gives a server one more address, or takes one from it; the server shows its addresses as they are then.
+    /// Adds an address to a server, or removes one. Then the server shows its present addresses.
     ///
     /// # Errors
-    /// The network service refuses, or the log does not take the events.
+    /// The network service refuses, or the log is not available.
     pub async fn change_address(
         &self,
         server: InstanceId,
@@ -124,7 +124,7 @@ impl Operations {
     }
 }
 
-/// The interface that the process found.
+/// The interface that the process attached.
 fn attached(outputs: Vec<StepOutput>) -> Option<NicInfo> {
     outputs.into_iter().find_map(|output| match output {
         StepOutput::Nics(nics) => nics.into_iter().next(),

@@ -1,4 +1,4 @@
-//! The context of a query: the read models, the services beside Compute, and measurements of hosts.
+//! The context of a query: the read models, the services beside compute, and measurements of hosts.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::metadata::sources;
 use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::server_options::ServerOptions;
 
-/// Shared by all requests. It holds no command gateway, and no driver leaves it.
+/// The context that all requests share. It has no command gateway and gives out no driver.
 pub struct Queries {
     pub views: Arc<Views>,
-    /// A query reads it where no read model keeps the answer: scheduling decisions, the ends of processes.
+    /// The log, for answers that no read model has: scheduling decisions, and the results of processes.
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub networks: Arc<dyn NetworkService>,
     pub images: Arc<dyn ImageService>,
     pub volumes: Arc<dyn VolumeService>,
     pub server_options: Arc<ServerOptions>,
-    /// `[DEFAULT] max_concurrent_live_migrations`; 0 is any number.
+    /// `[DEFAULT] max_concurrent_live_migrations`; 0 means no limit.
     pub live_migrations_per_host: usize,
     pub(crate) fleet: Arc<ConnectedHosts>,
     pub(crate) migration_queues: Arc<MigrationQueues>,
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Queries {
 }
 
 impl Queries {
-    /// A host that has answered since start-up, to be read from.
+    /// The readings of a host; `None` if it has not answered since start-up.
     pub fn host(&self, host: HostId) -> Option<HostReadings> {
         self.fleet.member(host).map(HostReadings::new)
     }
@@ -50,7 +50,7 @@ impl Queries {
         self.fleet.member(host).map(|member| member.usage())
     }
 
-    /// How far a live migration is, as its process last saw it.
+    /// The latest progress of a live migration that its process has read.
     pub fn progress(&self, migration: ProcessId) -> Option<LiveProgress> {
         self.migration_queues.progress(migration)
     }

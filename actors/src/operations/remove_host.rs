@@ -1,8 +1,8 @@
 //! Takes a host out of the cloud.
 //!
-//! The ledger knows the claims on the host. It removes the host's providers first, or refuses, so that no server lands on a
-//! host that is going. A crash between the commands leaves a host that the same request removes: each command may find
-//! its work done.
+//! The ledger comes first: it removes the host's providers, or refuses because of claims. So no server can get a host
+//! that is being removed. After a crash between the commands, the same request removes the host: each command accepts
+//! that its work is already done.
 
 use std::cmp::Reverse;
 use std::iter::successors;
@@ -18,10 +18,10 @@ use crate::host::{HostCommand, HostReject, HostRoot};
 use crate::host_aggregate::{HostAggregateCommand, HostAggregateReject, HostAggregatesId, HostAggregatesRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerReject, LedgerRoot};
 
-/// Why a host stays.
+/// Why a host was not removed.
 #[derive(Debug, Error)]
 pub enum RemoveHostReject {
-    /// Servers are on it, or claims of some.
+    /// The host has servers, or claims for servers.
     #[error("the host has servers")]
     HasServers,
     #[error(transparent)]
@@ -36,7 +36,7 @@ impl Operations {
     /// Removes the host's providers, takes it out of its host aggregates, and forgets it.
     ///
     /// # Errors
-    /// Servers are on the host, or the log does not take the events.
+    /// The host has servers, or the log is not available.
     pub async fn remove_host(&self, meta: Arc<Meta>, host: HostId) -> Result<Position, RemoveHostReject> {
         if self.queries.views.servers.read(|servers| servers.on_host(host).next().is_some()) {
             return Err(RemoveHostReject::HasServers);
@@ -56,7 +56,7 @@ impl Operations {
         Ok(gone.map_err(RemoveHostReject::Host)?.position)
     }
 
-    /// The provider of a host and all below it, leaves first.
+    /// The provider of a host and all providers below it, children before parents.
     fn providers_of(&self, host: HostId) -> Vec<ProviderId> {
         let root = ProviderId(host.0);
         self.queries.views.placement.read(|view| {

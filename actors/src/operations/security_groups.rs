@@ -5,20 +5,20 @@ use chronova_events::ids::{InstanceId, ProjectId};
 use super::Operations;
 use crate::ports::{PortError, ServiceCaller};
 
-/// A change of the groups that apply to a server's ports.
+/// A change of the security groups of a server's ports.
 #[derive(Debug, Clone, Copy)]
 pub struct SecurityGroupChange<'a> {
     pub server: InstanceId,
-    /// The server's project, which the group is of.
+    /// The project of the server and of the group.
     pub project: &'a ProjectId,
-    /// Id or name.
+    /// The id or the name of the group.
     pub group: &'a str,
-    /// Whether the group applies afterwards.
+    /// Whether the ports have the group afterwards.
     pub applies: bool,
 }
 
 impl Operations {
-    /// Has a security group apply to all ports of a server, or to none of them.
+    /// Adds a security group to all ports of a server, or removes it from all.
     ///
     /// # Errors
     /// The network service refuses.

@@ -11,8 +11,8 @@ use crate::aggregate::CommandError;
 use crate::instance::actions::{self, ServerAction};
 use crate::instance::{CallerRights, InstanceReject, InstanceRequest, InstanceRoot};
 
-/// The server that a request names, as its caller sees it, and what of the caller matters. The read model may lag: the
-/// server's own `decide` has the last word.
+/// The server that a request names, as its caller sees it, and the facts about the caller that matter. The read model
+/// may lag, so the server's `decide` checks again.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerCall<'a> {
     pub id: InstanceId,
@@ -23,7 +23,7 @@ pub struct ServerCall<'a> {
 
 impl ServerCall<'_> {
     /// # Errors
-    /// Its hardware, its lock or its state is in the way.
+    /// The server's hardware, lock or state does not allow the action.
     pub fn admit(&self, action: ServerAction) -> Result<(), InstanceReject> {
         actions::admit(self.server, action, self.asker)
     }

@@ -1,8 +1,8 @@
 //! Attaches, detaches and exchanges the volumes of a server.
 //!
-//! Each use case looks at the server and at the volume service, refuses at once what can be known beforehand, and asks the
-//! server. The rest is a process (`attach_volume`, `detach_volume`, `swap_volume`), whose failure is in the server's
-//! actions. The order of the checks is that of Nova's `compute/api.py`: it decides which of several refusals is told.
+//! Each operation checks the server and the volume early, and sends the request to the server. A process does the rest
+//! (`attach_volume`, `detach_volume`, `swap_volume`). The server's actions show its failure. The order of the checks is
+//! that of Nova's `compute/api.py`, because it decides which of several refusals the user gets.
 
 use std::sync::Arc;
 
@@ -17,38 +17,38 @@ use crate::instance::actions::ServerAction;
 use crate::instance::{InstanceReject, InstanceVolumeRequest};
 use crate::ports::{PortError, VolumeInfo};
 
-/// A volume that a server is to get.
+/// The request to attach a volume to a server.
 #[derive(Debug, Clone)]
 pub struct AttachVolumeRequest {
     pub volume: VolumeId,
     pub tag: Option<String>,
-    /// A tag was mentioned, be it `null`.
+    /// Whether the request has a tag, even `null`.
     pub tagged: bool,
     pub delete_on_termination: bool,
     pub terms: VolumeTerms,
-    /// `[compute] max_disk_devices_to_attach`; `None`: no bound.
+    /// `[compute] max_disk_devices_to_attach`; `None` means no limit.
     pub most_disks: Option<usize>,
     /// `[cinder] cross_az_attach`.
     pub across_zones: bool,
 }
 
-/// The version of a request lets it do this with volumes.
+/// The rights that the microversion of a request gives for volumes.
 #[derive(Debug, Clone, Copy)]
 pub struct VolumeTerms {
-    /// Servers that are shelved are in a state for it.
+    /// Whether shelved servers may attach and detach volumes.
     pub shelved_servers: bool,
-    /// Volumes that several servers may have.
+    /// Whether multiattach volumes are allowed.
     pub shared_volumes: bool,
 }
 
-/// Why nothing is done with a server's volumes.
+/// Why an operation on a server's volumes was refused.
 #[derive(Debug, Clone, Error)]
 pub enum ServerVolumeReject {
     #[error(transparent)]
     Server(#[from] CommandError<InstanceReject>),
     #[error("volume {volume}: {error}")]
     Volume { volume: VolumeId, error: PortError },
-    /// The volume that an exchange is to bring.
+    /// The error is about the new volume of an exchange.
     #[error("new volume {volume}: {error}")]
     NewVolume { volume: VolumeId, error: PortError },
     #[error("volume {volume} is attached to {holders:?} already")]
@@ -85,10 +85,11 @@ impl From<InstanceReject> for ServerVolumeReject {
 }
 
 impl Operations {
-    /// Asks for one more volume. The device's name is in the read models when they have reached the position.
+    /// Requests the attachment of a volume. Read models at the returned position show the device's name.
     ///
     /// # Errors
-    /// The server or the volume is not in a state for it, or cannot have it; the log does not take the event.
+    /// The state of the server or of the volume does not allow it, the server cannot reach the volume, or the log is
+    /// not available.
     pub async fn attach_volume(
         &self,
         meta: Arc<Meta>,
@@ -115,10 +116,10 @@ impl Operations {
         Ok(self.ask_server(meta, call.id, attach).await?)
     }
 
-    /// Asks the server to let a volume go.
+    /// Requests the detachment of a volume.
     ///
     /// # Errors
-    /// The server does not have it, or cannot let it go now; the log does not take the event.
+    /// The server does not have the volume, or cannot release it now; or the log is not available.
     pub async fn detach_volume(
         &self,
         meta: Arc<Meta>,
@@ -133,7 +134,7 @@ impl Operations {
             return Err(InstanceReject::RootVolume { volume }.into());
         }
         call.admit(ServerAction::DetachVolume)?;
-        // A server on no host does not use its volumes; they are only kept for it.
+        // An offloaded server does not use its volumes; they are only reserved for it.
         if found.status != "in-use" && !call.server.is_offloaded() {
             return Err(ServerVolumeReject::NotInUse { volume });
         }
@@ -141,10 +142,10 @@ impl Operations {
         Ok(self.ask_server(meta, call.id, detach).await?)
     }
 
-    /// Asks for the exchange of `old` for `new`, with its content.
+    /// Requests that `new` replaces `old` in the guest, with a copy of the content.
     ///
     /// # Errors
-    /// The server does not have the old one, or cannot have the new one; the log does not take the event.
+    /// The server does not have the old volume, or cannot have the new one; or the log is not available.
     pub async fn swap_volume(
         &self,
         meta: Arc<Meta>,
@@ -182,7 +183,7 @@ impl Operations {
         Err(ServerVolumeReject::OtherZone { volume: volume.id, own, theirs })
     }
 
-    /// Where only one host reaches the volume, that has to be the server's.
+    /// Checks that a volume with only one host is on the server's host.
     fn check_reach(&self, server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
         let here = server.placement.as_ref().map(|placed| placed.host);
         let (Some(only), Some(here)) = (volume.host, here) else { return Ok(()) };
@@ -194,7 +195,7 @@ impl Operations {
     }
 }
 
-/// Before anything else is looked at.
+/// Refuses shelved servers if the microversion does not allow them. This check comes before all others.
 fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Result<(), InstanceReject> {
     let value = status::of_alive(server).vm_state;
     match terms.shelved_servers || !matches!(value, "shelved" | "shelved_offloaded") {
@@ -203,7 +204,7 @@ fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Re
     }
 }
 
-/// Whether no server has the volume that would have to give it up first.
+/// Checks that no other server has the volume exclusively.
 fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
     let holders: Vec<_> = volume.attachments.iter().filter_map(|attachment| attachment.instance).collect();
     if !volume.multiattach && !holders.is_empty() {
@@ -215,7 +216,8 @@ fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeRej
     }
 }
 
-/// Without a host there is nobody to say whether tags and shared volumes are possible: Nova refuses both.
+/// Refuses tags and multiattach volumes for an offloaded server, as Nova does: without a host, it is unknown whether
+/// they are possible.
 fn check_on_host(server: &Alive, volume: &VolumeInfo, tagged: bool) -> Result<(), ServerVolumeReject> {
     match server.is_offloaded() {
         true if tagged => Err(ServerVolumeReject::TaggedOnNoHost),

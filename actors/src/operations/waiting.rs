@@ -1,4 +1,4 @@
-//! Waits for what an operation has begun.
+//! Waits for the processes that operations have requested.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::aggregate::{AggregateRoot as _, CommandError, Committed};
 use crate::gateway::Reachable;
 use crate::process::ProcessRoot;
 
-/// How long an operation waits until the read models show its command. They lag by microseconds.
+/// The longest wait for the read models to show a command. They lag by microseconds.
 const LAG: Duration = Duration::from_secs(5);
-/// Longest pause between two looks at a process that somebody waits for.
+/// The longest pause between two polls of a process.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// More than the record of any process is long.
+/// More events than the stream of any process has.
 const MOST_EVENTS: usize = 10_000;
 
 /// How a process ended.
 #[derive(Debug)]
 pub(super) enum ProcessEnd {
-    /// With the outputs of its steps, in their order.
+    /// The process succeeded. The outputs of its steps are in their order.
     Succeeded(Vec<StepOutput>),
     Failed(FaultInfo),
-    /// It goes on, and nobody waits for it any more.
+    /// The process continues, but the operation has stopped waiting for it.
     NotYet,
 }
 
 impl Operations {
-    /// As [`send`](Self::send); ends when the read models show the events.
+    /// Like [`send`](Self::send), but returns when the read models show the events.
     pub(super) async fn send_shown<A: Reachable>(
         &self,
         id: &A::Id,
@@ -47,7 +47,7 @@ impl Operations {
         Ok(committed)
     }
 
-    /// Waits until a process has ended that a command of before asked for.
+    /// Waits until a process has ended that an earlier command requested.
     pub(super) async fn process_end(&self, process: ProcessId, patience: Duration) -> Result<ProcessEnd, StoreError> {
         let waiting = async {
             let mut pause = Duration::from_millis(1);

@@ -2,15 +2,15 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `reserve_volume` | keeps the volume for the server | ending the attachment |
-//! | `connect_volume` | asks how the server's host reaches it | (with the attachment) |
-//! | `plug_disk` | gives it to the guest, running or not | pulling it out |
+//! | `reserve_volume` | reserves the volume for the server | ending the attachment |
+//! | `connect_volume` | gets the host's connection to the volume | (with the attachment) |
+//! | `plug_disk` | attaches the disk to the guest, running or not | detaching it |
 //! | `complete_attachment` | tells the volume service that the guest has it | (with the attachment) |
 //!
 //! A server without a host has no guest to attach to: its attachment is completed at once, and connected when it gets a
 //! host.
 //!
-//! A delete of the server gives back all its volumes. This process then gives back only an attachment of its own.
+//! A delete of the server releases all its volumes. This process then releases only its own attachment.
 
 use chronova_events::instance::BlockDevice;
 use chronova_events::process::{ProcessOutcome, StepOutput};
@@ -44,7 +44,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         }
         let device = match disks::mine(work).await? {
             Some((_, device)) => BlockDevice { connection: connection(work), ..device },
-            // Recorded before a crash, or the server is being deleted: then the volume is released.
+            // The attachment was recorded before a crash, or the server is being deleted and the volume must be
+            // released.
             None => return give_up_attachment(work).await,
         };
         let done = InstanceVolumeRecord::Attached { process, device: Box::new(device) };
@@ -56,7 +57,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// The guest had the volume, but this process does not own the server's task any more.
+/// Releases the attachment if this process does not own the disk's task any more.
 async fn give_up_attachment(work: &StepRun) -> Result<(), StepError> {
     let disk = task(work)?;
     let server = work.server().await?;

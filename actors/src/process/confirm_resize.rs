@@ -1,10 +1,10 @@
-//! Confirms a cold migration or a resize. It undoes nothing: each step is retried until it succeeds.
+//! Confirms a cold migration or a resize. The process only goes forward: it retries each step until it succeeds.
 //!
 //! | step | does |
 //! |---|---|
 //! | `clear_source` | removes guest and disks at the source, or only the kept copy if the disks stayed |
 //! | `release_claim` | releases the claim on the source host |
-//! | `settle_quota` | counts the server's quota by its new flavor |
+//! | `settle_quota` | reduces the quota to the new flavor |
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;

@@ -1,7 +1,7 @@
-//! Decides on which host a migrating guest is, from the reports of both hosts together. Pure.
+//! Decides on which host a migrating guest is, from the reports of both hosts together. All functions are pure.
 //!
-//! One host's report alone never decides if the other's could contradict it. [`GuestLocation::Unknown`] says that it cannot
-//! be known yet: the hosts are asked again, for as long as it takes.
+//! One host's report alone never decides if the other's could contradict it. [`GuestLocation::Unknown`] means that the
+//! location is not known yet: the process asks the hosts again until it is.
 
 use chronova_hypervisor::capability::live_migration::{GuestMigrationState, GuestPresence};
 
@@ -12,9 +12,9 @@ pub enum GuestSighting {
     At(GuestPresence),
     /// The host reports that the guest is migrating away.
     Departing,
-    /// It does not answer now.
+    /// The host does not answer now.
     Silent,
-    /// It is recorded as down: it may not answer for a long time.
+    /// The host is recorded as down, and may not answer for a long time.
     Down,
 }
 
@@ -30,14 +30,14 @@ impl From<&GuestMigrationState> for GuestSighting {
 /// The location of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestLocation {
-    /// At its source, on or off, and nowhere else.
+    /// The guest is only at its source, on or off.
     AtSource,
-    /// At its destination, on or off, and it will not run at its source again by itself.
+    /// The guest is at its destination, on or off, and will not run at its source again by itself.
     AtTarget,
     Underway,
-    /// It runs on both hosts: the source's copy is stopped.
+    /// The guest runs on both hosts. The process stops the copy at the source.
     Twice,
-    /// Neither host can go on with it: it is started again at its destination, where the newer disks are.
+    /// Neither host can continue the guest. The process starts it again at its destination, which has the newer disks.
     Torn,
     Unknown,
 }
@@ -52,23 +52,23 @@ pub fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
         (At(Torn), At(_) | Down) => GuestLocation::Torn,
         (Down, At(Running | Paused | Off | Left)) => GuestLocation::AtTarget,
         (Down, At(Absent)) => GuestLocation::AtSource,
-        // The host that has the guest's memory decides; a destination that waits in vain gives up by itself.
+        // The host that has the guest's memory decides; a destination that does not get the guest gives up on its own.
         (Down, At(Arriving | Torn) | Down) => GuestLocation::Unknown,
         (At(Running | Paused), At(Running | Paused)) => GuestLocation::Twice,
         (At(Running | Paused), At(Arriving)) => GuestLocation::Underway,
         (At(Running | Paused), At(Absent | Off | Left | Torn) | Down) => GuestLocation::AtSource,
-        // It is paused in the moment of the switch-over.
+        // The guest is paused at the moment of the switch-over.
         (At(Arriving), At(_) | Down) => GuestLocation::Underway,
         (At(Absent | Off | Left), At(Running | Paused)) => GuestLocation::AtTarget,
         (At(Absent | Off | Left), At(Arriving)) => GuestLocation::Underway,
         (At(Absent | Off | Left), At(Torn)) => GuestLocation::Torn,
-        // It is defined at its destination only after it is across: it ended there.
+        // The destination has a definition only after the migration, so the guest migrated and then stopped there.
         (At(Absent | Off | Left), At(Off | Left)) => GuestLocation::AtTarget,
-        // The source forgets a guest only when it is across.
+        // The source undefines a guest only after the migration.
         (At(Absent | Left), Down) | (At(Left), At(Absent)) => GuestLocation::AtTarget,
-        // It ended before it was across.
+        // The guest stopped before it was migrated.
         (At(Absent | Off), At(Absent)) | (At(Off), Down) => GuestLocation::AtSource,
-        // A destination migrates no guest further.
+        // A destination never reports that the guest is migrating away.
         (At(_) | Down, Departing) => GuestLocation::Unknown,
     }
 }
@@ -83,7 +83,7 @@ mod tests {
         [At(Absent), At(Off), At(Left), At(Arriving), At(Running), At(Paused), At(Torn), Departing, Silent, Down];
 
     #[test]
-    fn who_is_silent_is_asked_again() {
+    fn a_silent_host_leaves_the_location_unknown() {
         for end in ALL {
             assert_eq!(judge(Silent, end), GuestLocation::Unknown, "{end:?}");
             if !matches!(end, Departing) {
@@ -93,7 +93,8 @@ mod tests {
         assert_eq!(judge(Down, Down), GuestLocation::Unknown, "either may have it");
     }
 
-    /// The two that matter: a guest that may run at its source is never given to its destination, and the reverse.
+    /// The most important rule: a guest that may run at its source never counts as being at its destination, and the
+    /// reverse.
     #[test]
     fn a_guest_never_counts_as_gone_from_where_it_runs() {
         for end in ALL {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_say_together() {
+    fn both_reports_decide_together() {
         let cases = [
             (At(Running), At(Absent), GuestLocation::AtSource),
             (At(Running), Down, GuestLocation::AtSource),

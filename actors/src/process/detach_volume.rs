@@ -2,11 +2,11 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `begin_detaching` | tells the volume service that the guest is about to lose it | telling it that the guest keeps it |
-//! | `pull_disk` | takes it from the guest, which has to let go of it if it runs | plugging it in again |
+//! | `begin_detaching` | marks the volume as `detaching` | marking it as `in-use` again |
+//! | `pull_disk` | detaches the disk; a running guest must release it | attaching it again |
 //!
-//! The attachment is ended only after the guest has released the volume. Then nothing can be undone any more, so the
-//! process ends with it.
+//! The attachment ends only after the guest has released the volume. This cannot be undone, so it is the end of the
+//! process.
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;
@@ -34,7 +34,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let record = match outcome {
             ProcessOutcome::Succeeded => {
                 let ends = match mine(work).await? {
-                    // Nova's local clean-up: no other process would do it.
+                    // As in Nova's local clean-up, this process deletes the volume, because no other process would.
                     Some((server, device)) => server.placement.is_none() && device.delete_on_termination,
                     None => false,
                 };

@@ -2,12 +2,12 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `close_host` | waits until schedulers and Placement see that the host takes no new servers | (it stays closed) |
-//! | `move_servers` | asks for moves and waits for them, until every server has left or has a reason to stay | (nobody wants them back) |
+//! | `close_host` | waits until the scheduler and Placement see that the host is disabled | (it stays disabled) |
+//! | `move_servers` | moves servers, until each has left or has a reason to stay | (moved servers stay moved) |
 //!
-//! Events of the host record how each server leaves and with what result. They survive a crash, and operators see them.
-//! The moves are ordinary processes, with their own records and undos. The drain records the id of each before it
-//! requests it. A cancelled drain begins no further move, and waits for those under way.
+//! Events of the host record each server's move and its result, so that they survive a crash and operators see them.
+//! The moves are ordinary processes, with their own records and undos. The drain records the id of each move before it
+//! requests the move. A cancelled drain begins no further move, and waits for those under way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// Shortest and longest pause between two passes.
+/// The shortest and the longest pause between two passes.
 const LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// More events than any move's stream has.
 const MOST_EVENTS: usize = 10_000;
@@ -66,7 +66,7 @@ async fn subject(work: &StepRun) -> Result<Option<(KnownHost, Arc<Drain>)>, Step
     Ok(drain.map(|drain| (*host, drain)))
 }
 
-/// For a host that was removed meanwhile there is nothing to record.
+/// Sends a record about the drain. If the host was removed meanwhile, there is nothing to record.
 async fn record(work: &StepRun, record: DrainRecord) -> Result<(), StepError> {
     let record = HostCommand::DrainRecord(record);
     match work.context.gateway.send::<HostRoot>(&host_id(work), record, work.meta.clone()).await {
@@ -143,7 +143,7 @@ struct DrainObservation {
     waiting: bool,
 }
 
-/// The servers on the host without a recorded move or reason to stay; none for a cancelled drain.
+/// The servers on the host without a recorded move or reason to stay. Empty for a cancelled drain.
 fn look(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> DrainObservation {
     let mut looked = DrainObservation::default();
     if drain.cancelled {
@@ -164,8 +164,8 @@ fn look(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> DrainObservatio
     looked
 }
 
-/// The read model shows no server on the host any more. The claims on the host show servers that are about to come, and
-/// servers that left something here.
+/// Checks that a host without servers in the read model is really empty. Claims on the host show servers that are about
+/// to come, and servers that left disks here.
 async fn check_host_is_empty(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> Result<DrainPass, StepError> {
     let views = &work.context.views;
     let here = ProviderId(site.id.0);
@@ -208,7 +208,7 @@ async fn stays(work: &StepRun, server: InstanceId, reason: String) -> Result<(),
 
 // -------------------------------------------------------------------------------------------------- those on their way
 
-/// Returns whether there was something to do.
+/// Continues a server's recorded move. Returns whether there was something to do.
 async fn continue_departure(
     work: &StepRun,
     site: DrainedHost<'_>,
@@ -232,7 +232,7 @@ async fn continue_departure(
         DrainAction::Ask => return request_move(work, id, leaving).await,
         DrainAction::Confirm => {
             let process = ProcessId::derive(leaving.migration.0, "confirm");
-            // If it is refused, the move is being confirmed or reverted already: the next pass sees it.
+            // After a refusal, the move is already being confirmed or reverted, and the next pass sees that.
             let _refused = send(work, id, MoveRequest::Confirm { process, asker: ASKER }).await?;
         }
         DrainAction::Left { to } => {
@@ -285,7 +285,7 @@ async fn request_move(work: &StepRun, id: InstanceId, leaving: &LeavingServer) -
     };
     match send(work, id, command).await? {
         None => Ok(true),
-        // Another request was faster, or the server is gone: the next pass sees it.
+        // Another request was faster, or the server was deleted. The next pass sees that.
         Some(InstanceReject::NotInState { .. } | InstanceReject::Superseded | InstanceReject::NotFound) => Ok(false),
         Some(reject) => {
             stays(work, id, why_not(&reject)).await?;

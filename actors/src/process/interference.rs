@@ -17,15 +17,15 @@ pub enum StepDirection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterferenceVerdict {
     Pass,
-    /// It is held back: the hook is called again in a moment.
+    /// The step waits, and the hook is called again soon.
     Hold,
-    /// It runs twice.
+    /// The step runs twice.
     Repeat,
-    /// It fails before it did anything.
+    /// The step fails before it does anything.
     FailBefore,
-    /// It does its work and then reports a failure.
+    /// The step does its work and then reports a failure.
     FailAfter,
-    /// It reports success without its work: a planted defect, which a test has to find.
+    /// The step reports success without its work: a planted defect, which a test must find.
     Skip,
 }
 
@@ -34,7 +34,7 @@ pub trait Interference: Send + Sync + 'static {
     fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict;
 }
 
-/// Pause between two calls of the hook for a step that is held back.
+/// The pause between two calls of the hook for a step that waits.
 const MOMENT: Duration = Duration::from_millis(1);
 
 async fn wait_for_verdict(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How processes run; the reference of `nova.conf` options says the meaning of each option that Nova has.
+/// Options of all processes. The reference of `nova.conf` options explains those that Nova has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessOptions {
     /// `[scheduler] max_attempts`.
@@ -15,14 +15,14 @@ pub struct ProcessOptions {
     pub volume_pause: Duration,
     /// `[DEFAULT] allow_resize_to_same_host`.
     pub allow_resize_to_same_host: bool,
-    /// First pause before a step is tried again; doubles up to `retry_cap`.
+    /// The first pause before a step is retried. It doubles up to `retry_cap`.
     pub retry_base: Duration,
     pub retry_cap: Duration,
-    /// Attempts of a step with an undo before it counts as failed.
+    /// The number of attempts at a step before it fails, in a process that can be undone.
     pub step_tries: u32,
-    /// Processes at work at the same time.
+    /// The number of processes that run at the same time.
     pub max_processes: usize,
-    /// Pause before a process whose task panicked goes on.
+    /// The pause before a process continues after its task has panicked.
     pub restart_pause: Duration,
 }
 
@@ -43,20 +43,20 @@ impl Default for ProcessOptions {
     }
 }
 
-/// `[libvirt] live_migration_...`; each stands in the reference of `nova.conf` options.
+/// The options `[libvirt] live_migration_...`. The reference of `nova.conf` options explains each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveOptions {
-    /// `[DEFAULT] max_concurrent_live_migrations`: how many leave one host at a time; 0 is any number.
+    /// `[DEFAULT] max_concurrent_live_migrations`: the most live migrations from one host at a time; 0 means no limit.
     pub per_host: usize,
-    /// Seconds for each GiB; 0 is for ever.
+    /// Seconds for each GiB; 0 means no timeout.
     pub completion_timeout: u64,
-    /// The action then: force the migration to complete, or abort it.
+    /// Whether a timeout forces the migration to complete, instead of aborting it.
     pub force_at_timeout: bool,
     /// The final downtime in milliseconds, the steps up to it, and the seconds between steps for each GiB.
     pub downtime: u64,
     pub downtime_steps: u64,
     pub downtime_delay: u64,
-    /// MiB/s; 0 is the hypervisor's own.
+    /// MiB/s; 0 means the hypervisor's default.
     pub bandwidth: u64,
     pub permit_post_copy: bool,
     pub permit_auto_converge: bool,

@@ -1,8 +1,8 @@
 //! Plans the next step from the record alone.
 //!
-//! Forward through the steps in order. After a failure, or when called off, it undoes the failed step, which may have
-//! done half of its work. Then it undoes all done steps, last first. When all is undone: once more if another attempt
-//! may succeed elsewhere, else the end.
+//! The plan goes through the steps in order. After a failure or a cancellation, it undoes the step that failed, which
+//! may have done half of its work. Then it undoes all completed steps, last first. After the undo, it starts again if
+//! another attempt may succeed on another host. Otherwise the process ends.
 
 use chronova_events::ids::HostId;
 use chronova_events::process::{ProcessOutcome, RunningProcess};
@@ -10,12 +10,12 @@ use chronova_events::process::{ProcessOutcome, RunningProcess};
 /// The parts of a process that planning needs.
 #[derive(Debug, Clone)]
 pub struct ProcessShape {
-    /// In order.
+    /// The names of the steps, in order.
     pub steps: Vec<&'static str>,
-    /// Attempts at all steps (1: no second attempt).
+    /// The most attempts at all steps; 1 means no second attempt.
     pub max_attempts: u32,
-    /// Whether the process can be called off, and is undone when it fails. A process that only goes forward (a delete)
-    /// retries its step until it succeeds.
+    /// Whether the process can be cancelled, and is undone when it fails. A process that only goes forward (a delete)
+    /// retries each step until it succeeds.
     pub undoes: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct ProcessShape {
 pub enum Next {
     Run(&'static str),
     Undo(&'static str),
-    /// Everything is undone: start again, without the host of the failed attempt.
+    /// Start again after the undo, without the host of the failed attempt.
     Restart {
         excluded: Option<HostId>,
     },
@@ -56,7 +56,7 @@ fn unwind(shape: &ProcessShape, running: &RunningProcess) -> Next {
     if let Some(failure) = running.failure.as_ref().filter(|failure| !failure.undone) {
         return known(&failure.step);
     }
-    // Called off between the beginning of a step and its record (a crash, say): that step may have left something.
+    // The process was cancelled after a step began and before its record, so that step may have left something.
     if running.failure.is_none()
         && !running.due_undone
         && let Some(step) = due(shape, running)
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_step_is_undone_first_then_the_others_backwards() {
+    fn a_failed_step_is_undone_first_and_then_the_others_in_reverse() {
         let trail = [done("a"), done("b"), failed("c", false)];
         assert_eq!(next(trail.clone()), Next::Undo("c"));
         assert_eq!(next(trail.clone().into_iter().chain([undone("c")])), Next::Undo("b"));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn another_attempt_only_elsewhere_and_only_as_often_as_allowed() {
+    fn another_attempt_needs_another_host_and_is_limited() {
         let once = [done("a"), failed("b", true), undone("b"), undone("a")];
         assert_eq!(next(once.clone()), Next::Restart { excluded: None });
         let twice = once.clone().into_iter().chain([Command::Restart { excluded: None }]).chain(once);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn called_off_undoes_what_may_have_begun_too() {
+    fn a_cancellation_undoes_a_step_that_may_have_begun() {
         let trail = [done("a"), called_off()];
         assert_eq!(next(trail.clone()), Next::Undo("b"), "b may have begun without a record");
         assert_eq!(next(trail.clone().into_iter().chain([undone("b")])), Next::Undo("a"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_no_plan_leads_to_is_refused() {
+    fn records_in_an_impossible_order_are_refused() {
         let state = after([done("a")]);
         assert!(decide(&state, undone("a")).is_err());
         assert!(decide(&state, Command::Restart { excluded: None }).is_err());

@@ -2,13 +2,13 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `keep_image` | nothing: the image is there, without bytes | deleting it |
-//! | `copy_disk` | copies the disk on its host, at rest if its image asks for that | removing the copy |
-//! | | where the root disk is a volume: has snapshots made of the volumes, and holds the guest still meanwhile | letting it go, deleting them |
-//! | `upload` | sends the copy to the image service; of volumes: nothing, and the image is complete | (with the image) |
-//! | `clean_up` | removes the copy; of backups, deletes those beyond the rotation | (nothing is left) |
+//! | `keep_image` | nothing: the image already exists, without data | deleting it |
+//! | `copy_disk` | copies the disk on its host, quiesced if the image requires it | removing the copy |
+//! | | if the root disk is a volume: creates snapshots with the guest quiesced | unquiescing it, deleting them |
+//! | `upload` | sends the copy to the image service; for volumes, completes the image without data | (with the image) |
+//! | `clean_up` | removes the copy; deletes backups beyond the rotation | (nothing is left) |
 //!
-//! The server runs on meanwhile. For images of volumes see [`super::snapshot_volumes`].
+//! The server keeps running meanwhile. For images of volumes see [`super::snapshot_volumes`].
 
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Rotation, WorkStage};
@@ -90,7 +90,7 @@ async fn drop_copy(work: &StepRun) -> Result<(), StepError> {
 async fn upload(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some((image, _)) = asked(work) else { return Ok(StepOutput::Nothing) };
     match on_volumes(work).await? {
-        // Nova's "simply a bucket of properties".
+        // The image of a volume-backed server has no data, only properties.
         true => {
             turn::still_mine(work).await?;
             let nothing = Box::pin(futures::stream::empty());
@@ -112,8 +112,8 @@ async fn clean_up(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Nova's `_rotate_backups`: the oldest beyond the rotation go; a rotation of 0 keeps none, not even the new one. It goes
-/// last, because it says whose backups are meant.
+/// Deletes the oldest backups beyond the rotation, as Nova's `_rotate_backups`. A rotation of 0 keeps none, not even
+/// the new one. The new one is deleted last, because it identifies the owner of the backups.
 async fn rotate(work: &StepRun, made: ImageId, rotation: &Rotation) -> Result<(), StepError> {
     let newest_first = work.context.images.backups(made, work.instance_id(), &rotation.kind).await?;
     let keep = usize::try_from(rotation.keep).unwrap_or(usize::MAX);

@@ -2,12 +2,12 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `begin_detaching` | tells the volume service that the guest is about to lose the old volume | telling it otherwise |
-//! | `reserve_volume` | keeps the new volume for the server | ending its attachment |
-//! | `connect_volume` | asks how the server's host reaches it | (with the attachment) |
-//! | `exchange_disk` | copies, then lets the guest go on with the copy | copying back |
+//! | `begin_detaching` | marks the old volume as `detaching` | marking it as `in-use` again |
+//! | `reserve_volume` | reserves the new volume for the server | ending its attachment |
+//! | `connect_volume` | gets the host's connection to the new volume | (with the attachment) |
+//! | `exchange_disk` | copies the content, and switches the guest to the copy | copying back |
 //!
-//! The old volume is released when nothing can be undone any more: so the process ends with it.
+//! Releasing the old volume cannot be undone, so it is the end of the process.
 
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{BlockConnection, BlockDevice, BlockSource};
@@ -65,8 +65,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// This process does not own the disk any more: recorded before a crash, or a delete of the server releases both
-/// volumes.
+/// Cleans up if this process does not own the disk's task any more. The swap was recorded before a crash, or a delete
+/// of the server releases both volumes.
 async fn give_up_swap(work: &StepRun) -> Result<(), StepError> {
     let (disk, (volume, attachment)) = (task(work)?, new(work)?);
     let has = work.server().await?.is_some_and(|server| server.disk_of(volume).is_some());
@@ -117,7 +117,7 @@ async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Gives the guest the old volume back, whichever it has now.
+/// Gives the guest the old volume again, whichever volume it has now.
 async fn back(work: &StepRun) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else { return Ok(()) };

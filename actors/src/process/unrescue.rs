@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `unrescue` | its own definition, no rescue disk, start | (nothing: it can be asked for again) |
+//! | `unrescue` | removes the rescue disk from the definition, starts the guest | (nothing: the user can repeat it) |
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::guest::Renew;

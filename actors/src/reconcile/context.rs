@@ -24,7 +24,7 @@ pub struct ReconcileContext {
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub fleet: Arc<ConnectedHosts>,
-    /// One for every host that is configured, whether it answered yet or not.
+    /// The drivers of all configured hosts, including hosts that have not answered yet.
     pub drivers: Vec<Arc<dyn Driver>>,
     pub networks: Arc<dyn NetworkService>,
     pub image_holds: Arc<ImageHolds>,
@@ -42,7 +42,7 @@ impl std::fmt::Debug for ReconcileContext {
 }
 
 impl ReconcileContext {
-    /// The situation that plans compare now.
+    /// The present input of plans.
     pub fn situation(&self) -> Situation<'_> {
         Situation {
             views: &self.views,

@@ -1,10 +1,11 @@
 //! Compares the volumes and interfaces of a host's guests with those of their servers when the host is back.
 //!
-//! A host may die while a device is attached or detached. Then the control plane cannot find out whether that was done, and records
-//! the server as it was before. The guest's devices are corrected before the host counts as up, and before a volume can
-//! go to another guest. Devices that are not its server's are detached, missing ones are attached.
+//! A host may die while a device is attached or detached. Then the control plane cannot find out whether the change was
+//! made, and keeps the server's recorded devices. The host agent corrects the guest's devices before the host counts as
+//! up, and before another guest can get a volume. It detaches devices that the server does not have, and attaches
+//! missing ones.
 //!
-//! Devices that a process works on are left alone, until the next comparison. Nothing is recorded: after a crash the
+//! Devices that a process works on wait for the next comparison. The corrections record no events: after a crash, the
 //! control plane compares every host again.
 
 use std::collections::BTreeSet;
@@ -19,7 +20,7 @@ use crate::instance::InstanceRoot;
 use crate::process::disks::volume_disk;
 use crate::process::guest;
 
-/// Returns whether every guest has its server's devices; if not, the host is compared again.
+/// Corrects the devices of a host's guests. Returns whether all are correct; if not, the agent compares the host again.
 pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) -> bool {
     let servers: Vec<InstanceId> =
         context.views.servers.read(|servers| servers.on_host(host).map(|row| row.id).collect());
@@ -27,7 +28,7 @@ pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<
     for id in servers {
         right &= match compare(context, host, driver, id).await {
             Ok(right) => right,
-            // A missing guest has no devices; it gets its server's devices when it is created again.
+            // A missing guest gets its server's devices when it is created again.
             Err(DriverError::NoSuchGuest(_)) => true,
             Err(error) => {
                 tracing::debug!(%host, server = %id, %error, "correcting the devices of a guest failed, retrying");
@@ -101,7 +102,8 @@ fn has_disks_at_work(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.work.is_some())
 }
 
-/// While a server is rescued, suspended or shelved, its guest has another definition, or none.
+/// Whether the guest has the server's devices. A rescued, suspended or shelved server has a guest with another
+/// definition, or none.
 fn has_its_own_devices(server: &Alive) -> bool {
     matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. } | Phase::Paused { .. } | Phase::Error { .. })
 }

@@ -1,19 +1,19 @@
 //! Removes unused images from the caches of hosts: Nova's image cache manager.
 //!
 //! The host reports an image as used if a disk is based on it or a guest has it open. The log adds the servers that
-//! were built from it, or are in rescue with it. A note beside the image holds the time since when it is unused, so
-//! that the time runs on while the control plane is down. Hosts with shared storage have one cache: an image that one
-//! of them uses is in use.
+//! were built from it, or are in rescue with it. A note beside the image has the time since which it is unused, so the
+//! time also counts while the control plane is down. Hosts with shared storage have one cache, so an image is in use if
+//! one of them uses it.
 //!
 //! These checks keep an image under its disks, in this order:
 //!
-//! 1. no unfinished process has the image from a step that is done: a process from before the start-up goes on with its
-//!    next step;
+//! 1. no unfinished process has fetched the image in a step that is done, because a process from before the start-up
+//!    continues with its next step;
 //! 2. no process holds the image ([`ImageHolds`](crate::coordination::image_holds::ImageHolds)), and none can until it
 //!    is gone;
-//! 3. the driver reads every disk once more, and the note: a request for the image has removed that.
+//! 3. the driver reads every disk and the note once more, because a request for the image removes the note.
 //!
-//! Nothing is recorded: after a crash the next round finds the rest.
+//! The reconciler records no events: after a crash, the next run finds the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,11 +43,11 @@ const AT_ONCE: usize = 8;
 pub enum CachedImageFate {
     /// Leave it.
     Stays,
-    /// Remove the idle note: it is used.
+    /// Remove the idle note, because the image is used.
     IsUsed,
-    /// Write the idle note: it is unused.
+    /// Write the idle note, because the image is unused.
     IsIdle,
-    /// Remove it if it has been idle since then or longer.
+    /// Remove the image if it has been idle since `idle_by` or longer.
     Goes { idle_by: Timestamp },
 }
 
@@ -59,7 +59,7 @@ pub fn judge(image: &CachedImage, wanted: bool, now: Timestamp, minimum_age: Dur
         Some(_) if used => CachedImageFate::IsUsed,
         None if used => CachedImageFate::Stays,
         None => CachedImageFate::IsIdle,
-        // The clock was set back: the note's time is in the future.
+        // The note's time is in the future, because the clock was set back.
         Some(since) if since > now => CachedImageFate::IsIdle,
         Some(since) if since > idle_by => CachedImageFate::Stays,
         Some(_) => CachedImageFate::Goes { idle_by },
@@ -70,7 +70,7 @@ pub fn judge(image: &CachedImage, wanted: bool, now: Timestamp, minimum_age: Dur
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct NeededImages {
     by_host: BTreeMap<HostId, BTreeSet<String>>,
-    /// Needed by processes under way, on any host.
+    /// The images that unfinished processes need, on any host.
     under_way: BTreeSet<String>,
 }
 
@@ -117,9 +117,9 @@ fn images_of(server: &Alive) -> impl Iterator<Item = String> {
     images.into_iter().flatten().map(|image| image.checksum.clone())
 }
 
-/// Checks the cache of every host that answers; a shared cache once.
+/// Checks the cache of every host that answers. A shared cache is checked once.
 async fn sweep(context: &ReconcileContext) -> usize {
-    // Processes from before the start-up are in the log, and so in the views.
+    // Views that have caught up show the processes from before the start-up.
     if !context.views.wait_for(context.log.head(), context.host_options.resync).await {
         return 1;
     }
@@ -131,7 +131,7 @@ async fn sweep(context: &ReconcileContext) -> usize {
         let Some(sharers) = context.fleet.sharers(member.host).filter(|_| up && !seen.contains(&member.host)) else {
             continue;
         };
-        // Another control plane's hosts may be about to use the image.
+        // A host of another control plane may be about to use the image.
         if !context.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some())) {
             tracing::debug!(host = %member.hostname, "an unknown host shares the image cache; not cleaning it");
             continue;
@@ -154,7 +154,7 @@ async fn sweep(context: &ReconcileContext) -> usize {
     failures.into_inner()
 }
 
-/// Says whether everything was done.
+/// Cleans one cache. Returns whether everything was done.
 async fn tidy(
     context: &ReconcileContext,
     member: Arc<ConnectedHost>,
@@ -178,7 +178,7 @@ async fn tidy(
             tracing::warn!(%host, image = image.checksum, %error, "checking a cached image failed, retrying");
         }
     }
-    // An image that has just been removed is counted until the next round, as with Nova.
+    // As in Nova, an image that was just removed counts until the next run.
     if context.image_cache.reserve_disk
         && member.note_cached(bytes)
         && let Err(error) = capacity::report(&context.gateway, &context.host_options, &member).await
@@ -213,7 +213,7 @@ async fn attend(
     }
 }
 
-/// Images in caches that nobody uses. Its plan asks the hosts, so it is made host by host while it acts.
+/// Unused images in caches. A plan must ask the hosts, so the action plans host by host.
 #[derive(Debug)]
 pub struct UnusedImages;
 
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_goes_when_nobody_has_used_it_for_so_long() {
+    fn an_image_is_removed_after_it_was_unused_long_enough() {
         let idle_by = Timestamp(NOW.0 - 86_400_000_000);
         let cases = [
             (image(true, None), false, CachedImageFate::Stays),

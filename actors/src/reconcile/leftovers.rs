@@ -3,16 +3,16 @@
 //!
 //! The log says whether a leftover is needed; its age never does:
 //!
-//! * A copy has the id of its image, which only one process creates. When that process has ended, no other needs the
-//!   copy.
-//! * Disks that are set aside have one name for all moves of a server. So only the agent of the server's own host
+//! * A copy has the id of its image, and only one process creates that image. When that process has ended, nothing
+//!   needs the copy.
+//! * Disks that were set aside have the same name in all moves of a server. So only the agent of the server's own host
 //!   removes them, while no move is recorded and none can begin
 //!   ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
-//! * Nobody can use an incomplete image. The driver spares one that is being uploaded, or that is used nevertheless. On
-//!   shared storage the upload may be another host's, so it is left there.
+//! * An incomplete image in a cache is useless. The driver keeps one that is being uploaded or used. On shared storage,
+//!   the upload may be another host's, so the incomplete image stays.
 //!
-//! Items that the log does not know may be another control plane's and stay. Nothing is recorded: after a crash the
-//! next comparison of the host with the log finds the rest.
+//! Items that the log does not know may be another control plane's, so they stay. The sweep records no events: after a
+//! crash, the next comparison of the host with the log finds the rest.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use chronova_projections::processes::Processes;
 use crate::hosts::context::HostContext;
 use crate::instance::InstanceRoot;
 
-/// The images that processes copy disks for.
+/// The images for which unfinished processes copy disks.
 pub fn wanted(processes: &Processes) -> BTreeSet<ImageId> {
     let image = |task: &Task| match task {
         Task::Snapshot { image, .. } | Task::Shelve { image, .. } => Some(*image),
@@ -59,7 +59,7 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
             return;
         }
     };
-    // The process that made it was requested before: wait until the views have everything recorded by now.
+    // The request for the leftover's process is already in the log, so the views must first catch up.
     if found.is_empty() || !context.views.wait_for(context.log.head(), context.options.resync).await {
         return;
     }
@@ -82,7 +82,7 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
 }
 
 async fn server(context: &HostContext, instance: InstanceId) -> Instance {
-    // A host that does not answer now is asked next time.
+    // A server that cannot be read now is checked at the next sweep.
     context.gateway.look::<InstanceRoot>(&instance).await.unwrap_or_default()
 }
 
@@ -107,7 +107,7 @@ async fn kept_goes(
     suffix: &str,
 ) -> DriverResult<bool> {
     let Some(_alone) = context.disk_claims.enter(instance) else { return Ok(false) };
-    // Checked only now: from here on the disk claim blocks new moves.
+    // The check comes after the disk claim, which blocks new moves.
     if !kept_is_left(&server(context, instance).await, host) {
         return Ok(false);
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_left_when_nobody_makes_an_image_of_it() {
+    fn a_copy_without_its_process_is_a_leftover() {
         let [wanted, other] = [1, 2].map(|n| ImageId(Uuid::from_u128(n)));
         let making = BTreeSet::from([wanted]);
         for server in [alive(Some(HERE), false), alive(None, false), alive(Some(ELSEWHERE), true)] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_is_left_where_the_server_is_and_does_not_move() {
+    fn disks_set_aside_are_leftovers_on_the_host_of_a_server_at_rest() {
         assert!(kept_is_left(&alive(Some(HERE), false), HERE));
         assert!(!kept_is_left(&alive(Some(HERE), true), HERE), "a revert goes back to it");
         assert!(!kept_is_left(&alive(Some(ELSEWHERE), false), HERE), "the host that it is on removes it");

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// The periods and time limits of reconcilers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReconcileOptions {
-    /// The period of reconcilers without one of their own.
+    /// The period of reconcilers without their own option.
     pub period: Duration,
-    /// `[DEFAULT] resize_confirm_window`: how long a move waits to be confirmed; zero waits for ever.
+    /// `[DEFAULT] resize_confirm_window`: the time after which a move is confirmed automatically; zero means never.
     pub resize_confirm_window: Duration,
     /// How long changes of security groups are gathered before running guests get new filters.
     pub filter_pause: Duration,
@@ -23,17 +23,17 @@ impl Default for ReconcileOptions {
     }
 }
 
-/// `[image_cache]`; each stands in the reference of `nova.conf` options.
+/// The options of `[image_cache]`. The reference of `nova.conf` options explains each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageCacheOptions {
-    /// The period of checks of the caches; `None` for never.
+    /// The period of checks of the caches; `None` means never.
     pub interval: Option<Duration>,
     pub remove_unused: bool,
-    /// How long an image must have been unused.
+    /// How long an image must be unused before it is removed.
     pub minimum_age: Duration,
     /// `[workarounds] reserve_disk_resource_for_image_cache`: whether the cache's bytes reduce the hosts' inventory.
     pub reserve_disk: bool,
-    /// Hosts that cache images beforehand at the same time.
+    /// The number of hosts that fetch images in advance at the same time.
     pub precache_concurrency: usize,
 }
 

@@ -1,7 +1,7 @@
-//! Hosts as Placement shows them: the host aggregates that a host is in are aggregates of its provider (by the same
-//! UUID), and the provider of a disabled host has the trait `COMPUTE_STATUS_DISABLED`, as Nova's syncing has it.
+//! Mirrors hosts in Placement, as Nova does. A host's provider is in an aggregate with the UUID of each host aggregate
+//! of the host. The provider of a disabled host has the trait `COMPUTE_STATUS_DISABLED`.
 //!
-//! Aggregates and traits of others are left alone: only UUIDs that a host aggregate has or had are ever removed.
+//! Aggregates and traits of Placement's clients stay: the mirror removes only UUIDs that a host aggregate has or had.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl From<ProviderChange> for LedgerCommand {
     }
 }
 
-/// The changes after which the ledger shows the hosts as they are.
+/// The changes after which the ledger matches the hosts.
 pub fn plan(views: &Views) -> BTreeSet<ProviderChange> {
     let hosts: Vec<(HostId, bool)> =
         views.hosts.read(|hosts| hosts.all().map(|host| (host.id, host.enabled)).collect());
@@ -74,12 +74,12 @@ pub struct PlacementMirror {
 }
 
 impl PlacementMirror {
-    /// Brings the ledger up to date. The next run does what cannot be done now.
+    /// Brings the ledger up to date. A change that fails now is made in the next run.
     pub async fn mirror(&self) {
         self.apply(plan(&self.views)).await;
     }
 
-    /// Says how many changes the ledger refused.
+    /// Applies the changes. Returns how many failed.
     async fn apply(&self, changes: BTreeSet<ProviderChange>) -> usize {
         let (mut last, mut failures) = (None, 0);
         for change in changes {
@@ -92,7 +92,7 @@ impl PlacementMirror {
                 }
             }
         }
-        // So the next query and the plan of the next run see it.
+        // The wait lets the next query and the next plan see the changes.
         if let Some(position) = last {
             self.views.wait_for(position, self.patience).await;
         }
@@ -100,7 +100,7 @@ impl PlacementMirror {
     }
 }
 
-/// Providers that do not show what their hosts are.
+/// Providers that do not match their hosts.
 #[derive(Debug)]
 pub struct OutdatedProviders;
 

@@ -1,6 +1,6 @@
 //! Reclaims soft-deleted servers that were not restored in time.
 //!
-//! Only the log says when a server was deleted, so the time runs on while the control plane is down.
+//! The log has the time of each deletion, so the time also counts while the control plane is down.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::instance::{InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// Servers that were deleted by then and that no process works on.
+/// Servers that were soft-deleted at or before `deleted_by`, and that no process works on.
 pub fn plan(views: &Views, deleted_by: Timestamp) -> Vec<InstanceId> {
     views.servers.read(|servers| {
         let due = |phase: Phase| matches!(phase, Phase::SoftDeleted { since, .. } if since <= deleted_by);
@@ -23,7 +23,7 @@ pub fn plan(views: &Views, deleted_by: Timestamp) -> Vec<InstanceId> {
     })
 }
 
-/// Deleted servers that are due, and by when they were deleted.
+/// Soft-deleted servers that are due, and the time limit of their deletion.
 #[derive(Debug)]
 pub struct DeletedServers;
 

@@ -1,7 +1,7 @@
-//! The trait of all reconcilers: a plan that compares, an action that mends, and when both run.
+//! The trait of all reconcilers: a plan that compares, an action that repairs, and when both run.
 //!
-//! A plan reads and an action writes. An action is idempotent: it may run twice, and a crash may end it half-way. A
-//! reconciler takes no orders: it finds everything that it mends by itself.
+//! A plan reads and an action writes. An action is idempotent: it may run twice, and a crash may interrupt it. A
+//! reconciler has no input: it finds all differences itself.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -28,49 +28,50 @@ pub struct Situation<'a> {
     pub server_options: &'a ServerOptions,
 }
 
-/// Compares what is with what should be, again and again.
+/// Compares the present state with the intended state, and repairs the differences.
 pub trait Reconciler: Send + Sync + 'static {
-    /// One thing to be mended.
+    /// One difference to repair.
     type Finding: Clone + Ord + Debug + Send + Sync + 'static;
 
-    /// In metrics, in logs and in `chronova inspect reconcilers`.
+    /// The name in metrics, in logs and in `chronova inspect reconcilers`.
     const NAME: &'static str;
-    /// The damage that it mends, in words for operators.
+    /// The differences that it repairs, in words for operators.
     const MENDS: &'static str;
-    /// Whether it acts only on what two plans in a row find: a request on its way causes such findings for a moment.
+    /// Whether it acts only on findings of two plans in a row, because a request under way may cause such a finding for
+    /// a moment.
     const DEBOUNCES: bool = false;
-    /// Whether it runs once before the first request is served, when no request is on its way.
+    /// Whether it runs once before the first request is served, when no request is under way.
     const AT_START: bool = false;
-    /// Whether it runs again and again by the clock, as [`Reconciler::period`] says.
+    /// Whether it runs periodically, with the period of [`Reconciler::period`].
     const BY_CLOCK: bool = true;
-    /// Whether events wake it, too: those that [`Reconciler::is_woken_by`] names.
+    /// Whether events wake it, too. [`Reconciler::is_woken_by`] selects the events.
     const FOLLOWS_LOG: bool = false;
-    /// Whether the read models tell all that is to be mended. Otherwise a finding only says where to look: the action
-    /// asks a host or another service.
+    /// Whether the read models show all differences. Otherwise, a finding only names what to check, and the action asks
+    /// a host or another service.
     const FROM_LOG_ALONE: bool = true;
 
-    /// How often it runs; `None`: never, by these options.
+    /// The period of its runs; `None` if the options turn it off.
     fn period(context: &ReconcileContext) -> Option<Duration> {
         Some(context.options.period)
     }
 
-    /// Whether `event` may have left something to mend. Only asked where it follows the log.
+    /// Whether `event` may cause a difference. Only a reconciler that follows the log needs it.
     fn is_woken_by(event: &Event) -> bool {
         let _ = event;
         false
     }
 
-    /// Finds what is to be mended.
+    /// Finds all differences.
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding>;
 
-    /// One finding, in one line for operators.
+    /// Describes a finding in one line for operators.
     fn describe(finding: &Self::Finding) -> String;
 
-    /// Mends `findings`; says how many it could not mend now.
+    /// Repairs `findings`. Returns how many it could not repair now.
     fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> impl Future<Output = usize> + Send;
 
-    /// Runs for ever. A reconciler that remembers what it still owes, or that asks hosts only about what an event
-    /// concerns, has a loop of its own.
+    /// Runs until the task is dropped. A reconciler has its own loop if it remembers pending work, or if it asks hosts
+    /// only about the subjects of events.
     fn run(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>) -> BoxFuture<'static, ()>
     where
         Self: Sized,

@@ -1,4 +1,4 @@
-//! How often a reconciler ran, and with what success: for the metrics.
+//! Counts the runs of a reconciler and their failures, for the metrics.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
@@ -15,15 +15,15 @@ pub struct ReconcilerTally {
     last_micros: AtomicU64,
 }
 
-/// As they are at one moment.
+/// The numbers at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TallyReading {
     pub runs: u64,
-    /// Findings that could not be mended when they were tried.
+    /// How often the repair of a finding failed.
     pub failures: u64,
-    /// End of the last run; `None`: there was none yet.
+    /// The end of the last run; `None` before the first.
     pub last_run: Option<Timestamp>,
-    /// Microseconds that the last run took.
+    /// The duration of the last run, in microseconds.
     pub last_micros: u64,
 }
 
@@ -38,7 +38,7 @@ impl ReconcilerTally {
         }
     }
 
-    /// Takes in a run that began at `begun`, ended `now` and left `failures` findings as they were.
+    /// Counts a run that began at `begun`, ended `now` and failed to repair `failures` findings.
     pub fn record(&self, begun: Instant, now: Timestamp, failures: usize) {
         self.failures.fetch_add(failures as u64, Ordering::Relaxed);
         self.last_run.store(now.0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Removes members of server groups that have no server, or no longer have one.
 //!
-//! A server becomes a member in another stream before it is recorded, and leaves when it is deleted. A crash can come
-//! between two of these appends.
+//! The stream of groups records a member before the server's own stream begins, and removes it after the server is
+//! deleted. A crash can come between the two appends.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,12 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
-/// Members that are no living servers, with their groups.
+/// Members without an existing server, with their groups.
 pub type StaleGroupMembers = BTreeSet<(ProjectId, ServerGroupId, InstanceId)>;
 
-/// All of them now. The process that creates a server is responsible for its membership. A request under way may have
-/// joined, too. So, while requests are served, only a member that is found twice, a period apart, leaves.
+/// All such members now. The process that creates a server is responsible for its membership. A request under way may
+/// have joined a server, too. So while requests are served, the reconciler removes only members that it finds in two
+/// runs in a row.
 pub fn plan(views: &Views) -> StaleGroupMembers {
     views.server_groups.read(|groups| {
         let living = |group| groups.servers(group).collect::<BTreeSet<_>>();
@@ -42,13 +43,13 @@ pub async fn leave(context: &ReconcileContext, ghosts: &StaleGroupMembers) -> us
         let meta = Meta::system("reconcile-server-groups");
         if let Err(error) = context.gateway.send::<ServerGroupRoot>(project, leave, meta).await {
             failures += 1;
-            tracing::warn!(%group, %instance, %error, "it cannot leave yet");
+            tracing::warn!(%group, %instance, %error, "removing a stale member failed, retrying");
         }
     }
     failures
 }
 
-/// Members that are no living servers.
+/// Members without an existing server.
 #[derive(Debug)]
 pub struct StaleMembers;
 

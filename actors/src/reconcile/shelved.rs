@@ -12,7 +12,7 @@ use crate::instance::{InstanceRequest, InstanceRoot, WorkRequest};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// Servers that were shelved by then and that no process works on.
+/// Servers that were shelved at or before `shelved_by`, and that no process works on.
 pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
     views.servers.read(|servers| {
         let due = |phase: Phase| matches!(phase, Phase::Shelved { since, .. } if since <= shelved_by);
@@ -21,7 +21,7 @@ pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
     })
 }
 
-/// Shelved servers that are due, and by when they were shelved.
+/// Shelved servers that are due, and the time limit of their shelving.
 #[derive(Debug)]
 pub struct ShelvedServers;
 

@@ -1,6 +1,6 @@
-//! Confirms moves that nobody confirmed in time, and moves whose server was reset to another state since.
+//! Confirms moves that were not confirmed in time, and moves that a reset of the server's state left unconfirmed.
 //!
-//! Only the log says when a server was moved, so the time runs on while the control plane is down.
+//! The log has the time of each move, so the time also counts while the control plane is down.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::instance::{InstanceRequest, InstanceRoot, MoveRequest};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
-/// Servers with a move to confirm now: finished by then, or left over after a reset of the state. `None`: only the
-/// latter.
+/// Servers with a move to confirm now: one that ended at or before `moved_by`, or that a reset of the state left
+/// unconfirmed. Without `moved_by`, only moves after a reset are selected.
 pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     let due = |server: &Alive| match server.phase {
         Phase::Resized { since, .. } => moved_by.is_some_and(|by| since <= by),
@@ -28,13 +28,13 @@ pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     })
 }
 
-/// `[DEFAULT] resize_confirm_window`; zero waits for ever.
+/// The time limit by `[DEFAULT] resize_confirm_window`; `None` if the window is zero, which means never.
 fn moved_by(now: Timestamp, window: Duration) -> Option<Timestamp> {
     let age = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
     (!window.is_zero()).then(|| Timestamp(now.0.saturating_sub(age)))
 }
 
-/// Moves that are to be confirmed, and by when they were made.
+/// Moves to confirm, and the time limit of their end.
 #[derive(Debug)]
 pub struct UnconfirmedMoves;
 

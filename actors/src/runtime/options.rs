@@ -1,4 +1,4 @@
-//! All options of this crate, each group beside its owner.
+//! All options of this crate, grouped by owner.
 
 use crate::hosts::options::HostOptions;
 use crate::process::options::{LiveOptions, ProcessOptions};

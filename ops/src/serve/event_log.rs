@@ -56,7 +56,7 @@ impl EventLog {
         }
     }
 
-    /// Whether appends can be acknowledged.
+    /// Checks that the log can acknowledge appends.
     pub(super) fn health(&self) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(store) => store.health(),
@@ -64,7 +64,7 @@ impl EventLog {
         }
     }
 
-    /// Writes what waits, and lets another process lead.
+    /// Writes pending appends, and releases the log, so that another process can lead.
     pub(super) async fn close(&self) {
         match self {
             Self::Sqlite(store) => store.close().await,

@@ -1,4 +1,4 @@
-//! The log for clients of EventStoreDB, where the configuration asks for it.
+//! Serves the log to clients of EventStoreDB, if the configuration turns this on.
 
 use std::net::ToSocketAddrs;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, IntGaugeVec, Opts};
 
-/// Reads the read models at each scrape; keeps nothing.
+/// Reads the values from the read models at each scrape.
 pub(super) struct Gauges {
     queries: Arc<Queries>,
     store: Arc<dyn EventStore>,

@@ -11,7 +11,7 @@ use chronova_web::tls::TlsFiles;
 use crate::config::targets::Targets;
 use crate::config::{Config, Words};
 
-/// Every address to listen on, the ones for all services first.
+/// Every address to listen on. Listeners for all services come first.
 pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
     let own = &config.chronova;
     let groups: [(&Words, Option<Service>); 8] = [
@@ -48,7 +48,7 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
     Ok(all)
 }
 
-/// A listener that is configured as Nova's is.
+/// A listener from Nova's options.
 fn in_novas_words(config: &Config, only: Option<Service>) -> Option<String> {
     let default = &config.default;
     let (host, port) = match only? {
@@ -64,7 +64,7 @@ fn in_novas_words(config: &Config, only: Option<Service>) -> Option<String> {
     })
 }
 
-/// The files for TLS, where they are configured.
+/// The files for TLS, if they are configured.
 fn tls(config: &Config) -> Result<Option<TlsFiles>> {
     let wsgi = &config.wsgi;
     match (&wsgi.ssl_cert_file, &wsgi.ssl_key_file) {
@@ -78,7 +78,7 @@ fn tls(config: &Config) -> Result<Option<TlsFiles>> {
     }
 }
 
-/// How the listeners serve.
+/// The options of the listeners.
 pub fn serving(config: &Config, targets: &Targets) -> Result<HttpOptions> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     Ok(HttpOptions { workers, tls: tls(config)?, ..targets.serving.clone() })

@@ -1,8 +1,7 @@
 //! The data folder is private to the service: folders 0700, files 0600.
 //!
-//! Chronova creates everything in it with these modes. Files and folders may have wider modes, from an older version, a
-//! backup or an administrator. Chronova restricts them at start-up and logs a warning, because other users may have
-//! read them.
+//! Chronova creates files and folders with these modes. Others may have wider modes, from an older version, a backup or
+//! an administrator. Chronova restricts them at start-up and logs a warning, because other users may have read them.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -26,12 +25,13 @@ pub(super) fn close(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns how many were open. Symbolic links are left alone: their targets are not in the folder.
+/// Restricts everything in the folder. Returns how many entries were open. Symbolic links are not followed, because
+/// their targets are not in the folder.
 fn close_all(folder: &Path) -> io::Result<usize> {
     let mut closed = 0;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        // A file may be removed meanwhile.
+        // Another task may remove the file meanwhile.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         if metadata.is_symlink() {
             continue;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_open_folder_is_closed_with_all_that_is_in_it_and_nothing_else() {
+    fn an_open_folder_and_its_entries_are_restricted_and_nothing_else() {
         let parent = tempfile::tempdir().unwrap();
         let (outside, data) = (parent.path().join("outside"), parent.path().join("data"));
         fs::write(&outside, b"").unwrap();

@@ -1,9 +1,9 @@
 //! Vendor data of guests: the static file for all guests, and the services in `[api] vendordata_dynamic_targets`.
-//! Chronova calls these over HTTP for each metadata request that needs them.
+//! Chronova calls the services over HTTP for each metadata request that needs them.
 //!
-//! The services are external, so everything about them is bounded: the time to connect, the time to answer, the length
-//! of an answer, and the number of concurrent calls. A service that does not answer in time gives `{}` under its name,
-//! or an error for the guest with `vendordata_dynamic_failure_fatal`.
+//! The services are external. So there are limits of the time to connect, the time to answer, the length of an answer
+//! and the number of concurrent calls. A service that does not answer in time gives `{}` under its name, or an error
+//! for the guest with `vendordata_dynamic_failure_fatal`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const LONGEST: u64 = 256 * 1024;
 /// Concurrent calls; each holds a thread.
 const AT_ONCE: usize = 32;
 
-/// Where systems keep their trusted certificate authorities.
+/// The usual files of a system's trusted certificate authorities.
 const AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
@@ -150,7 +150,7 @@ impl VendorServices for HttpServices {
     }
 }
 
-/// `name@url` each. As in Nova, a target without a name, or with a repeated one, is skipped.
+/// Parses the targets, each as `name@url`. As in Nova, a target without a name, or with a repeated name, is skipped.
 fn targets(words: &[String]) -> Vec<VendorDataTarget> {
     let mut names = BTreeSet::new();
     let mut targets = Vec::new();

@@ -1,6 +1,6 @@
 //! The embedded services: identity, images, networks and volumes on the same log.
 //!
-//! Each folder holds the service's aggregates and its implementation of the port that compute asks. The HTTP APIs of the
+//! Each folder has the service's aggregates and its implementation of the port that compute calls. The HTTP APIs of the
 //! services are in `web`.
 
 pub mod identity;

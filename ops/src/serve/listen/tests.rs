@@ -1,4 +1,4 @@
-//! Addresses in the configuration become listeners.
+//! Tests that addresses in the configuration become listeners.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ fn config(text: &str) -> Config {
 }
 
 #[test]
-fn listeners_are_found_in_novas_words_too() {
+fn listeners_come_from_novas_options_too() {
     let all = |text: &str| -> Vec<(String, Option<Service>)> {
         let found = listeners(&config(text)).unwrap();
         found.iter().map(|listener| (listener.address.to_string(), listener.only)).collect()

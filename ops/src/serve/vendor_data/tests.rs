@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::config::{MachineDefaults, load_on};
 
-/// A service that answers everybody with the same, and the requests that it got.
+/// Starts a service that gives every request the same answer. Returns its address and the requests that it gets.
 fn service(answer: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
@@ -19,7 +19,7 @@ fn service(answer: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
             let mut stream = stream.unwrap();
             let mut request = Vec::new();
             let mut piece = [0; 4096];
-            // The body is the last that comes, and ends so.
+            // The request ends with its body, a JSON object.
             while !request.ends_with(b"}") {
                 match stream.read(&mut piece).unwrap() {
                     0 => break,
@@ -27,7 +27,7 @@ fn service(answer: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
                 }
             }
             told.lock().unwrap().push(String::from_utf8(request).unwrap());
-            // A client that has read enough may have hung up.
+            // A client may close the connection before it has read the whole answer.
             let _ = stream.write_all(answer);
         }
     });
@@ -53,7 +53,7 @@ fn metadata(config: &Config) -> Result<MetadataOptions> {
 
 /// `[api] vendordata_jsonfile_path`: an invalid file stops start-up, with its name and the reason.
 #[test]
-fn what_all_guests_are_told_is_a_file_that_can_be_read() {
+fn static_vendor_data_comes_from_a_readable_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vendor.json");
     let told = || {
@@ -73,13 +73,13 @@ fn what_all_guests_are_told_is_a_file_that_can_be_read() {
     std::fs::write(&path, "{\"ntp\": [\"10.0.0.1\"]}").unwrap();
     let good = told().unwrap();
     assert_eq!(good.as_deref(), Some(&serde_json::json!({"ntp": ["10.0.0.1"]})));
-    // Read once: what becomes of the file later changes nothing of it.
+    // The file is read only once, so a later change of the file has no effect.
     std::fs::remove_file(&path).unwrap();
     assert_eq!(good.as_deref(), Some(&serde_json::json!({"ntp": ["10.0.0.1"]})));
 }
 
 #[test]
-fn providers_of_vendor_data_are_as_the_file_says() {
+fn options_of_vendor_data_select_the_providers() {
     let told = |text: &str| metadata(&config(text)).map_err(|error| format!("{error:#}"));
     let providers = |text: &str| told(text).map(|told| (told.vendor_data.is_some(), told.dynamic.is_some()));
     assert_eq!(providers(""), Ok((true, false)));
@@ -92,7 +92,7 @@ fn providers_of_vendor_data_are_as_the_file_says() {
 const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\n{\"a\": 1}";
 
 #[tokio::test]
-async fn each_service_is_told_of_the_server_and_says_its_part() {
+async fn each_service_gets_the_server_and_adds_its_part() {
     let (one, heard) = service(GOOD);
     let (two, _) = service(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     let asked = services(&format!(
@@ -114,7 +114,7 @@ async fn each_service_is_told_of_the_server_and_says_its_part() {
 }
 
 #[tokio::test]
-async fn who_does_not_answer_as_it_should_says_nothing_or_stops_all() {
+async fn a_failed_service_adds_nothing_or_fails_the_request() {
     let (refuses, _) = service(b"HTTP/1.1 500 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}");
     let (mumbles, _) = service(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nhm?");
     let (sends_away, _) = service(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
@@ -124,7 +124,7 @@ async fn who_does_not_answer_as_it_should_says_nothing_or_stops_all() {
             .into_boxed_slice(),
     );
     let (talks, _) = service(endless);
-    // Listens, and never answers.
+    // This service accepts connections but never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for target in [refuses, mumbles, sends_away, talks, silent.local_addr().unwrap(), nobody] {

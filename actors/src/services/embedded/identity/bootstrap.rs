@@ -21,15 +21,16 @@ pub enum BootstrapError {
     Command(#[from] CommandError<IdentityReject>),
 }
 
-/// The identities that the first start has made.
+/// The result of the bootstrap.
 #[derive(Debug, Clone, Default)]
 pub struct Bootstrapped {
-    /// The administrator's password, if this was the first start. It is stored nowhere else: write it down.
+    /// The administrator's password, if this was the first start. Only its hash is in the log, so the caller must keep
+    /// it.
     pub password: Option<Password>,
 }
 
-/// Makes domain `Default`, projects `admin` and `service`, the roles, and user `admin`, unless any domain is there.
-/// `chosen` is the operator's password; without it a random one is generated.
+/// Creates domain `Default`, projects `admin` and `service`, the roles, and user `admin`, unless there is a domain
+/// already. `chosen` is the operator's password; without it, a random one is generated.
 pub async fn bootstrap(
     gateway: &CommandGateway,
     passwords: &Passwords,

@@ -1,8 +1,9 @@
 //! Passwords and their argon2id hashes.
 //!
-//! Hashing costs tens of milliseconds and megabytes by design, so a bounded number of blocking threads does it. A flood
-//! of log-ins queues, and is refused when the queue is long, instead of taking the machine. An unknown user's log-in is
-//! checked against a dummy hash of the same cost. So the time of the answer does not tell who exists.
+//! Hashing costs tens of milliseconds and megabytes by design, so a bounded number of blocking threads does it. If many
+//! users log in at once, their passwords queue, and further ones are refused when the queue is full. The service checks
+//! an unknown user's password against a dummy hash of the same cost. So the response time does not reveal which users
+//! exist.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,15 +16,15 @@ use tokio::sync::Semaphore;
 
 /// Characters of a generated password: 24 of 57 are 140 bits.
 const GENERATED_LENGTH: usize = 24;
-/// No characters that look alike.
+/// The characters of a generated password. None of them look alike.
 const ALPHABET: &[u8] = b"abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
-/// Five passes over 7 MiB: by OWASP's password storage cheat sheet as strong as two over 19 MiB, and a process that hashes
-/// holds less.
+/// Memory of a hash, which takes five passes. OWASP's password storage cheat sheet rates this as strong as two passes
+/// over 19 MiB, and it needs less memory.
 const MEMORY_KIB: u32 = 7 * 1_024;
 const PASSES: u32 = 5;
-/// Passwords that may queue: at tens of milliseconds each, a later one would wait too long anyway.
+/// The most passwords in the queue. At tens of milliseconds each, a later one would wait too long anyway.
 const MOST_WAITING: usize = 64;
-/// Longer ones are refused before they are hashed.
+/// Bytes. A longer password is refused before it is hashed.
 pub const MAX_LENGTH: usize = 4_096;
 
 /// A password in the clear; never shown by `Debug`.
@@ -35,18 +36,18 @@ impl Password {
         Self(text.into())
     }
 
-    /// The text itself, for the only place that needs it.
+    /// The text of the password.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// A random one.
+    /// Generates a random password.
     pub fn generate() -> Result<Self, PasswordError> {
         let mut text = String::with_capacity(GENERATED_LENGTH);
         let mut random = [0_u8; 64];
         while text.len() < GENERATED_LENGTH {
             getrandom::fill(&mut random).map_err(|error| PasswordError::Random(error.to_string()))?;
-            // Bytes beyond the largest multiple of the alphabet would favour its beginning.
+            // Bytes beyond the largest multiple of the alphabet's length would make its first characters more likely.
             let fair = random.iter().filter(|byte| usize::from(**byte) < 256 / ALPHABET.len() * ALPHABET.len());
             let letters = fair.map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]));
             text.extend(letters.take(GENERATED_LENGTH - text.len()));
@@ -73,7 +74,7 @@ pub enum PasswordError {
     Hash(String),
 }
 
-/// Hashes and verifies.
+/// Hashes and verifies passwords.
 #[derive(Debug, Clone)]
 pub struct Passwords {
     params: Params,
@@ -88,7 +89,7 @@ impl Passwords {
         Self::with_params(Params::new(MEMORY_KIB, PASSES, 1, None).unwrap_or_default(), concurrency)
     }
 
-    /// For tests: as weak as argon2 can be.
+    /// A hasher for tests, with the weakest parameters of argon2.
     pub fn weak() -> Self {
         Self::with_params(Params::new(Params::MIN_M_COST, 1, 1, None).unwrap_or_default(), 4)
     }
@@ -106,8 +107,8 @@ impl Passwords {
         self.run(move || hash(params, &password)).await?.map(PasswordHash)
     }
 
-    /// Whether `password` matches the hash `stored`; `None` (no such user, or a user without password) costs the same
-    /// and is always wrong.
+    /// Whether `password` matches the hash `stored`. `None` (no such user, or a user without a password) costs the same
+    /// time and never matches.
     pub async fn verify(&self, stored: Option<&PasswordHash>, password: &Password) -> Result<bool, PasswordError> {
         if password.0.len() > MAX_LENGTH {
             return Ok(false);
@@ -135,7 +136,7 @@ impl Passwords {
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|e| PasswordError::Hash(e.to_string()))?;
         drop(waits);
         tokio::task::spawn_blocking(move || {
-            // The slot is held until the work is done, even if the requester goes away.
+            // The task holds the slot until the hash is done, even if the requester goes away.
             let _slot = slot;
             work()
         })
@@ -154,7 +155,7 @@ fn hash(params: Params, password: &Password) -> Result<String, PasswordError> {
         .map_err(|error| PasswordError::Hash(error.to_string()))
 }
 
-/// The parameters are those of the stored hash; the comparison takes constant time.
+/// Compares with the parameters of the stored hash, in constant time.
 fn matches(stored: &str, password: &Password) -> bool {
     password_hash::PasswordHash::new(stored)
         .is_ok_and(|stored| Argon2::default().verify_password(password.0.as_bytes(), &stored).is_ok())
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_are_bounded() {
+    async fn the_queue_of_passwords_is_bounded() {
         let passwords = Passwords::weak();
         let all = passwords.slots.available_permits();
         let at_work = passwords.slots.acquire_many(u32::try_from(all).unwrap()).await.unwrap();
@@ -192,17 +193,17 @@ mod tests {
         }
         let mut one_more = Box::pin(passwords.verify(None, &word));
         assert!(matches!(futures::poll!(one_more.as_mut()), std::task::Poll::Ready(Err(PasswordError::Busy))));
-        // A request that gives up frees its place.
+        // A request that gives up frees its place in the queue.
         drop(waiting.pop());
         let last = passwords.verify(None, &word);
         drop(at_work);
-        // Each has its turn in the order in which it came.
+        // The passwords are hashed in the order in which they came.
         let (last, others) = futures::join!(last, futures::future::join_all(waiting));
         assert!(!last.unwrap() && others.into_iter().all(|right| !right.unwrap()));
     }
 
     #[test]
-    fn generated_ones_differ_and_stay_out_of_logs() {
+    fn generated_passwords_differ_and_are_never_logged() {
         let (a, b) = (Password::generate().unwrap(), Password::generate().unwrap());
         assert_ne!(a, b);
         assert_eq!(a.expose().len(), GENERATED_LENGTH);

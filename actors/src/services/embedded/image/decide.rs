@@ -39,7 +39,7 @@ fn property_bytes(attributes: &ImageAttributes) -> usize {
     attributes.properties.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-/// An image from before the bound may have more, and may only reduce it.
+/// Checks the limits of properties. An older image may exceed them, but then it may only shrink.
 fn bound(before: usize, attributes: &ImageAttributes) -> Result<(), ImageReject> {
     match property_bytes(attributes) {
         now if now > MAX_PROPERTY_BYTES && now > before => Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES }),
@@ -54,7 +54,7 @@ fn check(attributes: &ImageAttributes) -> Result<(), ImageReject> {
     if attributes.tags.len() > MAX_TAGS {
         return Err(ImageReject::TooMany { what: "tags", limit: MAX_TAGS });
     }
-    // Amazon's formats come in pairs.
+    // Each of Amazon's container formats needs the disk format of the same name.
     if let (Some(container), Some(disk)) = (&attributes.container_format, &attributes.disk_format) {
         let amazon = |format: &str| matches!(format, "aki" | "ari" | "ami");
         if (amazon(container) || amazon(disk)) && container != disk {
@@ -73,7 +73,7 @@ fn on_image(record: &ImageRecord, command: ImageCommand) -> ImageDecision {
         ImageCommand::AbandonUpload { upload, reason } if is_saving(record, upload) => {
             Ok(vec![UploadAbandoned { image, upload, reason }.into()])
         }
-        // The upload has ended otherwise meanwhile: nothing to abandon.
+        // The upload has already ended, so there is nothing to abandon.
         ImageCommand::AbandonUpload { .. } => Ok(vec![]),
         ImageCommand::Store(stored) => store(record, stored),
         ImageCommand::Deactivate => match record.content {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_once() {
+    fn data_is_stored_once() {
         let state = active();
         assert_eq!(state.here().unwrap().content.status(), "active");
         assert_eq!(decide(&state, ImageCommand::Store(stored())), Ok(vec![]));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_upload_leaves_the_image_as_it_was() {
+    fn an_abandoned_upload_leaves_the_image_unchanged() {
         let abandon = |upload| ImageCommand::AbandonUpload { upload, reason: "gone".into() };
         let state = given([ImageCommand::StartUpload(UPLOAD)]);
         assert_eq!(decide(&state, abandon(UploadId(Uuid::nil()))), Ok(vec![]));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_fixed_once_bytes_came() {
+    fn formats_are_fixed_once_there_is_data() {
         let other = ImageCommand::Change(vec![ImageChange::DiskFormat(Some("qcow2".into()))]);
         assert_eq!(decide(&active(), other.clone()), Err(ImageReject::OnlyWhileQueued("disk_format")));
         assert!(decide(&given([]), other).is_ok());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_all_or_none() {
+    fn all_changes_of_a_request_apply_or_none() {
         let state = given([]);
         let mixed = ImageCommand::Change(vec![
             ImageChange::Name(Some("new".into())),
@@ -326,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn properties_are_bounded_together() {
+    fn the_total_size_of_properties_is_limited() {
         let set = |name: &str, bytes: usize| ImageChange::SetProperty { name: name.into(), value: "x".repeat(bytes) };
         let half = MAX_PROPERTY_BYTES / 2;
         let state = given([ImageCommand::Change(vec![set("b", half)])]);
         let refused = Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES });
         assert_eq!(decide(&state, ImageCommand::Change(vec![set("c", half)])), refused);
         assert!(decide(&state, ImageCommand::Change(vec![set("b", half + 1)])).is_ok());
-        // One of old that has more.
+        // This image is from before the limit and exceeds it.
         let Image::Here(mut record) = state else { unreachable!() };
         record.attributes.properties.push(("d".into(), "x".repeat(MAX_PROPERTY_BYTES)));
         let state = Image::Here(record);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_shared_images_only() {
+    fn only_shared_images_have_members() {
         let invite = ImageCommand::Invite("q".into());
         let private = given([ImageCommand::Change(vec![ImageChange::Visibility(Visibility::Private)])]);
         assert_eq!(decide(&private, invite.clone()), Err(ImageReject::NotShared));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn deactivation_hides_bytes_and_gives_them_back() {
+    fn deactivation_hides_the_data_until_reactivation() {
         let off = given([ImageCommand::StartUpload(UPLOAD), ImageCommand::Store(stored()), ImageCommand::Deactivate]);
         assert_eq!(off.here().unwrap().content.status(), "deactivated");
         assert_eq!(decide(&off, ImageCommand::Deactivate), Ok(vec![]));

@@ -1,8 +1,8 @@
-//! The files that hold images' bytes.
+//! The files with the data of images.
 //!
-//! `DIR/<image>` is complete and inspected, or not there: bytes go to `DIR/.<upload>.part`, are hashed on the way,
-//! fsynced, inspected, and only then renamed. The events say which complete files count; [`ImageFiles::sweep`] removes
-//! all others at start-up.
+//! A file `DIR/<image>` is always complete and inspected. The data first goes to `DIR/.<upload>.part`, and is hashed,
+//! fsynced and inspected before the rename. The events say which complete files belong to images; [`ImageFiles::sweep`]
+//! removes all others at start-up.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,21 +25,21 @@ use tokio::sync::mpsc;
 
 use super::inspect::{InspectError, OpenFile, inspect};
 
-/// A sender that sends nothing for this long counts as gone.
+/// The upload fails if the sender sends nothing for this time.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Chunks on their way from the sender to the disk.
+/// The most chunks between the sender and the disk.
 const DEPTH: usize = 16;
 /// Bytes read at once when an image is sent.
 const CHUNK: usize = 256 * 1024;
 
 #[derive(Debug, Error)]
 pub enum ReceiveError {
-    /// More bytes than an image may have.
+    /// The data is larger than an image may be.
     #[error("the image is larger than {0} bytes")]
     TooLarge(u64),
     #[error("no room is left for images")]
     Full,
-    /// The sender announced another number of bytes.
+    /// The size differs from the one that the sender announced.
     #[error("{announced} bytes were announced, {received} came")]
     Length { announced: u64, received: u64 },
     #[error("the sender went away: {0}")]
@@ -66,7 +66,7 @@ pub struct IncomingUpload {
     pub upload: UploadId,
     /// The declared `disk_format`.
     pub format: String,
-    /// The bytes that the sender announced, if it did.
+    /// The number of bytes that the sender announced, if it did.
     pub announced: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl ImageFiles {
         self.folder.join(image.to_string())
     }
 
-    /// Receives all bytes, checks them and moves them into place. An error leaves nothing behind.
+    /// Receives the data, checks it and moves the file into place. After an error, no file is left.
     pub async fn receive(
         &self,
         incoming: IncomingUpload,
@@ -105,7 +105,7 @@ impl ImageFiles {
         let writing = tokio::task::spawn_blocking(move || files.write(&wanted, receiver));
         let fed = feed(bytes, sender).await;
         let written = writing.await.map_err(|error| ReceiveError::Io(io::Error::other(error)))?;
-        // The writer's reason counts before the sender's: the sender fails when the writer stopped.
+        // The writer's error comes first: the sender only fails because the writer stopped.
         match (written, fed) {
             (Err(error), Ok(()) | Err(ReceiveError::Io(_))) => Err(error),
             (_, Err(error)) => Err(error),
@@ -153,7 +153,7 @@ impl ImageFiles {
         })
     }
 
-    /// The bytes of an image from `offset` on.
+    /// The data of an image from `offset` on.
     pub async fn read(&self, image: ImageId, offset: u64, length: Option<u64>) -> io::Result<ByteStream> {
         let mut file = tokio::fs::File::open(self.path(image)).await?;
         file.seek(io::SeekFrom::Start(offset)).await?;
@@ -170,7 +170,7 @@ impl ImageFiles {
         Ok(Box::pin(stream))
     }
 
-    /// Removes an image's bytes; none there is fine.
+    /// Removes an image's file. No file is success.
     pub async fn remove(&self, image: ImageId) -> io::Result<()> {
         match tokio::fs::remove_file(self.path(image)).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -178,7 +178,7 @@ impl ImageFiles {
         }
     }
 
-    /// Removes every file that is not one of `kept`; says which of those are missing.
+    /// Removes all files except those of the images in `kept`. Returns the images in `kept` without a file.
     pub fn sweep(&self, kept: &BTreeSet<ImageId>) -> io::Result<Vec<ImageId>> {
         let mut missing = kept.clone();
         for entry in fs::read_dir(&self.folder)? {
@@ -193,7 +193,8 @@ impl ImageFiles {
     }
 }
 
-/// A message from the sender to the writer. The end is a message, so that a sender that died does not count as done.
+/// A message from the sender to the writer. The end is an explicit message, so that a dropped sender does not count as
+/// complete.
 enum UploadPart {
     Bytes(Bytes),
     End,
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_arrive_whole_and_can_be_read_in_part() {
+    async fn data_is_stored_completely_and_read_in_parts() {
         let folder = tempfile::tempdir().unwrap();
         let files = ImageFiles::open(folder.path(), 1_000).unwrap();
         let stored = receive(&files, incoming("raw"), &["hello ", "world"]).await.unwrap();
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_goes_wrong_leaves_nothing_behind() {
+    async fn a_failed_upload_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let files = ImageFiles::open(folder.path(), 10).unwrap();
         let too_long = receive(&files, incoming("raw"), &["hello ", "world"]).await;
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sweep_keeps_what_counts_and_names_what_is_missing() {
+    fn the_sweep_keeps_files_of_images_and_names_missing_ones() {
         let folder = tempfile::tempdir().unwrap();
         let files = ImageFiles::open(folder.path(), 10).unwrap();
         let [kept, lost, stray] = [1, 2, 3].map(|n| ImageId(Uuid::from_u128(n)));

@@ -1,7 +1,7 @@
 //! Creates networks, subnets, ports and routers within the quota of their project.
 //!
-//! Quota is taken before the resource is created, and given back where the resource is refused. If the log does not
-//! answer, nobody knows whether the resource exists. Then the quota stays taken; the next requests find out
+//! The service reserves quota before it creates the resource, and releases it if the resource is refused. If the log
+//! does not answer, the resource may or may not exist. Then the quota stays reserved, and a later request finds out
 //! ([`room`]).
 
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ pub enum CreateNetworkResourceReject {
 /// Creates a network, or a part of one.
 ///
 /// # Errors
-/// Quota has no room, the network refuses, or the log does not take the events.
+/// The quota is exceeded, the network refuses, or the log is not available.
 pub async fn create(
     operations: &Operations,
     meta: Arc<Meta>,
@@ -67,12 +67,11 @@ pub async fn create(
     Ok(created.position)
 }
 
-/// Creates a router, and its gateway, which is a port of an external network. A request for a router with a gateway gets
-/// both or nothing. After a crash between the two, the router is there without a gateway: whole, and its owner may
-/// delete it.
+/// Creates a router and its gateway, which is a port of an external network. If the gateway is refused, the request
+/// creates neither. After a crash between the two, the router exists without a gateway; its owner can use or delete it.
 ///
 /// # Errors
-/// Quota has no room, the external network refuses, or the log does not take the events.
+/// The quota is exceeded, the external network refuses, or the log is not available.
 pub async fn create_router(
     operations: &Operations,
     meta: Arc<Meta>,
@@ -94,7 +93,7 @@ pub async fn create_router(
     }
 }
 
-/// Sends the command that creates a counted resource, with quota taken for it.
+/// Reserves quota, and sends the command that creates the resource.
 async fn counting<A: Reachable>(
     operations: &Operations,
     meta: &Arc<Meta>,

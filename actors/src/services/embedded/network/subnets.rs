@@ -121,7 +121,7 @@ const UNUSABLE: [IpNet; 9] = [
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 8)),
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16)),
-    // Multicast, and what is above it up to broadcast.
+    // Multicast, and all addresses above it up to broadcast.
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3)),
     // The unspecified address, loopback, and IPv4 addresses that are written as IPv6.
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 96)),
@@ -176,7 +176,7 @@ fn check_modes(
     {
         return wrong("ipv6_ra_mode and ipv6_address_mode must be equal when both are set");
     }
-    // An address that follows from the MAC fills the lower half.
+    // An address that derives from the MAC fills the lower 64 bits.
     if matches!(address_mode.or(ra_mode), Some(Ipv6Mode::Slaac | Ipv6Mode::Stateless)) && cidr.prefix_len() != 64 {
         return wrong(
             "Invalid CIDR for IPv6 address mode. OpenStack uses the EUI-64 address format, which requires the prefix to be /64",
@@ -185,7 +185,7 @@ fn check_modes(
     Ok(())
 }
 
-/// Whether every address of the prefix can be a host's: there is no network or broadcast address in these.
+/// Whether hosts can use every address of the prefix, because it has no network or broadcast address.
 fn is_point_to_point(cidr: &IpNet) -> bool {
     cidr.max_prefix_len() - cidr.prefix_len() <= 1
 }
@@ -194,7 +194,7 @@ fn default_gateway(cidr: &IpNet) -> Option<IpAddr> {
     if is_point_to_point(cidr) { Some(cidr.network()) } else { plus(cidr.network(), 1) }
 }
 
-/// Everything that can be a host's address, without the gateway.
+/// All addresses that hosts can use, without the gateway.
 fn default_pools(cidr: &IpNet, gateway: Option<IpAddr>) -> Vec<AllocationPool> {
     let (mut start, mut end) = (Some(cidr.network()), Some(cidr.broadcast()));
     if !is_point_to_point(cidr) {

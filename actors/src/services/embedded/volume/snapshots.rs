@@ -44,7 +44,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
             }
             Ok(vec![SnapshotDeleteRequested { volume, snapshot, process }.into()])
         }
-        // Gone already is success.
+        // A snapshot that is already gone is success.
         VolumeCommand::RecordSnapshotDeleted { snapshot, .. } if !record.snapshots.contains_key(&snapshot) => {
             Ok(vec![])
         }

@@ -51,10 +51,10 @@ impl RandomAccess for [u8] {
 
 #[derive(Debug, Error)]
 pub enum InspectError {
-    /// The content is something else than was announced.
+    /// The content has another format than the declared one.
     #[error("the content is {found}, not {declared}")]
     Mismatch { declared: String, found: &'static str },
-    /// The content is of the announced format but refers to something outside, or is damaged.
+    /// The content has the declared format, but refers to other files, or is damaged.
     #[error("the {format} content is not safe to use: {reason}")]
     Unsafe { format: &'static str, reason: String },
     #[error("the content cannot be read")]
@@ -80,12 +80,12 @@ const SIGNATURES: [(&str, u64, &[u8]); 12] = [
     ("luks", 0, b"LUKS\xba\xbe"),
     ("vdi", 0x40, b"\x7f\x10\xda\xbe"),
     ("iso", 0x8001, b"CD001"),
-    // A fixed-size VHD is a raw disk with a footer; found below.
+    // A fixed-size VHD is a raw disk with a footer, which the code below finds.
     ("ploop", 0, b"WithoutFreeSpace"),
     ("ploop", 0, b"WithouFreSpacExt"),
 ];
 
-/// Every format that the content could be taken for. A raw disk has none; a partition table counts as raw.
+/// All formats that the content has a signature of. A raw disk has none; a partition table counts as raw.
 fn signatures(source: &(impl RandomAccess + ?Sized)) -> Result<Vec<&'static str>, InspectError> {
     let mut found = Vec::new();
     for (format, offset, magic) in SIGNATURES {
@@ -118,7 +118,7 @@ pub fn inspect(source: &(impl RandomAccess + ?Sized), declared: &str) -> Result<
         "raw" => other("raw").map_or(Ok(raw), |format| Err(mismatch(format))),
         // Amazon's formats have no signature; content with another format's signature is refused nevertheless.
         "ami" | "ari" | "aki" => other("").map_or(Ok(raw), |format| Err(mismatch(format))),
-        // A file of two formats is a trap: each reader may see another one.
+        // A file with the signatures of two formats is a trap, because each reader may choose another format.
         _ if !found.contains(&declared) => Err(mismatch(other(declared).unwrap_or("raw"))),
         _ if other(declared).is_some() => Err(mismatch("of several formats at once")),
         "qcow2" => qcow2::inspect(source).map(|virtual_size| Inspected { virtual_size: Some(virtual_size) }),

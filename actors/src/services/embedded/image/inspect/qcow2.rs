@@ -6,7 +6,7 @@
 use super::{InspectError, RandomAccess};
 
 const FIXED: usize = 104;
-/// Version 2 ends here.
+/// The length of a version 2 header.
 const FIXED_V2: u64 = 72;
 const MIN_CLUSTER_BITS: u32 = 9;
 const MAX_CLUSTER_BITS: u32 = 21;
@@ -14,7 +14,7 @@ const MAX_CLUSTER_BITS: u32 = 21;
 const MAX_L1_ENTRIES: u32 = 32 * 1024 * 1024 / 8;
 /// QEMU's own limit of the reference count table: 8 MiB.
 const MAX_REFCOUNT_TABLE: u64 = 8 * 1024 * 1024;
-/// More extensions than any version ever wrote.
+/// The most header extensions. No version of QEMU writes so many.
 const MAX_EXTENSIONS: usize = 32;
 
 const DIRTY: u64 = 1 << 0;
@@ -32,7 +32,7 @@ fn refuse(reason: impl Into<String>) -> InspectError {
     InspectError::Unsafe { format: "qcow2", reason: reason.into() }
 }
 
-/// Big-endian numbers at fixed places of a header whose length was checked.
+/// Reads big-endian numbers at fixed offsets of a header. The array ensures its length.
 struct Qcow2Header<'a>(&'a [u8; FIXED]);
 
 impl Qcow2Header<'_> {
@@ -48,7 +48,7 @@ impl Qcow2Header<'_> {
 /// The size that a guest sees.
 pub(super) fn inspect(source: &(impl RandomAccess + ?Sized)) -> Result<u64, InspectError> {
     let mut bytes = [0_u8; FIXED];
-    // A version 2 file may be shorter than a version 3 header only when it is no image at all.
+    // Any valid image is longer than a version 3 header, even one of version 2.
     source.read_at(&mut bytes, 0).map_err(|_| refuse("the header is cut off"))?;
     let header = Qcow2Header(&bytes);
     let version = header.u32(4);
@@ -105,7 +105,7 @@ fn number(source: &(impl RandomAccess + ?Sized), at: u64) -> Result<u32, Inspect
 fn extensions(source: &(impl RandomAccess + ?Sized), from: u64, cluster: u64) -> Result<(), InspectError> {
     let mut at = from;
     for _ in 0..MAX_EXTENSIONS {
-        // The first cluster ends, or the file does: no more extensions.
+        // At the end of the first cluster or of the file, there are no more extensions.
         if at + 8 > cluster || at + 8 > source.length() {
             return Ok(());
         }
@@ -125,7 +125,7 @@ fn extensions(source: &(impl RandomAccess + ?Sized), from: u64, cluster: u64) ->
     Err(refuse("it has too many header extensions"))
 }
 
-/// The tables that everything else hangs on must lie in the file.
+/// Checks that the main tables are inside the file.
 fn tables(header: &Qcow2Header<'_>, length: u64, cluster: u64) -> Result<(), InspectError> {
     let inside = |offset: u64, size: u64| {
         offset.is_multiple_of(cluster)
@@ -150,7 +150,8 @@ fn tables(header: &Qcow2Header<'_>, length: u64, cluster: u64) -> Result<(), Ins
 
 fn virtual_size(header: &Qcow2Header<'_>, cluster: u64) -> Result<u64, InspectError> {
     let size = header.u64(24);
-    // One first-level entry covers a second-level table, whose entries (twice as wide with subclusters) are clusters.
+    // One first-level entry covers a second-level table. Each entry of that table covers a cluster, and is twice as
+    // wide with subclusters.
     let entry = if header.u32(4) == 3 && header.u64(72) & EXTENDED_L2 != 0 { 16 } else { 8 };
     let per_l1_entry = u128::from(cluster / entry) * u128::from(cluster);
     if u128::from(size) > u128::from(header.u32(36)) * per_l1_entry {

@@ -34,7 +34,7 @@ fn verdict(bytes: &[u8], declared: &str) -> String {
 }
 
 #[test]
-fn a_good_qcow2_tells_its_size() {
+fn a_valid_qcow2_has_a_virtual_size() {
     assert_eq!(verdict(&qcow2(), "qcow2"), "Some(1073741824)");
     assert_eq!(verdict(&with(4, &2_u32.to_be_bytes()), "qcow2"), "Some(1073741824)");
     assert_eq!(
@@ -45,7 +45,7 @@ fn a_good_qcow2_tells_its_size() {
 }
 
 #[test]
-fn what_reaches_outside_is_refused() {
+fn references_to_other_files_are_refused() {
     let refused = |bytes: Vec<u8>, why: &str| {
         let verdict = verdict(&bytes, "qcow2");
         assert!(verdict.contains("not safe") && verdict.contains(why), "{verdict} / {why}");
@@ -64,7 +64,7 @@ fn what_reaches_outside_is_refused() {
 }
 
 #[test]
-fn numbers_beyond_reason_are_refused() {
+fn unreasonable_sizes_are_refused() {
     let refused =
         |bytes: Vec<u8>| assert!(verdict(&bytes, "qcow2").contains("not safe"), "{}", verdict(&bytes, "qcow2"));
     refused(with(20, &8_u32.to_be_bytes()));
@@ -135,7 +135,7 @@ fn the_declared_format_must_be_the_real_one() {
 }
 
 #[test]
-fn isos_and_their_disguises() {
+fn an_iso_with_another_format_s_signature_is_refused() {
     let mut iso = vec![0; 1 << 20];
     iso[0x8000..0x8007].copy_from_slice(b"\x01CD001\x01");
     assert_eq!(verdict(&iso, "iso"), "Some(1048576)");

@@ -23,7 +23,7 @@ pub fn decide(
         NetworkQuotaCommand::Reset { .. } if state.limits.is_empty() => vec![],
         NetworkQuotaCommand::Reset { project } => vec![NetworkLimitsReset { project }.into()],
         NetworkQuotaCommand::Take { project, things, held, gone } => {
-            // A resource that is created again under the same id is not gone.
+            // A resource that is created again under its id does not count as gone.
             let gone: BTreeSet<CountedResource> = gone.into_iter().filter(|thing| !things.contains(thing)).collect();
             let mut used: BTreeSet<CountedResource> =
                 state.taken.keys().copied().filter(|thing| !gone.contains(thing)).collect();
@@ -39,7 +39,7 @@ pub fn decide(
     })
 }
 
-/// Those of `things` that need quota, if there is enough for all.
+/// The resources in `things` that need quota, if there is enough quota for all.
 fn new(
     state: &NetworkLimits,
     used: &BTreeSet<CountedResource>,
@@ -48,7 +48,7 @@ fn new(
     let mut new = Vec::new();
     for thing in things.into_iter().filter(|thing| !used.contains(thing)) {
         let resource = thing.resource();
-        // A negative limit is none.
+        // A negative limit means no limit.
         let Ok(limit) = usize::try_from(limit_of(Some(state), resource)) else { continue };
         let alike = |other: &&CountedResource| other.resource() == resource;
         if used.iter().filter(alike).count() + new.iter().filter(alike).count() >= limit {
@@ -95,7 +95,7 @@ mod tests {
         CountedResource::Port(PortId(Uuid::from_u128(n)))
     }
 
-    /// Room for `things`, where `held` and `gone` are known.
+    /// A reservation for `things`; the caller knows that `held` exist and that `gone` do not.
     fn take(things: &[CountedResource], held: &[CountedResource], gone: &[CountedResource]) -> NetworkQuotaCommand {
         let set = |these: &[CountedResource]| these.iter().copied().collect();
         let (things, held, gone) = (set(things), set(held), set(gone));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_exact_and_comes_back() {
+    fn quota_is_exact_and_is_released() {
         let project = ProjectId::new("p");
         let mut state = NetworkLimits::default();
         let mut tell = |command: NetworkQuotaCommand| -> Result<usize, NetworkQuotaReject> {

@@ -24,7 +24,7 @@ pub const RESOURCES: [(&str, i64); 7] = [
     ("security_group_rule", 100),
 ];
 
-/// A project's limit for a resource; -1 is none.
+/// A project's limit for a resource; -1 means no limit.
 pub fn limit_of(own: Option<&NetworkLimits>, resource: &str) -> i64 {
     let default = || RESOURCES.iter().find(|(known, _)| *known == resource).map_or(-1, |(_, limit)| *limit);
     own.and_then(|own| own.limits.get(resource).copied()).unwrap_or_else(default)
@@ -35,7 +35,7 @@ pub enum NetworkQuotaRoot {}
 
 #[derive(Debug, Clone)]
 pub enum NetworkQuotaCommand {
-    /// Resources that are not named keep their limits.
+    /// Sets limits. Resources that are not named keep theirs.
     Set {
         project: ProjectId,
         limits: Vec<(String, i64)>,
@@ -47,19 +47,19 @@ pub enum NetworkQuotaCommand {
     Take {
         project: ProjectId,
         things: BTreeSet<CountedResource>,
-        /// The resources that the project is known to have, with reserved quota or without.
+        /// The resources that the project is known to have, whether they have reserved quota or not.
         held: BTreeSet<CountedResource>,
         /// The resources that are known to be gone, or were never created.
         gone: BTreeSet<CountedResource>,
     },
-    /// Releases quota; none is success.
+    /// Releases quota. A resource without quota is success.
     Release {
         project: ProjectId,
         things: BTreeSet<CountedResource>,
     },
 }
 
-/// Limits are never refused: the API checks the names of resources and the lowest limit.
+/// The only refusal. Limits are never refused here: the API checks the names of resources and the lowest limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NetworkQuotaReject {
     #[error("Quota exceeded for resources: ['{0}'].")]

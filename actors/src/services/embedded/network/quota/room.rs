@@ -1,4 +1,4 @@
-//! The facts about a project's resources that a reservation of quota needs.
+//! Collects the facts about a project's resources that a reservation of quota needs.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use chronova_projections::networks::NetworksView;
 
 use super::NetworkQuotaCommand;
 
-/// A resource with quota that old which does not exist was never created: its request died, or lost the log, in
-/// between. A create takes milliseconds.
+/// Quota that is older than this and has no resource is abandoned: its request died, or the log was not available. A
+/// creation takes milliseconds.
 const ABANDONED_MICROS: i64 = 10 * 60 * 1_000_000;
 
-/// Reserves quota for `things` of the project. `now`: `None` if the time is unknown; then nothing counts as abandoned.
+/// Reserves quota for `things` of the project. If `now` is `None`, no quota counts as abandoned.
 pub fn take(
     view: &NetworksView,
     project: &ProjectId,

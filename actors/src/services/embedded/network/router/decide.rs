@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_router_is_made_changed_and_deleted_once() {
+    fn a_router_is_created_changed_and_deleted_once() {
         let router = RouterId(uuid::Uuid::nil());
         let create = || {
             let project = ProjectId::new("p");

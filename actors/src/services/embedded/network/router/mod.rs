@@ -1,6 +1,6 @@
 //! Routers between virtual networks.
 //!
-//! An aggregate holds a router's name and settings. The ports that have it as their device say in which networks it is:
+//! An aggregate has a router's name and settings. The router is in a network if it is the device of a port there:
 //! [`NetworkCommand::CreatePort`](crate::services::embedded::network::NetworkCommand::CreatePort) with the owners
 //! below.
 
@@ -24,7 +24,7 @@ pub enum RouterCommand {
     Delete,
 }
 
-/// The changes of a router; `None` leaves a setting as it is.
+/// The changes of a router; `None` keeps a setting.
 #[derive(Debug, Clone, Default)]
 pub struct RouterPatch {
     pub name: Option<String>,

@@ -15,7 +15,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum SecurityGroupRoot {}
 
-/// A limit: `-1` for none.
+/// A limit of resources; -1 means no limit.
 pub type Limit = i64;
 
 #[derive(Debug, Clone)]
@@ -36,10 +36,10 @@ pub enum SecurityGroupCommand {
     /// Deletes the group with its rules, and the project's rules that name it as remote group.
     Delete {
         group: SecurityGroupId,
-        /// Whether the default group may go, as administrators may take it away; it comes back when it is needed.
+        /// Whether the default group may be deleted, too, as administrators may. It is created again when it is needed.
         default_too: bool,
     },
-    /// All or none.
+    /// Adds all rules, or none.
     AddRules {
         rules: Vec<RuleAdded>,
         limit: Limit,

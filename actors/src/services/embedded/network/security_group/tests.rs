@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-//! Given events, when a command, then events or a refusal.
+//! Tests of the form: given these events, a command leads to these events or this refusal.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
@@ -76,7 +76,7 @@ fn the_default_group_appears_once_with_four_rules() {
 }
 
 #[test]
-fn a_group_comes_with_the_default_one_and_lets_everything_out() {
+fn a_new_group_allows_all_egress_and_ensures_the_default_group() {
     let given = Given::default().and(create(1, "web"));
     assert_eq!(given.0.by_id.len(), 2);
     let web = &given.0.by_id[&group(1)];
@@ -88,7 +88,7 @@ fn a_group_comes_with_the_default_one_and_lets_everything_out() {
 }
 
 #[test]
-fn the_default_group_keeps_its_name_and_stays() {
+fn the_default_group_cannot_be_renamed_or_deleted() {
     let default = default_group(&project());
     let given = Given::default().and(create(1, "web"));
     let rename = |group, name: &str| SecurityGroupCommand::Change {
@@ -105,7 +105,7 @@ fn the_default_group_keeps_its_name_and_stays() {
 }
 
 #[test]
-fn a_deleted_group_takes_along_the_rules_that_let_its_members_in() {
+fn deleting_a_group_deletes_the_rules_that_name_it() {
     let mut to_web = rule(1, group(1));
     to_web.group = default_group(&project());
     to_web.traffic.remote_group = Some(group(1));
@@ -134,7 +134,7 @@ fn rules_are_added_all_or_none_and_never_twice() {
 }
 
 #[test]
-fn senseless_traffic_is_refused() {
+fn invalid_rules_are_refused() {
     let given = Given::default().and(create(1, "web"));
     let refused = |change: &dyn Fn(&mut RuleTraffic)| {
         let mut rule = rule(1, group(1));

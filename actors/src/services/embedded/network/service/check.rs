@@ -1,6 +1,6 @@
-//! Checks the requested interfaces of a server as Nova's `validate_networks` does, in its words.
+//! Checks the requested interfaces of a server as Nova's `validate_networks` does, with the same messages.
 //!
-//! It reads the views, which may lag: the aggregates have the last word when the ports are created.
+//! The check reads the views, which may lag. The aggregates check again when the ports are created.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) fn check(
     views.security_groups.read(|view| groups(view, project, security_groups)).map(drop)
 }
 
-/// Nova's check of an explicit `auto`: there is a network, or one could be created.
+/// Nova's check of an explicit `auto`: a network exists, or could be created.
 pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortError> {
     match views.networks.read(|view| automatic(view, project))? {
         Some(_) => Ok(()),
@@ -57,7 +57,7 @@ pub(super) fn check_quota(views: &Views, project: &ProjectId, new_ports: usize) 
     }
 }
 
-/// The network of a server without requested ones. More than one is an error; `None` if there is none.
+/// The network of a server without requested networks; `None` if there is none. More than one is an error.
 pub(super) fn automatic(view: &NetworksView, project: &ProjectId) -> Result<Option<NetworkId>, PortError> {
     let mut usable = view.networks().filter(|network| {
         let settings = network.settings();
@@ -118,12 +118,12 @@ pub(super) fn usable_port<'a>(
     }
 }
 
-/// Whether servers of the project may be in the network, were it external or not.
+/// Whether servers of the project may be in the network, whether it is external or not.
 fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }
 
-/// External networks are visible to all, but only routers go there.
+/// The refusal of an external network. Every project sees such networks, but only routers have ports there.
 fn external(id: NetworkId) -> PortError {
     PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))
 }
@@ -143,7 +143,7 @@ pub(super) fn usable_network<'a>(
     }
 }
 
-/// The ids of names or ids. No request means the default group, which may not exist yet.
+/// The ids of the groups with these names or ids. An empty request means the default group, which may not exist yet.
 pub(super) fn groups(
     view: &SecurityGroupsView,
     project: &ProjectId,

@@ -15,7 +15,7 @@ use chronova_projections::views::Views;
 
 use crate::ports::{HostNetworkSetup, PortError};
 
-/// First characters of the port's id in the names of devices: what fits into a Linux interface name.
+/// The number of characters of a port's id in the names of devices. More do not fit into a Linux interface name.
 const TAP_ID: usize = 11;
 
 pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
@@ -52,7 +52,7 @@ fn device_name(prefix: &str, port: &Port) -> String {
     format!("{prefix}{}", &port.created.port.to_string()[..TAP_ID])
 }
 
-/// The DHCP server of a host serves only the guests of that host.
+/// The network as a host needs it. The DHCP server of a host serves only the guests of that host.
 fn spec(networks: &NetworksView, id: NetworkId, network: &Network, hosts: &BTreeSet<&str>) -> NetworkSpec {
     let mut subnets: Vec<_> = network.subnets.values().collect();
     subnets.sort_by_key(|subnet| (subnet.created_at, subnet.added.subnet));
@@ -98,7 +98,7 @@ pub(crate) fn fallback_name(address: IpAddr) -> String {
     format!("host-{}", address.to_string().replace(['.', ':'], "-"))
 }
 
-/// The packet filter of a port; none where port security is off.
+/// The packet filter of a port; `None` if port security is off.
 fn filter(networks: &NetworksView, groups: &SecurityGroupsView, port: &Port) -> Option<FilterSpec> {
     let settings = port.settings();
     if !settings.port_security {
@@ -128,7 +128,7 @@ fn filter(networks: &NetworksView, groups: &SecurityGroupsView, port: &Port) -> 
     })
 }
 
-/// A rule as the filter has it: a remote group becomes its members' addresses.
+/// The filter's rules for a security group rule. A remote group becomes its members' addresses.
 fn expanded(networks: &NetworksView, traffic: &RuleTraffic) -> Vec<FilterRule> {
     let ipv6 = traffic.ethertype == Ethertype::Ipv6;
     let rule = |remote: Option<String>| FilterRule {
@@ -140,7 +140,7 @@ fn expanded(networks: &NetworksView, traffic: &RuleTraffic) -> Vec<FilterRule> {
         remote,
     };
     let Some(group) = traffic.remote_group else {
-        // "Anywhere" in words is anywhere.
+        // A prefix of all addresses is the same as no prefix.
         let remote = traffic.remote_prefix.clone().filter(|prefix| prefix != "0.0.0.0/0" && prefix != "::/0");
         return vec![rule(remote)];
     };

@@ -1,4 +1,4 @@
-//! A project's volume quota: room for volumes and snapshots is taken here before they are asked for.
+//! A project's volume quota. The service reserves quota here before it requests a volume or a snapshot.
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{ProjectId, SnapshotId, VolumeId};
@@ -13,14 +13,14 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum VolumeQuotaRoot {}
 
-/// The limits of a project that has none of its own; -1 is no limit. Cinder's defaults.
+/// The limits of a project without own limits, in Cinder's defaults. -1 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeLimits {
     pub volumes: i64,
     pub snapshots: i64,
-    /// The limit of volumes and snapshots together.
+    /// The most GiB of volumes and snapshots together.
     pub gigabytes: i64,
-    /// The largest volume.
+    /// The most GiB of one volume.
     pub per_volume_gigabytes: i64,
 }
 
@@ -31,7 +31,7 @@ impl Default for VolumeLimits {
 }
 
 impl VolumeLimits {
-    /// By the name that the API gives it.
+    /// The limit of a resource, by its name in the API.
     pub fn get(&self, resource: &str) -> i64 {
         match resource {
             "volumes" => self.volumes,
@@ -45,14 +45,15 @@ impl VolumeLimits {
 
 #[derive(Debug, Clone)]
 pub enum VolumeQuotaCommand {
-    /// Takes room for a volume, or more room for one that has some. Room that is taken already is not checked again.
+    /// Reserves quota for a volume, or more quota for a larger size. Quota that is already reserved is not checked
+    /// again.
     TakeVolume {
         project: ProjectId,
         volume: VolumeId,
         size_gb: u32,
         defaults: VolumeLimits,
     },
-    /// A volume needs no more than this.
+    /// Reduces a volume's quota to this size.
     ShrinkVolume {
         project: ProjectId,
         volume: VolumeId,
@@ -81,7 +82,7 @@ pub enum VolumeQuotaCommand {
     },
 }
 
-/// In Cinder's words.
+/// The refusals, with Cinder's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VolumeQuotaReject {
     #[error("Maximum number of volumes allowed ({limit}) exceeded for quota 'volumes'.")]

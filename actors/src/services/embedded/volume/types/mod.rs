@@ -25,7 +25,7 @@ pub enum VolumeTypeCommand {
         description: Option<Option<String>>,
         public: Option<bool>,
     },
-    /// Adds or changes these.
+    /// Adds or changes these extra specs.
     SetSpecs {
         volume_type: VolumeTypeId,
         specs: Vec<(String, String)>,
@@ -47,7 +47,7 @@ pub enum VolumeTypeCommand {
     },
 }
 
-/// In Cinder's words.
+/// The refusals, with Cinder's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VolumeTypeReject {
     #[error("Volume type {0} could not be found.")]
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_type_is_always_there() {
+    fn the_default_type_always_exists() {
         let state = VolumeTypes::default();
         assert_eq!(state.named("__DEFAULT__").unwrap().id, DEFAULT_TYPE);
         let delete = VolumeTypeCommand::Delete { volume_type: DEFAULT_TYPE };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn specs_make_a_type_shareable_and_only_private_types_have_access_lists() {
+    fn types_have_specs_and_private_types_have_access_lists() {
         let specs = vec![("multiattach".to_owned(), "<is> True".to_owned())];
         let set = VolumeTypeCommand::SetSpecs { volume_type: ID, specs };
         let state = given(vec![created("a", true), set]);
