@@ -40,7 +40,7 @@ pub struct LogSettings {
     pub json: bool,
     /// `None` logs to standard error.
     pub file: Option<PathBuf>,
-    /// With a file: log to standard error as well.
+    /// Whether to log to standard error even if there is a log file.
     pub stderr: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The servers with a task on their disks now. Two members must not set disks of one server aside and search them for
 //! leftovers at the same time.
 //!
-//! In memory only: after a crash no task works on a disk.
+//! The claims are in memory only, because no task works on a disk after a crash.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -13,7 +13,7 @@ pub enum ResyncAction {
     Destroy,
     /// Apply `running_deleted_instance_action` to the guest.
     Reap,
-    /// Remove the guest's definition, not its disks: they are the server's, which is on a host with the same storage.
+    /// Remove the guest's definition but keep its disks: the server uses them on a host with the same storage.
     Forget,
     /// Switch the guest off: its server is being evacuated.
     Pull,

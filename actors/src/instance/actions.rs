@@ -59,11 +59,11 @@ pub enum ServerAction {
 /// The tasks during which an action is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllowedTasks {
-    /// Any task may be under way.
+    /// The action is allowed during any task.
     Any,
-    /// No task, or one of these.
+    /// The action is allowed without a task, and during these tasks.
     NoneOr(&'static [&'static str]),
-    /// Only one of these.
+    /// The action is allowed only during these tasks.
     Only(&'static [&'static str]),
 }
 

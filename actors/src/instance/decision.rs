@@ -75,7 +75,7 @@ pub enum InstanceReject {
     VolumeAttached { volume: VolumeId },
     #[error("volume {volume} is not attached")]
     VolumeNotAttached { volume: VolumeId },
-    /// It is being attached, detached or exchanged.
+    /// The volume is being attached, detached or exchanged.
     #[error("volume {volume} is being worked on")]
     VolumeBusy { volume: VolumeId },
     #[error("volume {volume} is the root disk")]

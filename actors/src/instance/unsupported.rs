@@ -50,7 +50,7 @@ pub(super) fn check(server: &Alive, action: ServerAction) -> Result<(), Instance
 }
 
 /// The reason why a guest with devices of its host cannot be live-migrated: Nova's `_check_can_migrate_pci` and
-/// `_assert_source_can_live_migrate_mdevs`. No device here is marked `live_migratable`.
+/// `_assert_source_can_live_migrate_mdevs`. Chronova marks no device as `live_migratable`.
 pub fn tied_by_devices(server: &Alive) -> Option<&'static str> {
     let spec = |name: &str| {
         let specs = server.request.flavor.extra_specs.iter();

@@ -74,7 +74,7 @@ pub(super) fn files(about: &GuestMetadata<'_>, user_data: Option<&[u8]>) -> Resu
     for version in VERSIONS {
         for name in names(version).into_iter().flatten() {
             let document = document(about, version, name, user_data, &seed);
-            // A config drive has vendor data even if there is none.
+            // A config drive has the vendor data document even without vendor data.
             let document = document.or_else(|| (name == VENDOR_DATA).then(|| b"{}".to_vec()));
             files.extend(document.map(|content| (format!("openstack/{version}/{name}"), content)));
         }

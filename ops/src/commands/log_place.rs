@@ -77,7 +77,7 @@ impl LogPlace {
         Ok(Self { data, engine, database })
     }
 
-    /// No log, for commands that need none.
+    /// The place for commands that need no log.
     pub fn none() -> Self {
         let database = PostgresOptions::at(String::new(), String::new());
         Self { data: DataDir(PathBuf::new()), engine: EventStoreAddress::Sqlite, database }

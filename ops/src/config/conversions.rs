@@ -18,7 +18,7 @@ use ipnet::IpNet;
 
 use super::option::Multi;
 
-/// From an option of type `V` to a field of type `T`.
+/// A conversion from an option of type `V` to a field of type `T`.
 pub(super) trait Conversion<V, T> {
     fn give(value: &V) -> T;
 

@@ -12,19 +12,19 @@ use super::targets::{OptionUse, owners};
 /// The project that an option comes from, with its name and its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionOrigin {
-    /// As in Nova.
+    /// Nova has this option.
     Nova,
-    /// As in one of the oslo libraries that every OpenStack service shares.
+    /// One of the oslo libraries, which OpenStack services share, has this option.
     Oslo,
-    /// As in Keystone, for the embedded identity service.
+    /// Keystone has this option. The embedded identity service uses it.
     Keystone,
-    /// As in Glance, for the embedded image service.
+    /// Glance has this option. The embedded image service uses it.
     Glance,
-    /// As in Neutron, for the embedded network service.
+    /// Neutron has this option. The embedded network service uses it.
     Neutron,
-    /// As in Cinder, for the embedded volume service.
+    /// Cinder has this option. The embedded volume service uses it.
     Cinder,
-    /// Chronova's own.
+    /// Only Chronova has this option.
     Chronova,
 }
 

@@ -76,10 +76,10 @@ pub enum OptionUse {
     /// A field of [`Targets`] takes it. The function returns the field's value as text for a file; `None` stands for an
     /// unset option.
     Field(fn(&Targets) -> Option<String>),
-    /// This crate reads it: `derived.rs`, where several options make one value, or `serve`.
+    /// This crate reads the value: `derived.rs` combines several options into one value, or `serve` uses it.
     Here,
-    /// It has no effect yet. Its value is checked like any other's, so that a `nova.conf` is checked completely.
-    /// Setting it causes a warning, and the reference page says so.
+    /// The option has no effect yet. Its value is still checked, so that a `nova.conf` is checked completely. Setting
+    /// it causes a warning, and the reference page says so.
     Nothing,
 }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NovaTable {
     pub columns: Vec<String>,
-    /// As many values as columns; `None` is NULL.
+    /// The rows. Each has one value per column; `None` is NULL.
     pub rows: Vec<Vec<Option<String>>>,
 }
 

@@ -18,7 +18,7 @@ use crate::nova::rows::NovaRow;
 /// The hosts by the names that Nova's rows use.
 #[derive(Debug, Default)]
 pub(super) struct AdoptedHosts {
-    /// By the names of service and node.
+    /// The hosts, by the names of their service and node.
     by_names: BTreeMap<(String, String), AdoptedHost>,
 }
 

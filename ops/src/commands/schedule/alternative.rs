@@ -18,7 +18,7 @@ use chronova_projections::views::Views;
 
 use super::super::CommandFailure;
 
-/// Events folded at once.
+/// The number of events that are folded at once.
 const BATCH: usize = 1_024;
 
 pub(super) struct AlternativeHistory {
@@ -31,7 +31,7 @@ impl AlternativeHistory {
         Self { views: Views::new(), waiting: Vec::new() }
     }
 
-    /// Folds an event as it was recorded.
+    /// Folds a recorded event without a change.
     pub(super) fn take(&mut self, recorded: &Arc<Recorded>) -> Result<(), CommandFailure> {
         self.waiting.push(Arc::clone(recorded));
         if self.waiting.len() >= BATCH { self.settle() } else { Ok(()) }

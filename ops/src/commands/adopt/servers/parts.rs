@@ -34,10 +34,10 @@ pub(super) struct CellParts<'a> {
     pub(super) tags: RowsByText<'a>,
     pub(super) faults: RowsByText<'a>,
     pub(super) actions: RowsByText<'a>,
-    /// By the number of their action.
+    /// The events of actions, by the number of the action.
     pub(super) action_events: RowsByText<'a>,
     pub(super) migrations: RowsByText<'a>,
-    /// By the id of the port.
+    /// The tags of ports, by the port's id.
     pub(super) port_tags: BTreeMap<&'a str, &'a str>,
 }
 
