@@ -29,7 +29,10 @@ fn text(out: Vec<u8>) -> String {
 fn make_key(folder: &Path) {
     let args = export::keys::ExportKeysArgs { out: folder.join("key") };
     assert_eq!(export::keys::run(&args, &mut Vec::new()).unwrap(), Exit::Yes);
-    assert!(matches!(export::keys::run(&args, &mut Vec::new()), Err(CommandFailure::Usage(_))), "never over a key");
+    assert!(
+        matches!(export::keys::run(&args, &mut Vec::new()), Err(CommandFailure::Usage(_))),
+        "an existing key is never overwritten"
+    );
 }
 
 async fn exported(folder: &Path, name: &str, args: export::ExportArgs, store: &dyn EventStore) -> String {
@@ -112,7 +115,7 @@ async fn an_export_of_a_project_hides_the_events_of_others() {
     let (exit, proved) = verified(folder, "project", &[]);
     assert_eq!(exit, Exit::Yes, "{proved}");
     let whole = std::fs::read_to_string(folder.join("project")).unwrap();
-    assert!(whole.contains(WEB), "its servers are in it");
+    assert!(whole.contains(WEB), "the export has the project's servers");
     assert!(whole.contains("\"content\":") && !said.contains(" 0 represented"), "{said}");
     // A third party verifies the export with Python and openssl, without Chronova.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verify_export.py");
@@ -176,7 +179,7 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     keys.destroy(&DataSubject::Server(server), keys.next()).unwrap();
     let after = list(&keys);
     assert!(!after.contains("annas-") && after.contains("\"personal\":\"erased\""));
-    assert_eq!(verify().await.0, Exit::Yes, "erasing changes no byte of it");
+    assert_eq!(verify().await.0, Exit::Yes, "an erasure changes no byte of the archive");
     let segment = std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path());
     let segment = segment.into_iter().find(|path| path.extension().is_some_and(|ext| ext == "zst")).unwrap();
     let mut bytes = std::fs::read(&segment).unwrap();

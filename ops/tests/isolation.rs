@@ -99,9 +99,9 @@ fn no_tenant_reaches_another() {
         println!("{op} {rule}: {text}");
     }
     assert!(findings.is_empty(), "{} findings, seed {seed}", findings.len());
-    assert_eq!(lost, None, "the victim's things are as before");
+    assert_eq!(lost, None, "the victim's things have not changed");
     assert!(tally.accepted * 20 > count, "some attacks are well-formed enough to be accepted: {tally:?}");
-    assert!(tally.unsteady * 20 < count, "most answers are steady enough to be compared: {tally:?}");
+    assert!(tally.unsteady * 20 < count, "most answers can be compared: {tally:?}");
     assert!(std::env::var_os("CHRONOVA_PROBES").is_some() || requests >= 20_000, "only {requests} requests");
 }
 
@@ -150,9 +150,9 @@ fn a_token_without_scope_reaches_nobody() {
         println!("{op} {rule}: {text}");
     }
     assert!(findings.is_empty(), "{} findings, seed {seed}", findings.len());
-    assert!(tally.unauthorized * 2 < count, "the token counts: {tally:?}");
+    assert!(tally.unauthorized * 2 < count, "the server accepts the token: {tally:?}");
     let after = VictimView::take(&victim, &admin, &theirs, &ground);
-    assert_eq!(before.difference(&after), None, "the victim's things are as before");
+    assert_eq!(before.difference(&after), None, "the victim's things have not changed");
 }
 
 #[derive(Debug, Default)]

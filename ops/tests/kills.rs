@@ -84,7 +84,7 @@ fn nothing_acknowledged_is_lost_by_hundreds_of_kills() {
     }
     let told = told.lock().unwrap();
     println!("{} creates, {} deletes, {:?} acknowledged", told.created.len(), told.deleted.len(), told.accepted);
-    assert!(told.created.len() > 20 && told.deleted.len() > 5, "there was some load");
+    assert!(told.created.len() > 20 && told.deleted.len() > 5, "the clients created and deleted servers");
 
     settle(&mut cloud);
     let living = model::servers(&cloud.client());
@@ -157,11 +157,11 @@ fn under_way(client: &Client) -> String {
 
 fn check_api(cloud: &Cloud, told: &Told, living: &BTreeMap<String, Value>) {
     for id in told.created.difference(&told.maybe_deleted) {
-        assert!(living.contains_key(id), "server {id} was acknowledged and is lost");
+        assert!(living.contains_key(id), "server {id} was acknowledged, but does not exist");
     }
     for id in &told.deleted {
         let status = cloud.client().get(&format!("/compute/v2.1/servers/{id}")).unwrap().status;
-        assert_eq!(status, 404, "the delete of {id} was acknowledged and forgotten");
+        assert_eq!(status, 404, "the delete of {id} was acknowledged, but the server exists");
     }
 }
 

@@ -64,7 +64,7 @@ fn a_start_closes_the_data_folder_to_all_but_its_owner() {
     }
     cloud.start();
     assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "closed again");
-    assert!(cloud.log().contains("closed=3"), "and that is said:\n{}", cloud.log());
+    assert!(cloud.log().contains("closed=3"), "the log says how many entries were closed:\n{}", cloud.log());
     cloud.stop();
 }
 
@@ -114,10 +114,10 @@ fn no_file_has_a_tenants_words_in_clear_text() {
     };
     for (what, text) in WORDS {
         for file in files(&cloud.data()) {
-            assert!(!clear(&file, text), "the {what} stands in {}", file.display());
+            assert!(!clear(&file, text), "the {what} is in {}", file.display());
         }
     }
-    assert!(!clear(&checkpoint, &address), "the address stands in the checkpoint");
+    assert!(!clear(&checkpoint, &address), "the address is in the checkpoint");
     // Operators' commands also write into the data folder.
     let (code, told) = cloud.command(&["audit", "archive", "--before", "20"]);
     assert_eq!(code, 0, "{told}");
@@ -132,7 +132,7 @@ fn no_file_has_a_tenants_words_in_clear_text() {
     let erasure = json!({"erasure": {"server": id, "reason": "asked for", "even_alive": true, "dry_run": false}});
     let erased = cloud.client().post("/chronova/v1/erasures", &erasure).unwrap();
     assert!(erased.status < 300, "{}", erased.body);
-    assert!(!checkpoint.exists(), "an erasure removes what was kept before");
+    assert!(!checkpoint.exists(), "an erasure removes earlier checkpoints");
     cloud.stop();
     for file in files(&cloud.data().join("views")) {
         std::fs::remove_file(file).unwrap();
@@ -179,7 +179,7 @@ fn a_request_that_is_too_large_for_the_log_is_refused_alone() {
     }
     send("YWJj").expect(202);
     let all = client.get(LIST).unwrap().expect(200).body;
-    assert_eq!(all["servers"].as_array().unwrap().len(), 5, "what was refused left nothing: {all}");
+    assert_eq!(all["servers"].as_array().unwrap().len(), 5, "the refused request created no server: {all}");
     client.get("/healthz").unwrap().expect(200);
     cloud.stop();
 }

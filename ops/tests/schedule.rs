@@ -242,5 +242,8 @@ async fn servers_before_since_stay_and_released_room_is_free() {
     let (text, _) = past.ask("", &["--replay", "--json"]).await;
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["requests"], 3);
-    assert_eq!(report["replayed"]["claimed"]["MEMORY_MB"][0], 7_512, "the first was given back in both histories");
+    assert_eq!(
+        report["replayed"]["claimed"]["MEMORY_MB"][0], 7_512,
+        "both histories have released the first server's claim"
+    );
 }

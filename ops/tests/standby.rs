@@ -58,7 +58,7 @@ fn the_standby_leads_after_the_leader_was_killed_or_stopped() {
 
     b.launch();
     b.wait("the second member stands by", |b| b.log().contains("standing by") || leads(b));
-    assert!(b.client().get("/healthz").is_err(), "a member that stands by answers nothing");
+    assert!(b.client().get("/healthz").is_err(), "a standby does not answer");
     create(&a, &furniture, "two");
     a.kill();
     b.wait("the second member leads", leads);

@@ -129,11 +129,14 @@ mod tests {
         images.hold(FIRST, HERE, "a").await;
         images.hold(SECOND, HERE, "a").await;
         assert!(images.close(&here, "a").is_none());
-        assert!(images.close(&BTreeSet::from([HERE, BESIDE]), "a").is_none(), "one storage, and a holder on it");
+        assert!(
+            images.close(&BTreeSet::from([HERE, BESIDE]), "a").is_none(),
+            "a process holds the image on the shared storage"
+        );
         assert!(images.close(&here, "b").is_some(), "another image");
         assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_some(), "another storage");
         drop(first);
-        assert!(images.close(&here, "a").is_none(), "one holds it still");
+        assert!(images.close(&here, "a").is_none(), "one process still holds the image");
         drop(second);
         assert!(images.close(&here, "a").is_some());
     }
@@ -142,7 +145,7 @@ mod tests {
     async fn a_hold_waits_until_the_removal_has_ended() {
         let images = ImageHolds::default();
         let closed = images.close(&BTreeSet::from([HERE, BESIDE]), "a").unwrap();
-        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "it is being removed");
+        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "the image is being removed");
         let mut comes = Box::pin(images.hold(FIRST, BESIDE, "a"));
         assert!(comes.as_mut().now_or_never().is_none());
         assert!(images.hold(FIRST, HERE, "b").now_or_never().is_some(), "another image");

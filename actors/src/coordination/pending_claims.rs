@@ -161,7 +161,7 @@ mod tests {
         pending.forget(Position(6));
         assert_eq!(cpus(&pending), Some((2, Some(4))));
         pending.forget(Position(7));
-        assert_eq!(cpus(&pending), Some((2, Some(2))), "the claim is seen, the placement is not");
+        assert_eq!(cpus(&pending), Some((2, Some(2))), "the read models show the claim, but not the placement");
         pending.placed(first, Position(8));
         pending.forget(Position(8));
         assert_eq!(cpus(&pending), Some((1, Some(2))));

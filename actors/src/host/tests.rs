@@ -73,7 +73,7 @@ fn a_host_that_was_never_seen_can_only_be_reported() {
 fn only_changes_are_recorded() {
     assert_eq!(up().when(told(report())), Ok(vec![]));
     let renumbered = Registered { number: 99, ..report() };
-    assert_eq!(up().when(told(renumbered)), Ok(vec![]), "a number is given once");
+    assert_eq!(up().when(told(renumbered)), Ok(vec![]), "the number of a host never changes");
     let mut grown = report();
     grown.capabilities.vcpus += 1;
     assert_eq!(up().when(told(grown.clone())), Ok(vec!["host.capabilities_changed"]));
@@ -90,9 +90,12 @@ fn administrators_disable_and_enable_hosts() {
     assert_eq!(up().when(disable(None)), Ok(vec!["host.disabled"]));
     let given = up().and(disable(Some("repair")));
     assert_eq!(given.when(disable(Some("repair"))), Ok(vec![]));
-    assert_eq!(given.when(disable(Some("moving"))), Ok(vec!["host.disabled"]), "another reason is news");
+    assert_eq!(given.when(disable(Some("moving"))), Ok(vec!["host.disabled"]), "another reason is a change");
     assert_eq!(given.when(Command::Enable), Ok(vec!["host.enabled"]));
-    assert!(given.and(down()).and(told(report())).0.0.unwrap().disabled_reason.is_some(), "it stays so");
+    assert!(
+        given.and(down()).and(told(report())).0.0.unwrap().disabled_reason.is_some(),
+        "a report does not enable the host"
+    );
 }
 
 #[test]
@@ -125,11 +128,15 @@ fn a_drain_closes_its_host_and_is_joined() {
     assert_eq!(Given::default().when(drain(1)), Err(Reject::NotFound));
     assert_eq!(up().when(drain(1)), Ok(vec!["host.disabled", "host.drain_requested"]));
     let closed = up().and(disable(Some("repair")));
-    assert_eq!(closed.when(drain(1)), Ok(vec!["host.drain_requested"]), "closed already, for a reason of its own");
+    assert_eq!(
+        closed.when(drain(1)),
+        Ok(vec!["host.drain_requested"]),
+        "the host is already disabled for another reason"
+    );
     let draining = up().and(drain(1));
     assert_eq!(draining.when(drain(2)), Ok(vec![]), "joined");
     assert_eq!(draining.clone().and(ended(1)).when(drain(1)), Ok(vec![]), "asked twice");
-    assert_eq!(draining.clone().and(ended(2)).when(drain(2)), Ok(vec![]), "another one's end is none");
+    assert_eq!(draining.clone().and(ended(2)).when(drain(2)), Ok(vec![]), "the end of another drain has no effect");
     assert_eq!(draining.and(ended(1)).when(drain(2)), Ok(vec!["host.drain_requested"]));
 }
 
@@ -180,7 +187,7 @@ fn records_of_a_drain_count_once_and_only_for_that_drain() {
         let after = given.clone().and(settled.clone());
         assert_eq!((after.when(settled), after.drain().leaving.len()), (Ok(vec![]), 0));
     }
-    assert_eq!(given.and(ended(1)).when(left()), Ok(vec![]), "it is over");
+    assert_eq!(given.and(ended(1)).when(left()), Ok(vec![]), "records after the end have no effect");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn the_zone_of_servers_does_not_change() {
     };
     assert_eq!(refused(add), moved(3, None, Some("south"), 4));
     assert_eq!(refused(remove(1, 1, busy(1, 2))), moved(1, Some("north"), None, 2));
-    assert!(decide(&two_zones(), remove(2, 1, busy(1, 2))).is_ok(), "the zone comes from another aggregate");
+    assert!(decide(&two_zones(), remove(2, 1, busy(1, 2))).is_ok(), "another aggregate still gives the zone");
 }
 
 #[test]

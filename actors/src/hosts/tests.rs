@@ -88,7 +88,7 @@ fn a_guest_is_read_again_if_its_power_state_differs_from_the_log() {
             };
             assert_eq!(found(HERE, &server, seen), expected, "{phase:?} {seen:?}");
         }
-        assert_eq!(orphaned(HERE, &server), ResyncAction::Nothing, "its process is at work on it");
+        assert_eq!(orphaned(HERE, &server), ResyncAction::Nothing, "the server's process removes the files");
     }
 }
 

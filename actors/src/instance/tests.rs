@@ -168,11 +168,11 @@ fn verb(action: PowerAction) -> &'static str {
 fn a_server_is_built_once() {
     assert_eq!(absent().when(build()), Ok(vec!["instance.build_requested"]));
     for given in [building(), active(), stopped(), never_built(), deleting(active())] {
-        assert_eq!(given.when(build()), Ok(vec![]), "the same request again");
+        assert_eq!(given.when(build()), Ok(vec![]), "the request is a repetition");
         let other = BuildRequested { process: STRANGER, ..request() };
         assert_eq!(given.when(Request::Build(Box::new(other))), Err(Reject::Exists));
     }
-    assert_eq!(deleted().when(build()), Err(Reject::NotFound), "an id is never used again");
+    assert_eq!(deleted().when(build()), Err(Reject::NotFound), "an id is never reused");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn commands_to_an_absent_or_deleted_server_are_not_found() {
         }
     }
     let again = Record::Deleted { process: DELETE };
-    assert_eq!(deleted().when(again), Ok(vec![]), "the record of the delete, repeated");
+    assert_eq!(deleted().when(again), Ok(vec![]), "the record of the delete is a repetition");
 }
 
 /// Nova: `check_instance_state` of `API.start`, `stop`, `_soft_reboot_instance` and `_hard_reboot_instance`.
@@ -206,7 +206,7 @@ fn power_actions_are_allowed_where_nova_allows_them() {
     }
     let underway = building().and(Record::Placed(placed()));
     assert_eq!(underway.when(power(Stop)), cannot("stop", "vm_state", "building"));
-    assert_eq!(building().when(power(Stop)), Err(Reject::NotReady), "no host yet, which counts first");
+    assert_eq!(building().when(power(Stop)), Err(Reject::NotReady), "the missing host is checked before the state");
     assert_eq!(building().when(power(Suspend)), cannot("suspend", "vm_state", "building"));
     assert_eq!(active().when(power(Start)), cannot("start", "vm_state", "active"));
     assert_eq!(stopped().when(power(Stop)), cannot("stop", "vm_state", "stopped"));
@@ -301,10 +301,14 @@ fn soft_deleted() -> Given {
 fn a_soft_deleted_server_is_restored_or_reclaimed() {
     for given in [active(), stopped(), paused(), suspended(), active().and(power(PowerAction::Stop))] {
         assert_eq!(given.when(soft_delete()), Ok(vec!["instance.soft_delete_requested"]));
-        assert_eq!(given.and(soft_delete()).when(soft_delete()), Ok(vec![]), "one and the same wish");
+        assert_eq!(given.and(soft_delete()).when(soft_delete()), Ok(vec![]), "a repeated request changes nothing");
     }
     for given in [building(), never_built()] {
-        assert_eq!(given.when(soft_delete()), Ok(vec!["instance.delete_requested"]), "there is nothing to restore");
+        assert_eq!(
+            given.when(soft_delete()),
+            Ok(vec!["instance.delete_requested"]),
+            "a server without a guest is deleted for good"
+        );
     }
     assert_eq!(deleting(active()).when(soft_delete()), Ok(vec![]));
     assert_eq!(soft_deleted().when(soft_delete()), Ok(vec![]));
@@ -362,7 +366,7 @@ fn a_delete_is_possible_in_every_state_and_only_once() {
     for given in [building(), active(), stopped(), never_built()] {
         assert_eq!(given.when(delete()), Ok(vec!["instance.delete_requested"]));
         let again = Request::Delete { process: STRANGER, force: true, asker: USER };
-        assert_eq!(deleting(given.clone()).when(again), Ok(vec![]), "one and the same wish");
+        assert_eq!(deleting(given.clone()).when(again), Ok(vec![]), "a repeated request changes nothing");
         let by_another = Record::Deleted { process: STRANGER };
         assert_eq!(deleting(given.clone()).when(by_another.clone()), Err(Reject::Superseded));
         assert_eq!(given.when(by_another), Err(Reject::Superseded));
@@ -397,8 +401,12 @@ fn only_the_build_process_records_its_progress() {
     assert_eq!(given.when(unplaced(STRANGER)), Err(Reject::Superseded));
     assert_eq!(given.when(unplaced(BUILD)), Ok(vec!["instance.unplaced"]));
     assert_eq!(given.clone().and(unplaced(BUILD)).when(unplaced(BUILD)), Ok(vec![]));
-    assert_eq!(active().when(unplaced(BUILD)), Err(Reject::Superseded), "what is built keeps its host");
-    assert_eq!(deleting(given).when(unplaced(BUILD)), Ok(vec!["instance.unplaced"]), "a build called off unwinds");
+    assert_eq!(active().when(unplaced(BUILD)), Err(Reject::Superseded), "a built server keeps its host");
+    assert_eq!(
+        deleting(given).when(unplaced(BUILD)),
+        Ok(vec!["instance.unplaced"]),
+        "a cancelled build releases its host"
+    );
 }
 
 #[test]
@@ -407,19 +415,23 @@ fn a_power_report_counts_only_from_the_servers_host_and_if_it_differs() {
     assert_eq!(active().when(seen(Power::Shutdown)), Ok(vec!["instance.power_observed"]));
     assert_eq!(active().when(Record::PowerObserved { host: ELSEWHERE, power: Power::Shutdown }), Ok(vec![]));
     assert_eq!(building().and(Record::Placed(placed())).when(seen(Power::Running)), Ok(vec![]));
-    assert_eq!(never_built().when(seen(Power::Running)), Ok(vec![]), "it has no host");
+    assert_eq!(never_built().when(seen(Power::Running)), Ok(vec![]), "a server without a host ignores reports");
     let shown = |given: Given| status::of(&given.0).unwrap().status;
     assert_eq!(shown(active().and(seen(Power::Shutdown))), "SHUTOFF");
     assert_eq!(shown(active().and(seen(Power::Crashed))), "SHUTOFF");
     assert_eq!(shown(stopped().and(seen(Power::Running))), "ACTIVE");
-    assert_eq!(shown(active().and(seen(Power::Paused))), "ACTIVE", "only the power state tells");
-    assert_eq!(shown(paused().and(seen(Power::Running))), "PAUSED", "the user asked for it");
+    assert_eq!(shown(active().and(seen(Power::Paused))), "ACTIVE", "a report of `Paused` changes only the power state");
+    assert_eq!(shown(paused().and(seen(Power::Running))), "PAUSED", "the user paused the server");
     assert_eq!(shown(suspended().and(seen(Power::Running))), "SUSPENDED");
-    assert_eq!(shown(paused().and(seen(Power::Shutdown))), "SHUTOFF", "its memory is gone");
+    assert_eq!(shown(paused().and(seen(Power::Shutdown))), "SHUTOFF", "the guest has lost its memory");
     let suspending = active().and(power(PowerAction::Suspend)).and(seen(Power::Shutdown));
-    assert_eq!(shown(suspending.and(failed(POWER, PowerAction::Suspend))), "SHUTOFF", "it is off all the same");
+    assert_eq!(
+        shown(suspending.and(failed(POWER, PowerAction::Suspend))),
+        "SHUTOFF",
+        "the guest is off although the suspend failed"
+    );
     let stopping = active().and(power(PowerAction::Stop)).and(seen(Power::Shutdown));
-    assert_eq!(shown(stopping), "ACTIVE", "the process at work has the word");
+    assert_eq!(shown(stopping), "ACTIVE", "reports do not override the process at work");
 }
 
 /// Nova: `check_instance_lock`, `API.lock`, `API.unlock`.
@@ -429,7 +441,7 @@ fn a_lock_refuses_actions_of_users_without_the_right_to_unlock() {
     for by_admin in [false, true] {
         let given = active().and(lock(by_admin));
         for action in ACTIONS {
-            assert_eq!(given.when(power(action)), Err(Reject::Locked), "before the state is looked at");
+            assert_eq!(given.when(power(action)), Err(Reject::Locked), "the lock is checked before the state");
         }
         assert_eq!(given.when(delete()), Err(Reject::Locked));
         assert_eq!(given.when(rename(USER)), Err(Reject::Locked));

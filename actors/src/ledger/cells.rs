@@ -161,7 +161,7 @@ mod tests {
         let together = given([host(4), claim([wants("a", 2), wants("b", 2)])]);
         assert_eq!((processors(&together, "a"), processors(&together, "b")), (vec![0, 1], vec![2, 3]));
         let repeated = decide(&together, claim([wants("a", 2)])).unwrap();
-        assert_eq!(repeated, vec![], "and keeps it");
+        assert_eq!(repeated, vec![], "a repeated claim keeps its processor");
         let freed = given([
             host(4),
             claim([wants("a", 2), wants("b", 2)]),
@@ -196,7 +196,11 @@ mod tests {
             claim([wants("s", 1)]),
             TakeBack { server, migration: migration.clone(), host: id() },
         ]);
-        assert_eq!((processors(&back, "m"), processors(&back, "s")), (vec![], vec![0, 1]), "the very ones that it had");
+        assert_eq!(
+            (processors(&back, "m"), processors(&back, "s")),
+            (vec![], vec![0, 1]),
+            "the server gets its old processors back"
+        );
         let done =
             given([host(4), claim([wants("s", 2)]), aside, claim([wants("s", 1)]), Release { consumer: migration }]);
         assert_eq!((processors(&done, "m"), processors(&done, "s")), (vec![], vec![2]));
@@ -208,7 +212,7 @@ mod tests {
         let inventory = |state: &Ledger| state.providers[&id()].inventories.get("PCPU").map(InventoryLine::free);
         assert_eq!(inventory(&given([host(4), host(0)])), None);
         let used = given([host(4), claim([wants("a", 1)]), host(0)]);
-        assert_eq!(inventory(&used), Some(0), "nothing more is given of it");
+        assert_eq!(inventory(&used), Some(0), "nothing more can be allocated of the class");
         assert_eq!(decide(&used, host(0)).unwrap(), vec![], "said once");
         assert!(decide(&used, claim([wants("b", 1)])).is_err());
     }

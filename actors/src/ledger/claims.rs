@@ -127,7 +127,10 @@ mod tests {
         let four = |host| ["a", "b", "c", "d"].map(|name| on(host, name, None));
         assert_eq!(decide(&with([]), all(four(1))).unwrap().len(), 4);
         let five = four(1).into_iter().chain([on(1, "e", None)]);
-        assert!(matches!(decide(&with([]), all(five)), Err(LedgerReject::DoesNotFit { .. })), "all or none");
+        assert!(
+            matches!(decide(&with([]), all(five)), Err(LedgerReject::DoesNotFit { .. })),
+            "all servers are placed, or none"
+        );
         let spread = four(1).into_iter().chain([on(2, "e", None)]);
         assert_eq!(decide(&with([]), all(spread)).unwrap().len(), 5);
     }
@@ -145,7 +148,7 @@ mod tests {
         );
         assert_eq!(decide(&state, all([on(1, "a", apart)])).unwrap(), vec![], "repeated");
         let freed = with([all([on(1, "a", apart)]), LedgerCommand::Release { consumer: ConsumerId::new("a") }]);
-        assert!(decide(&freed, all([on(1, "b", apart)])).is_ok(), "who gives everything back is no member any more");
+        assert!(decide(&freed, all([on(1, "b", apart)])).is_ok(), "a server without allocations is no member");
         assert!(freed.groups.is_empty() && freed.member_of.is_empty());
     }
 

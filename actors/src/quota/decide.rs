@@ -157,11 +157,11 @@ mod tests {
         let unlimited = [-1, -1, -1];
         assert_eq!(claimed(wanted(1, 1, unlimited)), Ok(1));
         assert_eq!(claimed(wanted(1, 10, [5, -1, -1])), Ok(5));
-        assert_eq!(claimed(wanted(1, 10, [5, 7, -1])), Ok(3), "two cores each");
+        assert_eq!(claimed(wanted(1, 10, [5, 7, -1])), Ok(3), "each server has two cores");
         assert_eq!(claimed(wanted(1, 10, [5, 7, 1024])), Ok(2), "512 MiB each");
         let over = |limits| overdrawn_by(&Quota::default(), QuotaCommand::Claim(Box::new(wanted(4, 10, limits))));
         let seen: Vec<_> = over([5, 7, -1]).iter().map(|one| (one.resource, one.requested, one.limit)).collect();
-        assert_eq!(seen, [("instances", 10, 5), ("cores", 20, 7)], "of all that was wanted");
+        assert_eq!(seen, [("instances", 10, 5), ("cores", 20, 7)], "the refusal names the requested amounts");
     }
 
     #[test]
@@ -169,13 +169,13 @@ mod tests {
         const BILLION: u32 = 1_000_000_000;
         let unlimited = [-1, -1, -1];
         let too_many = Err(QuotaReject::TooManyAtOnce { most: 100 });
-        assert_eq!(claimed(wanted(1, BILLION, unlimited)), too_many, "bounded by the option alone");
+        assert_eq!(claimed(wanted(1, BILLION, unlimited)), too_many, "only the option limits the request");
         assert_eq!(claimed(wanted(1, 100, unlimited)), Ok(100));
         assert_eq!(claimed(wanted(1, u32::MAX, [-1, -1, 1024])), Ok(2));
         assert_eq!(claimed(wanted(BILLION, BILLION, unlimited)), too_many);
         let over =
             overdrawn_by(&Quota::default(), QuotaCommand::Claim(Box::new(wanted(BILLION, BILLION, [10, -1, -1]))));
-        assert_eq!((over[0].requested, over[0].limit), (1_000_000_000, 10), "quota answers first");
+        assert_eq!((over[0].requested, over[0].limit), (1_000_000_000, 10), "quota is checked before the option");
     }
 
     #[test]
@@ -191,7 +191,11 @@ mod tests {
         let mut roomy = wanted(2, 2, [4, -1, -1]);
         assert_eq!(decide(&state, QuotaCommand::Claim(Box::new(roomy.clone()))).unwrap(), vec![], "repeated");
         roomy.process = ProcessId(uuid::Uuid::from_u128(8));
-        assert_eq!(decide(&state, QuotaCommand::Claim(Box::new(roomy))).unwrap().len(), 1, "of another request");
+        assert_eq!(
+            decide(&state, QuotaCommand::Claim(Box::new(roomy))).unwrap().len(),
+            1,
+            "another request reserves its own quota"
+        );
     }
 
     #[test]
@@ -235,7 +239,7 @@ mod tests {
         assert_eq!(seen, [("cores", 2, 100), ("ram", 513, 512)]);
         let widened = decide(&state, widen(101, 256)).unwrap();
         evolve(&mut state, widened);
-        assert_eq!((state.cores, state.memory_mib), (101, 512), "the larger of both");
+        assert_eq!((state.cores, state.memory_mib), (101, 512), "the quota is the larger of both flavors");
         let settle = QuotaCommand::Settle { project: project.clone(), instance: a, cores: 1, memory_mib: 256 };
         let settled = decide(&state, settle.clone()).unwrap();
         evolve(&mut state, settled);

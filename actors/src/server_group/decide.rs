@@ -115,7 +115,7 @@ mod tests {
         let leave = || ServerGroupCommand::Leave { group: group(1), instance: server(1) };
         let state = given([create(1, -1), join("u", &[1, 2], 2), leave()]);
         assert_eq!(decide(&state, leave()).unwrap(), vec![]);
-        assert!(decide(&state, join("u", &[3], 2)).is_ok(), "the place is free");
+        assert!(decide(&state, join("u", &[3], 2)).is_ok(), "the member's place is free again");
         let members: Vec<_> = state.by_id[&group(1)].members.iter().map(|member| member.instance).collect();
         assert_eq!(members, [server(2)]);
     }

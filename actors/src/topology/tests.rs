@@ -61,7 +61,7 @@ fn the_request_becomes_nodes() {
     let of = |specs: &[(&str, &str)], properties: &[(&str, &str)]| {
         asked(specs, properties).unwrap().map(|topology| words(&topology))
     };
-    assert_eq!(of(&[], &[]), None, "nothing asks for one");
+    assert_eq!(of(&[], &[]), None, "no property requests a topology");
     assert_eq!(of(&[("hw:cpu_policy", "shared")], &[]), None);
     assert_eq!(of(&[("hw:numa_nodes", "2")], &[]).unwrap(), "0-1 / 512 | 2-3 / 512");
     assert_eq!(of(&[], &[("hw_numa_nodes", "1")]).unwrap(), "0-3 / 1024");
@@ -107,7 +107,7 @@ fn flavor_and_image_have_nova_s_precedence() {
     assert_eq!(pages("any", Some("small")), Ok(MemPageSize::Small));
     assert!(pages("2048", Some("2048")).is_err() && pages("small", Some("any")).is_err());
     assert_eq!(pages("large", None), Ok(MemPageSize::Large));
-    assert!(asked(&[], &[("hw_mem_page_size", "large")]).is_err(), "the flavor must let it");
+    assert!(asked(&[], &[("hw_mem_page_size", "large")]).is_err(), "the flavor must allow the image's page size");
     assert!(asked(&[("hw:numa_nodes", "2")], &[("hw_numa_nodes", "2")]).is_err());
 }
 
@@ -226,7 +226,11 @@ fn thread_policies_prefer_require_and_isolate() {
     let rest = on(&threaded, std::slice::from_ref(&one), &three).unwrap();
     assert_eq!(pins(&rest), [(0, vec![2, 3, 4])]);
     assert!(on(&threaded, &[one.clone(), rest.clone()], &by("require")).is_err(), "no two threads of a core are free");
-    assert_eq!(pins(&on(&threaded, &[one, rest], &by("prefer")).unwrap()), [(0, vec![1, 5])], "whatever is free");
+    assert_eq!(
+        pins(&on(&threaded, &[one, rest], &by("prefer")).unwrap()),
+        [(0, vec![1, 5])],
+        "`prefer` takes any free threads"
+    );
     assert!(on(&threaded, &[], &by("isolate")).is_err(), "its cores have threads");
     let plain = host(1, 6, 0, 1);
     assert_eq!(pins(&on(&plain, &[], &by("isolate")).unwrap()), [(0, vec![0, 1])]);
@@ -239,7 +243,7 @@ fn the_emulator_may_have_a_processor_of_its_own() {
     let isolated = |cpus| wanted(cpus, &[DEDICATED, ("hw:emulator_threads_policy", "isolate")]);
     let fitted = on(&host, &[], &isolated(2)).unwrap();
     assert_eq!((pins(&fitted), &fitted[0].emulator), (vec![(0, vec![0, 1])], &vec![2]));
-    assert!(on(&host, &[], &isolated(4)).is_err(), "there is none left for it");
+    assert!(on(&host, &[], &isolated(4)).is_err(), "no processor is left for the emulator");
     assert!(on(&host, &[fitted], &isolated(1)).is_err());
 }
 
@@ -247,7 +251,10 @@ fn the_emulator_may_have_a_processor_of_its_own() {
 fn each_node_needs_a_cell_that_has_all_it_needs() {
     let host = host(2, 4, 2, 1);
     // There are four dedicated CPUs, in two cells.
-    assert!(on(&host, &[], &wanted(4, &[DEDICATED])).unwrap_err().contains("cell 1"), "never from two cells at once");
+    assert!(
+        on(&host, &[], &wanted(4, &[DEDICATED])).unwrap_err().contains("cell 1"),
+        "a node never gets CPUs of two cells"
+    );
     let split = on(&host, &[], &wanted(4, &[DEDICATED, ("hw:numa_nodes", "2")])).unwrap();
     assert_eq!(pins(&split), [(0, vec![2, 3]), (1, vec![6, 7])]);
     let three = ask(&flavor(3, 768, &[("hw:numa_nodes", "3")]), None).unwrap().unwrap();
@@ -274,8 +281,8 @@ fn cells_are_packed_or_spread() {
         let bounds = FitLimits { packs, ..FitLimits::default() };
         pins(&fit(&one, cells(&host, [first.as_slice()].into_iter()), bounds).unwrap())
     };
-    assert_eq!(second(true), [(1, vec![5])], "packed: where somebody is");
-    assert_eq!(second(false), [(0, vec![0])], "spread: where nobody is");
+    assert_eq!(second(true), [(1, vec![5])], "packing selects the cell with a guest");
+    assert_eq!(second(false), [(0, vec![0])], "spreading selects the empty cell");
 }
 
 #[test]
@@ -328,7 +335,7 @@ fn the_operator_assigns_processors_to_kinds_of_guests() {
     assert_eq!((free.cells[0].shared.len(), free.cells[0].dedicated.len(), free.counted), (4, 0, None));
     let both = of(Some("0"), Some("1,3")).unwrap();
     assert_eq!((both.confines, both.counted), (true, Some((1, 2))));
-    assert_eq!(both.cells[0].siblings, [vec![1, 3]], "a thread that no guest gets is none");
+    assert_eq!(both.cells[0].siblings, [vec![1, 3]], "a thread that no guest can get does not count");
     let alone = of(None, Some("2-3")).unwrap();
     assert_eq!((alone.confines, alone.counted), (false, Some((0, 2))));
     assert!(of(None, Some("3-4")).unwrap_err().contains("does not have on: 4; it has 0-3"));

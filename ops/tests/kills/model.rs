@@ -96,7 +96,7 @@ fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
             assert_eq!(before, None, "{id} holds resources of two hosts");
             let server = living.get(id).unwrap_or_else(|| panic!("{id} is no server and holds {held}"));
             let held = (held["resources"]["VCPU"].as_u64().unwrap(), held["resources"]["MEMORY_MB"].as_u64().unwrap());
-            assert_eq!(held, size(server), "{id} holds what its flavor says");
+            assert_eq!(held, size(server), "the allocation of {id} equals its flavor");
             sum = (sum.0 + held.0, sum.1 + held.1);
         }
         let usages = client.get(&format!("{path}/usages")).unwrap().expect(200).body["usages"].take();
@@ -104,7 +104,7 @@ fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
     }
     let placed: BTreeMap<String, String> =
         living.iter().map(|(id, it)| (id.clone(), text(it, "OS-EXT-SRV-ATTR:host").to_owned())).collect();
-    same("allocations are those of the living servers, where they are", &holders, &placed);
+    same("each living server has one allocation, on its host", &holders, &placed);
 }
 
 /// Checks that each living server has one port, bound to its host.
@@ -119,7 +119,7 @@ fn check_ports(client: &Client, living: &BTreeMap<String, Value>) {
     bound.sort_unstable();
     let placed: Vec<(&str, &str)> =
         living.iter().map(|(id, it)| (id.as_str(), text(it, "OS-EXT-SRV-ATTR:host"))).collect();
-    assert_eq!(bound, placed, "ports are those of the living servers, where they are");
+    assert_eq!(bound, placed, "each living server has one port, bound to its host");
 }
 
 /// Checks that servers and volumes agree about attachments.
@@ -136,7 +136,7 @@ fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) -> usize {
     for (id, server) in living {
         ours.extend(volumes_of(server).into_iter().map(|volume| (id.clone(), volume)));
     }
-    assert_eq!(theirs, ours, "volumes are attached where the servers say");
+    assert_eq!(theirs, ours, "servers and volumes agree about attachments");
     ours.len()
 }
 
@@ -145,7 +145,7 @@ fn check_quota(client: &Client, living: &BTreeMap<String, Value>) {
     let sum = living.values().map(size).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     let used = |name: &str| limits[name].as_u64().unwrap();
     assert_eq!(used("totalInstancesUsed"), living.len() as u64);
-    assert_eq!((used("totalCoresUsed"), used("totalRAMUsed")), sum, "quota is what the servers use");
+    assert_eq!((used("totalCoresUsed"), used("totalRAMUsed")), sum, "the quota equals the servers' usage");
 }
 
 /// Checks that every migration has ended.

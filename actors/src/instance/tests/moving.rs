@@ -79,7 +79,7 @@ fn each_stage_of_a_resize_shows_and_the_last_has_the_new_flavor() {
         (FlavorSnapshot::clone(&server.request.flavor), server.placement.as_ref().unwrap().host),
         (larger(), ELSEWHERE)
     );
-    assert!(server.concerns(HOST), "the source is kept");
+    assert!(server.concerns(HOST), "the source keeps its guest");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_delete_cancels_a_move() {
     let given = placed_active().and(resize()).and(aim()).and(delete());
     let Some(OngoingTask::Delete { cancels, .. }) = given.0.alive().unwrap().ongoing else { panic!() };
     assert_eq!(cancels, Some(MOVE));
-    assert_eq!(given.when(told(MoveRecord::Arrived { process: MOVE })), Ok(vec![]), "it is not its turn any more");
+    assert_eq!(given.when(told(MoveRecord::Arrived { process: MOVE })), Ok(vec![]), "the move no longer owns the task");
     let advance = told(MoveRecord::Advanced { process: MOVE, stage: MoveStage::Migrating });
     assert_eq!(given.when(advance), Err(Reject::Superseded));
 }
@@ -143,8 +143,8 @@ fn after_a_reset_of_the_state_an_unconfirmed_move_is_confirmed() {
     let given = moved().and(declare(DeclaredState::Active));
     let due = moving(MoveRequest::ConfirmDue { process: END, moved_by: Timestamp(i64::MIN) });
     assert_eq!(given.when(due.clone()), Ok(vec!["instance.confirm_requested"]));
-    assert_eq!(moved().when(due), Ok(vec![]), "its time is not over");
-    assert_eq!(given.when(migrate()), Err(Reject::Superseded), "one move after the other");
+    assert_eq!(moved().when(due), Ok(vec![]), "the confirmation is not due yet");
+    assert_eq!(given.when(migrate()), Err(Reject::Superseded), "an unconfirmed move forbids another one");
 }
 
 fn evacuate() -> Command {
@@ -179,7 +179,7 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
     ] {
         let given = given.and(evacuate());
         assert_eq!(shown(&given).0, "REBUILD");
-        assert_eq!(given.when(done(POWER, PowerAction::RebootHard)), Ok(vec![]), "nobody waits for that any more");
+        assert_eq!(given.when(done(POWER, PowerAction::RebootHard)), Ok(vec![]), "the overtaken record has no effect");
         let given = given.and(aim()).and(at(MoveStage::Migrating));
         assert_eq!(shown(&given).2, Some("rebuild_block_device_mapping"));
         let given = given.and(at(MoveStage::Finishing));
@@ -191,7 +191,7 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
         assert_eq!((shown(&given).0, shown(&given).2), (ends, None));
         let server = given.0.alive().unwrap();
         assert_eq!(server.placement.as_ref().unwrap().host, ELSEWHERE);
-        assert!(!server.concerns(HOST), "what is left there is nobody's");
+        assert!(!server.concerns(HOST), "the server no longer concerns its old host");
         assert_eq!(given.when(arrive()), Ok(vec![]), "repeated");
     }
     for given in [deleting(placed_active()), placed_active().and(resize()), placed_active().and(evacuate())] {
@@ -220,7 +220,7 @@ fn some_hardware_forbids_moves() {
     let vtpm = with("hw:tpm_version", "2.0");
     assert_eq!(vtpm.when(live()), refused("live-migration", HostBoundHardware::Vtpm));
     assert_eq!(vtpm.when(evacuate()), refused("evacuate", HostBoundHardware::Vtpm));
-    assert_eq!(vtpm.when(resize()), Err(Reject::Locked), "that is possible");
+    assert_eq!(vtpm.when(resize()), Err(Reject::Locked), "a resize is possible, so the lock is checked");
     let sev = with("hw:mem_encryption", "true");
     assert_eq!(sev.when(live()), refused("live-migration", HostBoundHardware::Sev));
     assert_eq!(sev.when(power(PowerAction::Suspend)), refused("suspend", HostBoundHardware::Sev));

@@ -160,7 +160,7 @@ fn a_shelved_server_leaves_its_host_and_finds_another() {
     let due = |by| command(WorkRequest::OffloadDue { process: WORK, shelved_by: by });
     assert_eq!(given.when(due(Some(Timestamp(6)))), Ok(vec![]), "not yet");
     assert_eq!(given.when(due(Some(Timestamp(7)))), Ok(vec!["instance.offload_requested"]));
-    assert_eq!(active().when(due(None)), Ok(vec![]), "only what is shelved");
+    assert_eq!(active().when(due(None)), Ok(vec![]), "only a shelved server is offloaded");
     let given = offloaded();
     let server = given.0.alive().unwrap();
     assert!(server.placement.is_none() && server.shelved == Some(IMAGE));
@@ -171,7 +171,7 @@ fn a_shelved_server_leaves_its_host_and_finds_another() {
     let given = given.and(asked("unshelve"));
     assert_eq!(given.when(there(STRANGER)), Err(Reject::Superseded));
     let given = given.and(there(WORK));
-    assert_eq!(given.when(seen(Power::Running)), Ok(vec![]), "the process has the word");
+    assert_eq!(given.when(seen(Power::Running)), Ok(vec![]), "reports do not override the process at work");
     let unplaced = Record::Unplaced { process: WORK, host: HOST, reason: String::new() };
     let back = given.clone().and(unplaced).and(ended(WorkOutcome::UnshelveFailed(fault())));
     assert_eq!(shown(&back), ("shelved_offloaded", None));

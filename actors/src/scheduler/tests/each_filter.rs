@@ -20,9 +20,9 @@ fn capabilities_are_compared_with_extra_specs() {
     );
     assert_eq!(pass(("capabilities:cpu_info:features", "<all-in> aes mmx")).0, ["h2"]);
     assert_eq!(pass(("capabilities:cpu_info:topology:cores", "== 4")).0, ["h1"]);
-    assert_eq!(pass(("hypervisor_type", "QEMU")).0, ["h1", "h2"], "known without a scope");
+    assert_eq!(pass(("hypervisor_type", "QEMU")).0, ["h1", "h2"], "a known key needs no scope");
     assert_eq!(pass(("vcpus_total", ">= 9")).0, Vec::<String>::new());
-    assert_eq!(pass(("no_such_thing", "1")).0, ["h1", "h2"], "unknown without a scope: somebody else's");
+    assert_eq!(pass(("no_such_thing", "1")).0, ["h1", "h2"], "an unknown key without a scope is for another filter");
     assert_eq!(pass(("capabilities:no_such_thing", "1")).0, Vec::<String>::new());
     assert_eq!(pass(("hw:watchdog_action", "none")).0, ["h1", "h2"], "another scope");
 }
@@ -43,7 +43,7 @@ fn image_properties_name_what_hosts_run() {
     assert_eq!(pass(&[("img_hv_type", "xen")]), Vec::<String>::new());
     assert_eq!(pass(&[("hw_vm_mode", "pv")]), Vec::<String>::new());
     assert_eq!(pass(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=8.0")]), Vec::<String>::new());
-    assert_eq!(pass(&[("img_hv_requested_version", ">=8.0")]), ["h1", "h2"], "the version alone is not looked at");
+    assert_eq!(pass(&[("img_hv_requested_version", ">=8.0")]), ["h1", "h2"], "the version alone is not checked");
     cell.options.image_properties_default_architecture = Some("aarch64".into());
     assert_eq!(cell.pass("ImagePropertiesFilter", &imaged(&[])).0, ["h2"]);
 }
@@ -57,7 +57,7 @@ fn aggregates_restrict_servers_by_their_metadata() {
     let isolation = "AggregateImagePropertiesIsolation";
     assert_eq!(pass(isolation, &imaged(&[("os_distro", "debian"), ("owner", "y")])), ["h1", "h2", "h3"]);
     assert_eq!(pass(isolation, &imaged(&[("os_distro", "windows")])), ["h2", "h3"]);
-    assert_eq!(pass(isolation, &imaged(&[])), ["h1", "h2", "h3"], "an image that does not say passes");
+    assert_eq!(pass(isolation, &imaged(&[])), ["h1", "h2", "h3"], "an image without the property passes");
     let extra = "AggregateInstanceExtraSpecsFilter";
     assert_eq!(pass(extra, &specs(&[("aggregate_instance_extra_specs:ssd", "true")])), ["h1"]);
     assert_eq!(pass(extra, &specs(&[("ssd", "<or> true <or> yes")])), ["h1"]);
@@ -157,7 +157,7 @@ fn isolated_hosts_and_images_belong_together() {
     let mut cell = Cell::three();
     let pass = |cell: &Cell, request: &RequestSpec| cell.pass("IsolatedHostsFilter", request).0;
     cell.options.isolated_hosts = vec!["h1".into()];
-    assert_eq!(pass(&cell, &imaged(&[])), ["h2", "h3"], "nothing may go there");
+    assert_eq!(pass(&cell, &imaged(&[])), ["h2", "h3"], "an isolated host takes only isolated images");
     cell.options.isolated_images = vec![ImageId(Uuid::from_u128(3)).to_string()];
     assert_eq!(pass(&cell, &imaged(&[])), ["h1"]);
     assert_eq!(pass(&cell, &small()), ["h2", "h3"]);
@@ -217,7 +217,7 @@ fn a_topology_must_fit_on_the_cells_beside_pending_claims() {
         cell.placement.take_in(&told.into(), Timestamp(0));
     }
     let pass = |cell: &Cell, wanted: &[(&str, &str)]| cell.pass("NUMATopologyFilter", &specs(wanted));
-    assert_eq!(pass(&cell, &[]).0.len(), 3, "who asks for nothing passes");
+    assert_eq!(pass(&cell, &[]).0.len(), 3, "a request without a topology passes");
     assert_eq!(pass(&cell, &[("hw:numa_nodes", "1")]).0, ["h1", "h2"]);
     let (pinned, reason) = pass(&cell, &[("hw:cpu_policy", "dedicated")]);
     assert_eq!(
@@ -235,6 +235,6 @@ fn a_topology_must_fit_on_the_cells_beside_pending_claims() {
             PendingClaim { slot: 0, server: None, resources, fitted, group: None, claimed_at: None, placed_at: None };
         cell.pending.add(entry);
     }
-    assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "both are on their way to others");
-    assert_eq!(pass(&cell, &[("hw:numa_nodes", "two")]).0, Vec::<String>::new(), "what cannot be fits nowhere");
+    assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "pending claims have both processors");
+    assert_eq!(pass(&cell, &[("hw:numa_nodes", "two")]).0, Vec::<String>::new(), "an impossible topology fits no host");
 }

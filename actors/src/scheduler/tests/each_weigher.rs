@@ -68,7 +68,7 @@ fn aggregates_override_multipliers_and_the_smallest_counts() {
     cell.aggregate(&[1], &[("ram_weight_multiplier", "0.5")]);
     assert_eq!(cell.names(&small())[0], "h2");
     cell.aggregate(&[1], &[("ram_weight_multiplier", "much")]);
-    assert_eq!(cell.names(&small())[0], "h1", "what is no number leaves the option");
+    assert_eq!(cell.names(&small())[0], "h1", "a value that is no number does not override the option");
 }
 
 #[test]

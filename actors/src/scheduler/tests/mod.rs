@@ -287,8 +287,8 @@ fn a_forced_host_skips_the_filters_and_a_requested_one_does_not() {
     cell.take(host_id(2).to_string(), HostEvent::from(Disabled { reason: None }));
     let forced = |name: &str| RequestSpec { forced_host: Some(name.into()), ..small() };
     let wanted = |name: &str| RequestSpec { requested_host: Some(name.into()), ..small() };
-    assert_eq!(cell.names(&forced("H2")), ["h2"], "in any case of its letters");
-    assert_eq!(cell.names(&forced("h4")), Vec::<String>::new(), "but it needs room");
+    assert_eq!(cell.names(&forced("H2")), ["h2"], "the case of the name does not matter");
+    assert_eq!(cell.names(&forced("h4")), Vec::<String>::new(), "a forced host still needs capacity");
     assert_eq!(cell.names(&wanted("h1")), ["h1"]);
     assert_eq!(cell.names(&wanted("h2")), Vec::<String>::new());
     let none = cell.decide(&wanted("h9")).reasons;
@@ -373,7 +373,7 @@ fn dedicated_cpus_fall_back_to_shared_ones_unless_told_not_to() {
     let dedicated = specs(&[("hw:cpu_policy", "dedicated")]);
     let lacks = |cell: &Cell| cell.decide(&dedicated).reasons.lacks;
     let pins = "no host tells its NUMA topology, which the flavor or the image asks for";
-    assert_eq!(lacks(&cell).as_deref(), Some(pins), "there are CPUs, and nobody who pins them");
+    assert_eq!(lacks(&cell).as_deref(), Some(pins), "there are CPUs, but no dedicated ones");
     cell.options.disable_fallback_pcpu_query = true;
     assert_eq!(lacks(&cell).as_deref(), Some("no host that would do has any PCPU"));
 }
@@ -400,7 +400,7 @@ fn a_large_fleet_is_cut_at_max_placement_results_and_the_roomiest_stay() {
     cell.options.max_attempts = 10;
     assert_eq!(cell.fitting(&small()), ["h17", "h18", "h19", "h20"]);
     cell.options.multipliers.ram = -1.0;
-    assert_eq!(cell.fitting(&small()), ["h1", "h2", "h3", "h4"], "who stacks wants the fullest");
+    assert_eq!(cell.fitting(&small()), ["h1", "h2", "h3", "h4"], "packing selects the fullest hosts");
 }
 
 #[test]
