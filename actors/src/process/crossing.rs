@@ -90,7 +90,7 @@ mod tests {
                 assert!(matches!(judge(end, Silent), GuestLocation::Unknown), "{end:?}");
             }
         }
-        assert_eq!(judge(Down, Down), GuestLocation::Unknown, "either may have it");
+        assert_eq!(judge(Down, Down), GuestLocation::Unknown, "either host may have the guest");
     }
 
     /// The most important rule: a guest that may run at its source never counts as being at its destination, and the

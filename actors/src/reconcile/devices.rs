@@ -87,7 +87,7 @@ async fn compare_interfaces(
         tracing::warn!(%host, server = %id, port = %nic.port, "attaching a missing interface to a guest");
         right = false;
         if let Err(error) = guest::plug_in(context.networks.as_ref(), driver, id, server, nic.clone()).await {
-            tracing::debug!(%host, server = %id, port = %nic.port, reason = error.fault().details, "not yet");
+            tracing::debug!(%host, server = %id, port = %nic.port, reason = error.fault().details, "attaching a missing interface failed, retrying");
         }
     }
     for mac in found.iter().filter(|mac| !server.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(mac))) {

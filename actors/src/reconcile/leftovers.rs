@@ -168,14 +168,14 @@ mod tests {
             assert!(!copy_is_left(&server, wanted, &making));
             assert!(copy_is_left(&server, other, &making));
         }
-        assert!(!copy_is_left(&Instance::Absent, other, &making), "another control plane's");
+        assert!(!copy_is_left(&Instance::Absent, other, &making), "the copy may be another control plane's");
     }
 
     #[test]
     fn disks_set_aside_are_leftovers_on_the_host_of_a_server_at_rest() {
         assert!(kept_is_left(&alive(Some(HERE), false), HERE));
-        assert!(!kept_is_left(&alive(Some(HERE), true), HERE), "a revert goes back to it");
-        assert!(!kept_is_left(&alive(Some(ELSEWHERE), false), HERE), "the host that it is on removes it");
+        assert!(!kept_is_left(&alive(Some(HERE), true), HERE), "a revert needs the disks");
+        assert!(!kept_is_left(&alive(Some(ELSEWHERE), false), HERE), "only the server's host removes the disks");
         assert!(!kept_is_left(&alive(None, false), HERE));
         assert!(!kept_is_left(&Instance::Absent, HERE));
     }

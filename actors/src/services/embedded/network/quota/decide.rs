@@ -117,16 +117,16 @@ mod tests {
         let limits = vec![("port".to_owned(), 2), ("network".to_owned(), -1)];
         tell(NetworkQuotaCommand::Set { project: project.clone(), limits }).unwrap();
         assert_eq!(tell(take(&[port(1)], &[], &[])), Ok(1));
-        assert_eq!(tell(take(&[port(1)], &[port(1)], &[])), Ok(0), "asked for again");
-        assert_eq!(tell(take(&[port(2)], &[port(9)], &[])), over, "what has taken no room counts, too");
+        assert_eq!(tell(take(&[port(1)], &[port(1)], &[])), Ok(0), "the request is a repetition");
+        assert_eq!(tell(take(&[port(2)], &[port(9)], &[])), over, "a resource without reserved quota counts, too");
         assert_eq!(tell(take(&[port(2), port(3)], &[port(1)], &[])), over, "all or nothing");
         assert_eq!(tell(take(&[port(2)], &[port(1)], &[])), Ok(1));
         assert_eq!(tell(take(&[port(3)], &[port(2)], &[])), over);
-        assert_eq!(tell(take(&[port(3)], &[port(2)], &[port(1)])), Ok(2), "what is gone gives its room back");
+        assert_eq!(tell(take(&[port(3)], &[port(2)], &[port(1)])), Ok(2), "a deleted resource releases its quota");
         assert_eq!(tell(NetworkQuotaCommand::Release { project: project.clone(), things: [port(3)].into() }), Ok(1));
         assert_eq!(tell(NetworkQuotaCommand::Release { project, things: [port(3)].into() }), Ok(0));
         assert_eq!(tell(take(&[port(4)], &[port(2)], &[])), Ok(1));
         let network = CountedResource::Network(NetworkId(Uuid::nil()));
-        assert_eq!(tell(take(&[network], &[], &[])), Ok(0), "without a limit nothing is taken");
+        assert_eq!(tell(take(&[network], &[], &[])), Ok(0), "without a limit, no quota is reserved");
     }
 }

@@ -206,7 +206,7 @@ mod tests {
     fn limits_are_exact() {
         let [a, b, c] = [1, 2, 3].map(|n| VolumeId(uuid::Uuid::from_u128(n)));
         let state = given(vec![take(a, 4), take(b, 6)]);
-        assert_eq!(state.gigabytes(), 10, "the last byte may be taken");
+        assert_eq!(state.gigabytes(), 10, "the last GiB may be reserved");
         assert_eq!(decide(&state, take(a, 4)).unwrap(), vec![], "taken already");
         assert_eq!(
             decide(&state, take(a, 5)).unwrap_err(),
