@@ -1,6 +1,12 @@
 //! Erases personal data: the aggregate records erasures, and [`work`] executes them.
+//!
+//! Compute's own streams are known to [`work`]. A service on the same log that holds personal data implements
+//! [`PersonalDataHolder`](holder::PersonalDataHolder) in its own folder; `table` lists those services.
 
 pub mod decide;
+pub mod error;
+pub mod holder;
+mod table;
 pub mod work;
 
 use chronova_events::envelope::StreamId;

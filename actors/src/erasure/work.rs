@@ -16,43 +16,23 @@ use std::time::Duration;
 
 use chronova_events::envelope::{Meta, StreamId};
 use chronova_events::erasure::{ErasureCompleted, ErasureRequested, ErasureTarget};
-use chronova_events::ids::{ErasureId, InstanceId, NetworkId, PortId, UserId};
+use chronova_events::ids::{ErasureId, InstanceId, UserId};
+use chronova_events::sealed::DataSubject;
 use chronova_events::sealed::keys::{KeyRing, KeySlot};
-use chronova_events::sealed::{DataSubject, ERASED, SealError};
 use chronova_events::store::{EventStore, StoreError};
 use chronova_projections::history::History;
 use chronova_projections::views::Views;
-use thiserror::Error;
 
+use super::error::ErasureError;
+use super::table::HOLDERS;
 use super::{ErasureArchiveId, ErasureCommand, ErasureRoot};
 use crate::aggregate::{AggregateRoot, CommandError};
 use crate::gateway::CommandGateway;
 use crate::instance::{InstanceReject, InstanceRequest, InstanceRoot};
 use crate::keypair::{KeypairCommand, KeypairRoot};
-use crate::services::embedded::identity::{IdentityCommand, IdentityRealmId, IdentityRoot};
-use crate::services::embedded::network::{NetworkCommand, NetworkReject, NetworkRoot, PortPatch};
 
 /// The longest wait for the read models before checkpoints are deleted.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-#[derive(Debug, Error)]
-pub enum ErasureError {
-    /// Servers that are not deleted, and whether the user exists.
-    #[error("what is to be erased is alive")]
-    Alive { servers: usize, user: bool },
-    #[error("this back end keeps personal fields in the clear: they cannot be erased")]
-    NoKeys,
-    #[error("the event log is not available")]
-    Log(#[from] StoreError),
-    #[error(transparent)]
-    Keys(#[from] SealError),
-    #[error("{0}")]
-    Refused(String),
-    #[error("the read models do not follow the log: the erasure is completed at the next start")]
-    Behind,
-    #[error("the checkpoints of the read models cannot be removed")]
-    Checkpoints(#[source] std::io::Error),
-}
 
 /// The data that an erasure would remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,8 +55,7 @@ impl ErasurePlan {
             ErasureTarget::User(user) => Some(user.clone()),
             ErasureTarget::Server(_) | ErasureTarget::Project(_) => None,
         };
-        let user_exists =
-            user.as_ref().is_some_and(|user| views.identities.read(|view| view.identity.users.contains_key(user)));
+        let user_exists = user.as_ref().is_some_and(|user| HOLDERS.iter().any(|holder| holder.has_user(views, user)));
         let found: Vec<(InstanceId, bool)> = views.servers.read(|servers| {
             let all = servers.all().filter_map(|row| {
                 let server = row.server()?;
@@ -196,37 +175,17 @@ impl Eraser {
             match self.gateway.send::<InstanceRoot>(server, InstanceRequest::Erase { erasure }, Arc::clone(meta)).await
             {
                 Ok(_) | Err(CommandError::Rejected(InstanceReject::NotFound)) => {}
-                Err(error) => return Err(refused(error)),
-            }
-        }
-        for (network, port) in self.named_after(&request.servers) {
-            let patch = PortPatch { dns_name: Some(ERASED.to_owned()), ..PortPatch::default() };
-            let command = NetworkCommand::ChangePort { port, patch };
-            match self.gateway.send::<NetworkRoot>(&network, command, Arc::clone(meta)).await {
-                Ok(_) | Err(CommandError::Rejected(NetworkReject::NotFound | NetworkReject::PortNotFound(_))) => {}
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         if let Some(user) = &request.user {
             let command = KeypairCommand::Erase { user: user.clone(), erasure };
             self.send::<KeypairRoot>(user, command, meta).await?;
-            let command = IdentityCommand::EraseUser { user: user.clone(), erasure };
-            self.send::<IdentityRoot>(&IdentityRealmId, command, meta).await?;
+        }
+        for holder in HOLDERS {
+            holder.erase(&self.gateway, &self.views, request, meta).await?;
         }
         Ok(())
-    }
-
-    /// The ports that have the host name of one of these servers, and their networks.
-    fn named_after(&self, servers: &[InstanceId]) -> Vec<(NetworkId, PortId)> {
-        self.views.networks.read(|networks| {
-            let of = |server: &InstanceId| {
-                let device = server.to_string();
-                let all = networks.of_device(&device).filter(|port| port.created.made_for == Some(*server));
-                let named = all.filter(|port| !port.settings().dns_name.is_empty());
-                named.map(|port| (port.created.network, port.created.port)).collect::<Vec<_>>()
-            };
-            servers.iter().flat_map(of).collect()
-        })
     }
 
     async fn send<A: crate::gateway::Reachable>(
@@ -235,34 +194,20 @@ impl Eraser {
         command: A::Command,
         meta: &Arc<Meta>,
     ) -> Result<(), ErasureError> {
-        self.gateway.send::<A>(id, command, Arc::clone(meta)).await.map(drop).map_err(refused)
+        self.gateway.send::<A>(id, command, Arc::clone(meta)).await?;
+        Ok(())
     }
 
     /// The streams with personal fields of the erased data.
     fn streams(&self, request: &ErasureRequested) -> Vec<StreamId> {
         let mut all: Vec<StreamId> = request.servers.iter().map(InstanceRoot::stream).collect();
-        if !request.servers.is_empty() {
-            // A deleted port may still be in the snapshot of its network.
-            let networks =
-                self.views.networks.read(|view| view.networks().map(|row| row.created.network).collect::<Vec<_>>());
-            all.extend(networks.iter().map(NetworkRoot::stream));
-        }
-        if let Some(user) = &request.user {
-            all.push(KeypairRoot::stream(user));
-            all.push(IdentityRoot::stream(&IdentityRealmId));
-        }
+        all.extend(request.user.iter().map(KeypairRoot::stream));
+        all.extend(HOLDERS.iter().flat_map(|holder| holder.streams(&self.views, request)));
         all
     }
 
     fn keys(&self) -> Result<&Arc<KeyRing>, ErasureError> {
         self.store.keys().ok_or(ErasureError::NoKeys)
-    }
-}
-
-fn refused<R: std::error::Error>(error: CommandError<R>) -> ErasureError {
-    match error {
-        CommandError::Unavailable(error) => error.into(),
-        CommandError::Rejected(reject) => ErasureError::Refused(reject.to_string()),
     }
 }
 

@@ -24,7 +24,7 @@ use super::resume;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
-use crate::reconcile::{devices, leftovers, placement, volumes};
+use crate::reconcile::{devices, leftovers, placement};
 use crate::topology::host::HostNumaCells;
 
 /// Heartbeats that may fail before a host counts as down.
@@ -294,7 +294,7 @@ impl Agent {
         if self.suspect {
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
         }
-        volumes::sweep(&self.context, member.host, &self.driver).await;
+        self.context.volumes.sweep_host(member.host, &self.driver).await;
         leftovers::sweep(&self.context, member.host, &self.driver).await;
     }
 

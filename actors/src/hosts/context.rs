@@ -11,7 +11,7 @@ use super::options::HostOptions;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::gateway::CommandGateway;
-use crate::ports::{ImageService, NetworkService};
+use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::reconcile::options::ImageCacheOptions;
 
 /// Shared by the agents of all hosts.
@@ -23,12 +23,11 @@ pub struct HostContext {
     pub fleet: Arc<ConnectedHosts>,
     pub networks: Arc<dyn NetworkService>,
     pub images: Arc<dyn ImageService>,
+    pub volumes: Arc<dyn VolumeService>,
     pub disk_claims: Arc<DiskClaims>,
     pub image_holds: Arc<ImageHolds>,
     pub options: Arc<HostOptions>,
     pub image_cache: ImageCacheOptions,
-    /// Whether all hosts have the volumes on one storage.
-    pub shares_volumes: bool,
 }
 
 impl std::fmt::Debug for HostContext {

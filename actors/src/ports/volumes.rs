@@ -17,6 +17,7 @@ use chronova_events::ids::{
     AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId,
 };
 use chronova_events::instance::ImageSnapshot;
+use chronova_hypervisor::driver::Driver;
 
 use super::PortError;
 
@@ -231,6 +232,10 @@ pub trait VolumeService: Send + Sync + 'static {
     /// Ends an attachment, complete or not. The volume is `available` again after its last attachment. An attachment
     /// that is already gone is success.
     async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Removes from a host that answers what is left there of volumes that are gone. A service that keeps no volume on
+    /// compute hosts has nothing to do.
+    async fn sweep_host(&self, _host: HostId, _driver: &Arc<dyn Driver>) {}
 }
 
 /// The implementation for a deployment without a volume service. It refuses every call.

@@ -69,7 +69,7 @@ macro_rules! steps {
     (@undo $undo:path) => { Some(|work| ::futures::FutureExt::boxed($undo(work))) };
 }
 
-pub(super) use steps;
+pub(crate) use steps;
 
 /// One kind of process.
 #[derive(Debug)]

@@ -64,7 +64,7 @@ async fn call_off_build(work: &StepRun) -> Result<StepOutput, StepError> {
 }
 
 /// Calls off a process still at work, and waits until it has undone what it did.
-pub(super) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOutput, StepError> {
+pub(crate) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOutput, StepError> {
     let gateway = &work.context.gateway;
     let call = ProcessCommand::CallOff { by: work.running.process };
     match gateway.send::<ProcessRoot>(&build, call, work.meta.clone()).await {

@@ -13,7 +13,7 @@
 //! | `turn`, `guest`, `imaging` | what several processes do |
 //! | `create_servers` | the servers of one request |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
-//! | `attach_interface`, `detach_interface`, [`volume`] | and these |
+//! | `attach_interface`, `detach_interface` | and these |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
 //! | `away`, `snapshot_volumes` | what becomes of a server's volumes while it is on no host, and how an image is made of them |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
@@ -72,7 +72,6 @@ pub mod swap_volume;
 mod turn;
 pub mod unrescue;
 pub mod unshelve;
-pub mod volume;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};

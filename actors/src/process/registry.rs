@@ -1,4 +1,4 @@
-//! The one table of processes: which definition each task has.
+//! The one table of processes: which definition each task has. An embedded service's are in its own folder.
 
 use chronova_events::process::{Task, VolumeWork};
 
@@ -7,8 +7,8 @@ use super::{
     attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, create_servers,
     delete_instance, detach_interface, detach_volume, drain_host, evacuate, live_migrate, move_instance, offload,
     power, rebuild, rescue, restore, revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve,
-    volume,
 };
+use crate::services::embedded::volume::processes as volume;
 
 macro_rules! processes {
     ($($task:pat => $definition:path),+ $(,)?) => {

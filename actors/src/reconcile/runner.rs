@@ -79,7 +79,7 @@ async fn until(due: Option<tokio::time::Instant>) {
 }
 
 /// One run. `before`: what the run before found.
-pub(super) async fn once<R: Reconciler>(
+pub(crate) async fn once<R: Reconciler>(
     context: &ReconcileContext,
     tally: &ReconcilerTally,
     before: &mut BTreeSet<R::Finding>,

@@ -1,15 +1,11 @@
-//! The one table of reconcilers.
+//! The one table of reconcilers: compute's, and those of the embedded services.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
-use super::filters::PortFilters;
-use super::floating_ips::OrphanedNetworkResources;
 use super::image_cache::UnusedImages;
-use super::interfaces::ServerInterfaces;
-use super::networks::DeletedNetworks;
 use super::placement::OutdatedProviders;
 use super::quota::{LeakedQuota, MisfitQuota};
 use super::reclaim::DeletedServers;
@@ -19,7 +15,11 @@ use super::runner;
 use super::server_groups::StaleMembers;
 use super::shelved::ShelvedServers;
 use super::unconfirmed_moves::UnconfirmedMoves;
-use super::volumes::IdleVolumeQuota;
+use crate::services::embedded::network::reconcile::filters::PortFilters;
+use crate::services::embedded::network::reconcile::floating_ips::OrphanedNetworkResources;
+use crate::services::embedded::network::reconcile::interfaces::ServerInterfaces;
+use crate::services::embedded::network::reconcile::networks::DeletedNetworks;
+use crate::services::embedded::volume::reconcile::quota::IdleVolumeQuota;
 
 /// One reconciler, without its type.
 #[derive(Debug)]

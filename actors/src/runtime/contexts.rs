@@ -84,11 +84,11 @@ impl Contexts {
             fleet: Arc::clone(&fleet),
             networks: Arc::clone(&networks),
             images: Arc::clone(&images),
+            volumes: Arc::clone(&volumes),
             disk_claims: Arc::clone(&disk_claims),
             image_holds: Arc::clone(&image_holds),
             options: Arc::clone(&host_options),
             image_cache: options.image_cache.clone(),
-            shares_volumes: options.volume.shared,
         });
         let reconcile = Arc::new(ReconcileContext {
             gateway: Arc::clone(&gateway),

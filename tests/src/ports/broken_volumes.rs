@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chronova_actors::ports::{Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService};
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{AttachmentId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
+use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
+use chronova_hypervisor::driver::Driver;
 
 /// The promise that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum VolumeFault {
     CopiesAnything,
     /// Snapshots of other projects become volumes.
     MakesOfAnything,
+    /// All volumes on a host are removed.
+    SweepsAll,
 }
 
 pub struct BrokenVolumes {
@@ -173,5 +176,14 @@ impl VolumeService for BrokenVolumes {
             return Ok(());
         }
         self.volumes.release(volume, attachment, meta).await
+    }
+
+    async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>) {
+        if let (true, Some(pool)) = (self.has(VolumeFault::SweepsAll), driver.volume_store()) {
+            for volume in pool.volumes().await.unwrap() {
+                pool.delete_volume(&volume.name).await.unwrap();
+            }
+        }
+        self.volumes.sweep_host(host, driver).await;
     }
 }

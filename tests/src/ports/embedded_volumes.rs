@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
-use chronova_events::ids::{ProjectId, VolumeId};
+use chronova_events::ids::{HostId, ProjectId, VolumeId};
+use chronova_hypervisor::driver::Driver;
 
 use super::volumes::VolumeStage;
 use crate::world::{Life, World};
@@ -39,5 +40,11 @@ impl VolumeStage for EmbeddedVolumeStage {
 
     fn host(&self) -> String {
         self.host.clone()
+    }
+
+    fn driver(&self) -> (HostId, Arc<dyn Driver>) {
+        let context = self.life.context();
+        let host = context.views.hosts.read(|hosts| hosts.all().next().map(|host| host.id)).unwrap();
+        (host, context.fleet.driver(host).unwrap())
     }
 }

@@ -1,5 +1,6 @@
 //! The promises that every implementation of [`VolumeService`] keeps.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use chronova_actors::ports::{
     AttachmentInfo, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
 };
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{AttachmentId, InstanceId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_events::ids::{AttachmentId, HostId, InstanceId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_hypervisor::capability::volume_store::VolumeContent;
+use chronova_hypervisor::driver::Driver;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -26,6 +29,9 @@ pub trait VolumeStage: Send + Sync {
 
     /// The name of a compute host.
     fn host(&self) -> String;
+
+    /// The id of that host, and its driver.
+    fn driver(&self) -> (HostId, Arc<dyn Driver>);
 }
 
 pub type VolumeCase = for<'a> fn(&'a dyn VolumeService, &'a dyn VolumeStage) -> BoxFuture<'a, anyhow::Result<()>>;
@@ -42,6 +48,7 @@ pub const CASES: &[(&str, VolumeCase)] = &[
     ("keeps_a_volume_that_a_server_has", |port, stage| keeps_used(port, stage).boxed()),
     ("copies_snapshots", |port, stage| copies(port, stage).boxed()),
     ("makes_volumes_of_snapshots", |port, stage| makes_of_snapshot(port, stage).boxed()),
+    ("leaves_what_lives_on_a_swept_host", |port, stage| sweeps(port, stage).boxed()),
 ];
 
 fn meta() -> Arc<Meta> {
@@ -318,4 +325,21 @@ async fn makes_of_snapshot(port: &dyn VolumeService, stage: &dyn VolumeStage) ->
     let foreign = port.create(NewVolume { content, ..blank(&other) }, false, meta()).await;
     promise!(foreign.is_err(), "another project makes a volume of the snapshot: {foreign:?}");
     Ok(())
+}
+
+async fn sweeps(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+    let (own, (host, driver)) = (stage.project().await, stage.driver());
+    let Some(pool) = driver.volume_store() else { anyhow::bail!("the stage's host keeps no volumes") };
+    pool.create_volume("somebody-else", 1 << 30, &VolumeContent::Blank).await?;
+    made(port, blank(&own)).await?;
+    let before = names(&*driver).await?;
+    port.sweep_host(host, &driver).await;
+    let after = names(&*driver).await?;
+    promise!(before == after, "a volume that lives is removed: {before:?} and {after:?}");
+    Ok(())
+}
+
+async fn names(driver: &dyn Driver) -> anyhow::Result<BTreeSet<String>> {
+    let Some(pool) = driver.volume_store() else { return Ok(BTreeSet::new()) };
+    Ok(pool.volumes().await?.into_iter().map(|volume| volume.name).collect())
 }

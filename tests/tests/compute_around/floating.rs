@@ -139,7 +139,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
     cloud.api.life.settled().await;
     assert_eq!(town.show(&second).await["instance_id"], Value::Null);
     let views = &cloud.api.life.context().views;
-    let tidy = || chronova_actors::reconcile::floating_ips::plan(views).is_empty();
+    let tidy = || chronova_actors::services::embedded::network::reconcile::floating_ips::plan(views).is_empty();
     assert!(cloud.api.life.until(|_| tidy()).await, "and the log says so");
 
     // Releasing the address also removes it from its server.

@@ -35,6 +35,7 @@ async fn a_volume_service_that_breaks_a_promise_fails_its_case() {
         (VolumeFault::DetachesFree, "keeps_a_volume_that_a_server_has"),
         (VolumeFault::CopiesAnything, "copies_snapshots"),
         (VolumeFault::MakesOfAnything, "makes_volumes_of_snapshots"),
+        (VolumeFault::SweepsAll, "leaves_what_lives_on_a_swept_host"),
     ];
     for (fault, named) in faults {
         let stage = EmbeddedVolumeStage::new().await;

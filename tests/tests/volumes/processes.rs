@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chronova_actors::ports::{NewContent, VolumeService as _};
 use chronova_actors::process::definition::Definition;
-use chronova_actors::process::volume::{create, delete, extend, reimage, snapshot, upload};
+use chronova_actors::services::embedded::volume::processes::{create, delete, extend, reimage, snapshot, upload};
 use chronova_events::ids::{ImageId, InstanceId, VolumeId};
 use chronova_events::volume::SnapshotStatus;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};

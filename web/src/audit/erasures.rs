@@ -3,7 +3,8 @@
 //! `POST {"erasure": {"user": "...", "reason": "..."}}` (or `server`, or `project`) is a dry run, unless `"dry_run":
 //! false`. The data of servers that still exist is refused, unless `"even_alive": true`.
 
-use chronova_actors::erasure::work::{Eraser, ErasureError, ErasurePlan};
+use chronova_actors::erasure::error::ErasureError;
+use chronova_actors::erasure::work::{Eraser, ErasurePlan};
 use chronova_events::erasure::{Erasure, ErasureCompleted, ErasureTarget};
 use chronova_events::ids::{ProjectId, UserId};
 use chronova_events::store::StoreError;

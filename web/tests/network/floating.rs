@@ -292,7 +292,7 @@ async fn what_a_crash_left_is_mended() {
     let world = World::on(store).await;
     let shown = world.get(BOB, &format!("/floatingips/{}", id(&floating))).await;
     assert_eq!(shown["floatingip"]["port_id"], Value::Null);
-    let plan = || chronova_actors::reconcile::floating_ips::plan(&world.context().views);
+    let plan = || chronova_actors::services::embedded::network::reconcile::floating_ips::plan(&world.context().views);
     for _ in 0..1_000 {
         if plan().is_empty() {
             break;

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chronova_actors::reconcile::{quota, volumes as volume_room};
+use chronova_actors::reconcile::quota;
+use chronova_actors::services::embedded::volume::reconcile::quota as volume_room;
 use chronova_events::ids::{InstanceId, VolumeId};
 use chronova_events::instance::{Alive, Instance, Phase, status};
 use chronova_events::volume::{SnapshotStatus, VolumeStatus};

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use chronova_actors::reconcile::{quota, volumes as volume_room};
+use chronova_actors::reconcile::quota;
+use chronova_actors::services::embedded::volume::reconcile::quota as volume_room;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{Instance, Phase, status};
 use chronova_events::store::EventStore as _;

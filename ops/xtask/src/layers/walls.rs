@@ -19,8 +19,18 @@ pub(crate) const LIST: &str = "ops/xtask/src/layers/walls.txt";
 /// Compute, by folder.
 const COMPUTE: [&str; 4] = ["actors/src", "web/src/compute", "web/src/console", "web/src/metadata"];
 
-/// The embedded services themselves, and the one table of all aggregates.
-const TENANTS: [&str; 2] = ["actors/src/services", "actors/src/gateway.rs"];
+/// The embedded services themselves.
+const TENANTS: [&str; 1] = ["actors/src/services"];
+
+/// The tables of all aggregates, holders of personal data, processes, reconcilers and options. A table names the entries
+/// of each service and reads nothing.
+const TABLES: [&str; 5] = [
+    "actors/src/erasure/table.rs",
+    "actors/src/gateway.rs",
+    "actors/src/process/registry.rs",
+    "actors/src/reconcile/table.rs",
+    "actors/src/runtime/options.rs",
+];
 
 /// The read models of the embedded services, as fields of `Views` and as modules of `projections`.
 const READ_MODELS: [&str; 5] = ["identities", "images", "networks", "security_groups", "volumes"];
@@ -80,7 +90,9 @@ fn is_compute(source: &Source) -> bool {
 }
 
 fn breach(source: &Source) -> Option<Breach> {
-    let named = source.paths().iter().filter(|path| !path.test && is_of_tenant(path)).map(|path| path.line);
+    let is_table = TABLES.contains(&source.path.as_str());
+    let paths = source.paths();
+    let named = paths.iter().filter(|path| !is_table && !path.test && is_of_tenant(path)).map(|path| path.line);
     let read = (0..source.tokens.len()).filter(|at| !source.is_test(*at) && reads(source, *at));
     let mut lines: Vec<usize> = named.chain(read.map(|at| source.line(at))).collect();
     lines.sort_unstable();
@@ -132,7 +144,9 @@ mod tests {
         let own = "use crate::services::embedded::network::NetworkCommand; fn f() { views.networks.read(g); }";
         assert_eq!(count("actors/src/services/embedded/network/service/mod.rs", own), 0);
         assert_eq!(count("web/src/network/ports.rs", "fn f() { views.networks.read(g); }"), 0);
-        assert_eq!(count("actors/src/gateway.rs", own), 0);
+        assert_eq!(count("actors/src/gateway.rs", own), 1, "a table reads nothing");
+        let row = "use crate::services::embedded::network::NetworkRoot;";
+        assert_eq!(count("actors/src/gateway.rs", row), 0);
         let test = "#[cfg(test)] mod tests { fn f() { views.networks.read(g); } }";
         assert_eq!(count("actors/src/process/guest.rs", test), 0);
     }

@@ -5,6 +5,7 @@
 
 pub mod bootstrap;
 pub mod decide;
+pub(crate) mod erasure;
 pub mod passwords;
 
 use chronova_events::envelope::{StreamId, Timestamp};

@@ -2,7 +2,7 @@
 //!
 //! A floating address and the port that holds it come and go in one append, so that no address is lost. The caller
 //! checks that the associated port exists, because it is in another network's stream. If the port goes at that very
-//! moment, [`floating_ips`](crate::reconcile::floating_ips) ends the association.
+//! moment, [`floating_ips`](super::reconcile::floating_ips) ends the association.
 
 use std::net::IpAddr;
 

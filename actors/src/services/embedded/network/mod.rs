@@ -2,17 +2,19 @@
 //!
 //! A network with its subnets and ports is one aggregate, so that no two ports ever get one address. [`decide`] has the
 //! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] counts what projects create. [`service`] implements the
-//! port by which processes give servers their interfaces.
+//! port by which processes give servers their interfaces. [`reconcile`] keeps hosts and servers in line with the log.
 //!
 //! The rejections have Neutron's messages, because its clients know them.
 
 pub mod creation;
 pub mod decide;
+pub(crate) mod erasure;
 mod floating;
 mod ports;
 mod subnets;
 
 pub mod quota;
+pub mod reconcile;
 pub mod router;
 pub mod security_group;
 pub mod service;

@@ -7,6 +7,8 @@
 //! | [`snapshots`] | the same, for its snapshots |
 //! | [`service`] | the embedded volume service: quota first, then the volume |
 //! | [`port`] | the same, for the compute side |
+//! | [`processes`] | the long operations on volumes |
+//! | [`reconcile`] | gives back quota, removes leftovers from hosts |
 //!
 //! ```text
 //! creating -> available -> reserved -> attaching -> in-use -> detaching -> available
@@ -22,7 +24,9 @@
 pub mod attach;
 pub mod decide;
 pub mod port;
+pub mod processes;
 pub mod quota;
+pub mod reconcile;
 pub mod service;
 pub mod snapshots;
 #[cfg(test)]

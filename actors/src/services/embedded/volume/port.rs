@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{AttachmentId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
+use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_events::volume::{AttachMode, Attachment, VolumeRecord, VolumeSnapshot, VolumeSource};
+use chronova_hypervisor::driver::Driver;
 
 use super::VolumeCommand;
+use super::reconcile::hosts;
 use super::service::{EmbeddedVolumes, VolumeError};
 use crate::ports::{
     AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
@@ -232,5 +234,9 @@ impl VolumeService for EmbeddedVolumes {
             Ok(_) | Err(VolumeError::NotFound(_)) => Ok(()),
             Err(error) => Err(error.port()),
         }
+    }
+
+    async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>) {
+        hosts::sweep(self, host, driver).await;
     }
 }

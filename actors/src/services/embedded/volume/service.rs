@@ -1,7 +1,7 @@
 //! The embedded volume service: the requests of its API and of Compute.
 //!
 //! Quota is reserved before the volume or snapshot is requested. After a refusal it is released here, after a crash by
-//! a reconciler. Processes create, copy and remove the volumes' content; see [`crate::process::volume`].
+//! a reconciler. Processes create, copy and remove the volumes' content; see [`super::processes`].
 
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ struct VolumeOrigin {
 
 /// The embedded volume service.
 pub struct EmbeddedVolumes {
-    gateway: Arc<CommandGateway>,
+    pub(super) gateway: Arc<CommandGateway>,
     pub(super) views: Arc<Views>,
     images: Arc<dyn ImageService>,
     pub options: VolumeOptions,

@@ -10,8 +10,8 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, StepError, StepRun, steps};
 use super::{here, user};
+use crate::process::definition::{Definition, StepError, StepRun, steps};
 use crate::services::embedded::volume::VolumeCommand;
 
 pub const DEFINITION: Definition = Definition {

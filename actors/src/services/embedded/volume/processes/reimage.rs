@@ -18,9 +18,9 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, StepError, StepRun, steps};
-use super::super::guest::{PortImageSource, image_ref};
 use super::{GIB, here};
+use crate::process::definition::{Definition, StepError, StepRun, steps};
+use crate::process::guest::{PortImageSource, image_ref};
 use crate::services::embedded::volume::VolumeCommand;
 
 pub const DEFINITION: Definition = Definition {

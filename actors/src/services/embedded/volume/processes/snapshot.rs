@@ -14,8 +14,8 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, StepError, StepRun, steps};
 use super::{GIB, here, user};
+use crate::process::definition::{Definition, StepError, StepRun, steps};
 use crate::services::embedded::volume::VolumeCommand;
 use crate::services::embedded::volume::quota::VolumeQuotaCommand;
 

@@ -21,9 +21,9 @@ use chronova_events::store::tail::Subscription;
 use chronova_hypervisor::driver::Driver;
 use futures::future::{BoxFuture, join_all};
 
-use super::context::ReconcileContext;
-use super::reconciler::{Reconciler, Situation};
-use super::run_counts::ReconcilerTally;
+use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::reconciler::{Reconciler, Situation};
+use crate::reconcile::run_counts::ReconcilerTally;
 
 /// Events of a network's stream that are read at a time.
 const PAGE: usize = 512;

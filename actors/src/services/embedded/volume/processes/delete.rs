@@ -11,8 +11,8 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, StepError, StepRun, steps};
-use super::super::delete_instance;
+use crate::process::definition::{Definition, StepError, StepRun, steps};
+use crate::process::delete_instance;
 use crate::services::embedded::volume::VolumeCommand;
 use crate::services::embedded::volume::quota::VolumeQuotaCommand;
 

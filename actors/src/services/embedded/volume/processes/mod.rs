@@ -25,8 +25,8 @@ use chronova_events::process::ProcessSubject;
 use chronova_events::volume::{Volume, VolumeRecord, VolumeSnapshot};
 use chronova_hypervisor::driver::{Driver, DriverError};
 
-use super::definition::{StepError, StepRun};
 use crate::aggregate::CommandError;
+use crate::process::definition::{StepError, StepRun};
 use crate::services::embedded::volume::quota::{VolumeQuotaCommand, VolumeQuotaRoot};
 use crate::services::embedded::volume::{VolumeCommand, VolumeReject, VolumeRoot};
 

@@ -19,10 +19,10 @@ use chronova_hypervisor::volumes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::super::definition::{Definition, StepError, StepRun, steps};
-use super::super::guest::{PortImageSource, image_ref};
 use super::{GIB, user};
 use crate::aggregate::CommandError;
+use crate::process::definition::{Definition, StepError, StepRun, steps};
+use crate::process::guest::{PortImageSource, image_ref};
 use crate::services::embedded::volume::{VolumeCommand, VolumeReject, VolumeRoot};
 
 pub const DEFINITION: Definition = Definition {

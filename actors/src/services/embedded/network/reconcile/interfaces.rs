@@ -1,0 +1,141 @@
+//! Notifies servers when the network service changes their ports.
+//!
+//! A real Neutron notifies Nova with `network-changed` and `network-vif-deleted`. The embedded service reads its own events
+//! in the log instead, and has compute refresh the servers concerned. After a start every server is refreshed once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use chronova_events::envelope::Recorded;
+use chronova_events::ids::{InstanceId, PortId};
+use chronova_events::instance::Alive;
+use chronova_events::network::NetworkEvent;
+use chronova_events::registry::Event;
+use chronova_events::store::tail::Subscription;
+use futures::future::BoxFuture;
+
+use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::interfaces::refresh;
+use crate::reconcile::reconciler::{Reconciler, Situation};
+use crate::reconcile::run_counts::ReconcilerTally;
+use crate::reconcile::runner;
+
+/// Compares every server, and then those that the log concerns, for ever.
+async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
+    runner::once::<ServerInterfaces>(&context, &tally, &mut BTreeSet::new()).await;
+    let mut owed = BTreeSet::new();
+    loop {
+        let servers = tokio::select! {
+            batch = subscription.next() => match batch {
+                Ok(batch) if batch.iter().any(|recorded| is_of_network(recorded)) => {
+                    context.views.wait_for(subscription.position(), context.host_options.resync).await;
+                    concerned(&context, &batch)
+                }
+                Ok(_) => continue,
+                Err(_) => return,
+            },
+            () = tokio::time::sleep(context.host_options.resync), if !owed.is_empty() => std::mem::take(&mut owed),
+        };
+        let begun = Instant::now();
+        let mut failures = 0;
+        for server in servers {
+            // A server with a task shows its interfaces when the task has ended.
+            let is_busy = is_busy(&context, server);
+            let is_shown = refresh(&context, server).await;
+            failures += usize::from(!is_shown);
+            if is_busy || !is_shown {
+                owed.insert(server);
+            }
+        }
+        tally.record(begun, context.clock.now(), failures);
+    }
+}
+
+fn is_busy(context: &ReconcileContext, server: InstanceId) -> bool {
+    context.views.servers.read(|servers| {
+        let known = servers.get(server).and_then(|row| row.instance.alive());
+        known.is_some_and(|known| known.ongoing.is_some() || known.building().is_some())
+    })
+}
+
+fn is_of_network(recorded: &Recorded) -> bool {
+    recorded.stream.category() == "network"
+}
+
+/// The servers with interfaces that may have changed.
+fn concerned(context: &ReconcileContext, batch: &[Arc<Recorded>]) -> BTreeSet<InstanceId> {
+    let mut servers = BTreeSet::new();
+    let ports_of = |port: PortId| {
+        context
+            .views
+            .networks
+            .read(|view| view.port(port).and_then(|port| port.binding().device.parse::<InstanceId>().ok()))
+    };
+    for recorded in batch {
+        let Ok(event) = recorded.event() else { continue };
+        let Event::NetworkEvent(event) = event.as_ref() else { continue };
+        match event {
+            NetworkEvent::PortReaddressed(changed) => servers.extend(ports_of(changed.port)),
+            NetworkEvent::PortSettingsReplaced(changed) => servers.extend(ports_of(changed.port)),
+            NetworkEvent::PortDeleted(gone) => servers.extend(holders_of(context, |port| port == gone.port)),
+            NetworkEvent::PortUnbound(gone) => servers.extend(holders_of(context, |port| port == gone.port)),
+            NetworkEvent::NetworkSettingsReplaced(changed) => {
+                let on_it = context.views.networks.read(|view| {
+                    let whole = view.whole(changed.network);
+                    let ports = whole.into_iter().flat_map(|network| network.ports.values());
+                    ports.filter_map(|port| port.binding().device.parse().ok()).collect::<Vec<InstanceId>>()
+                });
+                servers.extend(on_it);
+            }
+            _ => {}
+        }
+    }
+    servers
+}
+
+/// The port is not bound any more, so only the servers' rows show who had it.
+fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<InstanceId> {
+    context.views.servers.read(|servers| {
+        let has = |server: &Alive| server.nics.iter().any(|nic| gone(nic.port));
+        servers.all().filter(|row| row.instance.alive().is_some_and(has)).map(|row| row.id).collect()
+    })
+}
+
+/// Servers whose interfaces may differ from the network service's. Only that service knows, so every server is planned.
+#[derive(Debug)]
+pub struct ServerInterfaces;
+
+impl Reconciler for ServerInterfaces {
+    type Finding = InstanceId;
+
+    const NAME: &'static str = "server-interfaces";
+    const MENDS: &'static str = "interfaces of servers that the network service changed";
+    const BY_CLOCK: bool = false;
+    const FOLLOWS_LOG: bool = true;
+    const FROM_LOG_ALONE: bool = false;
+
+    fn run(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>) -> BoxFuture<'static, ()> {
+        let subscription = context.log.subscribe(context.views.position());
+        Box::pin(follow(context, tally, subscription))
+    }
+
+    fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
+        situation
+            .views
+            .servers
+            .read(|servers| servers.all().filter(|row| row.instance.alive().is_some()).map(|row| row.id).collect())
+    }
+
+    fn describe(server: &Self::Finding) -> String {
+        format!("interfaces of server {server}")
+    }
+
+    async fn act(context: &ReconcileContext, findings: BTreeSet<Self::Finding>) -> usize {
+        let mut failures = 0;
+        for server in findings {
+            failures += usize::from(!refresh(context, server).await);
+        }
+        failures
+    }
+}

@@ -1,0 +1,13 @@
+//! Repairs of the embedded network service, and its data plane on hosts.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`filters`] | brings packet filters of running guests up to date |
+//! | [`networks`] | removes bridges and DHCP servers of deleted networks from hosts |
+//! | [`interfaces`] | notifies servers when their ports change |
+//! | [`floating_ips`] | cleans up after deleted ports and routers |
+
+pub mod filters;
+pub mod floating_ips;
+pub mod interfaces;
+pub mod networks;

@@ -1,0 +1,50 @@
+//! Removes leftovers of volumes from hosts that were down when the volumes were deleted.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{HostId, VolumeId};
+use chronova_events::volume::Volume;
+use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::volumes::{self, PoolVolumeOwner};
+
+use crate::services::embedded::volume::VolumeRoot;
+use crate::services::embedded::volume::service::EmbeddedVolumes;
+
+/// Removes from a host the leftovers of volumes and snapshots that are gone or were never completed, according to the
+/// log. Items that the log does not know may be another control plane's and stay.
+pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<dyn Driver>) {
+    let Some(store) = driver.volume_store() else { return };
+    let kept = match store.volumes().await {
+        Ok(kept) => kept,
+        Err(error) => {
+            tracing::debug!(%host, %error, "listing the volumes failed");
+            return;
+        }
+    };
+    for volume in kept {
+        let left = match volumes::kept(&volume.name) {
+            Some(PoolVolumeOwner::Volume(id)) => is_left(service, id, host).await,
+            Some(PoolVolumeOwner::Snapshot(id)) => service.views.volumes.read(|view| view.is_left(id)),
+            None => false,
+        };
+        if left {
+            tracing::info!(%host, name = volume.name, "removing leftovers of a volume");
+            if let Err(error) = store.delete_volume(&volume.name).await {
+                tracing::debug!(%host, name = volume.name, %error, "it cannot be removed yet");
+            }
+        }
+    }
+}
+
+/// Whether the bytes on `host` belong to a volume that is gone, that has moved to another host, or that failed before
+/// it was created.
+async fn is_left(service: &EmbeddedVolumes, id: VolumeId, host: HostId) -> bool {
+    match service.gateway.look::<VolumeRoot>(&id).await {
+        Ok(Volume::Deleted) => true,
+        Ok(Volume::Here(record)) => {
+            let shared = service.options.shared;
+            record.ongoing.is_none() && record.place.as_ref().is_none_or(|(at, _)| *at != host && !shared)
+        }
+        Ok(Volume::Unknown) | Err(_) => false,
+    }
+}
