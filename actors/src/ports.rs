@@ -1,8 +1,11 @@
 //! The traits through which compute calls other services: embedded ones, or real Neutron, Glance and Cinder.
 //!
-//! There is one trait per service. `chronova-tests` has one conformance suite per trait, which every implementation passes.
+//! There is one trait per service, and an optional one for the resources that users manage through Nova's old API.
+//! `chronova-tests` has one conformance suite per trait, which every implementation passes.
 
+pub mod image_resources;
 pub mod images;
+pub mod network_resources;
 pub mod networks;
 pub mod volumes;
 
@@ -13,7 +16,11 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::ProjectId;
 use thiserror::Error;
 
+pub use image_resources::{ImageInfo, ImageListRequest, ImageResources, PropertyChange};
 pub use images::{ImageDraft, ImageService};
+pub use network_resources::{
+    FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
+};
 pub use networks::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortInfo,
     SecurityGroupInfo, SecurityRuleInfo,
@@ -32,13 +39,43 @@ pub struct ServiceCaller {
     /// The user's token. A client of a real service sends it, so that the service checks the user's rights. `None` for
     /// a process: the client then uses its own account.
     pub token: Option<UserToken>,
+    /// The user's rights by the policies of the embedded services; `None`: no user asks.
+    pub rights: Option<Arc<dyn UserRights>>,
     pub meta: Arc<Meta>,
+}
+
+/// The policies of the embedded services, as they judge one user. A client of another service does not ask them: there the
+/// token decides.
+pub trait UserRights: fmt::Debug + Send + Sync {
+    /// Whether the rule holds for a resource with these attributes.
+    fn may(&self, policy: EmbeddedPolicy, rule: &'static str, attributes: &[(&'static str, String)]) -> bool;
+}
+
+/// An embedded service with a policy of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmbeddedPolicy {
+    Image,
+    Network,
 }
 
 impl ServiceCaller {
     /// A part of Chronova that calls a service for no user.
     pub fn system(part: &str) -> Self {
-        Self { project: None, is_admin: true, token: None, meta: Meta::system(part) }
+        Self { project: None, is_admin: true, token: None, rights: None, meta: Meta::system(part) }
+    }
+
+    /// Whether the rule of an embedded service lets the caller treat a resource of `owner`. A part of this system may treat
+    /// what its project owns, an administrator everything.
+    pub fn may(
+        &self,
+        (policy, rule): (EmbeddedPolicy, &'static str),
+        owner: Option<&ProjectId>,
+        attributes: &[(&'static str, String)],
+    ) -> bool {
+        match &self.rights {
+            Some(rights) => rights.may(policy, rule, attributes),
+            None => self.is_admin || (owner.is_some() && owner == self.project.as_ref()),
+        }
     }
 }
 

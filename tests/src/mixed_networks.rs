@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::ports::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortError, PortInfo,
-    SecurityGroupInfo, ServiceCaller,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
+    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
+use chronova_actors::runtime::Core;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -25,6 +26,13 @@ pub struct MixedNetworks {
     pub ports: Arc<OneNetwork>,
     /// The service that answers users' requests.
     pub service: Arc<EmbeddedNetworks>,
+}
+
+impl MixedNetworks {
+    pub fn new(ports: Arc<OneNetwork>, core: &Core) -> Arc<Self> {
+        let service = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
+        Arc::new(Self { ports, service })
+    }
 }
 
 #[async_trait]
@@ -156,6 +164,10 @@ impl NetworkService for MixedNetworks {
 
     async fn ports_at(&self, address: IpAddr, caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
         self.service.ports_at(address, caller).await
+    }
+
+    fn resources(&self) -> Option<&dyn NetworkResources> {
+        self.service.resources()
     }
 
     fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {

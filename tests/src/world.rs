@@ -15,7 +15,6 @@ use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
-use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
@@ -37,6 +36,7 @@ use uuid::Uuid;
 
 use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
+use crate::mixed_images::MixedImages;
 use crate::mixed_networks::MixedNetworks;
 use crate::quick::quick;
 use crate::services::{OneImage, OneNetwork};
@@ -103,12 +103,10 @@ impl World {
         let drivers: Vec<Arc<dyn Driver>> = configured.map(gated).map(offered).collect();
         let mut core = Core::start(store, Arc::new(SystemClock), setting.views.unwrap_or_default(), 1).await.unwrap();
         core.interference = setting.interference;
-        let service = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let networks: Arc<dyn NetworkService> = match setting.embedded_networks {
-            true => service,
-            false => Arc::new(MixedNetworks { ports: Arc::clone(&self.network), service }),
-        };
-        let images = Arc::clone(&self.images);
+        let mixed = MixedNetworks::new(Arc::clone(&self.network), &core);
+        let networks: Arc<dyn NetworkService> =
+            if setting.embedded_networks { Arc::clone(&mixed.service) as _ } else { mixed };
+        let images = MixedImages::new(Arc::clone(&self.images), &core);
         let (gateway, views, options) = (Arc::clone(&core.gateway), Arc::clone(&core.views), self.options.clone());
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
         let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };

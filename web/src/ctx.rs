@@ -9,7 +9,7 @@ use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use chronova_actors::operations::Queries;
-use chronova_actors::ports::{NetworkService, ServiceCaller, UserToken};
+use chronova_actors::ports::{EmbeddedPolicy, NetworkService, ServiceCaller, UserRights, UserToken};
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, LocalBoxStream};
@@ -51,6 +51,28 @@ pub struct Ctx {
     pub(crate) asked: std::rc::Rc<Cell<bool>>,
     /// The read models of the moment that `as_of` names.
     pub(crate) past: Option<Arc<Views>>,
+}
+
+/// The requester's rights by the policies of the embedded services.
+struct RequesterRights {
+    app: Arc<App>,
+    requester: Arc<Requester>,
+}
+
+impl std::fmt::Debug for RequesterRights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RequesterRights")
+    }
+}
+
+impl UserRights for RequesterRights {
+    fn may(&self, policy: EmbeddedPolicy, rule: &'static str, attributes: &[(&'static str, String)]) -> bool {
+        let service = match policy {
+            EmbeddedPolicy::Image => Service::Image,
+            EmbeddedPolicy::Network => Service::Network,
+        };
+        self.app.policy.allows(service, rule, &self.requester.caller, &PolicyTarget::default().with_all(attributes))
+    }
 }
 
 impl std::fmt::Debug for Ctx {
@@ -95,6 +117,10 @@ impl Ctx {
             project: caller.project.clone(),
             is_admin: caller.is_admin,
             token: self.header("X-Auth-Token").map(UserToken::new),
+            rights: Some(Arc::new(RequesterRights {
+                app: Arc::clone(&self.app),
+                requester: Arc::clone(&self.requester),
+            })),
             meta: dispatch::meta_of(&self.requester),
         }
     }

@@ -13,6 +13,7 @@ use chronova_events::instance::{ImageSnapshot, SortedPairs};
 use chronova_hypervisor::driver::{ByteStream, ImageSource};
 
 use super::PortError;
+use super::image_resources::ImageResources;
 
 /// A new image for the data of a server's disk.
 #[derive(Debug, Clone)]
@@ -45,4 +46,9 @@ pub trait ImageService: ImageSource + 'static {
     /// The server's backups of this kind that have data and belong to the owner of `like`, newest first. Empty if
     /// `like` was deleted. Images of other owners do not count, whatever their properties are.
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
+
+    /// The images of users, for Nova's old API. `None`: the service does not offer them.
+    fn resources(&self) -> Option<&dyn ImageResources> {
+        None
+    }
 }

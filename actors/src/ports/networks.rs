@@ -32,6 +32,7 @@ use chronova_events::security_group::RuleTraffic;
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use chronova_projections::views::Views;
 
+use super::network_resources::NetworkResources;
 use super::{PortError, ServiceCaller};
 
 /// The request for the interfaces of a new server.
@@ -233,6 +234,11 @@ pub trait NetworkService: Send + Sync + 'static {
         availability_zone: &str,
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
+
+    /// The resources of users, for Nova's old API. `None`: the service does not offer them.
+    fn resources(&self) -> Option<&dyn NetworkResources> {
+        None
+    }
 
     /// The setup that a host needs for the interfaces.
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError>;

@@ -16,7 +16,7 @@ use chronova_hypervisor::driver::DriverError;
 
 use super::definition::{StepError, StepRun};
 use super::{imaging, turn};
-use crate::ports::{NewSnapshot, PortError};
+use crate::ports::{NewSnapshot, PortError, ServiceCaller};
 
 /// The pause between polls: the guest is quiesced meanwhile. Nova's `_wait_for_snapshots_completion`.
 const LOOK: Duration = Duration::from_millis(500);
@@ -90,9 +90,7 @@ async fn unquiesce_guest(work: &StepRun, server: &Alive) -> Result<(), StepError
 
 async fn copy_all(work: &StepRun, server: &Alive, image: ImageId) -> Result<(), StepError> {
     let project = &server.request.project;
-    let known = work.context.views.images.read(|images| images.get(image));
-    let name = known.and_then(|known| known.attributes.name.clone()).unwrap_or_else(|| image.to_string());
-    let name = format!("snapshot for {name}");
+    let name = format!("snapshot for {}", name_of(work, image).await?);
     for (device, volume) in volumes(server) {
         // A server may copy any volume that it has, even another project's: an administrator attached it.
         let wanted = NewSnapshot {
@@ -111,6 +109,17 @@ async fn copy_all(work: &StepRun, server: &Alive, image: ImageId) -> Result<(), 
         await_snapshot(work, server, snapshot_of(work.running.process, device.id)).await?;
     }
     Ok(())
+}
+
+/// The image's name, or its id if it has none.
+async fn name_of(work: &StepRun, image: ImageId) -> Result<String, StepError> {
+    let Some(images) = work.context.images.resources() else { return Ok(image.to_string()) };
+    let caller = ServiceCaller { meta: work.meta.clone(), ..ServiceCaller::system("snapshot") };
+    match images.show(image, &caller).await {
+        Ok(known) => Ok(known.name.unwrap_or_else(|| image.to_string())),
+        Err(error @ PortError::Unavailable(_)) => Err(error.into()),
+        Err(_) => Ok(image.to_string()),
+    }
 }
 
 /// Without a timeout: the snapshot's own process ends it.

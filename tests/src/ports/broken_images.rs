@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::ports::{ImageDraft, ImageService, PortError};
+use chronova_actors::ports::{ImageDraft, ImageResources, ImageService, PortError};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::ImageSnapshot;
@@ -28,6 +28,13 @@ pub enum ImageFault {
     TurnsBackups,
     /// Images of other owners count as backups.
     BelievesAll,
+    /// Every user sees every image.
+    ShowsAllUsers,
+    ListsOldestFirst,
+    /// Properties stay.
+    RemovesNoProperty,
+    /// Every user deletes every image.
+    DeletesForAll,
 }
 
 pub struct BrokenImages {
@@ -98,5 +105,9 @@ impl ImageService for BrokenImages {
             _ => {}
         }
         Ok(told)
+    }
+
+    fn resources(&self) -> Option<&dyn ImageResources> {
+        Some(self)
     }
 }

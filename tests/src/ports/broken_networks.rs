@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::ports::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortError, PortInfo,
-    SecurityGroupInfo, ServiceCaller,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
+    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -38,6 +38,18 @@ pub enum NetworkFault {
     /// Deleted ports are shown for ever.
     RefreshesNothing,
     RebindsNothing,
+    /// Every project lists every network.
+    ShowsAllNetworks,
+    /// Every project gives back every floating address.
+    ReleasesForAll,
+    /// A floating address keeps its port.
+    AssociatesForEver,
+    /// Every project lists every group.
+    ListsAllGroups,
+    /// Groups with ports are deleted.
+    DeletesUsedGroups,
+    /// Every project changes every group.
+    AddsRulesForAll,
 }
 
 pub struct BrokenNetworks {
@@ -222,6 +234,10 @@ impl NetworkService for BrokenNetworks {
             return Ok(());
         }
         self.networks.rebind(instance, project, host, availability_zone, meta).await
+    }
+
+    fn resources(&self) -> Option<&dyn NetworkResources> {
+        Some(self)
     }
 
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use chronova_actors::gateway::Reachable;
 use chronova_actors::runtime::Core;
 use chronova_actors::runtime::member::FollowingMember;
+use chronova_actors::services::embedded::network::router::{RouterCommand, RouterRoot};
 use chronova_actors::services::embedded::network::security_group::{SecurityGroupCommand, SecurityGroupRoot};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::network::{
@@ -21,6 +22,7 @@ use chronova_events::network::{
     AllocationPool, Association, FloatingIpSettings, NetworkCreated, NetworkSettings, PortBinding, PortSettings,
     ProviderAttributes,
 };
+use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER, RouterCreated, RouterSettings};
 use chronova_events::security_group::{GroupCreated, GroupSettings};
 use chronova_events::store::memory::MemoryStore;
 use chronova_projections::views::Views;
@@ -88,6 +90,22 @@ impl EmbeddedNetworkStage {
         network
     }
 
+    async fn routed(&self, router: RouterId, tenant: &NetworkTenant, network: NetworkId, owner: &str) {
+        let port = PortId::random();
+        let wanted = PortRequest {
+            port,
+            project: tenant.project.clone(),
+            mac: None,
+            addresses: None,
+            settings: PortSettings::default(),
+            port_security: Some(false),
+            security_groups: None,
+            binding: PortBinding { device: router.to_string(), owner: owner.to_owned(), ..PortBinding::default() },
+            made_for: None,
+        };
+        self.send::<NetworkRoot>(&network, NetworkCommand::CreatePort(wanted)).await;
+    }
+
     pub fn stop(self) {
         self.member.stop();
     }
@@ -125,6 +143,24 @@ impl NetworkStage for EmbeddedNetworkStage {
 
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId) {
         self.send::<NetworkRoot>(&tenant.network, NetworkCommand::DeletePort { port }).await;
+    }
+
+    async fn pool(&self, tenant: &NetworkTenant, addresses: u8) -> NetworkId {
+        let pool = self.network(&ProjectId::new("operators"), addresses, true).await;
+        let router = RouterId::random();
+        let settings = RouterSettings {
+            name: String::new(),
+            description: String::new(),
+            admin_state_up: true,
+            snat: true,
+            tags: vec![],
+        };
+        let created =
+            RouterCreated { router, project: tenant.project.clone(), settings, availability_zone_hints: vec![] };
+        self.send::<RouterRoot>(&router, RouterCommand::Create(created)).await;
+        self.routed(router, tenant, pool, GATEWAY_OWNER).await;
+        self.routed(router, tenant, tenant.network, INTERFACE_OWNER).await;
+        pool
     }
 
     async fn float(&self, tenant: &NetworkTenant, nic: &NicInfo) -> IpAddr {

@@ -40,7 +40,7 @@ fn meta() -> Arc<Meta> {
     Meta::system("conformance")
 }
 
-fn draft(owner: &ProjectId) -> ImageDraft {
+pub(super) fn draft(owner: &ProjectId) -> ImageDraft {
     ImageDraft {
         image: ImageId::random(),
         name: "disk".to_owned(),
@@ -72,7 +72,7 @@ fn broken() -> ByteStream {
     Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"half")), Err(gone)]))
 }
 
-async fn made(port: &dyn ImageService, draft: ImageDraft) -> anyhow::Result<ImageId> {
+pub(super) async fn made(port: &dyn ImageService, draft: ImageDraft) -> anyhow::Result<ImageId> {
     let image = draft.image;
     port.create(draft, meta()).await?;
     port.upload(image, bytes("content"), meta()).await?;

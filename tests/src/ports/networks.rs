@@ -38,6 +38,10 @@ pub trait NetworkStage: Send + Sync {
     /// Deletes a port, as its project may at any time.
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId);
 
+    /// A network with `addresses` floating addresses. A router, which takes one of them, leads from there to the tenant's
+    /// network.
+    async fn pool(&self, tenant: &NetworkTenant, addresses: u8) -> NetworkId;
+
     /// Associates a new floating address with the first address of the interface.
     async fn float(&self, tenant: &NetworkTenant, nic: &NicInfo) -> IpAddr;
 }
@@ -65,14 +69,14 @@ pub const CASES: &[(&str, NetworkCase)] = &[
 ];
 
 fn caller(tenant: &NetworkTenant) -> ServiceCaller {
-    ServiceCaller { project: Some(tenant.project.clone()), is_admin: true, token: None, meta: meta() }
+    ServiceCaller { project: Some(tenant.project.clone()), is_admin: true, token: None, rights: None, meta: meta() }
 }
 
 fn meta() -> Arc<Meta> {
     Meta::system("conformance")
 }
 
-fn on(network: NetworkId) -> RequestedNic {
+pub(super) fn on(network: NetworkId) -> RequestedNic {
     RequestedNic { network: Some(network), port: None, fixed_ip: None, tag: None }
 }
 
@@ -80,7 +84,7 @@ fn given(port: PortId) -> RequestedNic {
     RequestedNic { network: None, port: Some(port), fixed_ip: None, tag: None }
 }
 
-fn server(tenant: &NetworkTenant, nics: Vec<RequestedNic>) -> InterfacesRequest {
+pub(super) fn server(tenant: &NetworkTenant, nics: Vec<RequestedNic>) -> InterfacesRequest {
     InterfacesRequest {
         instance: InstanceId::random(),
         project: tenant.project.clone(),
@@ -104,7 +108,7 @@ fn one_more(of: &InterfacesRequest, nic: RequestedNic) -> InterfaceRequest {
     }
 }
 
-fn addresses(nic: &NicInfo) -> Vec<IpAddr> {
+pub(super) fn addresses(nic: &NicInfo) -> Vec<IpAddr> {
     nic.fixed_ips.iter().filter_map(|ip| ip.address.parse().ok()).collect()
 }
 

@@ -5,15 +5,20 @@ use std::sync::Arc;
 use chronova_actors::ports::NetworkService;
 use chronova_tests::ports::broken_networks::{BrokenNetworks, NetworkFault};
 use chronova_tests::ports::embedded_networks::EmbeddedNetworkStage;
+use chronova_tests::ports::network_resources;
 use chronova_tests::ports::networks::{CASES, NetworkCase};
 
+fn all() -> impl Iterator<Item = &'static (&'static str, NetworkCase)> {
+    CASES.iter().chain(network_resources::CASES)
+}
+
 fn case(named: &str) -> NetworkCase {
-    CASES.iter().find(|(name, _)| *name == named).unwrap_or_else(|| panic!("no case is called {named}")).1
+    all().find(|(name, _)| *name == named).unwrap_or_else(|| panic!("no case is called {named}")).1
 }
 
 #[actix_rt::test]
 async fn the_embedded_network_service_keeps_every_promise() {
-    for (name, case) in CASES {
+    for (name, case) in all() {
         let stage = EmbeddedNetworkStage::new().await;
         if let Err(broken) = case(stage.networks.as_ref(), &stage).await {
             panic!("{name}: {broken:#}");
@@ -39,6 +44,12 @@ async fn a_network_service_that_breaks_a_promise_fails_its_case() {
         (NetworkFault::TellsNoFloatingAddress, "tells_floating_addresses"),
         (NetworkFault::RefreshesNothing, "refreshes_interfaces_without_lost_ports"),
         (NetworkFault::RebindsNothing, "rebinds_ports_to_hosts"),
+        (NetworkFault::ShowsAllNetworks, "shows_networks_to_those_who_may_see_them"),
+        (NetworkFault::ReleasesForAll, "gives_floating_addresses_and_takes_them_back"),
+        (NetworkFault::AssociatesForEver, "has_a_floating_address_stand_for_a_port"),
+        (NetworkFault::ListsAllGroups, "shows_security_groups_to_their_project_alone"),
+        (NetworkFault::AddsRulesForAll, "changes_rules_of_security_groups"),
+        (NetworkFault::DeletesUsedGroups, "keeps_a_security_group_in_use"),
     ];
     for (fault, named) in faults {
         let stage = EmbeddedNetworkStage::new().await;

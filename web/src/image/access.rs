@@ -1,10 +1,10 @@
-//! The caller's access to images, for this API and for the Compute API's image proxies.
+//! The caller's access to images.
 
 use std::sync::Arc;
 
 use chronova_actors::aggregate::{CommandError, Committed};
-use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot};
-use chronova_events::ids::{ImageId, ProjectId};
+use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot, access};
+use chronova_events::ids::ImageId;
 use chronova_events::image::{ImageCreated, ImageRecord};
 use chronova_projections::images::is_visible;
 
@@ -35,17 +35,8 @@ pub(crate) async fn remove_file(ctx: &Ctx, image: ImageId) {
 }
 
 /// The attributes of an image that policy rules may use.
-pub(crate) fn target(ctx: &Ctx, image: &ImageRecord) -> PolicyTarget {
-    let owner = image.attributes.owner.as_ref().map_or("", ProjectId::as_str);
-    let target = PolicyTarget::default()
-        .with("project_id", owner)
-        .with("owner", owner)
-        .with("image_id", image.id.to_string())
-        .with("visibility", image.attributes.visibility.as_str());
-    match ctx.caller().project.as_ref().filter(|project| image.members.contains_key(*project)) {
-        Some(member) => target.with("member_id", member.as_str()),
-        None => target,
-    }
+pub(super) fn target(ctx: &Ctx, image: &ImageRecord) -> PolicyTarget {
+    PolicyTarget::default().with_all(&access::attributes(image, ctx.caller().project.as_ref()))
 }
 
 /// The image of the path and the permit of the route's rule on it.

@@ -4,9 +4,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use chrono::DateTime;
-use chronova_events::ids::ProjectId;
-use chronova_events::image::{ImageRecord, MemberStatus, Visibility};
-use chronova_projections::images::{is_visible, membership};
+use chronova_actors::services::embedded::image::access::ImageScope;
+use chronova_events::image::ImageRecord;
 use serde_json::Value;
 
 use crate::ctx::Ctx;
@@ -33,38 +32,10 @@ const SORTABLE: [&str; 10] = [
 const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
 
 /// Whether the caller's list has the image, before the query's other filters.
-pub(crate) fn listed(ctx: &Ctx, image: &ImageRecord) -> Result<bool, Fault> {
+fn listed(ctx: &Ctx, image: &ImageRecord) -> Result<bool, Fault> {
+    let scope = ImageScope::parse(ctx.query.last("visibility"), ctx.query.last("member_status"));
     let caller = ctx.caller();
-    let project = caller.project.as_ref();
-    let wanted = ctx.query.last("visibility").unwrap_or_default();
-    if !matches!(wanted, "" | "all") && Visibility::parse(wanted).is_none() {
-        return Err(Fault::bad_request(format!("Invalid visibility value: {wanted}")));
-    }
-    let status = member_status(&ctx.query)?;
-    if !is_visible(image, project, caller.is_admin) {
-        return Ok(false);
-    }
-    let own = project.is_some() && image.attributes.owner.as_ref() == project;
-    Ok(match image.attributes.visibility {
-        // Community images are listed only on request.
-        Visibility::Community => own || matches!(wanted, "community" | "all"),
-        Visibility::Shared => own || caller.is_admin || offered(image, project, status),
-        Visibility::Public | Visibility::Private => true,
-    })
-}
-
-/// Shared images of others are listed if their offer was accepted, unless `member_status` says otherwise.
-fn offered(image: &ImageRecord, project: Option<&ProjectId>, wanted: Option<MemberStatus>) -> bool {
-    membership(image, project).is_some_and(|status| wanted.is_none_or(|wanted| status == wanted))
-}
-
-fn member_status(query: &Query) -> Result<Option<MemberStatus>, Fault> {
-    match query.last("member_status").unwrap_or("accepted") {
-        "all" => Ok(None),
-        text => {
-            MemberStatus::parse(text).map(Some).ok_or_else(|| Fault::bad_request(format!("Invalid status: {text}")))
-        }
-    }
+    Ok(scope.map_err(Fault::bad_request)?.has(image, caller.project.as_ref(), caller.is_admin))
 }
 
 /// Keeps the images that match the query's filters.

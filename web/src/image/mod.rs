@@ -20,8 +20,7 @@ mod schemas;
 mod tags;
 mod views;
 
-pub(crate) use access::{announce, command, remove_file, target, visible_by_id, withdraw};
-pub(crate) use filters::listed as is_listed;
+pub(crate) use access::{announce, withdraw};
 
 use crate::route::Route;
 

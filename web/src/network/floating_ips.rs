@@ -1,20 +1,18 @@
 //! `/floatingips`: addresses of external networks that are mapped to fixed addresses of ports.
 //!
-//! Nova's proxies (`os-floating-ips`, `addFloatingIp`) call [`allocate`], [`associate`] and [`release`], too.
-//!
 //! Source: neutron `db/l3_db.py`, neutron-lib `exceptions/l3.py`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use chronova_actors::services::embedded::network::floating_ips::{self, FloatingIpTargetReject};
 use chronova_actors::services::embedded::network::{
     FixedIpRequest, FloatingIpPatch, FloatingIpRequest, NetworkCommand, NetworkRoot,
 };
-use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
-use chronova_events::network::{Association, FixedAddress, FloatingIp, FloatingIpSettings, NetworkRow, Port};
+use chronova_events::ids::{NetworkId, PortId, ProjectId, SubnetId};
+use chronova_events::network::{Association, FloatingIp, FloatingIpSettings, NetworkRow, Port};
 use chronova_projections::networks::NetworksView;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
@@ -48,15 +46,6 @@ const READ_ONLY: [&str; 10] = [
     "dns_domain",
 ];
 
-/// Locks by project, so that the allocations of a project wait for each other. A network counts its own floating
-/// addresses only. Those that the project has on other networks must not change between the count and the allocation.
-static GATES: [Mutex<()>; 16] = [const { Mutex::const_new(()) }; 16];
-
-fn gate(project: &ProjectId) -> &'static Mutex<()> {
-    let sum = project.as_str().bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    &GATES[sum % GATES.len()]
-}
-
 fn render(ctx: &Ctx, row: &FloatingIp) -> Result<Value, Fault> {
     Ok(views::routing::floating_ip(&ctx.app.queries()?.views, row))
 }
@@ -69,7 +58,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The floating addresses that the caller may see, in the order of their ids.
-pub(crate) fn visible(ctx: &Ctx) -> Result<Vec<Arc<FloatingIp>>, Fault> {
+fn visible(ctx: &Ctx) -> Result<Vec<Arc<FloatingIp>>, Fault> {
     let rows: Vec<Arc<FloatingIp>> = ctx.app.queries()?.views.networks.read(|view| {
         match ctx.caller().project.as_ref().filter(|_| !ctx.caller().is_admin) {
             Some(project) => {
@@ -133,26 +122,11 @@ fn wanted(
     body.finish()?;
     let association = to.found(ctx, &project, network.created.network)?.flatten();
     let address = Some(FixedIpRequest { subnet, address });
-    Ok(FloatingIpRequest { address, settings, association, ..any(project) })
-}
-
-/// A request for any floating address without a port.
-pub(crate) fn any(project: ProjectId) -> FloatingIpRequest {
-    let floating_ip = FloatingIpId::random();
-    FloatingIpRequest {
-        floating_ip,
-        port: PortId::derive(floating_ip.0, "holder"),
-        project,
-        address: None,
-        settings: FloatingIpSettings::default(),
-        association: None,
-        limit: 0,
-        elsewhere: 0,
-    }
+    Ok(FloatingIpRequest { address, settings, association, ..floating_ips::any(project) })
 }
 
 /// Allocates a floating address of the network, if the project's quota allows one more.
-pub(crate) async fn allocate(
+async fn allocate(
     ctx: &Ctx,
     permit: &Permit,
     network: &NetworkRow,
@@ -160,19 +134,15 @@ pub(crate) async fn allocate(
 ) -> Result<Arc<FloatingIp>, Fault> {
     let dispatch = ctx.app.dispatch()?;
     let (id, network) = (wanted.floating_ip, network.created.network);
-    let _one_at_a_time = gate(&wanted.project).lock().await;
+    let _turn = floating_ips::turn(&wanted.project).await;
     wanted.limit = quotas::limit(ctx, &wanted.project, "floatingip")?;
-    wanted.elsewhere = dispatch.queries().views.networks.read(|view| elsewhere(view, &wanted.project, network));
+    let elsewhere = |view: &NetworksView| floating_ips::elsewhere(view, &wanted.project, network);
+    wanted.elsewhere = dispatch.queries().views.networks.read(elsewhere);
     dispatch::send::<NetworkRoot>(dispatch, permit, &network, NetworkCommand::AllocateFloatingIp(wanted))
         .await
         .map_err(faults::network(network))?;
     let row = dispatch.queries().views.networks.read(|view| view.floating_ip(id).cloned());
     row.ok_or_else(|| faults::floating_ip_not_found(&id.to_string()))
-}
-
-fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -> usize {
-    let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
-    held.filter_map(|id| view.floating_ip(*id)).filter(|row| row.network() != network).count()
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
@@ -199,31 +169,14 @@ pub(super) async fn change(ctx: &Ctx, permit: &Permit, row: &FloatingIp, patch: 
         .map_err(faults::network(network))
 }
 
-/// Associates the floating address with a port, or with none.
-pub(crate) async fn associate(
-    ctx: &Ctx,
-    permit: &Permit,
-    row: &FloatingIp,
-    association: Option<Association>,
-) -> Result<(), Fault> {
-    change(ctx, permit, row, FloatingIpPatch { association: Some(association), ..FloatingIpPatch::default() }).await
-}
-
 async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_floating_ip(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::floating_ip(&row))?;
-    release(&ctx, &permit, &row).await?;
-    Ok(Reply::empty(204))
-}
-
-/// Returns the address to its pool, even if it is associated.
-pub(crate) async fn release(ctx: &Ctx, permit: &Permit, row: &FloatingIp) -> Result<(), Fault> {
     let network = row.network();
     let command = NetworkCommand::ReleaseFloatingIp { floating_ip: row.id() };
-    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, permit, &network, command)
-        .await
-        .map(drop)
-        .map_err(faults::network(network))
+    let sent = dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command).await;
+    sent.map_err(faults::network(network))?;
+    Ok(Reply::empty(204))
 }
 
 /// The association that a body requests.
@@ -273,75 +226,12 @@ impl PortAssociation {
 }
 
 /// The association of a floating address of `network` with a port: the fixed address and the router.
-pub(crate) fn association(
-    ctx: &Ctx,
-    network: NetworkId,
-    port: &Port,
-    fixed: Option<IpAddr>,
-) -> Result<Association, Fault> {
-    let fixed = fixed_of(port, fixed)?;
-    let router = ctx.app.queries()?.views.networks.read(|view| router_between(view, network, port, fixed));
-    let id = port.created.port;
-    let router = router.ok_or_else(|| {
-        let subnet = fixed.subnet;
-        Fault::not_found(format!(
-            "External network {network} is not reachable from subnet {subnet}.  Therefore, cannot associate Port {id} with \
-             a Floating IP."
-        ))
-        .key("ExternalGatewayForFloatingIPNotFound")
-    })?;
-    Ok(Association { network: port.created.network, port: id, subnet: fixed.subnet, address: fixed.address, router })
-}
-
-fn fixed_of(port: &Port, wanted: Option<IpAddr>) -> Result<FixedAddress, Fault> {
-    let id = port.created.port;
-    let Some(address) = wanted else {
-        let mut all = port.addresses().iter().filter(|fixed| fixed.address.is_ipv4());
-        return match (all.next(), all.next()) {
-            (Some(only), None) => Ok(*only),
-            (None, _) => Err(faults::bad(
-                "floatingip",
-                format_args!("Cannot add floating IP to port {id} that has no fixed IPv4 addresses"),
-            )),
-            (Some(_), Some(_)) => Err(faults::bad(
-                "floatingip",
-                format_args!(
-                    "Port {id} has multiple fixed IPv4 addresses.  Must provide a specific IPv4 address when assigning a \
-                     floating IP"
-                ),
-            )),
-        };
-    };
-    if !address.is_ipv4() {
-        let why =
-            format_args!("Cannot process floating IP association with {address}, since that is not an IPv4 address");
-        return Err(faults::bad("floatingip", why));
-    }
-    let found = port.addresses().iter().find(|fixed| fixed.address == address).copied();
-    found.ok_or_else(|| faults::bad("floatingip", format_args!("Port {id} does not have fixed ip {address}")))
-}
-
-/// A router with a gateway in the external network and an interface in the subnet. If several exist, the subnet's
-/// gateway goes first.
-fn router_between(
-    view: &NetworksView,
-    external: NetworkId,
-    port: &Port,
-    fixed: FixedAddress,
-) -> Option<chronova_events::ids::RouterId> {
-    let gateway = view.subnet(fixed.subnet)?.added.settings.gateway;
-    let mut first = None;
-    for router in view.routers().map(|row| row.id()) {
-        if view.gateway_of(router).is_none_or(|port| port.created.network != external) {
-            continue;
+fn association(ctx: &Ctx, network: NetworkId, port: &Port, fixed: Option<IpAddr>) -> Result<Association, Fault> {
+    let found = |view: &NetworksView| floating_ips::association(view, network, port, fixed);
+    ctx.app.queries()?.views.networks.read(found).map_err(|reject| match reject {
+        FloatingIpTargetReject::NotReachable { .. } => {
+            Fault::not_found(reject.to_string()).key("ExternalGatewayForFloatingIPNotFound")
         }
-        let inside = view.interfaces_of(router).filter(|interface| interface.created.network == port.created.network);
-        for at in inside.flat_map(|interface| interface.addresses()).filter(|at| at.subnet == fixed.subnet) {
-            if Some(at.address) == gateway {
-                return Some(router);
-            }
-            first = first.or(Some(router));
-        }
-    }
-    first
+        other => faults::bad("floatingip", other),
+    })
 }

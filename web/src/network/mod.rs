@@ -9,20 +9,20 @@
 mod attributes;
 mod extensions;
 mod faults;
-pub(crate) mod floating_ips;
+mod floating_ips;
 mod gateways;
 mod interfaces;
 mod ip_availabilities;
 mod listing;
 mod networks;
 mod ports;
-pub(crate) mod quotas;
+mod quotas;
 mod routers;
 mod security_group_rules;
-pub(crate) mod security_groups;
+mod security_groups;
 mod subnets;
 mod tags;
-pub(crate) mod targets;
+mod targets;
 mod views;
 
 use crate::route::Route;

@@ -28,7 +28,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// The project's limit for a resource.
-pub(crate) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
+pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
     Ok(ctx.app.queries()?.views.networks.read(|view| limit_of(view.limits(project), resource)))
 }
 

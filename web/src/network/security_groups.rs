@@ -37,7 +37,7 @@ const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_r
 
 /// Creates the project's `default` group if it is missing. As in Neutron, the first list of the project's groups
 /// creates it.
-pub(crate) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &ProjectId) -> Result<(), Fault> {
+pub(super) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &ProjectId) -> Result<(), Fault> {
     let dispatch = ctx.app.dispatch()?;
     if dispatch.queries().views.security_groups.read(|view| view.get(default_group(project)).is_some()) {
         return Ok(());

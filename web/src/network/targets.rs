@@ -3,6 +3,7 @@
 //! Every operation on an invisible resource answers 404, so that status codes do not reveal which ids other projects
 //! have.
 
+use chronova_actors::services::embedded::network::access;
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use chronova_events::network::{FloatingIp, NetworkRow, Port, Subnet};
 use chronova_events::router::RouterRow;
@@ -17,35 +18,24 @@ use crate::fault::Fault;
 use crate::policy::PolicyTarget;
 use crate::service::Service;
 
-fn flag(value: bool) -> &'static str {
-    if value { "True" } else { "False" }
-}
-
 /// Whether the network service's rule allows it, also in requests to other services.
-pub(crate) fn allows(ctx: &Ctx, rule: &'static str, target: &PolicyTarget) -> bool {
+pub(super) fn allows(ctx: &Ctx, rule: &'static str, target: &PolicyTarget) -> bool {
     ctx.app.policy.allows(Service::Network, rule, ctx.caller(), target)
 }
 
 /// The target for a new resource of `project`.
 pub(super) fn new(project: &ProjectId) -> PolicyTarget {
-    PolicyTarget::default().project(project)
+    PolicyTarget::default().with_all(&access::owned(project))
 }
 
-pub(crate) fn network(row: &NetworkRow) -> PolicyTarget {
-    let settings = row.settings();
-    new(&row.created.project)
-        .with("shared", flag(settings.shared))
-        .with("router:external", flag(settings.external))
-        .with("network:tenant_id", row.created.project.as_str())
+pub(super) fn network(row: &NetworkRow) -> PolicyTarget {
+    PolicyTarget::default().with_all(&access::network(row))
 }
 
 /// The target for a resource of `project` in a network.
 pub(super) fn within(project: &ProjectId, network: Option<&NetworkRow>) -> PolicyTarget {
     let Some(row) = network else { return new(project) };
-    new(project)
-        .with("shared", flag(row.settings().shared))
-        .with("router:external", flag(row.settings().external))
-        .with("network:tenant_id", row.created.project.as_str())
+    PolicyTarget::default().with_all(&access::within(project, row))
 }
 
 pub(super) fn subnet(networks: &NetworksView, row: &Subnet) -> PolicyTarget {
@@ -65,7 +55,7 @@ pub(super) fn router(row: &RouterRow) -> PolicyTarget {
     new(row.project())
 }
 
-pub(crate) fn floating_ip(row: &FloatingIp) -> PolicyTarget {
+pub(super) fn floating_ip(row: &FloatingIp) -> PolicyTarget {
     new(row.project())
 }
 
@@ -75,7 +65,7 @@ pub(super) fn find_router(ctx: &Ctx, id: &str) -> Result<Arc<RouterRow>, Fault> 
     found.filter(|row| allows(ctx, "get_router", &router(row))).ok_or_else(|| router_not_found(id))
 }
 
-pub(crate) fn find_floating_ip(ctx: &Ctx, id: &str) -> Result<Arc<FloatingIp>, Fault> {
+pub(super) fn find_floating_ip(ctx: &Ctx, id: &str) -> Result<Arc<FloatingIp>, Fault> {
     let views = &ctx.app.queries()?.views;
     let found =
         id.parse::<FloatingIpId>().ok().and_then(|id| views.networks.read(|view| view.floating_ip(id).cloned()));

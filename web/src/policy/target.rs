@@ -46,6 +46,12 @@ impl PolicyTarget {
         self
     }
 
+    /// Sets the attributes of an embedded service's resource.
+    #[must_use]
+    pub fn with_all(self, attributes: &[(&'static str, String)]) -> Self {
+        attributes.iter().fold(self, |target, (name, value)| target.with(*name, value))
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }

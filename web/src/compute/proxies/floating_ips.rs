@@ -6,22 +6,20 @@
 //! Source: nova `api/openstack/compute/floating_ips.py`, `floating_ip_pools.py`, `network/neutron.py`.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use chronova_events::ids::InstanceId;
+use chronova_actors::ports::{FloatingIpAllocationReject, FloatingIpInfo, NetworkInfo, PortError};
+use chronova_events::ids::{FloatingIpId, InstanceId, PortId};
 use chronova_events::instance::NicInfo;
-use chronova_events::network::{Association, FloatingIp, NetworkRow, Port};
-use chronova_projections::networks::NetworksView;
 use serde_json::{Value, json};
 
+use super::{networks, refused};
 use crate::compute::bodies::{proxies as bodies, server_actions as actions};
 use crate::compute::reject;
 use crate::compute::servers::lookup::{PermittedServer, find};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::network::{floating_ips, targets};
-use crate::policy::{Permit, PolicyTarget};
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post};
 
@@ -56,65 +54,64 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 ];
 
 /// The external networks that the caller may see.
-fn external(ctx: &Ctx) -> Result<Vec<Arc<NetworkRow>>, Fault> {
-    let all: Vec<Arc<NetworkRow>> = ctx
-        .queries()?
-        .views
-        .networks
-        .read(|view| view.networks().filter(|row| row.settings().external).cloned().collect());
-    Ok(all.into_iter().filter(|row| targets::allows(ctx, "get_network", &targets::network(row))).collect())
+async fn external(ctx: &Ctx) -> Result<Vec<NetworkInfo>, Fault> {
+    let mut all = networks(ctx)?.list_networks(&ctx.service_caller()).await.map_err(refused)?;
+    all.retain(|network| network.external);
+    Ok(all)
 }
 
-fn pool_name(row: &NetworkRow) -> String {
-    match row.settings().name.as_str() {
-        "" => row.created.network.to_string(),
+fn pool_name(network: &NetworkInfo) -> String {
+    match network.name.as_str() {
+        "" => network.id.to_string(),
         name => name.to_owned(),
     }
 }
 
-fn render(view: &NetworksView, row: &FloatingIp) -> Value {
-    let to: Option<&Association> = view.association(row);
+fn render(row: &FloatingIpInfo) -> Value {
     json!({
-        "id": row.id(),
-        "ip": row.address(),
-        "pool": view.network(row.network()).map(|network| pool_name(network)),
-        "fixed_ip": to.map(|to| to.address),
-        "instance_id": to.and_then(|to| view.port(to.port)).map(|port| port.binding().device.clone()),
+        "id": row.id,
+        "ip": row.address,
+        "pool": row.pool,
+        "fixed_ip": row.target.as_ref().map(|to| to.address),
+        "instance_id": row.target.as_ref().map(|to| &to.device),
     })
 }
 
-fn rendered(ctx: &Ctx, row: &FloatingIp) -> Result<Value, Fault> {
-    Ok(json!({"floating_ip": ctx.queries()?.views.networks.read(|view| render(view, row))}))
+async fn pools(ctx: Ctx) -> Result<Reply, Fault> {
+    let pools: Vec<Value> = external(&ctx).await?.iter().map(|row| json!({"name": pool_name(row)})).collect();
+    Ok(Reply::ok(json!({"floating_ip_pools": pools})))
 }
 
-async fn pools(ctx: Ctx) -> Result<Reply, Fault> {
-    let pools: Vec<Value> = external(&ctx)?.iter().map(|row| json!({"name": pool_name(row)})).collect();
-    Ok(Reply::ok(json!({"floating_ip_pools": pools})))
+async fn visible(ctx: &Ctx) -> Result<Vec<FloatingIpInfo>, Fault> {
+    networks(ctx)?.list_floating_ips(&ctx.service_caller()).await.map_err(refused)
 }
 
 /// The project's own, for administrators as well.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let own = ctx.caller().project.clone();
-    let mut rows = floating_ips::visible(&ctx)?;
-    rows.retain(|row| own.as_ref() == Some(row.project()));
-    let list: Vec<Value> =
-        ctx.queries()?.views.networks.read(|view| rows.iter().map(|row| render(view, row)).collect());
+    let mut rows = visible(&ctx).await?;
+    rows.retain(|row| own.as_ref() == Some(&row.project));
+    let list: Vec<Value> = rows.iter().map(render).collect();
     Ok(Reply::ok(json!({"floating_ips": list})))
 }
 
-fn by_id(ctx: &Ctx) -> Result<Arc<FloatingIp>, Fault> {
-    let id = ctx.param("id");
-    targets::find_floating_ip(ctx, id).map_err(|_| Fault::not_found(format!("Floating IP not found for ID {id}")))
+async fn by_id(ctx: &Ctx) -> Result<FloatingIpInfo, Fault> {
+    let unknown = |id: &str| format!("Floating IP not found for ID {id}");
+    let id: FloatingIpId = ctx.id("id", unknown)?;
+    networks(ctx)?.find_floating_ip(id, &ctx.service_caller()).await.map_err(|error| match error {
+        PortError::NotFound(_) => Fault::not_found(unknown(ctx.param("id"))),
+        other => refused(other),
+    })
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(Reply::ok(rendered(&ctx, &*by_id(&ctx)?)?))
+    Ok(Reply::ok(json!({"floating_ip": render(&by_id(&ctx).await?)})))
 }
 
 /// The network that `pool` names, by its name or by its id.
-fn pool(ctx: &Ctx, pool: &str) -> Result<Arc<NetworkRow>, Fault> {
-    let mut all = external(ctx)?;
-    all.retain(|row| row.settings().name == pool || row.created.network.to_string() == pool);
+async fn pool(ctx: &Ctx, pool: &str) -> Result<NetworkInfo, Fault> {
+    let mut all = external(ctx).await?;
+    all.retain(|network| network.name == pool || network.id.to_string() == pool);
     match (all.pop(), all.is_empty()) {
         (None, _) => Err(Fault::not_found("Floating IP pool not found.")),
         (Some(only), true) => Ok(only),
@@ -125,46 +122,41 @@ fn pool(ctx: &Ctx, pool: &str) -> Result<Arc<NetworkRow>, Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let permit = ctx.permit()?;
     let body: Option<bodies::FloatingIpPoolBody> = ctx.parse()?;
     let named = body.and_then(|body| body.pool).filter(|pool| !pool.is_empty());
-    let network = pool(&ctx, named.as_deref().unwrap_or(&ctx.app.config.default_floating_pool))?;
+    let network = pool(&ctx, named.as_deref().unwrap_or(&ctx.app.config.default_floating_pool)).await?;
     let project = ctx.caller().project.clone().ok_or_else(Fault::malformed)?;
-    let made = floating_ips::allocate(&ctx, &permit, &network, floating_ips::any(project)).await;
-    let row = made.map_err(|fault| of_pool(fault, named.as_deref()))?;
-    Ok(Reply::ok(rendered(&ctx, &row)?))
+    let made = networks(&ctx)?.allocate_floating_ip(network.id, &project, &ctx.service_caller()).await;
+    let row = made.map_err(|reject| of_pool(reject, named.as_deref()))?;
+    Ok(Reply::ok(json!({"floating_ip": render(&row)})))
 }
 
 /// Nova's words for what the network service refuses.
-fn of_pool(fault: Fault, pool: Option<&str>) -> Fault {
-    match (fault.key.as_ref(), pool) {
-        ("IpAddressGenerationFailure" | "ExternalIpAddressExhausted", Some(pool)) => {
+fn of_pool(reject: FloatingIpAllocationReject, pool: Option<&str>) -> Fault {
+    match (reject, pool) {
+        (FloatingIpAllocationReject::NoneLeft, Some(pool)) => {
             Fault::not_found(format!("No more floating IPs in pool {pool}."))
         }
-        ("IpAddressGenerationFailure" | "ExternalIpAddressExhausted", None) => {
-            Fault::not_found("No more floating IPs available.")
+        (FloatingIpAllocationReject::NoneLeft, None) => Fault::not_found("No more floating IPs available."),
+        (FloatingIpAllocationReject::OverQuota, Some(pool)) => {
+            Fault::forbidden(format!("IP allocation over quota in pool {pool}."))
         }
-        ("OverQuota", Some(pool)) => Fault::forbidden(format!("IP allocation over quota in pool {pool}.")),
-        ("OverQuota", None) => Fault::forbidden("IP allocation over quota."),
-        _ => Fault { key: "".into(), ..fault },
+        (FloatingIpAllocationReject::OverQuota, None) => Fault::forbidden("IP allocation over quota."),
+        (FloatingIpAllocationReject::Service(error), _) => refused(error),
     }
 }
 
 async fn remove_address(ctx: Ctx) -> Result<Reply, Fault> {
-    let permit = ctx.permit()?;
-    let row = by_id(&ctx)?;
+    let row = by_id(&ctx).await?;
     // Nova looks up its server, and finds none that the caller does not see.
     holder(&ctx, &row)?;
-    floating_ips::release(&ctx, &permit, &row).await.map_err(|fault| Fault { key: "".into(), ..fault })?;
+    networks(&ctx)?.release_floating_ip(row.id, &ctx.service_caller()).await.map_err(refused)?;
     Ok(Reply::empty(202))
 }
 
 /// The server with the floating address, with the target of its rules; `None` if no device has it.
-fn holder(ctx: &Ctx, row: &FloatingIp) -> Result<Option<(InstanceId, PolicyTarget)>, Fault> {
-    let device = ctx.queries()?.views.networks.read(|view| {
-        let port = view.port(view.association(row)?.port)?;
-        Some(port.binding().device.clone()).filter(|device| !device.is_empty())
-    });
+fn holder(ctx: &Ctx, row: &FloatingIpInfo) -> Result<Option<(InstanceId, PolicyTarget)>, Fault> {
+    let device = row.target.as_ref().map(|to| &to.device).filter(|device| !device.is_empty());
     let Some(device) = device else { return Ok(None) };
     let unknown = || Fault::not_found(format!("Instance {device} could not be found."));
     let id: InstanceId = device.parse().map_err(|_| unknown())?;
@@ -177,10 +169,10 @@ fn holder(ctx: &Ctx, row: &FloatingIp) -> Result<Option<(InstanceId, PolicyTarge
 }
 
 /// The floating address with this text among those that the caller sees.
-fn by_address(ctx: &Ctx, text: &str) -> Result<Option<Arc<FloatingIp>>, Fault> {
+async fn by_address(ctx: &Ctx, text: &str) -> Result<Option<FloatingIpInfo>, Fault> {
     let address: Option<IpAddr> = text.parse().ok();
-    let mut found = floating_ips::visible(ctx)?;
-    found.retain(|row| Some(row.address()) == address);
+    let mut found = visible(ctx).await?;
+    found.retain(|row| Some(row.address) == address);
     match (found.pop(), found.is_empty()) {
         (found, true) => Ok(found),
         _ => Err(Fault::conflict(format!("Multiple floating IPs are found for address {text}."))),
@@ -192,22 +184,21 @@ async fn add(ctx: Ctx) -> Result<Reply, Fault> {
     let wish = ctx.action_body();
     let text = wish["address"].as_str().unwrap_or_default();
     let fixed = fixed_of(&found.server()?.nics, wish, found.id)?;
-    let port = port_of(&ctx, &found, fixed)?;
-    let row = by_address(&ctx, text)?.ok_or_else(|| Fault::not_found("floating IP not found"))?;
-    associate(&ctx, &found.permit, &row, &port, fixed).await.map_err(|fault| match fault.status {
-        409 => Fault::bad_request(fault.message),
-        400 | 404 => Fault::bad_request(format!(
-            "Unable to associate floating IP {text} to fixed IP {fixed} for instance {}. Error: {}",
-            found.id, fault.message
-        )),
-        _ => fault,
-    })?;
+    let port = port_of(&ctx, &found, fixed).await?;
+    let row = by_address(&ctx, text).await?.ok_or_else(|| Fault::not_found("floating IP not found"))?;
+    let done = networks(&ctx)?.associate_floating_ip(row.id, Some((port, fixed)), &ctx.service_caller()).await;
+    done.map_err(|error| not_associated(error, text, fixed, found.id))?;
     Ok(Reply::empty(202))
 }
 
-async fn associate(ctx: &Ctx, permit: &Permit, row: &FloatingIp, port: &Port, fixed: IpAddr) -> Result<(), Fault> {
-    let to = floating_ips::association(ctx, row.network(), port, Some(fixed))?;
-    floating_ips::associate(ctx, permit, row, Some(to)).await
+fn not_associated(error: PortError, text: &str, fixed: IpAddr, server: InstanceId) -> Fault {
+    match error {
+        PortError::Conflict(message) => Fault::bad_request(message),
+        PortError::Invalid(message) | PortError::NotFound(message) => Fault::bad_request(format!(
+            "Unable to associate floating IP {text} to fixed IP {fixed} for instance {server}. Error: {message}"
+        )),
+        other => refused(other),
+    }
 }
 
 /// The requested fixed address of the server, or else its first IPv4 address.
@@ -235,26 +226,29 @@ fn fixed_of(nics: &[NicInfo], wish: &Value, id: InstanceId) -> Result<IpAddr, Fa
     }
 }
 
-fn port_of(ctx: &Ctx, server: &PermittedServer, fixed: IpAddr) -> Result<Arc<Port>, Fault> {
-    let has = |port: &&Arc<Port>| port.addresses().iter().any(|at| at.address == fixed);
-    let (id, project) = (server.id, &server.server()?.request.project);
-    let port = ctx.queries()?.views.networks.read(|view| view.of_server(project, id).find(has).cloned());
-    port.ok_or_else(|| Fault::bad_request(format!("Fixed IP not found for address {fixed}.")))
+/// The port of the server that has the fixed address.
+async fn port_of(ctx: &Ctx, server: &PermittedServer, fixed: IpAddr) -> Result<PortId, Fault> {
+    let ports: Vec<PortId> = server.server()?.nics.iter().map(|nic| nic.port).collect();
+    let known = ctx.queries()?.networks.find_ports(&ports, &ctx.service_caller()).await.map_err(refused)?;
+    let mut own = known.into_iter().filter(|port| port.server == Some(server.id));
+    let having = own.find(|port| port.addresses.iter().any(|at| at.address == fixed));
+    let unknown = || Fault::bad_request(format!("Fixed IP not found for address {fixed}."));
+    having.map(|port| port.port).ok_or_else(unknown)
 }
 
 /// The address is looked up before the server; without it the server is not read at all.
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
-    let own = ctx.authorize(&ctx.own_target())?;
+    ctx.authorize(&ctx.own_target())?;
     let (id, text) = (ctx.param("id"), ctx.action_body()["address"].as_str().unwrap_or_default());
-    let row = by_address(&ctx, text)?;
+    let row = by_address(&ctx, text).await?;
     let row = row.ok_or_else(|| Fault::not_found(format!("Floating IP not found for address {text}.")))?;
-    let (server, permit) = match holder(&ctx, &row)? {
-        Some((server, target)) => (Some(server), ctx.authorize(&target)?),
-        None => (None, own),
-    };
-    if server.is_none_or(|server| server.to_string() != id) {
+    let holder = holder(&ctx, &row)?;
+    if let Some((_, target)) = &holder {
+        ctx.authorize(target)?;
+    }
+    if holder.is_none_or(|(server, _)| server.to_string() != id) {
         return Err(Fault::conflict(format!("Floating IP {text} is not associated with instance {id}.")));
     }
-    floating_ips::associate(&ctx, &permit, &row, None).await?;
+    networks(&ctx)?.associate_floating_ip(row.id, None, &ctx.service_caller()).await.map_err(refused)?;
     Ok(Reply::empty(202))
 }

@@ -1,18 +1,15 @@
 //! `/images/{image_id}/metadata` until 2.38: an image's properties. Source: nova `api/openstack/compute/image_metadata.py`.
 
-use std::sync::Arc;
-
-use chronova_actors::services::embedded::image::{ImageChange, ImageCommand};
-use chronova_events::image::ImageRecord;
+use chronova_actors::ports::{ImageInfo, PortError, PropertyChange};
 use serde_json::json;
 
-use super::images::{find, permit, properties};
+use super::images::{find, properties};
+use super::{images, refused};
 use crate::compute::bodies::server_parts as bodies;
 use crate::compute::quotas;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::image;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
@@ -29,11 +26,11 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(Reply::ok(json!({"metadata": properties(&*find(&ctx, "image_id")?)})))
+    Ok(Reply::ok(json!({"metadata": properties(&find(&ctx, "image_id").await?)})))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    let all = properties(&*find(&ctx, "image_id")?);
+    let all = properties(&find(&ctx, "image_id").await?);
     let key = ctx.param("id");
     let value = all.get(key).ok_or_else(no_item)?;
     Ok(Reply::ok(json!({"meta": {key: value}})))
@@ -57,12 +54,12 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = find(&ctx, "image_id")?;
+    let found = find(&ctx, "image_id").await?;
     let name = ctx.param("id").to_owned();
-    if !found.attributes.properties.iter().any(|(key, _)| *key == name) {
+    if !found.properties.iter().any(|(key, _)| *key == name) {
         return Err(no_item());
     }
-    change(&ctx, &found, vec![ImageChange::RemoveProperty { name }]).await?;
+    change(&ctx, &found, PropertyChange { remove: vec![name], set: vec![] }).await?;
     Ok(Reply::empty(204))
 }
 
@@ -72,16 +69,15 @@ fn no_item() -> Fault {
 
 /// Sets the items in `wanted`. The image keeps its other items, unless `replace` is true.
 async fn set(ctx: &Ctx, wanted: &[(String, String)], replace: bool) -> Result<Reply, Fault> {
-    let found = find(ctx, "image_id")?;
-    let there = &found.attributes.properties;
+    let found = find(ctx, "image_id").await?;
+    let there = &found.properties;
     let stays = there.iter().filter(|(key, _)| !wanted.iter().any(|(name, _)| name == key)).map(|(key, _)| key.clone());
     let others: Vec<String> = stays.collect();
     let count = wanted.len() + if replace { 0 } else { others.len() };
     check_limit(ctx, count)?;
-    let gone = others.into_iter().filter(|_| replace).map(|name| ImageChange::RemoveProperty { name });
-    let set = wanted.iter().map(|(name, value)| ImageChange::SetProperty { name: name.clone(), value: value.clone() });
-    change(ctx, &found, gone.chain(set).collect()).await?;
-    Ok(Reply::ok(json!({"metadata": properties(&*find(ctx, "image_id")?)})))
+    let remove = if replace { others } else { Vec::new() };
+    change(ctx, &found, PropertyChange { remove, set: wanted.to_vec() }).await?;
+    Ok(Reply::ok(json!({"metadata": properties(&find(ctx, "image_id").await?)})))
 }
 
 fn check_limit(ctx: &Ctx, count: usize) -> Result<(), Fault> {
@@ -95,9 +91,10 @@ fn check_limit(ctx: &Ctx, count: usize) -> Result<(), Fault> {
     }
 }
 
-async fn change(ctx: &Ctx, found: &Arc<ImageRecord>, changes: Vec<ImageChange>) -> Result<(), Fault> {
+async fn change(ctx: &Ctx, found: &ImageInfo, change: PropertyChange) -> Result<(), Fault> {
     let id = found.id;
-    let permit = permit(ctx, "modify_image", found)
-        .ok_or_else(|| Fault::forbidden(format!("Not authorized for image {id}.")))?;
-    image::command(ctx, &permit, id, ImageCommand::Change(changes)).await.map(drop)
+    images(ctx)?.change_properties(id, change, &ctx.service_caller()).await.map_err(|error| match error {
+        PortError::Forbidden(_) => Fault::forbidden(format!("Not authorized for image {id}.")),
+        other => refused(other),
+    })
 }

@@ -1,22 +1,17 @@
 //! `/images` until 2.35. Source: nova `api/openstack/compute/images.py` and its view.
 
-use std::sync::Arc;
-
-use chronova_actors::services::embedded::image::ImageCommand;
+use chronova_actors::ports::{ImageInfo, ImageListRequest, PortError};
 use chronova_events::ids::ImageId;
-use chronova_events::image::ImageRecord;
 use serde_json::{Map, Value, json};
 
+use super::{images, refused};
 use crate::compute::bodies::proxies as bodies;
 use crate::compute::paging;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::image;
-use crate::policy::Permit;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get};
-use crate::service::Service;
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("images.index", "/images", handler!(index)).until(2, 35).query(bodies::images_query),
@@ -26,34 +21,29 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 ];
 
 /// The image that the path parameter names, if the caller may see it.
-pub(super) fn find(ctx: &Ctx, parameter: &str) -> Result<Arc<ImageRecord>, Fault> {
-    let found = ctx.param(parameter).parse::<ImageId>().ok();
-    let found = found.map(|id| image::visible_by_id(ctx, id)).transpose()?.flatten();
-    found.ok_or_else(|| Fault::not_found("Image not found."))
-}
-
-/// Checks the image service's rule for the caller and this image.
-pub(super) fn permit(ctx: &Ctx, rule: &'static str, found: &ImageRecord) -> Option<Permit> {
-    ctx.app.policy.authorize(Service::Image, rule, &ctx.requester, &image::target(ctx, found)).ok()
+pub(super) async fn find(ctx: &Ctx, parameter: &str) -> Result<ImageInfo, Fault> {
+    let unknown = || Fault::not_found("Image not found.");
+    let id: ImageId = ctx.param(parameter).parse().map_err(|_| unknown())?;
+    images(ctx)?.show(id, &ctx.service_caller()).await.map_err(|error| match error {
+        PortError::NotFound(_) => unknown(),
+        other => refused(other),
+    })
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    list(&ctx, "images", brief)
+    list(&ctx, "images", brief).await
 }
 
 async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
-    list(&ctx, "images/detail", full)
+    list(&ctx, "images/detail", full).await
 }
 
-fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &ImageRecord) -> Value) -> Result<Reply, Fault> {
+async fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &ImageInfo) -> Value) -> Result<Reply, Fault> {
     let wanted = filters(ctx)?;
-    let mut images: Vec<Arc<ImageRecord>> = Vec::new();
-    for found in ctx.queries()?.views.images.read(chronova_projections::images::ImagesView::all) {
-        if image::is_listed(ctx, &found)? && wanted.iter().all(|holds| holds(&found)) {
-            images.push(found);
-        }
-    }
-    images.sort_by_key(|found| std::cmp::Reverse((found.created_at, found.id)));
+    let parameter = |name: &str| ctx.query.last(name).map(str::to_owned);
+    let request = ImageListRequest { visibility: parameter("visibility"), member_status: parameter("member_status") };
+    let mut images = images(ctx)?.list(&request, &ctx.service_caller()).await.map_err(refused)?;
+    images.retain(|found| wanted.iter().all(|holds| holds(found)));
     let page = paging::cut(ctx, images, |found, marker| found.id.to_string() == marker)?;
     let mut reply = Map::new();
     reply.insert("images".to_owned(), page.items.iter().map(|found| shown(ctx, found)).collect());
@@ -63,7 +53,7 @@ fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &ImageRecord) -> Value) -> 
     Ok(Reply::ok(Value::Object(reply)))
 }
 
-type ImagePredicate = Box<dyn Fn(&ImageRecord) -> bool>;
+type ImagePredicate = Box<dyn Fn(&ImageInfo) -> bool>;
 
 /// The filters of the query; unknown ones are ignored.
 fn filters(ctx: &Ctx) -> Result<Vec<ImagePredicate>, Fault> {
@@ -71,15 +61,15 @@ fn filters(ctx: &Ctx) -> Result<Vec<ImagePredicate>, Fault> {
     for (key, value) in ctx.query.pairs() {
         let value = value.clone();
         let holds: ImagePredicate = match key.as_str() {
-            "name" => Box::new(move |found| found.attributes.name.as_deref() == Some(&*value)),
-            "status" => Box::new(move |found| found.content.status().eq_ignore_ascii_case(&value)),
+            "name" => Box::new(move |found| found.name.as_deref() == Some(&*value)),
+            "status" => Box::new(move |found| found.status.eq_ignore_ascii_case(&value)),
             "changes-since" => {
                 let since = chrono::DateTime::parse_from_rfc3339(&value)
                     .map_err(|_| Fault::bad_request(format!("Invalid time value: {value}")))?;
                 Box::new(move |found| found.updated_at.0 >= since.timestamp_micros())
             }
-            "minRam" => Box::new(move |found| found.attributes.min_ram_mib.to_string() == value),
-            "minDisk" => Box::new(move |found| found.attributes.min_disk_gib.to_string() == value),
+            "minRam" => Box::new(move |found| found.min_memory_mib.to_string() == value),
+            "minDisk" => Box::new(move |found| found.min_disk_gib.to_string() == value),
             "server" => {
                 let server = value.rsplit('/').next().unwrap_or_default().to_owned();
                 Box::new(move |found| property(found, "instance_uuid") == Some(&*server))
@@ -95,45 +85,41 @@ fn filters(ctx: &Ctx) -> Result<Vec<ImagePredicate>, Fault> {
     Ok(all)
 }
 
-fn property<'a>(found: &'a ImageRecord, name: &str) -> Option<&'a str> {
-    found.attributes.properties.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+fn property<'a>(found: &'a ImageInfo, name: &str) -> Option<&'a str> {
+    found.properties.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = find(&ctx, "id")?;
+    let found = find(&ctx, "id").await?;
     Ok(Reply::ok(json!({"image": full(&ctx, &found)})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = find(&ctx, "id")?;
-    let refused = || Fault::forbidden("You are not allowed to delete the image.");
-    let permit = permit(&ctx, "delete_image", &found).ok_or_else(refused)?;
-    if found.attributes.protected {
-        return Err(refused());
-    }
-    image::command(&ctx, &permit, found.id, ImageCommand::Delete).await?;
-    image::remove_file(&ctx, found.id).await;
+    let found = find(&ctx, "id").await?;
+    images(&ctx)?.delete(found.id, &ctx.service_caller()).await.map_err(|error| match error {
+        PortError::Forbidden(_) => Fault::forbidden("You are not allowed to delete the image."),
+        other => refused(other),
+    })?;
     Ok(Reply::empty(204))
 }
 
-fn brief(ctx: &Ctx, found: &ImageRecord) -> Value {
-    json!({"id": found.id, "name": found.attributes.name, "links": links(ctx, found)})
+fn brief(ctx: &Ctx, found: &ImageInfo) -> Value {
+    json!({"id": found.id, "name": found.name, "links": links(ctx, found)})
 }
 
-fn full(ctx: &Ctx, found: &ImageRecord) -> Value {
-    let attributes = &found.attributes;
-    let (status, progress) = status(found.content.status());
+fn full(ctx: &Ctx, found: &ImageInfo) -> Value {
+    let (status, progress) = status(&found.status);
     let mut shown = json!({
         "id": found.id,
-        "name": attributes.name,
-        "minRam": attributes.min_ram_mib,
-        "minDisk": attributes.min_disk_gib,
+        "name": found.name,
+        "minRam": found.min_memory_mib,
+        "minDisk": found.min_disk_gib,
         "metadata": properties(found),
         "created": found.created_at.iso_seconds(),
         "updated": found.updated_at.iso_seconds(),
         "status": status,
         "progress": progress,
-        "OS-EXT-IMG-SIZE:size": found.content.stored().map_or(0, |stored| stored.size),
+        "OS-EXT-IMG-SIZE:size": found.size.unwrap_or(0),
         "links": links(ctx, found),
     });
     if let Some(server) = property(found, "instance_uuid") {
@@ -146,8 +132,8 @@ fn full(ctx: &Ctx, found: &ImageRecord) -> Value {
     shown
 }
 
-pub(super) fn properties(found: &ImageRecord) -> Value {
-    Value::Object(found.attributes.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect())
+pub(super) fn properties(found: &ImageInfo) -> Value {
+    Value::Object(found.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect())
 }
 
 /// The image service's status in Nova's words, and how far an image with it is.
@@ -162,7 +148,7 @@ fn status(status: &str) -> (&'static str, u8) {
     }
 }
 
-fn links(ctx: &Ctx, found: &ImageRecord) -> Value {
+fn links(ctx: &Ctx, found: &ImageInfo) -> Value {
     let id = found.id.to_string();
     let mut links = ctx.links.pair("images", &id);
     if let Some(links) = links.as_array_mut() {

@@ -1,8 +1,8 @@
 //! Operations that Nova once passed on to the image and network services and has deprecated since: images and networks
 //! until 2.35, image metadata until 2.38. Clients of that age still expect them, in Nova's form and with Nova's words.
 //!
-//! They read the same read models and send the same commands as the services' own APIs. The other service's policy
-//! decides who may see or change what, as when Nova calls it with the user's token.
+//! They call the port of the other service with the user's token. That service's policy decides who may see or change
+//! what, as with Nova.
 
 pub(super) mod baremetal;
 pub(super) mod floating_ips;
@@ -12,3 +12,31 @@ pub(super) mod networks;
 pub(super) mod security_group_rules;
 pub(super) mod security_groups;
 pub(super) mod volumes;
+
+use chronova_actors::ports::{ImageResources, NetworkResources, PortError};
+
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+
+/// The images of users.
+fn images(ctx: &Ctx) -> Result<&dyn ImageResources, Fault> {
+    let offered = ctx.queries()?.images.resources();
+    offered.ok_or_else(|| Fault::not_implemented("The image service does not offer this operation."))
+}
+
+/// The networks, floating addresses and security groups of users.
+fn networks(ctx: &Ctx) -> Result<&dyn NetworkResources, Fault> {
+    let offered = ctx.queries()?.networks.resources();
+    offered.ok_or_else(|| Fault::not_implemented("The network service does not offer this operation."))
+}
+
+/// The other service's refusal, with its own message.
+fn refused(error: PortError) -> Fault {
+    match error {
+        PortError::NotFound(message) => Fault::not_found(message),
+        PortError::Invalid(message) => Fault::bad_request(message),
+        PortError::Conflict(message) => Fault::conflict(message),
+        PortError::Forbidden(message) => Fault::forbidden(message),
+        PortError::Unavailable(cause) => Fault::unavailable("The other service does not answer.").caused_by(cause),
+    }
+}

@@ -3,18 +3,15 @@
 //!
 //! Source: nova `api/openstack/compute/networks.py`, `tenant_networks.py`.
 
-use std::sync::Arc;
-
-use chronova_events::network::NetworkRow;
+use chronova_actors::ports::{NetworkInfo, PortError};
 use serde_json::{Map, Value, json};
 
+use super::{networks, refused};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::network::targets;
 use crate::reply::Reply;
 use crate::route::{Route, get};
-use crate::service::Service;
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("networks.index", "/os-networks", handler!(index)).until(2, 35).policy("os_compute_api:os-networks:list"),
@@ -53,49 +50,46 @@ const FOR_ADMINISTRATORS: &[&str] = &[
     "vpn_public_port",
 ];
 
-fn is_visible(ctx: &Ctx, row: &NetworkRow) -> bool {
-    ctx.app.policy.allows(Service::Network, "get_network", ctx.caller(), &targets::network(row))
+async fn visible(ctx: &Ctx) -> Result<Vec<NetworkInfo>, Fault> {
+    networks(ctx)?.list_networks(&ctx.service_caller()).await.map_err(refused)
 }
 
-fn visible(ctx: &Ctx) -> Result<Vec<Arc<NetworkRow>>, Fault> {
-    let all: Vec<_> = ctx.queries()?.views.networks.read(|view| view.networks().cloned().collect());
-    Ok(all.into_iter().filter(|row| is_visible(ctx, row)).collect())
-}
-
-fn find(ctx: &Ctx) -> Result<Arc<NetworkRow>, Fault> {
+async fn find(ctx: &Ctx) -> Result<NetworkInfo, Fault> {
     let id = ctx.id("id", |_| "Network not found".to_owned())?;
-    let found = ctx.queries()?.views.networks.read(|view| view.network(id).cloned());
-    found.filter(|row| is_visible(ctx, row)).ok_or_else(|| Fault::not_found("Network not found"))
+    networks(ctx)?.find_network(id, &ctx.service_caller()).await.map_err(|error| match error {
+        PortError::NotFound(_) => Fault::not_found("Network not found"),
+        other => refused(other),
+    })
 }
 
-fn of_nova(ctx: &Ctx, row: &NetworkRow) -> Value {
+fn of_nova(ctx: &Ctx, network: &NetworkInfo) -> Value {
     let admin = FOR_ADMINISTRATORS.iter().filter(|_| ctx.caller().is_admin);
     let mut shown: Map<String, Value> =
         FOR_ALL.iter().chain(admin).map(|field| ((*field).to_owned(), Value::Null)).collect();
-    shown.insert("id".to_owned(), json!(row.created.network));
-    shown.insert("label".to_owned(), json!(row.settings().name));
+    shown.insert("id".to_owned(), json!(network.id));
+    shown.insert("label".to_owned(), json!(network.name));
     Value::Object(shown)
 }
 
 /// `cidr` is Python's text of `None`: Nova knows no address range of a network any more.
-fn of_tenant(row: &NetworkRow) -> Value {
-    json!({"id": row.created.network, "cidr": "None", "label": row.settings().name})
+fn of_tenant(network: &NetworkInfo) -> Value {
+    json!({"id": network.id, "cidr": "None", "label": network.name})
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let all: Vec<Value> = visible(&ctx)?.iter().map(|row| of_nova(&ctx, row)).collect();
+    let all: Vec<Value> = visible(&ctx).await?.iter().map(|network| of_nova(&ctx, network)).collect();
     Ok(Reply::ok(json!({"networks": all})))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(Reply::ok(json!({"network": of_nova(&ctx, &*find(&ctx)?)})))
+    Ok(Reply::ok(json!({"network": of_nova(&ctx, &find(&ctx).await?)})))
 }
 
 async fn index_of_tenant(ctx: Ctx) -> Result<Reply, Fault> {
-    let all: Vec<Value> = visible(&ctx)?.iter().map(|row| of_tenant(row)).collect();
+    let all: Vec<Value> = visible(&ctx).await?.iter().map(of_tenant).collect();
     Ok(Reply::ok(json!({"networks": all})))
 }
 
 async fn show_of_tenant(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(Reply::ok(json!({"network": of_tenant(&*find(&ctx)?)})))
+    Ok(Reply::ok(json!({"network": of_tenant(&find(&ctx).await?)})))
 }

@@ -3,20 +3,18 @@
 
 use std::net::IpAddr;
 
-use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
-use chronova_actors::services::embedded::network::service::rule_info;
 use chronova_events::ids::{SecurityGroupId, SecurityGroupRuleId};
-use chronova_events::security_group::{Direction, Ethertype, RuleAdded, RuleTraffic};
+use chronova_events::security_group::{Direction, Ethertype, RuleTraffic};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::security_groups::{group, send, uuid};
+use super::security_groups::{group, uuid};
+use super::{networks, refused};
 use crate::compute::bodies::proxies::{self as bodies, SecurityGroupRuleBody};
 use crate::compute::views::security_group::rule as render;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
-use crate::network;
 use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, post};
@@ -33,35 +31,26 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let body: SecurityGroupRuleBody = ctx.parse_at("security_group_rule")?;
-    let parent = group(&ctx, uuid(&body.parent_group_id)?)?;
-    let permit = ctx.authorize(&PolicyTarget::default().project(parent.project()))?;
-    let traffic = traffic(&ctx, &body)?;
-    let rule = SecurityGroupRuleId::random();
-    let project = parent.project().clone();
-    let added = RuleAdded { rule, group: parent.id(), project: project.clone(), description: String::new(), traffic };
-    let limit = network::quotas::limit(&ctx, &project, "security_group_rule")?;
-    send(&ctx, &permit, &project, SecurityGroupCommand::AddRules { rules: vec![added], limit }).await?;
-    let shown =
-        ctx.queries()?.views.security_groups.read(|view| view.rule(rule).map(|rule| render(&rule_info(view, rule))));
-    Ok(Reply::ok(json!({"security_group_rule": shown})))
+    let parent = group(&ctx, uuid(&body.parent_group_id)?).await?;
+    ctx.authorize(&PolicyTarget::default().project(&parent.project))?;
+    let traffic = traffic(&ctx, &body).await?;
+    let made = networks(&ctx)?.add_rule(parent.id, traffic, &ctx.service_caller()).await.map_err(refused)?;
+    Ok(Reply::ok(json!({"security_group_rule": render(&made)})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
-    let id: SecurityGroupRuleId = uuid(ctx.param("id"))?;
-    let found = ctx.queries()?.views.security_groups.read(|view| view.rule(id).cloned());
-    let unknown = || Fault::not_found(format!("Security group rule {id} does not exist"));
-    let found = found.ok_or_else(unknown)?;
-    // The id of an invisible group is not shown either.
-    let parent = group(&ctx, found.added.group).map_err(|fault| if fault.status == 404 { unknown() } else { fault })?;
-    let permit = ctx.authorize(&PolicyTarget::default().project(parent.project()))?;
-    send(&ctx, &permit, parent.project(), SecurityGroupCommand::RemoveRule { rule: id }).await?;
+    let (id, caller) = (uuid::<SecurityGroupRuleId>(ctx.param("id"))?, ctx.service_caller());
+    let found = networks(&ctx)?.find_rule(id, &caller).await.map_err(refused)?;
+    let parent = group(&ctx, found.group).await?;
+    ctx.authorize(&PolicyTarget::default().project(&parent.project))?;
+    networks(&ctx)?.remove_rule(id, &caller).await.map_err(refused)?;
     Ok(Reply::empty(202))
 }
 
-fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<RuleTraffic, Fault> {
+async fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<RuleTraffic, Fault> {
     let source = body.group_id.as_deref().map(uuid::<SecurityGroupId>).transpose()?;
     if let Some(source) = source {
-        group(ctx, source)?;
+        group(ctx, source).await?;
     }
     let protocol = body.ip_protocol.as_deref().filter(|text| !text.is_empty()).map(str::to_ascii_lowercase);
     let ports = ports(body, protocol.as_deref(), source.is_some())?;

@@ -1,24 +1,16 @@
 //! `/os-security-groups` until 2.35. Source: nova `api/openstack/compute/security_groups.py`.
 
-use std::sync::Arc;
-
-use chronova_actors::services::embedded::network::security_group::{
-    GroupPatch, SecurityGroupCommand, SecurityGroupReject, SecurityGroupRoot,
-};
-use chronova_actors::services::embedded::network::service::group_info;
-use chronova_events::ids::{ProjectId, SecurityGroupId};
-use chronova_events::security_group::{GroupCreated, GroupSettings, SecurityGroup, default_group};
+use chronova_actors::ports::{NewSecurityGroup, PortError, SecurityGroupInfo};
+use chronova_events::ids::SecurityGroupId;
 use serde_json::{Value, json};
 
+use super::{networks, refused};
 use crate::compute::bodies::proxies as bodies;
-use crate::compute::reject;
 use crate::compute::views::security_group::group as render;
 use crate::ctx::Ctx;
-use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
-use crate::network;
-use crate::policy::{Permit, PolicyTarget};
+use crate::policy::PolicyTarget;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 use crate::schema::is_true;
@@ -52,52 +44,36 @@ pub(super) fn uuid<T: std::str::FromStr>(text: &str) -> Result<T, Fault> {
     text.parse().map_err(|_| Fault::bad_request("Security group id should be uuid"))
 }
 
-/// The group, if it is the caller's project's or the caller may see all.
-pub(super) fn group(ctx: &Ctx, id: SecurityGroupId) -> Result<Arc<SecurityGroup>, Fault> {
-    let found = ctx.queries()?.views.security_groups.read(|view| view.get(id).cloned());
-    found
-        .filter(|group| ctx.caller().is_admin || ctx.caller().project.as_ref() == Some(group.project()))
-        .ok_or_else(|| Fault::not_found(format!("Security group {id} does not exist")))
+/// The group, if the caller may see it.
+pub(super) async fn group(ctx: &Ctx, id: SecurityGroupId) -> Result<SecurityGroupInfo, Fault> {
+    networks(ctx)?.find_group(id, &ctx.service_caller()).await.map_err(refused)
 }
 
-/// The group of the path, and the permit of the route's rule on it.
-fn find(ctx: &Ctx) -> Result<(Arc<SecurityGroup>, Permit), Fault> {
-    let found = group(ctx, uuid(ctx.param("id"))?)?;
-    let permit = ctx.authorize(&PolicyTarget::default().project(found.project()))?;
-    Ok((found, permit))
+/// The group of the path, if the route's rule lets the caller treat it.
+async fn find(ctx: &Ctx) -> Result<SecurityGroupInfo, Fault> {
+    let found = group(ctx, uuid(ctx.param("id"))?).await?;
+    ctx.authorize(&PolicyTarget::default().project(&found.project))?;
+    Ok(found)
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let all = ctx.caller().is_admin && ctx.query.last("all_tenants").is_some_and(|text| is_true(&Value::from(text)));
-    let own = ctx.caller().project.clone();
-    if let Some(project) = &own {
-        network::security_groups::ensure_default(&ctx, &ctx.permit()?, project).await?;
-    }
-    let mut groups: Vec<Arc<SecurityGroup>> = ctx
-        .queries()?
-        .views
-        .security_groups
-        .read(|view| view.all().filter(|group| all || own.as_ref() == Some(group.project())).cloned().collect());
-    groups.sort_by(|a, b| (a.project(), &a.settings().name).cmp(&(b.project(), &b.settings().name)));
-    let shown: Vec<Value> = page(&ctx, &groups).map(|group| show_one(&ctx, group)).collect::<Result<_, _>>()?;
+    let all = ctx.query.last("all_tenants").is_some_and(|text| is_true(&Value::from(text)));
+    let mut groups = networks(&ctx)?.list_groups(all, &ctx.service_caller()).await.map_err(refused)?;
+    groups.sort_by(|a, b| (&a.project, &a.name).cmp(&(&b.project, &b.name)));
+    let shown: Vec<Value> = page(&ctx, &groups).map(render).collect();
     Ok(Reply::ok(json!({"security_groups": shown})))
 }
 
 /// `offset` and `limit`, from before the API had markers.
-fn page<'a>(ctx: &Ctx, groups: &'a [Arc<SecurityGroup>]) -> impl Iterator<Item = &'a Arc<SecurityGroup>> + use<'a> {
+fn page<'a>(ctx: &Ctx, groups: &'a [SecurityGroupInfo]) -> impl Iterator<Item = &'a SecurityGroupInfo> + use<'a> {
     let number = |key: &str| ctx.query.last(key).and_then(|text| text.parse::<usize>().ok());
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
     let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(most).min(most);
     groups.iter().skip(number("offset").unwrap_or(0)).take(limit)
 }
 
-fn show_one(ctx: &Ctx, group: &SecurityGroup) -> Result<Value, Fault> {
-    Ok(ctx.queries()?.views.security_groups.read(|view| render(&group_info(view, group))))
-}
-
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    let (found, _) = find(&ctx)?;
-    Ok(Reply::ok(json!({"security_group": show_one(&ctx, &found)?})))
+    Ok(Reply::ok(json!({"security_group": render(&find(&ctx).await?)})))
 }
 
 /// Name and description. A name of spaces alone counts as empty; others keep their spaces.
@@ -113,59 +89,23 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (name, description) = described(&ctx)?;
     let project = ctx.caller().project.clone();
     let project = project.ok_or_else(|| Fault::bad_request("A security group needs a project"))?;
-    let (permit, group) = (ctx.permit()?, SecurityGroupId::random());
-    let settings = GroupSettings { name, description, stateful: true, tags: Vec::new() };
-    let created = GroupCreated { group, project: project.clone(), settings };
-    let limit = network::quotas::limit(&ctx, &project, "security_group")?;
-    send(&ctx, &permit, &project, SecurityGroupCommand::Create { created, limit }).await?;
-    let made = self::group(&ctx, group)?;
-    Ok(Reply::ok(json!({"security_group": show_one(&ctx, &made)?})))
+    let wanted = NewSecurityGroup { project, name, description };
+    let made = networks(&ctx)?.create_group(wanted, &ctx.service_caller()).await.map_err(refused)?;
+    Ok(Reply::ok(json!({"security_group": render(&made)})))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    let (found, permit) = find(&ctx)?;
+    let found = find(&ctx).await?;
     let (name, description) = described(&ctx)?;
-    let patch = GroupPatch { name: Some(name), description: Some(description), ..GroupPatch::default() };
-    let command = SecurityGroupCommand::Change { group: found.id(), patch };
-    send(&ctx, &permit, found.project(), command).await?;
-    let changed = group(&ctx, found.id())?;
-    Ok(Reply::ok(json!({"security_group": show_one(&ctx, &changed)?})))
+    let changed = networks(&ctx)?.change_group(found.id, name, description, &ctx.service_caller()).await;
+    Ok(Reply::ok(json!({"security_group": render(&changed.map_err(refused)?)})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
-    let (found, permit) = find(&ctx)?;
-    let used = ctx.queries()?.views.networks.read(|view| view.members(found.id()).next().is_some());
-    let default_too = ctx.caller().is_admin;
-    if used && (default_too || found.id() != default_group(found.project())) {
-        return Err(Fault::bad_request(format!("Security Group {} in use.", found.id())));
-    }
-    send(&ctx, &permit, found.project(), SecurityGroupCommand::Delete { group: found.id(), default_too }).await?;
+    let found = find(&ctx).await?;
+    networks(&ctx)?.delete_group(found.id, &ctx.service_caller()).await.map_err(|error| match error {
+        PortError::Conflict(message) => Fault::bad_request(message),
+        other => refused(other),
+    })?;
     Ok(Reply::empty(202))
-}
-
-pub(super) async fn send(
-    ctx: &Ctx,
-    permit: &Permit,
-    project: &ProjectId,
-    command: SecurityGroupCommand,
-) -> Result<(), Fault> {
-    dispatch::send::<SecurityGroupRoot>(ctx.dispatch()?, permit, project, command)
-        .await
-        .map(drop)
-        .map_err(|error| reject::refused(error, |reject| fault(&reject)))
-}
-
-/// The network service's refusals with the codes that Nova makes of them.
-fn fault(reject: &SecurityGroupReject) -> Fault {
-    let message = reject.to_string();
-    match reject {
-        SecurityGroupReject::NotFound(_) | SecurityGroupReject::RuleNotFound(_) => Fault::not_found(message),
-        SecurityGroupReject::OverQuota(_) => Fault::forbidden(message),
-        SecurityGroupReject::IdTaken(_) => Fault::conflict(message),
-        SecurityGroupReject::DefaultExists
-        | SecurityGroupReject::CannotChangeDefault
-        | SecurityGroupReject::CannotRemoveDefault
-        | SecurityGroupReject::RuleExists(_)
-        | SecurityGroupReject::InvalidInput(_) => Fault::bad_request(message),
-    }
 }

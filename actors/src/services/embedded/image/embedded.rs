@@ -16,10 +16,11 @@ use chronova_projections::views::Views;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::files::{ImageFiles, IncomingUpload, ReceiveError};
+use super::records::ImageRecords;
 use super::{ImageCommand, ImageReject, ImageRoot, MAX_IMAGES};
 use crate::aggregate::CommandError;
 use crate::gateway::CommandGateway;
-use crate::ports::{ImageDraft, ImageService, PortError};
+use crate::ports::{ImageDraft, ImageResources, ImageService, PortError};
 
 /// The images of this process.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub struct EmbeddedImages {
     pub files: ImageFiles,
     views: Arc<Views>,
     gateway: Arc<CommandGateway>,
+    records: ImageRecords,
     /// The limit of images of a project; `None` is no limit.
     most: Option<usize>,
     /// Creates of one owner run one after the other: two at the same time would both find room for the last image.
@@ -45,7 +47,8 @@ impl EmbeddedImages {
         gateway: Arc<CommandGateway>,
         most: Option<usize>,
     ) -> Arc<Self> {
-        Arc::new(Self { files, views, gateway, most, making: Arc::default() })
+        let records = ImageRecords::new(Arc::clone(&views), Arc::clone(&gateway), Some(files.clone()));
+        Arc::new(Self { files, views, gateway, records, most, making: Arc::default() })
     }
 
     /// Waits for the permit to create an image of `owner`. The caller drops the permit when the read models show the
@@ -98,9 +101,9 @@ impl EmbeddedImages {
 }
 
 /// The longest wait of a call for the read models, which lag by microseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-fn port_error(error: CommandError<ImageReject>) -> PortError {
+pub(super) fn port_error(error: CommandError<ImageReject>) -> PortError {
     let reject = match error {
         CommandError::Rejected(reject) => reject,
         CommandError::Unavailable(error) => return PortError::Unavailable(error.to_string()),
@@ -232,6 +235,10 @@ impl ImageService for EmbeddedImages {
         });
         found.sort_by_key(|image| std::cmp::Reverse((image.created_at, image.id)));
         Ok(found.iter().map(|image| image.id).collect())
+    }
+
+    fn resources(&self) -> Option<&dyn ImageResources> {
+        Some(&self.records)
     }
 }
 

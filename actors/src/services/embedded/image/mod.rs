@@ -2,10 +2,12 @@
 //!
 //! The bytes are written and inspected outside the decision; [`ImageCommand::Store`] comes when they are safely on disk.
 
+pub mod access;
 pub mod decide;
 pub mod embedded;
 pub mod files;
 pub mod inspect;
+pub mod records;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{ImageId, ProjectId, UploadId};

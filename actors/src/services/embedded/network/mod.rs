@@ -1,15 +1,17 @@
 //! The embedded network service: virtual networks, and the ports of servers.
 //!
 //! A network with its subnets and ports is one aggregate, so that no two ports ever get one address. [`decide`] has the
-//! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] counts what projects create. [`service`] implements the
+//! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] counts what projects create, [`floating_ips`] knows of addresses that join two networks. [`service`] implements the
 //! port by which processes give servers their interfaces. [`reconcile`] keeps hosts and servers in line with the log.
 //!
 //! The rejections have Neutron's messages, because its clients know them.
 
+pub mod access;
 pub mod creation;
 pub mod decide;
 pub(crate) mod erasure;
 mod floating;
+pub mod floating_ips;
 mod ports;
 mod subnets;
 

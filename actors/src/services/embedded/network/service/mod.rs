@@ -2,7 +2,7 @@
 //!
 //! [`check`] speaks Nova's words before a server is accepted; [`allocate`] and release are commands to the networks'
 //! aggregates; [`attach`] is about the ports of a server that runs already, [`groups`] about their security groups; [`reads`]
-//! answers questions; [`realise`] renders what a host needs. Invariants:
+//! answers questions; [`resources`] manages what users own; [`realise`] renders what a host needs. Invariants:
 //!  - allocate is idempotent: a port's id follows from the server's id and the index of the interface, so a repeated
 //!    call finds the ports of an earlier one;
 //!  - release misses nothing: it goes to every network with a port of the server in the views, and to every network
@@ -15,6 +15,7 @@ mod check;
 mod groups;
 mod reads;
 mod realise;
+mod resources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -30,14 +31,12 @@ use chronova_events::network_quota::CountedResource;
 use chronova_projections::networks::NetworksView;
 use chronova_projections::views::Views;
 
-pub use reads::{group_info, rule_info};
-
 use super::{NetworkCommand, NetworkReject, NetworkRoot};
 use crate::aggregate::CommandError;
 use crate::gateway::CommandGateway;
 use crate::ports::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortError, PortInfo,
-    SecurityGroupInfo, ServiceCaller,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
+    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::embedded::network::quota::{NetworkQuotaCommand, NetworkQuotaReject, NetworkQuotaRoot, room};
 
@@ -287,6 +286,10 @@ impl NetworkService for EmbeddedNetworks {
             seen = seen.max(self.send(created.network, command, &meta).await.map_err(port_error)?);
         }
         self.see(seen).await
+    }
+
+    fn resources(&self) -> Option<&dyn NetworkResources> {
+        Some(self)
     }
 
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {

@@ -62,7 +62,7 @@ pub(super) fn find_group<'a>(
 }
 
 /// A group as compute is told of it.
-pub fn group_info(view: &SecurityGroupsView, group: &SecurityGroup) -> SecurityGroupInfo {
+pub(super) fn group_info(view: &SecurityGroupsView, group: &SecurityGroup) -> SecurityGroupInfo {
     SecurityGroupInfo {
         id: group.id(),
         project: group.project().clone(),
@@ -73,7 +73,7 @@ pub fn group_info(view: &SecurityGroupsView, group: &SecurityGroup) -> SecurityG
 }
 
 /// A rule as compute is told of it.
-pub fn rule_info(view: &SecurityGroupsView, rule: &SecurityGroupRule) -> SecurityRuleInfo {
+pub(super) fn rule_info(view: &SecurityGroupsView, rule: &SecurityGroupRule) -> SecurityRuleInfo {
     let remote = rule.added.traffic.remote_group.and_then(|id| view.get(id));
     SecurityRuleInfo {
         id: rule.added.rule,

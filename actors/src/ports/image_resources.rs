@@ -1,0 +1,72 @@
+//! Images as their users manage them through Nova's old API (`/images` until 2.35).
+//!
+//! The service's own rules judge the user: a client of Glance passes the user's token on, the embedded service asks
+//! [`ServiceCaller::may`].
+//!
+//! | call | Glance's part in it |
+//! |---|---|
+//! | `show` | `GET images/{id}` |
+//! | `list` | `GET images`, page by page |
+//! | `change_properties` | `PATCH images/{id}` |
+//! | `delete` | `DELETE images/{id}` |
+
+use async_trait::async_trait;
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::ImageId;
+use chronova_events::instance::SortedPairs;
+
+use super::{PortError, ServiceCaller};
+
+/// An image of any status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageInfo {
+    pub id: ImageId,
+    pub name: Option<String>,
+    /// Glance's word: `queued`, `saving`, `active`, ...
+    pub status: String,
+    /// In bytes; `None` before the image has any.
+    pub size: Option<u64>,
+    pub min_disk_gib: u32,
+    pub min_memory_mib: u32,
+    pub properties: SortedPairs,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// The parameters `visibility` and `member_status` of Glance's list, as the user gave them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageListRequest {
+    pub visibility: Option<String>,
+    pub member_status: Option<String>,
+}
+
+/// A change of an image's properties, made as a whole or not at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PropertyChange {
+    /// Each of them is there.
+    pub remove: Vec<String>,
+    /// Added or replaced.
+    pub set: Vec<(String, String)>,
+}
+
+/// The images of users.
+#[async_trait]
+pub trait ImageResources: Send + Sync {
+    /// The image, if the caller may see it.
+    async fn show(&self, image: ImageId, caller: &ServiceCaller) -> Result<ImageInfo, PortError>;
+
+    /// The images in the caller's list, newest first. `Invalid`: a parameter has no such value.
+    async fn list(&self, request: &ImageListRequest, caller: &ServiceCaller) -> Result<Vec<ImageInfo>, PortError>;
+
+    /// Changes the properties of an image. `Forbidden`: the caller may see the image and not change it. `Invalid`: an image
+    /// has no room for so many properties.
+    async fn change_properties(
+        &self,
+        image: ImageId,
+        change: PropertyChange,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError>;
+
+    /// Deletes an image with its bytes. `Forbidden`: the caller may see the image and not delete it, or nobody may.
+    async fn delete(&self, image: ImageId, caller: &ServiceCaller) -> Result<(), PortError>;
+}
