@@ -1,7 +1,7 @@
 //! `/os-floating-ips` and `/os-floating-ip-pools` until 2.35, `addFloatingIp` and `removeFloatingIp` until 2.43.
 //!
-//! Pools are the external networks. The network service's policy decides which floating addresses the caller sees, as
-//! when Nova calls it with the user's token.
+//! Pools are the external networks. As in Nova, which calls Neutron with the user's token, the network service's policy
+//! decides which floating addresses the caller sees.
 //!
 //! Source: nova `api/openstack/compute/floating_ips.py`, `floating_ip_pools.py`, `network/neutron.py`.
 
@@ -86,7 +86,7 @@ async fn visible(ctx: &Ctx) -> Result<Vec<FloatingIpInfo>, Fault> {
     networks(ctx)?.list_floating_ips(&ctx.service_caller()).await.map_err(refused)
 }
 
-/// The project's own, for administrators as well.
+/// The floating addresses of the caller's project, also for administrators.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let own = ctx.caller().project.clone();
     let mut rows = visible(&ctx).await?;
@@ -131,7 +131,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"floating_ip": render(&row)})))
 }
 
-/// Nova's words for what the network service refuses.
+/// Maps a refusal of the network service to Nova's message.
 fn of_pool(reject: FloatingIpAllocationReject, pool: Option<&str>) -> Fault {
     match (reject, pool) {
         (FloatingIpAllocationReject::NoneLeft, Some(pool)) => {
@@ -148,7 +148,7 @@ fn of_pool(reject: FloatingIpAllocationReject, pool: Option<&str>) -> Fault {
 
 async fn remove_address(ctx: Ctx) -> Result<Reply, Fault> {
     let row = by_id(&ctx).await?;
-    // Nova looks up its server, and finds none that the caller does not see.
+    // As in Nova, the address's server is looked up, and one that the caller may not see is not found.
     holder(&ctx, &row)?;
     networks(&ctx)?.release_floating_ip(row.id, &ctx.service_caller()).await.map_err(refused)?;
     Ok(Reply::empty(202))
@@ -236,7 +236,8 @@ async fn port_of(ctx: &Ctx, server: &PermittedServer, fixed: IpAddr) -> Result<P
     having.map(|port| port.port).ok_or_else(unknown)
 }
 
-/// The address is looked up before the server; without it the server is not read at all.
+/// Removes a floating address. The address is looked up before the server, so an unknown address never reads the
+/// server.
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
     let (id, text) = (ctx.param("id"), ctx.action_body()["address"].as_str().unwrap_or_default());

@@ -136,7 +136,7 @@ pub(super) fn properties(found: &ImageInfo) -> Value {
     Value::Object(found.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect())
 }
 
-/// The image service's status in Nova's words, and how far an image with it is.
+/// Nova's name for a status of the image service, and its progress in percent.
 fn status(status: &str) -> (&'static str, u8) {
     match status {
         "active" => ("ACTIVE", 100),

@@ -1,8 +1,7 @@
 //! Operations that Nova once passed on to the image and network services and has deprecated since: images and networks
-//! until 2.35, image metadata until 2.38. Clients of that age still expect them, in Nova's form and with Nova's words.
+//! until 2.35, image metadata until 2.38. Old clients still expect them, in Nova's form and with Nova's messages.
 //!
-//! They call the port of the other service with the user's token. That service's policy decides who may see or change
-//! what, as with Nova.
+//! They call the port of the other service with the user's token. As in Nova, that service's policy decides access.
 
 pub(super) mod baremetal;
 pub(super) mod floating_ips;
@@ -18,19 +17,19 @@ use chronova_actors::ports::{ImageResources, NetworkResources, PortError};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// The images of users.
+/// The part of the image port that serves users' own requests; 501 if the service does not offer it.
 fn images(ctx: &Ctx) -> Result<&dyn ImageResources, Fault> {
     let offered = ctx.queries()?.images.resources();
     offered.ok_or_else(|| Fault::not_implemented("The image service does not offer this operation."))
 }
 
-/// The networks, floating addresses and security groups of users.
+/// The part of the network port that serves users' own requests; 501 if the service does not offer it.
 fn networks(ctx: &Ctx) -> Result<&dyn NetworkResources, Fault> {
     let offered = ctx.queries()?.networks.resources();
     offered.ok_or_else(|| Fault::not_implemented("The network service does not offer this operation."))
 }
 
-/// The other service's refusal, with its own message.
+/// Maps a refusal of the other service, with that service's message.
 fn refused(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),

@@ -1,5 +1,5 @@
 //! `/os-networks` and `/os-tenant-networks` until 2.35. With Neutron, Nova knows only the id and the name of a network.
-//! The other fields come from nova-network, and are null.
+//! The other fields are from the time of nova-network, and are null.
 //!
 //! Source: nova `api/openstack/compute/networks.py`, `tenant_networks.py`.
 
@@ -71,7 +71,7 @@ fn of_nova(ctx: &Ctx, network: &NetworkInfo) -> Value {
     Value::Object(shown)
 }
 
-/// `cidr` is Python's text of `None`: Nova knows no address range of a network any more.
+/// A network in the tenant form. `cidr` is the string `None`, as in Nova, which does not know the address range.
 fn of_tenant(network: &NetworkInfo) -> Value {
     json!({"id": network.id, "cidr": "None", "label": network.name})
 }

@@ -1,5 +1,5 @@
 //! `/os-security-group-rules` until 2.35: the ingress rules of a group. Source: nova
-//! `api/openstack/compute/security_groups.py`, `network/security_group_api.py` (what makes a valid rule).
+//! `api/openstack/compute/security_groups.py`, `network/security_group_api.py` (validation of rules).
 
 use std::net::IpAddr;
 
@@ -67,7 +67,7 @@ async fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<RuleTraffic,
     })
 }
 
-/// First and last port (or ICMP type and code, -1 for all); `None` for all, which is allowed with a source group only.
+/// The first and last port, or ICMP type and code (-1 for all). `None` means all, which needs a source group.
 fn ports(body: &SecurityGroupRuleBody, protocol: Option<&str>, from_group: bool) -> Result<Option<(i64, i64)>, Fault> {
     let not_enough = || Fault::bad_request("Not enough parameters to build a valid rule.");
     let (from, to) = match (protocol, &body.from_port, &body.to_port) {
@@ -109,7 +109,7 @@ fn integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
-/// A network; any address if none is given.
+/// The source prefix; without one, any address.
 fn cidr(given: Option<&str>) -> Result<IpNet, Fault> {
     let text = given.unwrap_or("0.0.0.0/0").trim().to_owned();
     let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
@@ -117,7 +117,7 @@ fn cidr(given: Option<&str>) -> Result<IpNet, Fault> {
     if net.prefix_len() == 0 && !net.addr().is_unspecified() {
         return Err(Fault::bad_request(format!("Bad prefix for network in cidr {text}")));
     }
-    // As it was written: Neutron keeps the bits of the host, too.
+    // The prefix is stored as sent, because Neutron keeps host bits, too.
     Ok(net)
 }
 

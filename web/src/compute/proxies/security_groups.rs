@@ -39,7 +39,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:os-security-groups:delete"),
 ];
 
-/// An id in a path or body, which Nova wants to be a UUID.
+/// An id in a path or body; as in Nova, it must be a UUID.
 pub(super) fn uuid<T: std::str::FromStr>(text: &str) -> Result<T, Fault> {
     text.parse().map_err(|_| Fault::bad_request("Security group id should be uuid"))
 }
@@ -49,7 +49,7 @@ pub(super) async fn group(ctx: &Ctx, id: SecurityGroupId) -> Result<SecurityGrou
     networks(ctx)?.find_group(id, &ctx.service_caller()).await.map_err(refused)
 }
 
-/// The group of the path, if the route's rule lets the caller treat it.
+/// The group of the path, if the route's rule allows the caller access to it.
 async fn find(ctx: &Ctx) -> Result<SecurityGroupInfo, Fault> {
     let found = group(ctx, uuid(ctx.param("id"))?).await?;
     ctx.authorize(&PolicyTarget::default().project(&found.project))?;
@@ -64,7 +64,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"security_groups": shown})))
 }
 
-/// `offset` and `limit`, from before the API had markers.
+/// The page by `offset` and `limit`, which this API has instead of markers.
 fn page<'a>(ctx: &Ctx, groups: &'a [SecurityGroupInfo]) -> impl Iterator<Item = &'a SecurityGroupInfo> + use<'a> {
     let number = |key: &str| ctx.query.last(key).and_then(|text| text.parse::<usize>().ok());
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
@@ -76,7 +76,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"security_group": render(&find(&ctx).await?)})))
 }
 
-/// Name and description. A name of spaces alone counts as empty; others keep their spaces.
+/// Name and description. A name with only spaces counts as empty; other names keep their spaces.
 fn described(ctx: &Ctx) -> Result<(String, String), Fault> {
     let bodies::SecurityGroupBody { name, description } = ctx.parse_at("security_group")?;
     match name.trim().is_empty() {
