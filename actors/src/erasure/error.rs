@@ -8,7 +8,7 @@ use crate::aggregate::CommandError;
 
 #[derive(Debug, Error)]
 pub enum ErasureError {
-    /// Servers that are not deleted, and whether the user exists.
+    /// The number of servers that are not deleted, and whether the user exists.
     #[error("what is to be erased is alive")]
     Alive { servers: usize, user: bool },
     #[error("this back end keeps personal fields in the clear: they cannot be erased")]

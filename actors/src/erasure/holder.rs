@@ -1,4 +1,4 @@
-//! The trait of services that hold personal data in streams of their own.
+//! The trait of services with personal data in their own streams.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use chronova_projections::views::Views;
 use super::error::ErasureError;
 use crate::gateway::CommandGateway;
 
-/// A service on the same log that holds personal data.
+/// A service on the same log that has personal data.
 #[async_trait]
 pub trait PersonalDataHolder: Debug + Send + Sync {
     /// Whether the service knows the user, who can still log in.
@@ -20,10 +20,10 @@ pub trait PersonalDataHolder: Debug + Send + Sync {
         false
     }
 
-    /// Records the erasure in each stream of the service that holds data of its subject. A repeated call changes nothing.
+    /// Records the erasure in each stream of the service with data of the subject. A repeated call changes nothing.
     ///
     /// # Errors
-    /// The log does not take the events.
+    /// The log is not available.
     async fn erase(
         &self,
         gateway: &CommandGateway,

@@ -1,8 +1,8 @@
-//! The one table of services that hold personal data beside compute.
+//! The one table of services beside compute with personal data.
 
 use super::holder::PersonalDataHolder;
 use crate::services::embedded::identity::erasure::IdentityData;
 use crate::services::embedded::network::erasure::PortNames;
 
-/// In this order they are told of an erasure.
+/// The services, in the order in which an erasure calls them.
 pub(super) static HOLDERS: &[&dyn PersonalDataHolder] = &[&PortNames, &IdentityData];

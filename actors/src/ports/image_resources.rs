@@ -1,6 +1,6 @@
 //! Images as their users manage them through Nova's old API (`/images` until 2.35).
 //!
-//! The service's own rules judge the user: a client of Glance passes the user's token on, the embedded service asks
+//! The service checks the user's rights: a client of Glance sends the user's token, and the embedded service calls
 //! [`ServiceCaller::may`].
 //!
 //! | call | Glance's part in it |
@@ -22,9 +22,9 @@ use super::{PortError, ServiceCaller};
 pub struct ImageInfo {
     pub id: ImageId,
     pub name: Option<String>,
-    /// Glance's word: `queued`, `saving`, `active`, ...
+    /// Glance's status: `queued`, `saving`, `active`, ...
     pub status: String,
-    /// In bytes; `None` before the image has any.
+    /// The size in bytes; `None` for an image without data.
     pub size: Option<u64>,
     pub min_disk_gib: u32,
     pub min_memory_mib: u32,
@@ -40,12 +40,12 @@ pub struct ImageListRequest {
     pub member_status: Option<String>,
 }
 
-/// A change of an image's properties, made as a whole or not at all.
+/// A change of an image's properties, which applies completely or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PropertyChange {
-    /// Each of them is there.
+    /// The properties to remove, which must all exist.
     pub remove: Vec<String>,
-    /// Added or replaced.
+    /// The properties to add or to replace.
     pub set: Vec<(String, String)>,
 }
 
@@ -55,11 +55,11 @@ pub trait ImageResources: Send + Sync {
     /// The image, if the caller may see it.
     async fn show(&self, image: ImageId, caller: &ServiceCaller) -> Result<ImageInfo, PortError>;
 
-    /// The images in the caller's list, newest first. `Invalid`: a parameter has no such value.
+    /// The images in the caller's list, newest first. `Invalid`: a parameter has an unknown value.
     async fn list(&self, request: &ImageListRequest, caller: &ServiceCaller) -> Result<Vec<ImageInfo>, PortError>;
 
-    /// Changes the properties of an image. `Forbidden`: the caller may see the image and not change it. `Invalid`: an image
-    /// has no room for so many properties.
+    /// Changes the properties of an image. `Forbidden`: the caller may see the image, but not change it. `Invalid`: the
+    /// image would have too many properties.
     async fn change_properties(
         &self,
         image: ImageId,
@@ -67,6 +67,7 @@ pub trait ImageResources: Send + Sync {
         caller: &ServiceCaller,
     ) -> Result<(), PortError>;
 
-    /// Deletes an image with its bytes. `Forbidden`: the caller may see the image and not delete it, or nobody may.
+    /// Deletes an image with its data. `Forbidden`: the caller may see the image, but not delete it, or the image is
+    /// protected.
     async fn delete(&self, image: ImageId, caller: &ServiceCaller) -> Result<(), PortError>;
 }

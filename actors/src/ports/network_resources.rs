@@ -1,8 +1,9 @@
 //! Networks, floating addresses and security groups as their users manage them through Nova's old API (`os-networks`,
 //! `os-floating-ips`, `os-security-groups`, until 2.35).
 //!
-//! The service's own rules judge the user: a client of Neutron passes the user's token on, the embedded service asks
-//! [`ServiceCaller::may`]. Resources that the caller may not see are `NotFound`. A refusal has the service's own message.
+//! The service checks the user's rights: a client of Neutron sends the user's token, and the embedded service calls
+//! [`ServiceCaller::may`]. Resources that the caller may not see are `NotFound`. A refusal has the service's own
+//! message.
 //!
 //! | call | Neutron's part in it |
 //! |---|---|
@@ -24,13 +25,13 @@ use thiserror::Error;
 use super::networks::{SecurityGroupInfo, SecurityRuleInfo};
 use super::{PortError, ServiceCaller};
 
-/// A network, as far as Nova's old API shows it.
+/// The fields of a network that Nova's old API shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkInfo {
     pub id: NetworkId,
-    /// May be empty.
+    /// The name, which may be empty.
     pub name: String,
-    /// Whether it gives out floating addresses.
+    /// Whether the network has floating addresses.
     pub external: bool,
 }
 
@@ -43,11 +44,11 @@ pub struct FloatingIpInfo {
     pub network: NetworkId,
     /// The name of its network, or the network's id if that has no name.
     pub pool: Option<String>,
-    /// `None`: it stands for nothing.
+    /// The port's address that the floating address is mapped to, if there is one.
     pub target: Option<FloatingIpTarget>,
 }
 
-/// The fixed address that a floating one stands for.
+/// The fixed address that a floating address is mapped to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloatingIpTarget {
     pub port: PortId,
@@ -56,7 +57,7 @@ pub struct FloatingIpTarget {
     pub device: String,
 }
 
-/// Why a project gets no floating address.
+/// Why a project did not get a floating address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FloatingIpAllocationReject {
     #[error("the network has no free address")]
@@ -67,7 +68,7 @@ pub enum FloatingIpAllocationReject {
     Service(#[from] PortError),
 }
 
-/// A security group that is to be made.
+/// The request for a new security group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSecurityGroup {
     pub project: ProjectId,
@@ -88,7 +89,7 @@ pub trait NetworkResources: Send + Sync {
 
     async fn find_floating_ip(&self, id: FloatingIpId, caller: &ServiceCaller) -> Result<FloatingIpInfo, PortError>;
 
-    /// Gives the project a floating address of an external network; it stands for nothing yet.
+    /// Allocates a floating address of an external network for the project. The address is not mapped yet.
     async fn allocate_floating_ip(
         &self,
         network: NetworkId,
@@ -96,8 +97,8 @@ pub trait NetworkResources: Send + Sync {
         caller: &ServiceCaller,
     ) -> Result<FloatingIpInfo, FloatingIpAllocationReject>;
 
-    /// Has the floating address stand for a fixed address of a port, or for nothing. `Conflict`: the fixed address has
-    /// another one. `NotFound`: no router connects the two networks. `Invalid`: the port has no such IPv4 address.
+    /// Maps the floating address to a fixed address of a port, or to none. `Conflict`: the fixed address has another
+    /// floating address. `NotFound`: no router connects the two networks. `Invalid`: the port has no such IPv4 address.
     async fn associate_floating_ip(
         &self,
         id: FloatingIpId,
@@ -105,15 +106,15 @@ pub trait NetworkResources: Send + Sync {
         caller: &ServiceCaller,
     ) -> Result<(), PortError>;
 
-    /// Gives the address back to its network, whatever it stands for.
+    /// Releases the address, even if it is mapped.
     async fn release_floating_ip(&self, id: FloatingIpId, caller: &ServiceCaller) -> Result<(), PortError>;
 
-    /// The security groups of the caller's project, or those of all projects. The project's default group is there.
+    /// The security groups of the caller's project, or of all projects. They include the project's default group.
     async fn list_groups(&self, all: bool, caller: &ServiceCaller) -> Result<Vec<SecurityGroupInfo>, PortError>;
 
     async fn find_group(&self, group: SecurityGroupId, caller: &ServiceCaller) -> Result<SecurityGroupInfo, PortError>;
 
-    /// `Forbidden`: the project may have no more groups.
+    /// Creates a group. `Forbidden`: the project has reached its limit of groups.
     async fn create_group(
         &self,
         wanted: NewSecurityGroup,
@@ -128,13 +129,13 @@ pub trait NetworkResources: Send + Sync {
         caller: &ServiceCaller,
     ) -> Result<SecurityGroupInfo, PortError>;
 
-    /// `Conflict`: a port is in the group.
+    /// Deletes a group. `Conflict`: a port has the group.
     async fn delete_group(&self, group: SecurityGroupId, caller: &ServiceCaller) -> Result<(), PortError>;
 
     async fn find_rule(&self, rule: SecurityGroupRuleId, caller: &ServiceCaller)
     -> Result<SecurityRuleInfo, PortError>;
 
-    /// `Forbidden`: the project may have no more rules. `Invalid`: the group has the rule.
+    /// Adds a rule. `Forbidden`: the project has reached its limit of rules. `Invalid`: the group already has the rule.
     async fn add_rule(
         &self,
         group: SecurityGroupId,

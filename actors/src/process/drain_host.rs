@@ -208,7 +208,7 @@ async fn stays(work: &StepRun, server: InstanceId, reason: String) -> Result<(),
 
 // -------------------------------------------------------------------------------------------------- those on their way
 
-/// Continues a server's recorded move. Continues a server's recorded move. Returns whether there was something to do.
+/// Continues a server's recorded move. Returns whether there was something to do.
 async fn continue_departure(
     work: &StepRun,
     site: DrainedHost<'_>,

@@ -1,9 +1,9 @@
-//! Updates the interfaces of a server as the network service has them.
+//! Updates the interfaces of a server from the network service.
 //!
-//! A real Neutron notifies Nova with `network-changed` and `network-vif-deleted`. The embedded service calls [`refresh`]
-//! when it changes a port. A server shows new addresses of its port and a new name of its network. If a port was
-//! deleted, its guest loses the interface. Changes by a process of the server itself (a detachment, a delete) are left to
-//! that process.
+//! A real Neutron notifies Nova with `network-changed` and `network-vif-deleted`. The embedded service calls
+//! [`refresh`] when it changes a port. The server then shows new addresses of its port and a new name of its network.
+//! If a port was deleted, the guest loses the interface. A process of the server (a detachment, a delete) records its
+//! changes itself.
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, PortId, ProcessId};
@@ -12,13 +12,13 @@ use chronova_events::process::Task;
 use crate::instance::{InstanceCommand, InstanceRecord, InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 
-/// Records how the server's interfaces are, and has it lose those that are gone. Called by `network-changed`, too. Says
-/// whether the server shows them now.
+/// Records the present state of the server's interfaces, and requests that the guest loses those without a port.
+/// `network-changed` calls it, too. Returns whether the server shows the present state.
 pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     let row = context.views.servers.read(|servers| servers.get(server).cloned());
     let Some(known) = row.as_ref().and_then(|row| row.instance.alive()) else { return true };
-    // A build and a move record their interfaces themselves, and a delete releases all of them. A server with another task is
-    // refreshed again when that has ended.
+    // A build and a move record their interfaces themselves, and a delete releases all of them. A server with another
+    // task is refreshed again when the task has ended.
     if known.ongoing.is_some() || known.building().is_some() || known.nics.is_empty() {
         return true;
     }
@@ -35,7 +35,7 @@ pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     is_shown
 }
 
-/// Whether a detachment runs already.
+/// Whether a detachment of the port is already under way.
 fn is_leaving(context: &ReconcileContext, server: InstanceId, leaving: PortId) -> bool {
     context.views.processes.read(|processes| {
         processes.pending().any(|pending| {

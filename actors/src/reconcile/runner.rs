@@ -1,4 +1,5 @@
-//! Runs reconcilers: waits for the clock or for an event, plans, debounces where that is asked for, acts, and counts.
+//! Runs reconcilers: waits for the clock or for an event, plans, debounces if the reconciler asks for it, acts, and
+//! counts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use super::context::ReconcileContext;
 use super::reconciler::Reconciler;
 use super::run_counts::ReconcilerTally;
 
-/// Runs by the clock, and where the reconciler follows the log, at each event that wakes it. Events count from the call
-/// on, not from the first poll.
+/// Runs a reconciler periodically, and also at each event that wakes it. Events count from the call on, not from the
+/// first poll.
 pub(super) fn forever<R: Reconciler>(
     context: Arc<ReconcileContext>,
     tally: Arc<ReconcilerTally>,
@@ -37,11 +38,11 @@ async fn run<R: Reconciler>(
             biased;
             batch = news(subscription.as_mut()) => match batch {
                 Ok(batch) if wakes::<R>(&batch) => wait_for_views(&context, subscription.as_ref()).await,
-                // A busy log must not keep the clock from its turn.
+                // A busy log must not delay the periodic run.
                 Ok(_) if due.is_none_or(|due| due > tokio::time::Instant::now()) => continue,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(reconciler = R::NAME, %error, "a reconciler can follow the log no longer");
+                    tracing::warn!(reconciler = R::NAME, %error, "a reconciler cannot follow the log any more");
                     subscription = None;
                     continue;
                 }
@@ -64,7 +65,7 @@ fn wakes<R: Reconciler>(batch: &[Arc<Recorded>]) -> bool {
     batch.iter().any(|recorded| recorded.event().is_ok_and(|event| R::is_woken_by(event)))
 }
 
-/// A plan that is made before the read models have the event would miss it.
+/// Waits until the read models have the event that woke the reconciler: a plan before that would miss it.
 async fn wait_for_views(context: &ReconcileContext, subscription: Option<&Subscription>) {
     if let Some(subscription) = subscription {
         context.views.wait_for(subscription.position(), context.host_options.resync).await;
@@ -78,7 +79,7 @@ async fn until(due: Option<tokio::time::Instant>) {
     }
 }
 
-/// One run. `before`: what the run before found.
+/// Executes one run. `before` has the findings of the run before.
 pub(crate) async fn once<R: Reconciler>(
     context: &ReconcileContext,
     tally: &ReconcilerTally,
@@ -92,12 +93,12 @@ pub(crate) async fn once<R: Reconciler>(
     tally.record(begun, context.clock.now(), failures);
 }
 
-/// The findings that a run acts on: it found `found`, and the run before found `before`.
+/// The findings that a run acts on. This run found `found`, and the run before found `before`.
 fn due<R: Reconciler>(found: &BTreeSet<R::Finding>, before: &BTreeSet<R::Finding>) -> BTreeSet<R::Finding> {
     if R::DEBOUNCES { found.intersection(before).cloned().collect() } else { found.clone() }
 }
 
-/// The run before requests are served: nothing is on its way, so everything that is found is due.
+/// Executes the run at start-up. No request is under way then, so the run acts on all findings.
 pub(super) async fn at_start<R: Reconciler>(context: &ReconcileContext, tally: &ReconcilerTally) {
     if R::AT_START {
         let begun = Instant::now();
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_reconciler_debounces_only_what_is_found_twice_in_a_row_is_due() {
+    fn a_debouncing_reconciler_acts_only_on_repeated_findings() {
         let found = BTreeSet::from([1, 2, 3]);
         assert_eq!(due::<Numbers<true>>(&found, &BTreeSet::new()), BTreeSet::new());
         assert_eq!(due::<Numbers<true>>(&found, &BTreeSet::from([3, 1, 4])), BTreeSet::from([1, 3]));

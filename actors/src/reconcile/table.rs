@@ -37,7 +37,8 @@ pub struct ReconcilerRow {
 }
 
 impl ReconcilerRow {
-    /// The findings that it would mend now, each in one line; `None` for one that asks hosts or other services what to mend.
+    /// The findings that the reconciler would repair now, each in one line; `None` if it must ask hosts or other
+    /// services.
     pub fn findings(&self, situation: Situation<'_>) -> Option<Vec<String>> {
         self.from_log_alone.then(|| (self.plan)(situation))
     }
@@ -58,7 +59,7 @@ const fn row<R: Reconciler>() -> ReconcilerRow {
     }
 }
 
-/// Those that run at start-up do so in this order.
+/// All reconcilers. Those that run at start-up do so in this order.
 pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<LeakedQuota>(),
     row::<MisfitQuota>(),
@@ -82,12 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_reconcilers_apart() {
+    fn names_of_reconcilers_are_unique() {
         let names: BTreeSet<&str> = RECONCILERS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), RECONCILERS.len());
     }
 
-    /// An event would wake the second plan a moment after the first, while the request that caused both is on its way.
+    /// Events could wake the second plan a moment after the first, while the request that caused both is still under
+    /// way.
     #[test]
     fn a_reconciler_that_debounces_runs_by_the_clock_alone() {
         for row in RECONCILERS {

@@ -1,15 +1,15 @@
-//! The images that a caller's list has, and the attributes of an image that policy rules may use.
+//! Selects the images of a caller's list, and gives the attributes of an image that policy rules may use.
 
 use chronova_events::ids::ProjectId;
 use chronova_events::image::{ImageRecord, MemberStatus, Visibility};
 use chronova_projections::images::{is_visible, membership};
 
-/// The images that a list is made of, before other filters.
+/// Selects the images of a list, before other filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageScope {
-    /// `all`, a visibility, or nothing.
+    /// `all`, a visibility, or empty.
     visibility: String,
-    /// `None`: any.
+    /// The status of the caller's membership; `None` means any.
     status: Option<MemberStatus>,
 }
 
@@ -17,7 +17,7 @@ impl ImageScope {
     /// Reads Glance's parameters `visibility` and `member_status`.
     ///
     /// # Errors
-    /// A parameter has no such value; the text is Glance's message.
+    /// A parameter has an unknown value. The text is Glance's message.
     pub fn parse(visibility: Option<&str>, member_status: Option<&str>) -> Result<Self, String> {
         let visibility = visibility.unwrap_or_default();
         if !matches!(visibility, "" | "all") && Visibility::parse(visibility).is_none() {
@@ -44,7 +44,7 @@ impl ImageScope {
         }
     }
 
-    /// Shared images of others are listed if their offer was accepted, unless `member_status` says otherwise.
+    /// Whether a shared image of another project is listed: by default, if the caller's project has accepted it.
     fn is_offered(&self, image: &ImageRecord, project: Option<&ProjectId>) -> bool {
         membership(image, project).is_some_and(|status| self.status.is_none_or(|wanted| status == wanted))
     }

@@ -1,6 +1,7 @@
-//! An image: its attributes, whether it has bytes, and who may see it.
+//! An image: its attributes, its data, and the projects that may see it.
 //!
-//! The bytes are written and inspected outside the decision; [`ImageCommand::Store`] comes when they are safely on disk.
+//! The data is written and inspected outside the decision. [`ImageCommand::Store`] comes when it is durable on the
+//! disk.
 
 pub mod access;
 pub mod decide;
@@ -39,7 +40,7 @@ pub enum ImageChange {
         name: String,
         value: String,
     },
-    /// Replaces one that must be there.
+    /// Replaces a property that must exist.
     ReplaceProperty {
         name: String,
         value: String,
@@ -52,7 +53,7 @@ pub enum ImageChange {
 #[derive(Debug, Clone)]
 pub enum ImageCommand {
     Create(ImageCreated),
-    /// All of them or none.
+    /// Applies all changes, or none.
     Change(Vec<ImageChange>),
     StartUpload(UploadId),
     AbandonUpload {
@@ -75,10 +76,10 @@ pub enum ImageCommand {
 pub const MAX_PROPERTIES: usize = 128;
 pub const MAX_TAGS: usize = 128;
 pub const MAX_MEMBERS: usize = 128;
-/// Bytes that the names and the values of an image's properties may have together. Each change of an image writes all of
+/// The most bytes in the names and the values of an image's properties together. Each change of an image writes all of
 /// them into the log.
 pub const MAX_PROPERTY_BYTES: usize = 64 << 10;
-/// The default limit of images of a project.
+/// The default limit of images per project.
 pub const MAX_IMAGES: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

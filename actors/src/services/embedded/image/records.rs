@@ -19,12 +19,12 @@ use crate::ports::{
     EmbeddedPolicy, ImageInfo, ImageListRequest, ImageResources, PortError, PropertyChange, ServiceCaller,
 };
 
-/// The records of images, and the files with their bytes.
+/// The records of images, and the files with their data.
 #[derive(Debug)]
 pub struct ImageRecords {
     views: Arc<Views>,
     gateway: Arc<CommandGateway>,
-    /// `None`: another service keeps the bytes.
+    /// The files; `None` if another service has the data.
     files: Option<ImageFiles>,
 }
 
@@ -53,7 +53,7 @@ impl ImageRecords {
         seen.ok_or_else(|| PortError::NotFound(format!("Image {image} could not be found.")))
     }
 
-    /// The image that the caller sees and may treat by `rule`.
+    /// The image, if the caller may see it and the policy rule `rule` allows the operation.
     fn permitted(
         &self,
         image: ImageId,
@@ -120,7 +120,7 @@ impl ImageResources for ImageRecords {
     async fn delete(&self, image: ImageId, caller: &ServiceCaller) -> Result<(), PortError> {
         self.permitted(image, "delete_image", caller)?;
         self.send(image, ImageCommand::Delete, caller).await.map_err(port_error)?;
-        // The image is gone whatever happens to the file; the next start would sweep it.
+        // The image is deleted even if its file stays. The next start removes such a file.
         if let Some(files) = &self.files
             && let Err(error) = files.remove(image).await
         {

@@ -3,7 +3,7 @@
 use chronova_events::ids::ProjectId;
 use chronova_events::network::NetworkRow;
 
-/// Something of a project.
+/// The attributes of a resource of a project.
 pub fn owned(project: &ProjectId) -> Vec<(&'static str, String)> {
     ["project_id", "tenant_id"].map(|name| (name, project.as_str().to_owned())).to_vec()
 }
@@ -12,7 +12,7 @@ pub fn network(row: &NetworkRow) -> Vec<(&'static str, String)> {
     within(&row.created.project, row)
 }
 
-/// Something of `project` in a network.
+/// The attributes of a resource of `project` in a network.
 pub fn within(project: &ProjectId, row: &NetworkRow) -> Vec<(&'static str, String)> {
     let mut all = owned(project);
     all.push(("shared", flag(row.settings().shared)));

@@ -15,7 +15,7 @@ use crate::erasure::error::ErasureError;
 use crate::erasure::holder::PersonalDataHolder;
 use crate::gateway::CommandGateway;
 
-/// Names of ports that were made for servers.
+/// The names of ports that were created for servers.
 #[derive(Debug)]
 pub(crate) struct PortNames;
 

@@ -1,8 +1,8 @@
 //! The decisions on the floating addresses of an external network.
 //!
-//! A floating address and the port that holds it come and go in one append, so that no address is lost. The caller
-//! checks that the associated port exists, because it is in another network's stream. If the port goes at that very
-//! moment, [`floating_ips`](super::reconcile::floating_ips) ends the association.
+//! One append creates or deletes a floating address together with the port that holds it, so that no address is lost.
+//! The caller checks that the associated port exists, because that port is in another network's stream. If the port is
+//! deleted at the same moment, [`floating_ips`](super::reconcile::floating_ips) ends the association.
 
 use std::net::IpAddr;
 
@@ -48,7 +48,7 @@ pub(super) fn allocate(
     Ok(events)
 }
 
-/// Counted here, where addresses are allocated: so concurrent requests never exceed a project's limit.
+/// Checks a project's limit where addresses are allocated, so concurrent requests never exceed it.
 fn check_limit(state: &Network, wanted: &FloatingIpRequest) -> Result<(), NetworkReject> {
     match usize::try_from(wanted.limit) {
         Ok(limit) if state.floating_ips_of(&wanted.project) + wanted.elsewhere >= limit => {

@@ -1,4 +1,4 @@
-//! The embedded volume service as the compute side asks it: see [`VolumeService`].
+//! The embedded volume service's implementation of its port for compute ([`VolumeService`]).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::ports::{
 };
 use crate::services::embedded::volume::quota::limit;
 
-/// How long a call waits for the read models to show what it did; they lag by microseconds.
+/// The longest wait of a call for the read models, which lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl EmbeddedVolumes {
@@ -108,7 +108,7 @@ impl VolumeService for EmbeddedVolumes {
     }
 
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError> {
-        // A snapshot may belong to another project than its volume: an administrator made it.
+        // A snapshot that an administrator created may belong to another project than its volume.
         let known = self.views.volumes.read(|view| view.of(None));
         let each = known.iter().flat_map(|of| of.snapshots.values().map(move |known| (of, known)));
         let own = each.filter(|(_, known)| all || known.requested.project == *project);
@@ -146,7 +146,7 @@ impl VolumeService for EmbeddedVolumes {
             return Ok(snapshot_info(&before, known));
         }
         let position = self.accept_snapshot(wanted, is_admin, meta).await.map_err(VolumeError::port)?;
-        // Snapshots are found by the read model, so a caller finds its own.
+        // Callers find snapshots in the read model, so it must show the new one first.
         if !self.views.wait_for(position, PATIENCE).await {
             return Err(PortError::Unavailable("the read models of volumes lag behind".to_owned()));
         }

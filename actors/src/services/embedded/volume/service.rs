@@ -25,7 +25,7 @@ use crate::services::embedded::volume::quota::{VolumeLimits, VolumeQuotaCommand,
 
 const GIB: u64 = 1 << 30;
 
-/// `[volume]`.
+/// The options of `[volume]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeOptions {
     /// The libvirt pool.
@@ -71,7 +71,7 @@ impl VolumeError {
         Self::NotFound(format!("Snapshot {snapshot} could not be found."))
     }
 
-    /// The error for Compute, which knows the service as a port.
+    /// The error in the port's type, for compute.
     pub(super) fn port(self) -> PortError {
         match self {
             Self::NotFound(message) => PortError::NotFound(message),
@@ -129,7 +129,7 @@ type VolumeResult<T> = Result<T, VolumeError>;
 /// The source of a new volume, looked up.
 struct VolumeOrigin {
     source: VolumeSource,
-    /// The smallest size that the new volume may have.
+    /// The smallest size of the new volume, in GiB.
     least_gb: u32,
     bootable: bool,
     image: Option<VolumeImage>,

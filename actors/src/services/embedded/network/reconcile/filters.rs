@@ -31,10 +31,10 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::run_counts::ReconcilerTally;
 
-/// Follows the log for ever.
+/// Follows the log until the task is dropped.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     let mut changes = GuestFilterChanges::of(&context.views);
-    // A crash may have come between a change and its update: at first all updates are pending.
+    // A crash may have come between a change and its update, so all updates are pending at first.
     let owed = PortFilters::plan(context.situation());
     let mut keeper = GuestFilterReconciler { context: &context, known: BTreeMap::new(), owed };
     loop {
@@ -51,7 +51,7 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
         if !changes.any() {
             continue;
         }
-        // Changes within one moment share a pass: a storm of builds costs one pass a moment, not one a port.
+        // Changes within one pause share a pass. So many builds at once cost one pass per pause, not one per port.
         tokio::time::sleep(keeper.context.options.filter_pause).await;
         changes.take(&subscription.poll().await.unwrap_or_default());
         let begun = Instant::now();
@@ -66,18 +66,18 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
 /// The changes, and the groups of the ports seen so far.
 #[derive(Debug)]
 struct GuestFilterChanges {
-    /// Groups whose rules or members changed.
+    /// Groups with changed rules or members.
     groups: BTreeSet<SecurityGroupId>,
-    /// Ports that changed themselves, in a group or not.
+    /// Ports that changed, with or without a group.
     ports: BTreeSet<PortId>,
-    /// An event may let a pending update succeed: a guest is built, a host is back.
+    /// Whether an event may let a pending update succeed: a guest was built, or a host is back.
     retry: bool,
     of_port: BTreeMap<PortId, Vec<SecurityGroupId>>,
 }
 
 impl GuestFilterChanges {
-    /// The existing ports are known. Nothing says whether their updates were done before the last stop, so all are
-    /// pending.
+    /// The state at the start, with all existing ports. The log does not say which updates were done before the last
+    /// stop, so all are pending.
     fn of(views: &Views) -> Self {
         let groups = |port: &Port| (port.created.port, port.settings().security_groups.clone());
         let of_port = views.networks.read(|view| view.ports().map(|port| groups(port)).collect());
@@ -143,7 +143,8 @@ impl GuestFilterChanges {
     }
 }
 
-/// The servers with one of the ports, or with a port in one of the groups or in a group whose rules name one.
+/// The servers with one of the ports, or with a port in a changed group, or in a group with a rule that names a changed
+/// group.
 fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>, ports: &BTreeSet<PortId>) -> BTreeSet<InstanceId> {
     let mut groups = changed.clone();
     views.security_groups.read(|view| {
@@ -166,7 +167,7 @@ fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>, ports: &BTreeSe
 #[derive(Debug, PartialEq, Eq)]
 enum GuestFilterSync {
     Done,
-    /// The guest is still being built, or its host does not answer now.
+    /// The update is pending: the guest is still being built, or its host does not answer now.
     Owed,
 }
 
@@ -196,7 +197,7 @@ impl GuestFilterReconciler<'_> {
         if is_being_deleted(alive) {
             return GuestFilterSync::Done;
         }
-        // A guest that is being built gets its filter from its build, but perhaps an older one.
+        // A guest that is being built gets a filter from its build, but that filter may already be outdated.
         if matches!(alive.phase, Phase::Building { .. }) {
             return GuestFilterSync::Owed;
         }

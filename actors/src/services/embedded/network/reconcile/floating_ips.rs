@@ -1,11 +1,11 @@
 //! Removes floating addresses of deleted ports, and ports of deleted routers.
 //!
-//! A floating address is in the stream of the external network, its port in another one. So the association ends here
-//! when its server or port is deleted, or when the port loses the address. Nobody sees it in between, because the read
-//! model shows no association with a deleted port. A router's ports are in other streams than the router, too. A port
-//! that was created while its router was deleted is removed.
+//! A floating address is in the stream of the external network, its port in another one. So this reconciler ends the
+//! association when its server or port is deleted, or when the port loses the address. In between, the read model
+//! already hides an association with a deleted port. A router's ports are in other streams than the router, too. The
+//! reconciler removes a port that was created while its router was deleted.
 //!
-//! A loose end stays loose: ids of ports and routers are never taken again. So the reconciler need not wait.
+//! Ids of ports and routers are never reused, so a finding stays true. The reconciler can act on it at once.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::services::embedded::network::{NetworkCommand, NetworkRoot};
 
-/// A resource that is there without what it belongs to.
+/// A resource without its owner.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrphanedNetworkResource {
     Association { network: NetworkId, floating_ip: FloatingIpId, port: PortId },

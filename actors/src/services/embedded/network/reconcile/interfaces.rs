@@ -1,7 +1,8 @@
 //! Notifies servers when the network service changes their ports.
 //!
-//! A real Neutron notifies Nova with `network-changed` and `network-vif-deleted`. The embedded service reads its own events
-//! in the log instead, and has compute refresh the servers concerned. After a start every server is refreshed once.
+//! A real Neutron notifies Nova with `network-changed` and `network-vif-deleted`. The embedded service reads its own
+//! events in the log instead, and lets compute refresh the servers concerned. After a start, it refreshes every server
+//! once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::run_counts::ReconcilerTally;
 use crate::reconcile::runner;
 
-/// Compares every server, and then those that the log concerns, for ever.
+/// Compares every server once, and then the servers that new events concern.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     runner::once::<ServerInterfaces>(&context, &tally, &mut BTreeSet::new()).await;
     let mut owed = BTreeSet::new();
@@ -94,7 +95,7 @@ fn concerned(context: &ReconcileContext, batch: &[Arc<Recorded>]) -> BTreeSet<In
     servers
 }
 
-/// The port is not bound any more, so only the servers' rows show who had it.
+/// The servers with ports that are gone. Such a port is not bound any more, so only the servers' rows show its server.
 fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<InstanceId> {
     context.views.servers.read(|servers| {
         let has = |server: &Alive| server.nics.iter().any(|nic| gone(nic.port));
@@ -102,7 +103,8 @@ fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<
     })
 }
 
-/// Servers whose interfaces may differ from the network service's. Only that service knows, so every server is planned.
+/// Servers with interfaces that may differ from the network service's. Only that service knows, so the plan has every
+/// server.
 #[derive(Debug)]
 pub struct ServerInterfaces;
 

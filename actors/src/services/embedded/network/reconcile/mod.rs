@@ -1,4 +1,4 @@
-//! Repairs of the embedded network service, and its data plane on hosts.
+//! The reconcilers of the embedded network service and of its data plane on hosts.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,11 +1,11 @@
 //! Removes virtual networks from hosts when their network is deleted.
 //!
 //! A host has a bridge and a DHCP server for each network of its present and past guests. Both stay as long as the
-//! network, so that the next guest finds them. Both end with the network: left behind, they would block its addresses
-//! for every later network of that host.
+//! network exists, so that the next guest finds them. They must be removed with the network, because they would block
+//! its addresses for later networks on that host.
 //!
-//! The log tells of deletions while the control plane runs. A deletion may also have come just before it stopped, so
-//! each host is asked once after a start which networks it has.
+//! While the control plane runs, the reconciler reads deletions in the log. A deletion may have come just before the
+//! last stop. So after a start, the reconciler asks each host once for its networks.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,11 +28,11 @@ use crate::reconcile::run_counts::ReconcilerTally;
 /// Events of a network's stream that are read at a time.
 const PAGE: usize = 512;
 
-/// The work that is left: deleted networks, and the hosts (by URI) that have not yet confirmed their removal.
+/// The pending work: deleted networks, and the hosts (by URI) that have not confirmed the removal yet.
 type PendingNetworkRemovals = BTreeMap<NetworkId, BTreeSet<String>>;
 
-/// Networks that are deleted and may still be on hosts. No read model lists the networks that hosts have, so a plan finds
-/// none: the log and the hosts tell.
+/// Deleted networks that may still be on hosts. No read model has the networks of hosts, so a plan finds none. The loop
+/// reads the log and asks the hosts.
 #[derive(Debug)]
 pub struct DeletedNetworks;
 
@@ -65,7 +65,7 @@ impl Reconciler for DeletedNetworks {
     }
 }
 
-/// Follows the log for ever. A host that does not answer is asked again at each `resync`.
+/// Follows the log until the task is dropped. It asks a host that does not answer again at each `resync`.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     let mut pending = PendingNetworkRemovals::new();
     let mut unasked = hosts(&context.drivers);
@@ -100,8 +100,8 @@ fn deleted_by(recorded: &Recorded) -> Option<NetworkId> {
     }
 }
 
-/// Asks hosts which networks they have, and notes those that this log has deleted. A host that does not answer stays in
-/// `unasked`.
+/// Asks hosts for their networks, and notes the networks that are deleted in this log. A host that does not answer
+/// stays in `unasked`.
 async fn ask(context: &ReconcileContext, unasked: &mut BTreeSet<String>, pending: &mut PendingNetworkRemovals) {
     let drivers = context.drivers.iter().filter(|driver| unasked.contains(driver.uri()));
     let answers = join_all(drivers.map(async |driver| match driver.networks() {
@@ -129,7 +129,7 @@ async fn ask(context: &ReconcileContext, unasked: &mut BTreeSet<String>, pending
     }
 }
 
-/// Whether this log has deleted the network. A network that it never had belongs to another control plane.
+/// Whether the network is deleted in this log. A network that the log never had belongs to another control plane.
 async fn is_deleted(context: &ReconcileContext, network: NetworkId) -> Result<bool, StoreError> {
     let stream = StreamId::new(NetworkEvent::NOUN, network);
     let mut after = Revision::NONE;

@@ -22,7 +22,7 @@ pub(super) fn port_info(port: &Port) -> PortInfo {
     }
 }
 
-/// As they are now: a port changes its groups without its server hearing of it.
+/// The present names of a server's groups. The server's events do not have them, because a port can change its groups.
 pub(super) fn group_names(views: &Views, project: &ProjectId, server: InstanceId) -> Option<Vec<String>> {
     let bound: Vec<SecurityGroupId> = views.networks.read(|networks| {
         let mut ports = networks.of_server(project, server).peekable();
@@ -36,9 +36,9 @@ pub(super) fn group_names(views: &Views, project: &ProjectId, server: InstanceId
     Some(names)
 }
 
-/// A floating address is given and taken without the server hearing of it.
+/// The floating addresses of these ports. The servers' events do not have them.
 pub(super) fn floating_addresses(networks: &NetworksView, ports: &[PortId]) -> Vec<FloatingAddress> {
-    // They are few where there are any at all.
+    // Most clouds have no floating addresses here, so the search can often be skipped.
     if !networks.any_floats() {
         return Vec::new();
     }
@@ -49,7 +49,7 @@ pub(super) fn floating_addresses(networks: &NetworksView, ports: &[PortId]) -> V
     ports.iter().flat_map(at).collect()
 }
 
-/// The project's group of this id, or else the first that has this name.
+/// The project's group with this id, or else the first with this name.
 pub(super) fn find_group<'a>(
     view: &'a SecurityGroupsView,
     project: &ProjectId,
@@ -61,7 +61,7 @@ pub(super) fn find_group<'a>(
     by_id.filter(|group| group.project() == project).or_else(own)
 }
 
-/// A group as compute is told of it.
+/// A group in the port's type.
 pub(super) fn group_info(view: &SecurityGroupsView, group: &SecurityGroup) -> SecurityGroupInfo {
     SecurityGroupInfo {
         id: group.id(),
@@ -72,7 +72,7 @@ pub(super) fn group_info(view: &SecurityGroupsView, group: &SecurityGroup) -> Se
     }
 }
 
-/// A rule as compute is told of it.
+/// A rule in the port's type.
 pub(super) fn rule_info(view: &SecurityGroupsView, rule: &SecurityGroupRule) -> SecurityRuleInfo {
     let remote = rule.added.traffic.remote_group.and_then(|id| view.get(id));
     SecurityRuleInfo {

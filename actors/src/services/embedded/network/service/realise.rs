@@ -52,8 +52,7 @@ fn device_name(prefix: &str, port: &Port) -> String {
     format!("{prefix}{}", &port.created.port.to_string()[..TAP_ID])
 }
 
-/// The network as a host needs it. The network as a host needs it. The DHCP server of a host serves only the guests of
-/// that host.
+/// The network as a host needs it. The DHCP server of a host serves only the guests of that host.
 fn spec(networks: &NetworksView, id: NetworkId, network: &Network, hosts: &BTreeSet<&str>) -> NetworkSpec {
     let mut subnets: Vec<_> = network.subnets.values().collect();
     subnets.sort_by_key(|subnet| (subnet.created_at, subnet.added.subnet));

@@ -35,7 +35,7 @@ fn sees_floating_ip(row: &FloatingIp, caller: &ServiceCaller) -> bool {
     caller.may((EmbeddedPolicy::Network, "get_floatingip"), Some(row.project()), &access::owned(row.project()))
 }
 
-/// Nova asks in the user's name, and Neutron shows a user's own groups alone.
+/// Whether the caller sees the group. Nova calls Neutron for the user, and Neutron shows only the user's own groups.
 fn sees_group(group: &SecurityGroup, caller: &ServiceCaller) -> bool {
     caller.is_admin || caller.project.as_ref() == Some(group.project())
 }
@@ -77,7 +77,7 @@ fn no_rule(id: SecurityGroupRuleId) -> PortError {
     PortError::NotFound(SecurityGroupReject::RuleNotFound(id).to_string())
 }
 
-/// Neutron's `BadRequest`.
+/// The error of Neutron's `BadRequest`.
 fn bad_request(reason: impl std::fmt::Display) -> PortError {
     PortError::Invalid(format!("Bad floatingip request: {reason}."))
 }
@@ -282,7 +282,7 @@ impl NetworkResources for EmbeddedNetworks {
 
     async fn delete_group(&self, group: SecurityGroupId, caller: &ServiceCaller) -> Result<(), PortError> {
         let found = self.seen_group(group, caller)?;
-        // Neutron lets administrators take a project's default group away.
+        // In Neutron, administrators may delete a project's default group.
         let default_too = caller.is_admin;
         let used = self.views.networks.read(|view| view.members(group).next().is_some());
         if used && (default_too || group != default_group(found.project())) {

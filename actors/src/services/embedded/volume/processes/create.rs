@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `choose_host` | chooses the host: the required one, or the one with the most free space | (it changes nothing) |
+//! | `choose_host` | selects the host: the required one, or the one with the most free space | (it changes nothing) |
 //! | `make_content` | loads the image into the host's cache, creates the volume in its pool | deleting the volume |
 //!
 //! If a host fails, the process tries another, unless the volume requires one host.
@@ -160,7 +160,7 @@ async fn look(work: &StepRun, volume: VolumeId) -> Result<Option<Arc<VolumeRecor
     }
 }
 
-/// If the host is down, its agent removes the content when the host is back.
+/// Deletes the volume from its pool. If the host is down, its agent does it when the host is back.
 async fn remove_content(work: &StepRun) -> Result<(), StepError> {
     let Some((host, _)) = work.running.host() else { return Ok(()) };
     let Some(driver) = work.reach(host)? else { return Ok(()) };

@@ -1,10 +1,10 @@
-//! Deletes a volume. Goes forward only: each step is tried until it succeeds.
+//! Deletes a volume. The process only goes forward: it retries each step until it succeeds.
 //!
 //! | step | does |
 //! |---|---|
-//! | `call_off` | calls off what is still at work on it, and waits until that has undone what it did |
-//! | `remove_content` | removes snapshots and volume from the pool; a host that is down does it when it is back |
-//! | `release_quota` | gives the room back to the project |
+//! | `call_off` | cancels a process on the volume, and waits until it is undone |
+//! | `remove_content` | removes snapshots and volume from the pool; the agent of a host that is down does it later |
+//! | `release_quota` | releases the project's quota |
 
 use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::volumes;

@@ -2,9 +2,10 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `resize` | enlarges it in the pool, or through the guest that has it, which sees the new size at once | (a disk is never made smaller) |
+//! | `resize` | enlarges the volume in its pool, or through the guest that has it | (a disk never gets smaller) |
 //!
-//! Quota for the new size was reserved before. After a failure the volume keeps its size, and the quota is released.
+//! The quota for the new size was already reserved. After a failure, the volume keeps its size, and the process
+//! releases the quota.
 
 use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::capability::Needed as _;
@@ -45,7 +46,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 give_back(work).await?;
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
             }
-            // The process that called this one off deletes the volume.
+            // The process that cancelled this one deletes the volume.
             _ => Ok(()),
         }
     }

@@ -1,15 +1,16 @@
-//! The long operations on volumes.
+//! The processes on volumes.
 //!
 //! | file | what |
 //! |---|---|
-//! | [`create`] | makes a volume: blank, from an image, as a copy |
-//! | [`delete`] | removes it, with its snapshots where that was asked for |
-//! | [`extend`] | makes it larger |
-//! | [`snapshot`] | makes and removes snapshots |
-//! | [`upload`] | makes an image of its content |
-//! | [`reimage`] | makes an image's content its own |
+//! | [`create`] | creates a volume: blank, from an image, or as a copy |
+//! | [`delete`] | deletes a volume, with its snapshots if requested |
+//! | [`extend`] | enlarges a volume |
+//! | [`snapshot`] | creates and deletes snapshots |
+//! | [`upload`] | uploads the content to an image |
+//! | [`reimage`] | replaces the content by an image |
 //!
-//! A volume's bytes are on one host, or on storage that all hosts share; then any host that answers does the work.
+//! A volume's data is on one host, or on storage that all hosts share. On shared storage, any host that answers does
+//! the work.
 
 pub mod create;
 pub mod delete;
@@ -44,7 +45,7 @@ impl StepRun {
         }
     }
 
-    /// The volume as it is now; `None` if it is gone.
+    /// The present state of the volume; `None` if it is deleted.
     pub(super) async fn volume(&self) -> Result<Option<Arc<VolumeRecord>>, StepError> {
         match self.context.gateway.look::<VolumeRoot>(&self.volume_id()).await? {
             Volume::Here(record) => Ok(Some(record)),
@@ -66,7 +67,7 @@ impl StepRun {
         known.map(|known| (record, known)).ok_or_else(|| StepError::fatal(404, "The snapshot is gone.", ""))
     }
 
-    /// Records the end with the volume. A refusal because the process was overtaken is no error.
+    /// Records the result with the volume. A refusal because the process was overtaken is no error.
     pub(super) async fn tell_volume(&self, command: VolumeCommand) -> Result<(), StepError> {
         let sent = self.context.gateway.send::<VolumeRoot>(&self.volume_id(), command, self.meta.clone()).await;
         match sent {
@@ -99,7 +100,7 @@ impl StepRun {
         Ok(others.into_iter().find_map(|other| self.context.fleet.driver(other)))
     }
 
-    /// The same, for steps that cannot wait until the host is back.
+    /// Like [`reach`](Self::reach), but it fails if no such host answers.
     pub(super) fn must_reach(&self, host: HostId) -> Result<Arc<dyn Driver>, StepError> {
         let nobody = || StepError::fatal(500, "The host of the volume does not answer.", &host.to_string());
         self.reach(host)?.ok_or_else(nobody)
@@ -111,7 +112,7 @@ pub(super) fn user(volume: &VolumeRecord) -> Option<InstanceId> {
     volume.attachments.values().find(|attachment| attachment.complete).and_then(|attachment| attachment.instance)
 }
 
-/// The same call may succeed in a moment, or never.
+/// Maps an error of the driver: the same call may succeed soon, or never.
 pub(super) fn here(error: DriverError) -> StepError {
     match error.is_transient() {
         true => StepError::Again(error.to_string()),

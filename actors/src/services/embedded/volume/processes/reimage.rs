@@ -1,11 +1,11 @@
-//! Writes an image to a volume; its old content is gone. The guest that has it, if any, is off.
+//! Writes an image to a volume, and so destroys its old content. If a guest has the volume, it is off.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `write_image` | the image into the host's cache, the volume created again from it | (the old content is gone) |
+//! | `write_image` | caches the image on the host, creates the volume again from it | (the old content is gone) |
 //!
-//! A failure leaves the volume in error: its content is unknown. Another rebuild of its server repairs it, once an
-//! operator has reset the volume's status.
+//! A failure leaves the volume in error, because its content is unknown. An operator can reset the volume's status, and
+//! another rebuild of its server then repairs it.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             (ProcessOutcome::Failed, Some(failure)) => {
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
             }
-            // The process that called this one off deletes the volume.
+            // The process that cancelled this one deletes the volume.
             _ => Ok(()),
         }
     }

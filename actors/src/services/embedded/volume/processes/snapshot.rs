@@ -2,9 +2,9 @@
 //!
 //! | process | step | does | undone by |
 //! |---|---|---|---|
-//! | `create_snapshot` | `copy` | copies the volume as it is at a moment, through the guest that has it where one has | deleting the copy |
-//! | `delete_snapshot` | `remove_copy` | deletes the copy; a host that is down does it when it is back | (goes forward only) |
-//! | | `release_quota` | gives the room back to the project | |
+//! | `create_snapshot` | `copy` | copies the volume at one moment, through a guest that has it | deleting the copy |
+//! | `delete_snapshot` | `remove_copy` | deletes the copy; a down host's agent does it later | (only goes forward) |
+//! | | `release_quota` | releases the project's quota | |
 
 use chronova_events::ids::SnapshotId;
 use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};

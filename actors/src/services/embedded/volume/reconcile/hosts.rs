@@ -11,7 +11,7 @@ use crate::services::embedded::volume::VolumeRoot;
 use crate::services::embedded::volume::service::EmbeddedVolumes;
 
 /// Removes from a host the leftovers of volumes and snapshots that are gone or were never completed, according to the
-/// log. Items that the log does not know may be another control plane's and stay.
+/// log. Items that the log does not know may be another control plane's, so they stay.
 pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<dyn Driver>) {
     let Some(store) = driver.volume_store() else { return };
     let kept = match store.volumes().await {
@@ -30,14 +30,13 @@ pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<
         if left {
             tracing::info!(%host, name = volume.name, "removing leftovers of a volume");
             if let Err(error) = store.delete_volume(&volume.name).await {
-                tracing::debug!(%host, name = volume.name, %error, "it cannot be removed yet");
+                tracing::debug!(%host, name = volume.name, %error, "removing leftovers of a volume failed, retrying");
             }
         }
     }
 }
 
-/// Whether the bytes on `host` belong to a volume that is gone, that has moved to another host, or that failed before
-/// it was created.
+/// Whether the data on `host` is of a volume that is deleted, that is on another host, or that failed to be created.
 async fn is_left(service: &EmbeddedVolumes, id: VolumeId, host: HostId) -> bool {
     match service.gateway.look::<VolumeRoot>(&id).await {
         Ok(Volume::Deleted) => true,

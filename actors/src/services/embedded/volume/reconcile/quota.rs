@@ -17,8 +17,8 @@ pub enum ReservedQuota {
     Snapshot(ProjectId, SnapshotId),
 }
 
-/// All quota that is reserved for nothing now. This includes quota of requests under way. So, while requests are
-/// served, only entries that are found twice, a period apart, are given back.
+/// All quota without a volume or snapshot now. This includes quota of requests under way. So while requests are served,
+/// the reconciler releases only quota that it finds in two runs in a row.
 pub fn plan(views: &Views) -> BTreeSet<ReservedQuota> {
     views.volumes.read(|view| {
         let mut idle = BTreeSet::new();
@@ -35,7 +35,7 @@ pub fn plan(views: &Views) -> BTreeSet<ReservedQuota> {
 pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<ReservedQuota>) -> usize {
     let mut failures = 0;
     for room in idle {
-        tracing::info!(?room, "giving back volume quota that nothing holds");
+        tracing::info!(?room, "releasing volume quota without a volume or snapshot");
         let (project, release) = match room.clone() {
             ReservedQuota::Volume(project, volume) => {
                 (project.clone(), VolumeQuotaCommand::ReleaseVolume { project, volume })
@@ -53,7 +53,7 @@ pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<ReservedQuota
     failures
 }
 
-/// Volume quota that nothing holds.
+/// Volume quota without a volume or snapshot.
 #[derive(Debug)]
 pub struct IdleVolumeQuota;
 
