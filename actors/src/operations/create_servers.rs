@@ -1,9 +1,8 @@
-//! Creates servers: takes quota and waits until the process `create_servers` has recorded them all, or has undone what
-//! it began.
+//! Creates servers: reserves quota, and waits until the process `create_servers` has recorded all of them or is undone.
 //!
 //! One append claims the quota and requests the process, and one more records each server. The wait has no limit,
-//! because no answer would be true while the process runs. If the log takes no events, or no process is executed any
-//! more, the caller learns it at once. If the caller goes away, the process goes on.
+//! because no answer would be true while the process runs. If the log is not available, or no processes run any more,
+//! the caller gets an error at once. If the caller goes away, the process continues.
 
 use std::sync::Arc;
 
@@ -24,19 +23,19 @@ use crate::quota::{QuotaCommand, QuotaRoot, ServersWanted};
 /// The servers that a request created.
 #[derive(Debug, Clone)]
 pub struct CreatedServers {
-    /// In the order of their launch indexes.
+    /// The servers in the order of their launch indexes.
     pub instances: Vec<InstanceId>,
     /// A read model that has reached this position shows all of them.
     pub position: Position,
 }
 
 impl Operations {
-    /// Creates the servers of `request`, as many as quota has room for between its counts. `password` is put on their
-    /// config drives, where they have some.
+    /// Creates the servers of `request`: as many as quota admits between its minimum and maximum count. Their config
+    /// drives, if they have any, get `password`.
     ///
     /// # Errors
-    /// The quota or the server group is full, or the log does not take the events. Then no server of the request is
-    /// left.
+    /// The quota is exceeded, the server group is full, or the log is not available. Then no server of the request
+    /// exists.
     pub async fn create_servers(
         &self,
         meta: Arc<Meta>,
@@ -45,7 +44,7 @@ impl Operations {
     ) -> Result<CreatedServers, CreateReject> {
         let (gateway, passwords) = (Arc::clone(&self.gateway), Arc::clone(&self.passwords));
         let admission = Admission { gateway, passwords, create_requests: Arc::clone(&self.create_requests) };
-        // A task of its own: a client that goes away between claim and answer leaves nothing half done.
+        // The creation runs in its own task, so that it also completes if the client goes away.
         let creation = tokio::spawn(admission.create(meta, request, password));
         creation.await.unwrap_or_else(|_| Err(lost()))
     }
@@ -103,7 +102,7 @@ fn wanted(process: ProcessId, request: &CreateServersRequest) -> ServersWanted {
     }
 }
 
-/// The process's id is new, so the claim always takes all of its servers.
+/// The servers of a claim. The process's id is new, so the claim has recorded all of them.
 fn instances(claimed: &Committed) -> Vec<InstanceId> {
     let events = claimed.events.iter().filter_map(|event| QuotaEvent::of(event));
     let claims = events.filter_map(|event| match event {

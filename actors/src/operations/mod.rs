@@ -1,7 +1,7 @@
 //! The operations of an API: queries, and a narrow way to send commands.
 //!
-//! The command gateway and the drivers are private here. The web layer puts its permits in front of [`Operations`], so a
-//! handler without a permit has no way to send anything.
+//! The command gateway and the drivers are private here. The web layer requires a permit for [`Operations`], so a
+//! handler without a permit cannot send a command.
 
 pub mod create_servers;
 mod images_of_volumes;
@@ -36,7 +36,7 @@ use crate::reconcile::interfaces as interface_watch;
 pub use queries::Queries;
 pub use server_call::ServerCall;
 
-/// One per member of a cluster.
+/// The operations of an API. Each member of a cluster has one.
 pub struct Operations {
     pub(crate) queries: Arc<Queries>,
     pub(crate) gateway: Arc<CommandGateway>,
@@ -57,10 +57,10 @@ impl Operations {
         &self.queries
     }
 
-    /// Has the aggregate `id` decide `command`; answers when the events are durable.
+    /// Lets the aggregate `id` decide `command`. Returns when the events are durable.
     ///
     /// # Errors
-    /// The aggregate refuses, or the log does not take the events.
+    /// The aggregate refuses, or the log is not available.
     pub async fn send<A: Reachable>(
         &self,
         id: &A::Id,
@@ -70,7 +70,7 @@ impl Operations {
         self.gateway.send::<A>(id, command, meta).await
     }
 
-    /// Passwords on their way to guests.
+    /// The passwords on their way to guests.
     pub fn passwords(&self) -> &OneTimePasswords {
         &self.passwords
     }
@@ -80,13 +80,13 @@ impl Operations {
         self.reconcile.placement.mirror().await;
     }
 
-    /// Records how the network service has the interfaces of a server now.
+    /// Records the present state of a server's interfaces from the network service.
     pub async fn refresh_interfaces(&self, server: InstanceId) {
-        // The reconciler counts failures; here nobody does.
+        // Only the reconciler counts failures, so this call ignores the result.
         let _shown = interface_watch::refresh(&self.reconcile, server).await;
     }
 
-    /// Has each of `hosts` fetch `images` into its cache; ends when all have.
+    /// Lets each of `hosts` fetch `images` into its cache. Completes when all have.
     pub fn cache_images(
         &self,
         hosts: Vec<HostId>,
@@ -95,7 +95,7 @@ impl Operations {
         images::cache(Arc::clone(&self.hosts), hosts, images)
     }
 
-    /// Erases personal data from `store`, the log that the read models follow.
+    /// An eraser of personal data in `store`, the log that the read models follow.
     pub fn eraser(&self, store: &Arc<dyn EventStore>, history: Option<&Arc<History>>) -> Eraser {
         let (gateway, views) = (Arc::clone(&self.gateway), Arc::clone(&self.queries.views));
         Eraser::new(Arc::clone(store), gateway, views, history.cloned())

@@ -2,10 +2,10 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `allocate_port` | makes or binds the port | deleting or unbinding it |
-//! | `plug` | network and filter on the host; the interface in the guest, now and for later starts | pulling it |
+//! | `allocate_port` | creates or binds the port | deleting or unbinding it |
+//! | `plug` | creates network and filter on the host, attaches the interface to the guest | detaching it |
 //!
-//! A delete overtakes it: a step that finds the server being deleted releases the port.
+//! A delete overtakes this process: a step that finds the server being deleted releases the port.
 
 use chronova_events::instance::{Alive, NicInfo, OngoingTask, RequestedNic};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
@@ -46,7 +46,7 @@ fn wanted(work: &StepRun) -> Option<&RequestedNic> {
     }
 }
 
-/// The interface that `allocate_port` found.
+/// The interface that `allocate_port` returned.
 fn allocated(work: &StepRun) -> Option<NicInfo> {
     work.running.done.iter().find_map(|record| match &record.output {
         StepOutput::Nics(nics) => nics.first().cloned(),

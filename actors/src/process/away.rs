@@ -1,9 +1,9 @@
-//! The steps of [`super::offload`] and [`super::unshelve`] on the volumes of a server that leaves its host, or gets
-//! one.
+//! The steps of [`super::offload`] and [`super::unshelve`] on the volumes of a server that leaves its host, or gets a
+//! host.
 //!
-//! The volume service cannot disconnect an attachment. So the host's attachment is ended, and another one reserves the
-//! volume for the server meanwhile. The ids of attachments follow from the process, so that a repeated step finds its
-//! own attachments. It gives back an attachment that nobody recorded, because the server is being deleted.
+//! The volume service cannot disconnect an attachment. So a step ends the host's attachment, and another attachment
+//! reserves the volume for the server meanwhile. The ids of attachments derive from the process, so a repeated step
+//! finds its own attachments. If the server is being deleted, the step releases the attachments that were not recorded.
 
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{Alive, BlockDevice};
@@ -40,7 +40,8 @@ pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError
         if let Some(volume) = device.volume {
             let keeper = keeper(work, &device);
             work.context.volumes.reserve(keeper, volume, work.instance_id(), work.meta.clone()).await?;
-            // Only after the new attachment reserves it: without one, any server could take the volume.
+            // The old attachment ends only after the new one reserves the volume: otherwise another server could take
+            // the volume.
             if let Some(old) = device.attachment.filter(|old| *old != keeper) {
                 disks::release(work, volume, old).await?;
             }
@@ -51,10 +52,10 @@ pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError
     record(work, devices).await
 }
 
-/// Gives back the attachments that [`keep`] made and nobody recorded: the server was not shelved after all.
+/// Releases the attachments that [`keep`] created but did not record, because the server was not shelved after all.
 pub(super) async fn let_go(work: &StepRun) -> Result<(), StepError> {
     let instance = work.context.gateway.look::<InstanceRoot>(&work.instance_id()).await?;
-    // Also for a server that is gone by now.
+    // This is also needed if the server is deleted by now.
     let Some(server) = instance.known() else { return Ok(()) };
     for (device, volume) in volumes(server) {
         let keeper = keeper(work, device);
@@ -86,7 +87,7 @@ pub(super) async fn connect(work: &StepRun, server: &Alive) -> Result<StepOutput
     Ok(StepOutput::Nothing)
 }
 
-/// Completes the attachments: the guest has the volumes.
+/// Completes the attachments, because the guest has the volumes.
 pub(super) async fn complete(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     for (device, volume) in volumes(server) {
         if let Some(attachment) = device.attachment {
@@ -100,8 +101,8 @@ async fn record(work: &StepRun, devices: Vec<BlockDevice>) -> Result<(), StepErr
     let process = work.running.process;
     match disks::record(work, InstanceVolumeRecord::Prepared { process, devices }).await? {
         true => Ok(()),
-        // The process that overtook this one gives back the server's attachments; this one gives back those that are
-        // not recorded.
+        // The process that overtook this one releases the recorded attachments. This one releases those that are not
+        // recorded.
         false => {
             let_go(work).await?;
             turn::still_mine(work).await.map(drop)

@@ -2,10 +2,10 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_host` | chooses a host, claims its resources in the ledger, records the host | releasing both |
+//! | `claim_host` | selects a host, claims its resources in the ledger, records the host | releasing both |
 //! | `allocate_network` | creates or binds the ports | deleting or unbinding them |
-//! | `prepare_volumes` | makes volumes, waits for them, reserves and connects them | giving them back, deleting those made |
-//! | `prepare_host` | loads the image into the host's cache, makes networks and filters | (kept: a cache, and shared) |
+//! | `prepare_volumes` | creates, awaits, reserves and connects volumes | releasing them, deleting created ones |
+//! | `prepare_host` | caches the image on the host, creates networks and filters | (kept: a cache, and shared) |
 //! | `spawn_guest` | creates the disks, defines and starts the domain | destroying the guest |
 //! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the attachments) |
 //!

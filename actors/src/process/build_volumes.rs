@@ -9,11 +9,11 @@ use super::disks::{self, recorded};
 use crate::instance::InstanceVolumeRecord;
 use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 
-/// The host that has one of the volumes, if only one host has it: the server has to be there.
+/// The only host that reaches one of the server's volumes, if there is one. The server must be on that host.
 pub(super) async fn only_host(work: &StepRun, server: &Alive) -> Result<Option<HostId>, StepError> {
     for device in server.disks.iter().map(|disk| &disk.device).filter(|device| device.is_volume()) {
         let volume = match (device.volume, device.source) {
-            // Made for the server, and there since.
+            // The build created this volume, or the user named it.
             (Some(volume), _) | (None, BlockSource::Volume(volume)) => volume,
             (None, BlockSource::Snapshot(snapshot)) => {
                 match work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await {
@@ -57,7 +57,8 @@ pub(super) async fn prepare(work: &StepRun, host: HostId, hostname: &str) -> Res
     Ok(StepOutput::Nothing)
 }
 
-/// A repeated step finds it again. Another attempt creates another volume, because it may be on another host.
+/// The id of a new volume. A repeated step has the same id. Another attempt has another id, because its volume may be
+/// on another host.
 fn new_volume(work: &StepRun, device: &BlockDevice) -> VolumeId {
     let name = format!("{}-{}", device.id, work.running.attempt);
     VolumeId::derive(work.running.process.0, &format!("volume-{name}"))
@@ -73,7 +74,7 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
         BlockSource::Image(image) => (NewContent::Image(image), ""),
         BlockSource::Snapshot(snapshot) => (NewContent::Snapshot(snapshot), ""),
         BlockSource::Volume(volume) => (NewContent::Volume(volume), ""),
-        // Nova names only the empty ones.
+        // Nova gives only blank volumes a name.
         BlockSource::Blank => (NewContent::Blank, "-blank-vol"),
     };
     let name = if origin.is_empty() { String::new() } else { format!("{}{origin}", work.instance_id()) };
@@ -90,13 +91,13 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
         metadata: vec![],
         host: Some(host),
     };
-    // The project's right was checked when the server was accepted.
+    // The API checked the project's rights when it accepted the server.
     work.context.volumes.create(wanted, true, work.meta.clone()).await?;
     await_volume(work, server, volume).await?;
     Ok(volume)
 }
 
-/// Polls at most `[DEFAULT] block_device_allocate_retries` times.
+/// Waits until a volume is available. Polls at most `[DEFAULT] block_device_allocate_retries` times.
 async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Result<(), StepError> {
     let options = &work.context.options;
     let mut status = String::new();
@@ -105,7 +106,7 @@ async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Resul
             tokio::time::sleep(options.volume_pause).await;
         }
         match work.context.volumes.find(volume, &server.request.project, true).await {
-            // Reserved or more by this step before a crash.
+            // This step may have reserved or connected the volume before a crash.
             Ok(info) if matches!(info.status.as_str(), "available" | "reserved" | "attaching" | "in-use") => {
                 return Ok(());
             }
@@ -116,7 +117,7 @@ async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Resul
         if status.starts_with("error") {
             break;
         }
-        // The build has been overtaken.
+        // Another process has overtaken the build.
         if work.server().await?.is_none_or(|server| server.building() != Some(work.running.process)) {
             break;
         }
@@ -154,7 +155,7 @@ pub(super) async fn undo(work: &StepRun) -> Result<(), StepError> {
     disks::record(work, InstanceVolumeRecord::Prepared { process: work.running.process, devices }).await.map(drop)
 }
 
-/// Completes the attachments: the guest has the volumes.
+/// Completes the attachments, because the guest has the volumes.
 pub(super) async fn complete(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = work.present_server().await?;
     for device in server.disks.iter().map(|disk| &disk.device) {
@@ -165,7 +166,7 @@ pub(super) async fn complete(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// The server is deleted: releases its volumes, and deletes those with `delete_on_termination`.
+/// Releases the volumes of a server that is being deleted, and deletes those with `delete_on_termination`.
 pub(super) async fn give_back(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(server) = work.server().await? else { return Ok(StepOutput::Nothing) };
     for disk in &server.disks {

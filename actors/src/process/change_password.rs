@@ -2,10 +2,10 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `tell_agent` | tells the guest's agent |
+//! | `tell_agent` | passes the password to the guest's agent |
 //!
-//! Only the operating-system process that took the request holds the password, in memory ([`crate::coordination::passwords`]). A
-//! crash loses it, and the request with it. The requester is told how it went.
+//! Only the operating-system process that took the request holds the password, in memory
+//! ([`crate::coordination::passwords`]). A crash loses the password and the request. The requester gets the result.
 //!
 //! The driver says whether there is an agent: simulated guests need none, like those of Nova's fake driver. Words and
 //! codes: Nova's `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
@@ -80,7 +80,7 @@ fn failed(work: &StepRun, reason: &str) -> StepError {
     StepError::fatal(409, &message, "")
 }
 
-/// The user whose password it is: the one of the image, or the system's own administrator.
+/// The user in the guest: the image's `os_admin_user`, or the operating system's administrator.
 fn user(server: &Alive) -> &str {
     let property = |name: &str| {
         let properties = server.hardware_image().map(|image| image.properties.as_slice()).unwrap_or_default();

@@ -25,7 +25,7 @@ use crate::server_options::ServerOptions;
 pub struct StepContext {
     pub gateway: Arc<CommandGateway>,
     pub views: Arc<Views>,
-    /// A step reads it if no read model has the answer.
+    /// The log, for steps that need data that no read model has.
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub fleet: Arc<ConnectedHosts>,
@@ -45,7 +45,7 @@ pub struct StepContext {
     pub server_options: Arc<ServerOptions>,
     /// Whether all hosts have the volumes on one storage.
     pub shares_volumes: bool,
-    /// Only in tests; `None` in a control plane.
+    /// A test's hook into steps; `None` outside of tests.
     pub interference: Option<Arc<dyn Interference>>,
 }
 

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `interrupt` | sends the guest a non-maskable interrupt |
 //!
-//! Nothing shows whether the guest got the interrupt. So after a crash of the control plane it is sent once more.
+//! Nothing shows whether the guest got the interrupt. So after a crash of the control plane, the step sends it once
+//! more.
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;

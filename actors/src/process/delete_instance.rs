@@ -1,14 +1,14 @@
-//! Deletes a server. Goes forward only: each step is retried until it succeeds.
+//! Deletes a server. The process only goes forward: it retries each step until it succeeds.
 //!
 //! | step | does |
 //! |---|---|
-//! | `call_off_build` | calls off a build or a move still at work, and waits until it has undone what it did |
-//! | `destroy_guest` | removes domain and disks, at both ends of a move; a host that is down does it when it is back |
-//! | `release_volumes` | gives the volumes back, deletes those that end with the server |
-//! | `release_network` | deletes the ports made for the server, unbinds the others |
-//! | `release_claim` | gives the resources back to the ledger |
-//! | `delete_shelved_image` | deletes the image that a shelved server's disk was kept as |
-//! | `release_quota` | gives the room back to the project, and the place in a server group to the group |
+//! | `call_off_build` | cancels a build or a move under way, and waits until it is undone |
+//! | `destroy_guest` | removes domain and disks on both hosts of a move; a down host's agent does it later |
+//! | `release_volumes` | releases the volumes, deletes those with `delete_on_termination` |
+//! | `release_network` | deletes the ports created for the server, unbinds the others |
+//! | `release_claim` | releases the claim in the ledger |
+//! | `delete_shelved_image` | deletes the image of a shelved server's disk |
+//! | `release_quota` | releases the project's quota, and removes the server from its server group |
 
 use std::time::Duration;
 
@@ -42,9 +42,9 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// Pause between two polls of the build that is being called off.
+/// The pause between two polls of the build that is being cancelled.
 const POLL: Duration = Duration::from_millis(20);
-/// Polls before the step is started again.
+/// The number of polls before the step is started again.
 const LOOKS: u32 = 100;
 
 fn conclude(work: &StepRun, _: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
@@ -63,7 +63,7 @@ async fn call_off_build(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Calls off a process still at work, and waits until it has undone what it did.
+/// Cancels a process under way, and waits until it is undone.
 pub(crate) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOutput, StepError> {
     let gateway = &work.context.gateway;
     let call = ProcessCommand::CallOff { by: work.running.process };
@@ -123,8 +123,8 @@ async fn release_quota(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// It became a member before it was recorded, so the view knows it. A reconciler finds members that a crash leaves
-/// behind.
+/// Removes the server from its group. It became a member before it was recorded, so the read model shows the
+/// membership. A reconciler removes members that a crash leaves behind.
 async fn leave_group(work: &StepRun) -> Result<(), StepError> {
     let instance = work.instance_id();
     let group = work.context.views.server_groups.read(|groups| {

@@ -1,8 +1,8 @@
-//! Plans the next action of a drain on one server of its host. Pure.
+//! Plans the next action of a drain on one server of its host. All functions are pure.
 //!
-//! A guest that is running or paused is live-migrated. One that is off is cold-migrated, and the migration is
-//! confirmed. A drain waits until a server's task has ended. A server that cannot be moved stays, with a reason that
-//! says what to do about it.
+//! A drain live-migrates a guest that is running or paused. It cold-migrates a server that is off, and confirms the
+//! migration. It waits until a server's task has ended. A server that cannot be moved stays, with a reason that says
+//! what to do.
 
 use chronova_events::host::{Departure, LeavingServer};
 use chronova_events::ids::HostId;
@@ -12,9 +12,9 @@ use crate::instance::actions::{self, ServerAction};
 use crate::instance::unsupported::HostBoundHardware;
 use crate::instance::{CallerRights, InstanceReject};
 
-/// The drain has an administrator's rights: locks do not stop it.
+/// The rights of a drain. It is an administrator's request, so locks do not stop it.
 pub const ASKER: CallerRights = CallerRights { overrides_lock: true };
-/// Moves that are tried for a server before it stays.
+/// The number of moves that a drain tries for a server before the server stays.
 const ATTEMPTS: u32 = 2;
 
 /// The host that is being drained.
@@ -23,14 +23,14 @@ pub struct DrainedHost<'a> {
     pub id: HostId,
     pub hostname: &'a str,
     pub answers: bool,
-    /// The drain begins no further move.
+    /// Whether the drain was cancelled, and so begins no further move.
     pub cancelled: bool,
 }
 
 /// The progress of a recorded move, from its own stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MoveProgress {
-    /// It was not requested yet.
+    /// The move was not requested yet.
     NotAsked,
     UnderWay,
     Succeeded,
@@ -46,7 +46,7 @@ pub enum DrainAction {
     Begin(Departure),
     /// Request the recorded move.
     Ask,
-    /// It is on its new host: confirm the move.
+    /// Confirm the move, because the server is on its new host.
     Confirm,
     Left {
         to: Option<String>,
@@ -84,7 +84,7 @@ pub fn way(site: DrainedHost<'_>, server: &Alive) -> Result<Departure, String> {
     actions::admit(server, action, ASKER).map(|()| how).map_err(|reject| why_not(&reject))
 }
 
-/// A refusal, for operators.
+/// The text of a refusal, for operators.
 pub fn why_not(reject: &InstanceReject) -> String {
     match reject {
         InstanceReject::NotSupported { hardware: HostBoundHardware::Vtpm, .. } => {
@@ -106,7 +106,7 @@ pub fn first(site: DrainedHost<'_>, server: &Alive) -> DrainAction {
     let waiting = server.ongoing.is_some()
         || shown.task_state.is_some()
         || shown.vm_state == "building"
-        // An earlier move that the reset of the state left unconfirmed is confirmed first.
+        // An earlier move that a reset of the state left unconfirmed must be confirmed first.
         || (server.moving.is_some() && shown.vm_state != "resized");
     match waiting {
         true => DrainAction::Wait,
@@ -114,7 +114,7 @@ pub fn first(site: DrainedHost<'_>, server: &Alive) -> DrainAction {
     }
 }
 
-/// The next action on a server with a recorded move. `None`: the server is gone.
+/// The next action on a server with a recorded move. `server` is `None` if it was deleted.
 pub fn next(
     site: DrainedHost<'_>,
     server: Option<&Alive>,
@@ -141,7 +141,7 @@ pub fn next(
             DrainAction::stay("the drain was called off")
         }
         (MoveProgress::NotAsked, DrainAction::Begin(how)) if how == leaving.how => DrainAction::Ask,
-        // It was started or stopped in between: the other kind of move may succeed.
+        // The server was started or stopped in between, so the other kind of move may succeed.
         (MoveProgress::NotAsked | MoveProgress::Failed { .. }, DrainAction::Begin(how))
             if how != leaving.how && leaving.attempt < ATTEMPTS && !site.cancelled =>
         {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_goes_as_it_can() {
+    fn each_server_gets_the_fitting_kind_of_move() {
         assert_eq!(first(SITE, &after([])), DrainAction::Begin(Departure::Live));
         assert_eq!(first(SITE, &after(powered(PowerAction::Pause))), DrainAction::Begin(Departure::Live));
         assert_eq!(first(SITE, &after(powered(PowerAction::Stop))), DrainAction::Begin(Departure::Cold));
@@ -224,7 +224,7 @@ mod tests {
         let down = DrainedHost { answers: false, ..SITE };
         assert!(reason(first(down, &after([]))).contains("evacuate"));
         let [asked, _] = powered(PowerAction::Stop);
-        assert_eq!(first(SITE, &after([asked])), DrainAction::Wait, "somebody works on it");
+        assert_eq!(first(SITE, &after([asked])), DrainAction::Wait, "another process owns the server's task");
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
             "asked for, and not begun yet"
         );
         assert_eq!(next(SITE, None, &live, &MoveProgress::UnderWay), DrainAction::Left { to: None });
-        // Stopped in between: it can go cold.
+        // The server was stopped in between, so a cold migration is possible.
         assert_eq!(next(SITE, Some(&stopped()), &live, &MoveProgress::NotAsked), DrainAction::Begin(Departure::Cold));
         let failed = MoveProgress::Failed { reason: "no host".into() };
         assert_eq!(next(SITE, Some(&stopped()), &live, &failed), DrainAction::Begin(Departure::Cold));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn called_off_nothing_begins() {
+    fn a_cancelled_drain_begins_no_move() {
         let off = DrainedHost { cancelled: true, ..SITE };
         let live = leaving(Departure::Live, 1);
         assert!(matches!(next(off, Some(&after([])), &live, &MoveProgress::NotAsked), DrainAction::Stay { .. }));

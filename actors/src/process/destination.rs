@@ -18,7 +18,7 @@ pub(super) fn fit(request: &mut RequestSpec, server: &Alive) {
     request.dice = dice();
     request.image = server.shared_hardware_image();
     if server.is_volume_backed() {
-        // The root disk takes no room on the host.
+        // The root disk is a volume and uses no disk space of the host.
         Arc::make_mut(&mut request.flavor).root_gib = 0;
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn asked(work: &StepRun, server: &Alive, request: RequestSpec) -> Sel
     }
 }
 
-/// The server's destination, as the log has it.
+/// The selected host in the type of events.
 pub(super) fn placed(work: &StepRun, seat: &Selection) -> Placed {
     let zone = seat.chosen.zone.clone();
     Placed {
@@ -62,14 +62,14 @@ pub(super) fn output(placed: &Placed) -> StepOutput {
 
 // ----------------------------------------------------------------------------------------------------------- of moves
 
-/// The host that this attempt selected before a crash: it is claimed, too.
+/// The host that this attempt selected and claimed before a crash.
 pub(super) fn chosen(work: &StepRun, subject: &MovingServer) -> Option<StepOutput> {
     let target = subject.moving.target.as_ref().filter(|target| target.attempt == work.running.attempt);
     target.map(output)
 }
 
 /// The request spec of a server that leaves its host. It has the requested destination, forced or not, and excludes the
-/// host that the server leaves.
+/// present host.
 pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer, forced: bool) -> RequestSpec {
     let (server, moving) = (&subject.server, &subject.moving);
     let mut request =
@@ -81,7 +81,7 @@ pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer, forced: bool) ->
     request
 }
 
-/// Has the scheduler select, and records its answer. `instead`: a better reason than "no host".
+/// Lets the scheduler select a host, and records its decision. `instead` replaces the reason "no host".
 pub(super) async fn choose(
     work: &StepRun,
     subject: &MovingServer,

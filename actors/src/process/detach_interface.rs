@@ -2,8 +2,8 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `pull` | has the guest let go of the interface, now and for later starts | plugging it in again, if the port is still the server's |
-//! | `release_port` | deletes the port made for the server, or unbinds one of the user's | |
+//! | `pull` | detaches the interface from the guest | attaching it again, if the port is still the server's |
+//! | `release_port` | deletes a port that was created for the server, or unbinds a user's port | |
 //!
 //! If the guest does not release the interface, the server keeps its port. Once the port is deleted, nothing can be
 //! undone.
@@ -47,7 +47,7 @@ async fn subject(work: &StepRun) -> Result<Option<(Alive, NicInfo)>, StepError> 
     Ok(nic.map(|nic| (server, nic)))
 }
 
-/// Whether the network service still says that the port is the server's.
+/// Whether the network service still has the port as the server's.
 async fn is_bound(work: &StepRun, nic: &NicInfo) -> Result<bool, StepError> {
     let now = work.context.networks.refresh(work.instance_id(), std::slice::from_ref(nic)).await?;
     Ok(!now.is_empty())
@@ -90,7 +90,7 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(()) };
     let (Some(server), true) = (staying(Some(server)), is_bound(work, &nic).await?) else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };
-    // Compared when the host is back; an evacuation must not wait for that.
+    // The agent corrects the guest's interfaces when the host is back. An evacuation must not wait for that.
     if !work.host_answers(placed.host)? {
         return Ok(());
     }

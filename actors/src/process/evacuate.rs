@@ -1,17 +1,17 @@
-//! Rebuilds a server on another host, because its own is down.
+//! Evacuates a server: rebuilds it on another host, because its host is down.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_host` | hands what is held to the migration, chooses a destination and claims it | taking it back |
-//! | `prepare_target` | image into the destination's cache; networks and filters | (kept: a cache, and shared) |
-//! | `bind_network` | takes the ports to the destination | taking them back |
-//! | `attach_volumes` | takes the volumes to the destination | taking them back |
-//! | `fence_source` | switches the guest off at its old host, should that answer after all | |
-//! | `start_target` | disks, the same once more, domain, start if it is to run | destroying the guest there |
+//! | `claim_host` | moves the allocations to the migration, claims a destination | moving them back |
+//! | `prepare_target` | caches the image on the destination, adds networks and filters | (kept: a cache, and shared) |
+//! | `bind_network` | binds the ports to the destination | binding them back |
+//! | `attach_volumes` | attaches the volumes to the destination | attaching them back |
+//! | `fence_source` | powers the guest off on its old host, if that host answers after all | |
+//! | `start_target` | provides the disks, fences again, defines and starts the domain | destroying the guest there |
 //!
-//! Disks on storage that both hosts share are used as they are; others are created again from the image. When the old
-//! host is back, its guest is removed (see [`crate::hosts::plan`]). Until the evacuation has ended the guest is only
-//! kept off, so that a failed evacuation loses nothing.
+//! The process uses disks on shared storage as they are, and creates others again from the image. When the old host is
+//! back, its agent removes the guest there (see [`crate::hosts::plan`]). Until the evacuation has ended, the agent only
+//! keeps the guest off, so that a failed evacuation loses nothing.
 
 use chronova_events::host::KnownHost;
 use chronova_events::ids::HostId;
@@ -46,7 +46,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let process = work.running.process;
         match outcome {
             ProcessOutcome::Succeeded => {
-                // A delete that has overtaken it cleans up itself.
+                // A delete that has overtaken this process cleans up itself.
                 let Some(subject) = moving::subject(work).await? else { return Ok(()) };
                 if !moving::is_mine(work, &subject.server) {
                     return Ok(());
@@ -61,7 +61,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             ProcessOutcome::Failed => {
                 moving::record(work, MoveRecord::Failed { process, fault: moving::fault(work) }).await
             }
-            // The process that called this one off goes on with the server.
+            // The process that cancelled this one continues with the server.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
@@ -81,14 +81,14 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     moving::set_aside(work, work.running.process).await?;
     let forced = evacuation(&subject).is_some_and(|evacuation| evacuation.forced);
     let mut request = destination::elsewhere(work, &subject, forced);
-    // A volume that only the old host reaches is down with it.
+    // A volume that only the old host reaches is unavailable with its host.
     if let Some(only) = build_volumes::only_host(work, &subject.server).await? {
         (request.forced_host, request.requested_host) = (None, destination::name(work, only));
     }
     destination::choose(work, &subject, request, None).await
 }
 
-/// Never guessed, because leftover disks are removed.
+/// Whether both hosts share storage. The answer must be certain, because leftover disks are removed.
 fn is_shared(work: &StepRun, source: HostId, target: HostId) -> Result<bool, StepError> {
     match work.context.fleet.knows_storage_of(target) {
         true => Ok(work.context.fleet.share(source, target)),
@@ -140,7 +140,7 @@ async fn fence_source(work: &StepRun) -> Result<StepOutput, StepError> {
     fence(work, &moving::mine(work).await?).await.map(|()| StepOutput::Nothing)
 }
 
-/// A host that was only declared down, or that came back, may still run the guest.
+/// Powers the guest off on the old host. A host that was only declared down, or that came back, may still run it.
 async fn fence(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let source = subject.moving.source.host;
     let Some(driver) = work.context.fleet.driver(source) else {
@@ -154,7 +154,7 @@ async fn fence(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> 
         };
     };
     match driver.stop(work.instance_id(), StopMode::Hard).await {
-        // As expected: the requester says that it is down.
+        // The host is down, as the requester said.
         Ok(()) | Err(DriverError::Unreachable(_) | DriverError::Timeout { .. } | DriverError::NoSuchGuest(_)) => Ok(()),
         Err(error) => {
             Err(StepError::fatal(500, "The guest cannot be switched off at its old host.", &error.to_string()))
@@ -171,7 +171,7 @@ async fn start_target(work: &StepRun) -> Result<StepOutput, StepError> {
     if !shared {
         guest::provide(work, host, &server).await?;
     }
-    // Once more, right before the start: this may be a retry, and the old host may be back since the last attempt.
+    // This fences once more right before the start: the step may be a retry, and the old host may be back by now.
     let _turn = guest::turn_of(work, host).await;
     fence(work, &subject).await?;
     guest::install_now(work, host, &server, subject.moving.was_active).await?;

@@ -26,7 +26,7 @@ pub(super) async fn prepare(work: &StepRun, host: HostId, server: &Alive) -> Res
     futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
 }
 
-/// As [`prepare`]; a deleted image is copied from the server's present host.
+/// Like [`prepare`], but copies a deleted image from the server's present host.
 pub(super) async fn prepare_from(work: &StepRun, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
     futures::try_join!(fetch_image(work, from, host, server), connect(work, host, server)).map(drop)
 }
@@ -66,7 +66,7 @@ pub(super) async fn ensure_image(
     Ok(())
 }
 
-/// Brings networks and filters to the host, or back to it: others that work there may have stopped them.
+/// Creates networks and filters on the host, or restarts them if something on the host has stopped them.
 pub(super) async fn connect(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let realisation = work.context.networks.realise(&server.nics).await?;
@@ -104,13 +104,13 @@ pub(super) async fn provide(work: &StepRun, host: HostId, server: &Alive) -> Res
     Ok(())
 }
 
-/// Defines the guest over disks that are there, and starts it if it is to be `on`.
+/// Defines the guest with existing disks, and starts it if `on`.
 pub(super) async fn install(work: &StepRun, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let _turn = turn_of(work, host).await;
     install_now(work, host, server, on).await
 }
 
-/// For callers that hold the permit of [`turn_of`].
+/// Like [`install`], for callers that already hold the permit of [`turn_of`].
 pub(super) async fn install_now(work: &StepRun, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let spec = spec(work, host, server, None).await?;
     Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
@@ -152,7 +152,7 @@ pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), St
     }
 }
 
-/// A delete may have come while the guest was being created, and found none to remove.
+/// Removes the guest again if a delete came while it was being created, because the delete found no guest.
 pub(super) async fn yield_to_delete(work: &StepRun, host: HostId) -> Result<(), StepError> {
     match work.server().await? {
         None => destroy(work, host).await,
@@ -184,8 +184,8 @@ pub(super) async fn reshape(
     }
 }
 
-/// Waits until earlier changes of the server's interfaces are done; no new ones are accepted meanwhile. A guest that is
-/// created meanwhile would keep a detached interface, or lack an attached one.
+/// Waits until earlier changes of the server's interfaces are done; no new ones are accepted meanwhile. Otherwise the
+/// new guest could keep a detached interface, or lack an attached one.
 async fn interfaces_at_rest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     // The interfaces of a server that is being built do not change.
     if server.building().is_some() {
@@ -218,7 +218,7 @@ async fn spec_of(
     interfaces_at_rest(work, server).await?;
     let realisation = work.context.networks.realise(&server.nics).await?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
-    // A guest rescued by the rescue image alone has the hardware that this image asks for.
+    // Without a stable rescue, the guest has the hardware that the rescue image requests.
     let shape = match (rescue, &rescue_disk) {
         (Some(image), Some(disk)) if disk.stable.is_none() => Some(image),
         _ => server.hardware_image(),
@@ -264,9 +264,9 @@ async fn spec_of(
     })
 }
 
-/// The hardware properties of the image and of the flavor. Users write any property into an image. So only the names
-/// that Nova takes from images count (`nova.objects.image_meta`), never those of flavors, which have a colon or limit
-/// the guest's resources.
+/// The hardware properties of the image and of the flavor. Users can write any property into an image. So only the
+/// names that Nova reads from images count (`nova.objects.image_meta`). Names of flavors, which have a colon or limit
+/// the guest's resources, never count.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
     let of_images = |name: &str| !name.contains(':') && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of));
     let properties = image.into_iter().flat_map(|image| &image.properties).filter(|(name, _)| of_images(name));
@@ -276,7 +276,7 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, Strin
     properties.chain(specs).cloned().collect()
 }
 
-/// Nova's `check_hw_rescue_props`: either property asks for a rescue that leaves the devices in their places.
+/// Nova's `check_hw_rescue_props`: either property requests a stable rescue, in which the devices stay as they are.
 fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
     let property = |name: &str| image.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let (device, bus) = (property("hw_rescue_device"), property("hw_rescue_bus"));
@@ -288,7 +288,7 @@ pub(super) async fn plug(work: &StepRun, host: HostId, server: &Alive, nic: NicI
     plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, nic).await
 }
 
-/// The same, for callers without a process.
+/// Like [`plug`], for callers without a process.
 pub(crate) async fn plug_in(
     networks: &dyn NetworkService,
     driver: &Arc<dyn Driver>,
@@ -310,7 +310,7 @@ pub(crate) async fn plug_in(
     Ok(())
 }
 
-/// A host that does not answer may answer in a moment.
+/// Maps an error of the driver. A host that does not answer may answer soon, so the step is retried.
 fn soon(error: DriverError) -> StepError {
     match error.is_transient() {
         true => StepError::Again(error.to_string()),
@@ -318,7 +318,8 @@ fn soon(error: DriverError) -> StepError {
     }
 }
 
-/// Removes the packet filter of a detached interface. A leftover filter blocks only its name.
+/// Removes the packet filter of a detached interface. A failure is ignored, because a leftover filter only occupies its
+/// name.
 pub(super) async fn forget_filter(work: &StepRun, host: HostId, nic: NicInfo) {
     let Ok(driver) = work.driver(host) else { return };
     let Some(networks) = driver.networks() else { return };
@@ -341,7 +342,7 @@ pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepErro
     }
     if let (Some(networks), Some(server)) = (driver.networks(), work.server().await?) {
         for filter in work.context.networks.realise(&server.nics).await.unwrap_or_default().filters {
-            // A leftover filter blocks only its name, and the next guest with the port takes it over.
+            // A leftover filter only occupies its name, and the next guest with the port takes it over.
             let _ = networks.remove_filter(&filter.name).await;
         }
     }

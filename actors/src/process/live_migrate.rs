@@ -2,16 +2,16 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_host` | hands what is held to the migration, chooses a destination and claims it | taking it back |
-//! | `check_target` | asks the destination whether the guest can run there, and both how its disks get there | |
-//! | `wait_turn` | waits until few enough others leave the same host | |
-//! | `prepare_target` | networks, filters and, where they are copied, disks | removing them |
-//! | `migrate` | has the hosts move the guest, and waits for what becomes of it | calling it back |
+//! | `claim_host` | moves the allocations to the migration, claims a destination | moving them back |
+//! | `check_target` | asks the destination whether the guest can run there, and both hosts how its disks get there | |
+//! | `wait_turn` | waits for a place in the source's queue of live migrations | |
+//! | `prepare_target` | creates networks, filters and, if they are copied, disks | removing them |
+//! | `migrate` | starts the migration, and watches it to its end | aborting it |
 //!
-//! The last step ends only when both hosts together leave no doubt where the guest is ([`super::crossing`]). It never
-//! guesses and never gives up. Once the guest is across, nothing is undone: ports, claims and the source follow,
-//! retried until they have ([`post_live_migration`]). The same holds if an undo finds the guest at its destination: a server follows
-//! its guest.
+//! The last step ends only when the reports of both hosts show where the guest is ([`super::crossing`]). It never
+//! guesses and never gives up. After the guest has migrated, nothing is undone: the process updates ports, claims and
+//! the source, and retries until this succeeds ([`post_live_migration`]). The same is true if an undo finds the guest
+//! at its destination.
 
 use std::time::Duration;
 
@@ -47,9 +47,9 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// Polls of an aborted guest before the step is started again.
+/// The number of polls after an abort before the step is started again.
 const LOOKS: u32 = 250;
-/// Pause between two polls.
+/// The pause between two polls.
 const LOOK: Duration = Duration::from_millis(20);
 
 fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
@@ -68,20 +68,20 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 look_at_both(work, &subject);
                 Ok(())
             }
-            // The process that called this one off goes on with the server.
+            // The process that cancelled this one continues with the server.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
     .boxed()
 }
 
-/// The server and this migration of it, even if another process owns the server's task; `None` if it has ended.
+/// The server and this migration, even if another process owns the server's task; `None` if the migration has ended.
 pub(super) async fn mine(work: &StepRun) -> Result<Option<MovingServer>, StepError> {
     let subject = moving::subject(work).await?;
     Ok(subject.filter(|subject| subject.moving.migration == work.running.process))
 }
 
-/// The same, unless another request has overtaken it or an abort is requested.
+/// Like [`mine`], but it fails if another request has overtaken the migration or an abort is requested.
 pub(super) async fn wanted(work: &StepRun) -> Result<MovingServer, StepError> {
     let subject = moving::mine(work).await?;
     match subject.live().is_some_and(|live| live.abort) {
@@ -102,7 +102,8 @@ pub(super) async fn advance(work: &StepRun, stage: LiveStage) -> Result<(), Step
     moving::insist(work, LiveRecord::Advanced { process: work.running.process, stage }).await.map(drop)
 }
 
-/// Reports of the hosts were ignored while the guest migrated, and leftovers are removed.
+/// Lets both hosts be compared with the log: their reports were ignored during the migration, and leftovers must be
+/// removed.
 pub(super) fn look_at_both(work: &StepRun, subject: &MovingServer) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for member in ends.into_iter().flatten().filter_map(|host| work.context.fleet.member(host)) {
@@ -117,7 +118,7 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(chosen) = destination::chosen(work, &subject) {
         return Ok(chosen);
     }
-    // Nova's `ComputeServiceUnavailable`: the source has to answer.
+    // As in Nova (`ComputeServiceUnavailable`), the source must answer.
     if !work.host_answers(subject.moving.source.host)? {
         let message = format!("Service is unavailable at this time: host {} is down.", subject.moving.source.hostname);
         return Err(StepError::fatal(400, &message, ""));
@@ -127,7 +128,7 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let live = subject.live();
     let mut request = destination::elsewhere(work, &subject, live.is_some_and(|live| live.forced));
     request.page_kib = pinned::page_kib(work, &subject).await?;
-    // The refusal of the last destination says more than "no host".
+    // The refusal of the last destination is a better reason than "no host".
     let refused = live.and_then(|live| live.refused.clone());
     destination::choose(work, &subject, request, refused).await
 }
@@ -146,7 +147,7 @@ async fn check_target(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// A refusal is final if the operator insists on this destination; else another is tried.
+/// A refusal is final if the operator forced this destination. Otherwise the process tries another.
 fn unsuitable(subject: &MovingServer, message: &str) -> StepError {
     let error = StepError::fatal(400, message, "");
     match (&subject.moving.host, error) {
@@ -195,7 +196,7 @@ async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(),
         let message = format!("{} is not on {kind} storage: {reason}", source.hostname);
         return Err(unsuitable(subject, &message));
     }
-    // libvirt copies no chosen disks through a tunnel; Nova refuses the same.
+    // libvirt cannot copy selected disks through a tunnel, so this is refused, as in Nova.
     if work.context.live_options.tunnelled && !shared && !migration_data.disks.is_empty() {
         let message = "Migration pre-check error: local disks are not copied in a tunnelled migration \
                        (live_migration_tunnelled).";
@@ -208,7 +209,7 @@ async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(),
     Ok(())
 }
 
-/// Both hosts must support the operator's options on live migrations.
+/// Checks that both hosts support the operator's options on live migrations.
 async fn check_capabilities(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     inbound(work, subject).await?;
     if !work.context.live_options.native_tls {
@@ -230,7 +231,7 @@ async fn check_capabilities(work: &StepRun, subject: &MovingServer) -> Result<()
 }
 
 /// The destination's address for inbound migrations, if one is configured. One configuration serves all hosts: `%s` is
-/// the host's name. If the configured interface has no address, no other one is used.
+/// the host's name. If the configured interface has no address, the migration fails instead of using another interface.
 pub(super) async fn inbound(work: &StepRun, subject: &MovingServer) -> Result<Option<String>, StepError> {
     let (options, target) = (&work.context.live_options, subject.target()?);
     if let Some(address) = &options.inbound_addr {
@@ -252,7 +253,7 @@ pub(super) async fn inbound(work: &StepRun, subject: &MovingServer) -> Result<Op
 /// are removed.
 pub(super) async fn shares(work: &StepRun, host: HostId, other: HostId) -> Result<bool, StepError> {
     let driver = work.driver(host)?;
-    // A driver that knows nothing of shared storage has each host's storage to itself.
+    // A driver without shared storage keeps each host's storage separate.
     let Some(storage) = driver.shared_storage() else { return Ok(host == other) };
     let sharers = storage.storage_sharers().await.map_err(|error| StepError::Again(error.to_string()))?;
     work.context.fleet.note_sharers(host, sharers.clone());
@@ -290,9 +291,9 @@ async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Cleans up a destination that the guest does not go to. On shared storage there are no disks of its own. If the
-/// server is being deleted, its guest may be there, because nobody waited for the migration's end. Then the guest and
-/// its disks are removed.
+/// Cleans up a destination to which the guest does not migrate. On shared storage, the destination has no own disks. If
+/// the server is being deleted, its guest may be there, because no process waited for the migration's end. Then the
+/// guest and its disks are removed.
 async fn clear_target(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = mine(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
@@ -324,8 +325,8 @@ pub(super) async fn forget(work: &StepRun, at: &Placed) -> Result<(), StepError>
 
 // ------------------------------------------------------------------------------------------------------------ the ends
 
-/// Undoes `migrate`: aborts the migration, so that the guest stays at its source. A guest that is across stays there,
-/// and its server follows it.
+/// Undoes `migrate`: aborts the migration, so that the guest stays at its source. If the guest has already migrated, it
+/// stays at its destination, and the process completes the migration.
 async fn call_back(work: &StepRun) -> Result<(), StepError> {
     for _ in 0..LOOKS {
         let Some(subject) = mine(work).await? else { return Ok(()) };
@@ -353,7 +354,7 @@ async fn call_back(work: &StepRun) -> Result<(), StepError> {
     Err(StepError::Again("the guest's host is not known yet".to_owned()))
 }
 
-/// The guest is at its destination: everything else follows. Each part is idempotent.
+/// Completes the migration of a guest that is at its destination. Each part is idempotent.
 async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let (source, target) = (&subject.moving.source, subject.target()?);
     let process = work.running.process;
@@ -373,12 +374,12 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
     Ok(())
 }
 
-/// A host that is down is cleaned up when it is back, and the console log is copied then.
+/// Cleans up the source. If it is down, its agent does this later, and then also copies the console log.
 async fn clean_up_source(work: &StepRun, source: &Placed, target: &Placed) -> Result<(), StepError> {
     if !work.host_answers(source.host)? {
         return Ok(());
     }
-    // On shared storage the console log is there already.
+    // On shared storage, the destination already has the console log.
     let console = async {
         if !work.context.fleet.share(source.host, target.host)
             && let (Ok(from), Ok(to)) = (work.driver(source.host), work.driver(target.host))

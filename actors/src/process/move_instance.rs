@@ -1,18 +1,18 @@
-//! Resizes a server or migrates it to another host, powered off meanwhile.
+//! Resizes a server, or cold-migrates it to another host. The guest is off meanwhile.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_host` | hands what is held to the migration, chooses a destination and claims it | taking it back |
-//! | `prepare_target` | image into the destination's cache; networks and filters | (kept: a cache, and shared) |
-//! | `stop_source` | switches the guest off | starting it, if it ran |
-//! | `copy_disks` | disks to the destination; where they stay in their place, a copy is set aside | removing them |
-//! | `bind_network` | takes the ports to the destination | taking them back |
-//! | `attach_volumes` | takes the volumes to the destination | taking them back |
-//! | `start_target` | larger disks, domain, start if it ran | destroying the guest there |
+//! | `claim_host` | moves the allocations to the migration, claims a destination | moving them back |
+//! | `prepare_target` | caches the image on the destination, adds networks and filters | (kept: a cache, and shared) |
+//! | `stop_source` | powers the guest off | starting it, if it ran |
+//! | `copy_disks` | copies the disks to the destination, or sets a copy of disks aside that stay | removing them |
+//! | `bind_network` | binds the ports to the destination | binding them back |
+//! | `attach_volumes` | attaches the volumes to the destination | attaching them back |
+//! | `start_target` | enlarges the disks, defines the domain, starts it if it ran | destroying the guest there |
 //!
-//! The source stays as it is until the move is confirmed. Disks stay in their place on the same host and on shared
-//! storage. A copy is set aside for a revert, like Nova's `_resize` folder. If a destination fails, another is tried,
-//! `[scheduler] max_attempts` in all.
+//! The source keeps its guest and disks until the move is confirmed. On the same host and on shared storage, disks stay
+//! in place, and a copy is set aside for a revert, like Nova's `_resize` folder. If a destination fails, the process
+//! tries another, `[scheduler] max_attempts` in all.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
                 moving::record(work, MoveRecord::Failed { process, fault: moving::fault(work) }).await
             }
-            // The process that called this one off goes on with the server.
+            // The process that cancelled this one continues with the server.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
@@ -140,7 +140,7 @@ async fn copy_disks(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     let source = work.driver(subject.moving.source.host)?;
     let in_place = moving::in_place(work, &subject).await?;
-    // On shared storage a copy to the destination would overwrite the disk itself.
+    // On shared storage, a copy to the destination would overwrite the disk itself.
     let target = if in_place { Arc::clone(&source) } else { work.driver(subject.target()?.host)? };
     let busy = || StepError::Again("what an earlier move left is being removed".to_owned());
     let alone =
@@ -218,9 +218,9 @@ pub(super) async fn restore(work: &StepRun, subject: &MovingServer) -> Result<()
     guest::install_as_before(work, subject, false).await
 }
 
-/// A delete's step on the guests of a move that was neither confirmed nor reverted, or was called off half-way.
+/// Removes the guests of a move for a delete: the move was neither confirmed nor reverted, or was cancelled half-way.
 pub(super) async fn clean_up(work: &StepRun, moving: &Moving) -> Result<(), StepError> {
-    // On shared storage either host removes the disks of both: first the one where a guest may run.
+    // On shared storage, each host would remove the disks of both. So the host where a guest may run comes first.
     if let Some(target) = &moving.target {
         guest::destroy(work, target.host).await?;
     }

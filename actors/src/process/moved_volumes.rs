@@ -1,8 +1,9 @@
-//! Volumes of a server that moves to another host: each gets an attachment there, which replaces its old one.
+//! Moves the attachments of a server's volumes to another host: each volume gets a new attachment, which replaces its
+//! old one.
 //!
-//! Only the recorded attachment of a volume counts. Others of the same server are leftovers of an interrupted step; the
-//! next successful one ends them. Nova exchanges attachments the same way (`_terminate_volume_connections`), so a
-//! volume is never free for another server in between.
+//! Only the recorded attachment of a volume counts. Other attachments of the same server are leftovers of an
+//! interrupted step, and the next successful step ends them. Nova exchanges attachments the same way
+//! (`_terminate_volume_connections`), so a volume is never free for another server in between.
 
 use chronova_events::ids::AttachmentId;
 use chronova_events::instance::{Alive, BlockDevice, Placed};
@@ -12,7 +13,7 @@ use super::disks::{self, recorded};
 use crate::instance::InstanceVolumeRecord;
 use crate::ports::PortError;
 
-/// Attaches the volumes to the host of `to`. Done already is success.
+/// Attaches the volumes to the host of `to`. A repetition is success.
 pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<(), StepError> {
     if !server.disks.iter().any(|disk| disk.device.is_volume()) {
         return Ok(());
@@ -34,12 +35,12 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
     let record = InstanceVolumeRecord::Prepared { process: work.running.process, devices: devices.clone() };
     match disks::record(work, record).await? {
         true => release_unrecorded(work, server, &devices).await,
-        // The server is gone, and its recorded attachments are released; the rest is released now.
+        // The server was deleted, and its recorded attachments are released. This releases the others.
         false => release_all(work, &devices).await,
     }
 }
 
-/// As [`take`], but it must succeed: a refusal of the volume service is logged and ignored.
+/// Like [`take`], but it must succeed, so a refusal of the volume service is only logged.
 pub(super) async fn take_back(work: &StepRun, server: &Alive, to: &Placed) -> Result<(), StepError> {
     match take(work, server, to).await {
         Err(StepError::Fatal(fault) | StepError::Elsewhere(fault)) => {
@@ -50,7 +51,7 @@ pub(super) async fn take_back(work: &StepRun, server: &Alive, to: &Placed) -> Re
     }
 }
 
-/// A repeated step finds it again.
+/// The id of the new attachment. A repeated step has the same id.
 fn attachment(work: &StepRun, device: &BlockDevice, to: &Placed) -> AttachmentId {
     let name = format!("attachment-{}-{}-{}", device.id, to.host, work.running.attempt);
     AttachmentId::derive(work.running.process.0, &name)
@@ -72,7 +73,7 @@ async fn release_unrecorded(work: &StepRun, server: &Alive, devices: &[BlockDevi
     Ok(())
 }
 
-/// Ends what this process has attached.
+/// Ends the attachments that this process has made.
 async fn release_all(work: &StepRun, devices: &[BlockDevice]) -> Result<(), StepError> {
     for device in devices {
         if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {

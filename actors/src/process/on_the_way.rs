@@ -1,4 +1,5 @@
-//! A guest on its way to another host: sent, watched, aborted or forced to complete, until it is certain where it is.
+//! The step `migrate` of a live migration: starts, watches, aborts or forces it, until it is certain where the guest
+//! is.
 
 use std::time::Duration;
 
@@ -18,17 +19,17 @@ use super::moving::{self, MovingServer};
 use super::pinned::{self, ClaimHolder};
 use crate::instance::LiveRecord;
 
-/// Shortest and longest pause between two polls of a migration.
+/// The shortest and the longest pause between two polls of a migration.
 pub(super) const WATCH: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-/// The least pause between two polls.
+/// The smallest pause between two polls, even if the source reports the end.
 const BREATH: Duration = Duration::from_millis(5);
 const GIB: u64 = 1 << 30;
 
-/// How the guest's disks get there.
+/// How the guest's disks get to the destination.
 struct DiskRoute {
-    /// The guest's own names of the disks that are copied.
+    /// The guest's device names of the disks to copy.
     copied: Vec<String>,
-    /// The size that decides how long it may take.
+    /// The amount of data in GiB, which decides how long the migration may take.
     data_gib: u64,
 }
 
@@ -71,7 +72,7 @@ async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState
     }
 }
 
-/// Ends only when it is certain where the guest is.
+/// Migrates the guest. Returns only when it is certain where the guest is.
 pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut watch = MigrationWatch::new();
     loop {
@@ -103,8 +104,8 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
                 }
             }
             GuestLocation::Torn => mend(work, &subject).await,
-            // The process that deletes the server removes the guest from both hosts; a host that is down removes it
-            // when it is back.
+            // The process that deletes the server removes the guest from both hosts. The agent of a host that is down
+            // does it later.
             GuestLocation::Unknown if matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. })) => {
                 return Err(StepError::fatal(409, "The server is being deleted.", ""));
             }
@@ -116,7 +117,8 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Neither half of a guest that failed in post-copy can go on: the guest is started again where its disks are.
+/// Starts a guest again after post-copy has failed. Neither half can continue, so the guest starts at the host with its
+/// disks.
 pub(super) async fn mend(work: &StepRun, subject: &MovingServer) {
     tracing::error!(server = %work.instance_id(), "post-copy failed; starting the guest again");
     let anew = async {
@@ -138,10 +140,10 @@ struct MigrationWatch {
     forced: bool,
     called_back: bool,
     pause: Duration,
-    /// When progress is worth an event again; doubles, so that a migration of any length leaves few.
+    /// When progress is recorded again. The interval doubles, so that even a long migration records few events.
     report_at: Duration,
     since: tokio::time::Instant,
-    /// Steps of the downtime given so far.
+    /// The number of downtime steps so far.
     steps: u64,
 }
 
@@ -159,7 +161,7 @@ impl MigrationWatch {
         }
     }
 
-    /// Short at first, and ended early when the source reports the end.
+    /// Pauses between two polls: shortly at first, and only until the source reports the end.
     async fn pause(&mut self, work: &StepRun, subject: &MovingServer, verdict: GuestLocation) {
         match (work.context.fleet.driver(subject.moving.source.host), verdict) {
             (Some(source), GuestLocation::Underway | GuestLocation::AtSource) => {
@@ -167,7 +169,7 @@ impl MigrationWatch {
                 if let Some(source) = source.live_migration() {
                     source.wait_for_migration(work.instance_id(), self.pause).await;
                 }
-                // The source reported the end before: while the hosts do not agree yet, polls still need a pause.
+                // The source has already reported the end. While the hosts do not agree yet, polls still need a pause.
                 let breath = BREATH.min(self.pause / 10);
                 if begun.elapsed() < breath {
                     tokio::time::sleep(breath).await;
@@ -178,7 +180,7 @@ impl MigrationWatch {
         self.pause = (self.pause * 2).min(WATCH.1);
     }
 
-    /// The guest is at its source: starts the migration, or returns the reason why not.
+    /// Starts the migration of a guest that is at its source, or returns the reason why it cannot.
     async fn set_out(
         &mut self,
         work: &StepRun,
@@ -201,7 +203,7 @@ impl MigrationWatch {
         let migration = driver.live_migration().needed().map_err(moving::only_here)?;
         match migration.start_migration(work.instance_id(), &plan).await {
             Ok(()) => self.set_out = true,
-            // It may have started nevertheless: both hosts are asked.
+            // The migration may have started nevertheless, so both hosts are asked.
             Err(error) if error.is_transient() => {
                 tracing::warn!(server = %work.instance_id(), %error, "the migration's start is unconfirmed, retrying");
             }
@@ -245,7 +247,7 @@ impl MigrationWatch {
         Ok(plan)
     }
 
-    /// The migration is running.
+    /// Watches a running migration: records progress, and aborts or forces it if necessary.
     async fn look_after(
         &mut self,
         work: &StepRun,
@@ -312,7 +314,7 @@ impl MigrationWatch {
         self.route.as_ref().map_or(memory, |route| route.data_gib)
     }
 
-    /// Whether `live_migration_completion_timeout`, seconds for each GiB, is over.
+    /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired.
     fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
         let options = &work.context.live_options;
         let most = options.completion_timeout.saturating_mul(self.data_gib(subject));
@@ -368,14 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_moved_decides_how_long_it_may_take() {
+    fn the_timeout_grows_with_the_data_to_move() {
         let data = |memory_mib, disks: &[u64], shared| {
             let disks = disks.iter().map(|gib| ("vda".to_owned(), gib * GIB)).collect();
             DiskRoute::new(MigrationData { memory_mib, disks, ..MigrationData::default() }, shared).data_gib
         };
         assert_eq!(data(8192, &[20], true), 8);
         assert_eq!(data(8192, &[20], false), 28);
-        assert_eq!(data(512, &[1, 1], false), 6, "each counts for two at least");
+        assert_eq!(data(512, &[1, 1], false), 6, "each disk counts for at least 2 GiB");
     }
 
     #[test]

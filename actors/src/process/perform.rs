@@ -19,7 +19,7 @@ use super::registry;
 use super::{ProcessCommand, ProcessReject, ProcessRoot, interference};
 use crate::aggregate::CommandError;
 
-/// Records of a stuck step; further failures are only logged.
+/// The most records of one stuck step. Further failures are only logged.
 const STUCK_RECORDS: u32 = 3;
 
 /// Executes `pending` to its end. Returns early only if the log is closed.
@@ -28,7 +28,7 @@ pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess) {
     let definition = registry::definition(&pending.task);
     let keeper = Arc::clone(&context);
     let _images = keeper.image_holds.of(pending.process);
-    // One that a former life found in trouble has a record already.
+    // If an earlier run of the control plane saw a failure, the process already has a record.
     let unwritten =
         (pending.task.records_only_failure() && matches!(pending.state, Process::Absent)).then(Unwritten::default);
     let mut performance = ProcessExecution {
@@ -61,7 +61,7 @@ struct ProcessExecution {
     known: Option<Process>,
     /// The revision of the newest record.
     seen: Revision,
-    /// For a process that records only its failure: its state, as long as it has not failed.
+    /// The state of a process that records only failures, while it has not failed.
     unwritten: Option<Unwritten>,
 }
 
@@ -70,7 +70,7 @@ struct ProcessExecution {
 struct Unwritten {
     state: Process,
     commands: Vec<ProcessCommand>,
-    /// A step failed: everything is written from now on.
+    /// Whether a step has failed, so that everything is recorded from now on.
     in_trouble: bool,
 }
 
@@ -110,8 +110,8 @@ impl ProcessExecution {
         true
     }
 
-    /// Whether the process's host (or any host, if none is chosen yet) has not been asked since start-up. A host that
-    /// does not answer yet is no reason to fail.
+    /// Whether the process's host has not answered since start-up; if no host is selected yet, whether this is true of
+    /// any host. A host that has not answered yet is no reason to fail.
     fn awaits(&self, host: Option<HostId>) -> bool {
         let fleet = &self.context.fleet;
         self.context.views.hosts.read(|hosts| match host {
@@ -120,7 +120,7 @@ impl ProcessExecution {
         })
     }
 
-    /// Reads the state only if it does not follow from the records made here.
+    /// The state. It is read from the log only if it does not follow from the records made here.
     async fn state(&mut self) -> Result<Process, StoreError> {
         if let Some(Unwritten { state, .. }) = &self.unwritten {
             return Ok(state.clone());
@@ -129,7 +129,8 @@ impl ProcessExecution {
             return Ok(known.clone());
         }
         let process = self.context.gateway.look::<ProcessRoot>(&self.process).await?;
-        // Another record in between gives the next append another revision than expected; then the state is read again.
+        // If another writer appends in between, the next append has an unexpected revision, and the state is read
+        // again.
         Ok(self.known.insert(process).clone())
     }
 
@@ -167,7 +168,7 @@ impl ProcessExecution {
         }
     }
 
-    /// Records a stuck step: operators are told, and the step is retried for ever.
+    /// Records a stuck step, so that operators see it. The step is retried until it succeeds.
     async fn stuck(&mut self, step: &'static str, running: &RunningProcess, error: &StepError) {
         let reason = error.fault().details;
         let patient = matches!(error, StepError::Again(_)) && self.tries + 1 < self.context.options.step_tries;
@@ -181,7 +182,8 @@ impl ProcessExecution {
         self.pause().await;
     }
 
-    /// Records the outcome. If the log does not accept it now, the same `Next` comes again, which is harmless.
+    /// Records the outcome. If the log does not accept it now, the process executes the same `Next` again, which is
+    /// harmless.
     async fn write(&mut self, command: ProcessCommand) {
         match self.record(command).await {
             Ok(()) => self.tries = 0,
@@ -201,7 +203,7 @@ impl ProcessExecution {
             for command in unwritten.commands.clone() {
                 match self.append(command).await {
                     Ok(()) => {}
-                    // There is a record after all, and it is ahead: go on from there.
+                    // The log already has a later record, so the process continues from there.
                     Err(CommandError::Rejected(_)) => {
                         self.unwritten = None;
                         return Ok(());
@@ -209,7 +211,7 @@ impl ProcessExecution {
                     Err(error) => return Err(error.into()),
                 }
             }
-            // From here on the record says how far the process is.
+            // From here on, the log has the state of the process.
             self.unwritten = None;
         }
         Ok(self.append(command).await?)
@@ -221,7 +223,7 @@ impl ProcessExecution {
         let committed = gateway.send::<ProcessRoot>(&self.process, command, Arc::clone(&self.meta)).await?;
         let next = Revision(self.seen.0 + committed.events.len() as u64);
         self.seen = committed.revision;
-        // Somebody called it off, say: the state is another one than follows from this record.
+        // The known state follows only from the records made here. Another writer may have cancelled the process.
         if let Some(mut process) = known
             && next == committed.revision
         {
@@ -246,7 +248,7 @@ impl ProcessExecution {
     }
 }
 
-/// Whether the command says only that the process goes forward.
+/// Whether the command only records normal progress.
 fn goes_well(command: &ProcessCommand) -> bool {
     match command {
         ProcessCommand::Start { .. } | ProcessCommand::RecordDone { .. } => true,

@@ -9,7 +9,7 @@ use super::guest::LAG;
 use super::moving::{self, MovingServer};
 use crate::topology::{self, GuestNumaTopology, pinning::pinning};
 
-/// The consumer in the ledger whose claim the guest uses.
+/// The consumer in the ledger with the claim that the guest uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ClaimHolder {
     Server,

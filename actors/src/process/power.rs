@@ -2,9 +2,9 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `act` | has the host do it; a guest that has vanished from its host is made again from its disks |
+//! | `act` | lets the host do it; creates a guest that has vanished from its host again from its disks |
 //!
-//! A soft reboot that the guest does not react to becomes a hard one, as in Nova.
+//! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, OngoingTask, PowerAction};
@@ -56,7 +56,7 @@ fn action(work: &StepRun) -> Option<PowerAction> {
 
 async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
     let (Some(action), Some(server)) = (action(work), work.server().await?) else { return Ok(StepOutput::Nothing) };
-    // A delete or a hard reboot has overtaken it, and owns the guest now.
+    // A delete or a hard reboot has overtaken this process, and owns the guest now.
     if server.ongoing.map(|ongoing| ongoing.process()) != Some(work.running.process) {
         return Ok(StepOutput::Nothing);
     }
@@ -68,7 +68,7 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
     if matches!(action, PowerAction::Start | PowerAction::RebootHard | PowerAction::Resume) {
         guest::connect(work, placed.host, &server).await?;
     }
-    // An administrator reset it to active during a rescue: it gets its own disk again.
+    // An administrator reset the server to active during a rescue, so the guest gets its own disk again.
     if action == PowerAction::RebootHard && server.rescue.is_some() {
         guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
         return Ok(StepOutput::Nothing);
@@ -76,7 +76,7 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
     match ask(driver.as_ref(), work, &server, action).await {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(StepOutput::Nothing),
-        // Its memory is lost; the user can request a hard reboot.
+        // The guest's memory is lost. The user can request a hard reboot.
         Err(error @ DriverError::NoSuchGuest(_)) if keeps_memory(action) => Err(error.into()),
         Err(DriverError::NoSuchGuest(_)) => revive(work, placed.host, &server).await,
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
@@ -107,11 +107,11 @@ async fn ask(driver: &dyn Driver, work: &StepRun, server: &Alive, action: PowerA
     }
 }
 
-/// The domain is not defined any more, but its disks may exist.
+/// Creates a guest again. Its domain is not defined any more, but its disks may still exist.
 pub(super) async fn revive(work: &StepRun, host: HostId, server: &Alive) -> Result<StepOutput, StepError> {
     guest::prepare(work, host, server).await?;
     guest::spawn(work, host, server).await?;
-    // A delete may have come meanwhile and found no guest to remove.
+    // A delete may have come meanwhile and found no guest.
     let now = work.server().await?;
     if now.is_none_or(|now| matches!(now.ongoing, Some(OngoingTask::Delete { .. }))) {
         guest::destroy(work, host).await?;

@@ -2,13 +2,13 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `check_host` | where the image is another one: whether the host may run it |
-//! | `prepare_host` | image into the host's cache; networks and filters on the host |
-//! | `write_volume` | if the root disk is a volume that gets the image: power off, write the image to it |
-//! | `respawn` | new disks, a new definition, start; off again if the server was off |
+//! | `check_host` | if the image is another one, checks that the host may run it |
+//! | `prepare_host` | loads the image into the host's cache, creates networks and filters |
+//! | `write_volume` | if the root disk is a volume that gets the image, powers the guest off and writes the image |
+//! | `respawn` | creates new disks and a new definition, starts the guest; powers it off again if it was off |
 //!
-//! It cannot be undone: the second step removes the old disks. A failure leaves the server in error, from where it can
-//! be rebuilt again.
+//! A rebuild cannot be undone, because it removes the old disks. A failure leaves the server in error, and the user can
+//! rebuild it again.
 
 use chronova_events::ids::{ProcessId, VolumeId};
 use chronova_events::instance::{Alive, OngoingTask, Phase, WorkStage};
@@ -93,7 +93,7 @@ async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
             }
             _ => return Ok(StepOutput::Nothing),
         }
-        // The rebuild was overtaken; the write goes on to its end.
+        // If the rebuild was overtaken, the write still continues to its end.
         turn::still_mine(work).await?;
         tokio::time::sleep(work.context.options.volume_pause).await;
     }
@@ -108,7 +108,7 @@ async fn respawn(work: &StepRun) -> Result<StepOutput, StepError> {
         _ => Renew::All,
     };
     guest::reshape(work, placed.host, &server, renew, None).await?;
-    // As in Nova, it is started once, then powered off again.
+    // As in Nova, the guest is started once, and then powered off again.
     if matches!(server.phase, Phase::Stopped { .. }) {
         work.driver(placed.host)?.stop(work.instance_id(), StopMode::Hard).await?;
     }

@@ -2,9 +2,9 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `prepare_host` | rescue image into the host's cache; networks and filters on the host | (kept: a cache, and shared) |
-//! | `power_off` | switches the guest off | starting it, if it ran |
-//! | `rescue` | makes the rescue disk, defines the guest with it, starts it | its own definition; off if it was off |
+//! | `prepare_host` | caches the rescue image, creates networks and filters | (kept: a cache, and shared) |
+//! | `power_off` | powers the guest off | starting it, if it ran |
+//! | `rescue` | creates the rescue disk, defines and starts the guest with it | restoring definition and power state |
 
 use chronova_events::instance::{Alive, Phase};
 use chronova_events::process::{ProcessOutcome, StepOutput};
@@ -68,9 +68,9 @@ async fn rescue(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Restores the guest: its own disk, and running if it ran before. No reconciler removes a rescue disk. So this waits for a
-/// host that is down, and is recorded as stuck meanwhile. A delete or an evacuation may overtake it. The agent of the host
-/// then removes the guest when the host is back.
+/// Restores the guest with its own disk, and starts it if it ran before. No reconciler removes a rescue disk. So the
+/// undo waits for a host that is down, and is recorded as stuck meanwhile. A delete or an evacuation may overtake it.
+/// Then the host's agent removes the guest when the host is back.
 async fn put_back(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = turn::mine(work).await? else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! Shelves a server: powers it off, and keeps its disk as an image.
+//! Shelves a server: powers it off, and saves its disk as an image.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `keep_image` | nothing: the image is there, without bytes | deleting it |
-//! | `power_off` | switches the guest off | starting it, if it ran |
+//! | `keep_image` | nothing: the image already exists, without data | deleting it |
+//! | `power_off` | powers the guest off | starting it, if it ran |
 //! | `copy_disk` | copies the disk on its host | removing the copy |
 //! | `upload` | sends the copy to the image service | (with the image) |
 //! | `clean_up` | removes the copy | (nothing is left) |

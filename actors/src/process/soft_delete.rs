@@ -1,9 +1,10 @@
-//! Soft-deletes a server, so that it can be restored. Goes forward only: each step is retried until it succeeds.
+//! Soft-deletes a server, so that it can be restored. The process only goes forward: it retries each step until it
+//! succeeds.
 //!
 //! | step | does |
 //! |---|---|
-//! | `power_off` | pulls the guest; a host that does not answer keeps it as it is |
-//! | `release_quota` | gives the room back to the project |
+//! | `power_off` | powers the guest off; a host that does not answer keeps it running |
+//! | `release_quota` | releases the project's quota |
 //!
 //! Ports, disks and the claim stay, so that a restore returns the same server on the same host.
 

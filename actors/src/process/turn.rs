@@ -10,26 +10,26 @@ use super::definition::{StepError, StepRun, settled};
 use crate::hosts::capacity;
 use crate::instance::{InstanceRecord, InstanceRoot, WorkOutcome, WorkRecord};
 
-/// The server, while this process owns its task: a delete or an administrator may have overtaken it.
+/// The server, while this process owns its task; `None` if a delete or an administrator has overtaken it.
 pub(super) async fn mine(work: &StepRun) -> Result<Option<Alive>, StepError> {
     let mine = |server: &Alive| server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process);
     Ok(work.server().await?.filter(mine))
 }
 
-/// The server, for a step that needs the server's task. If another process has overtaken this one, that one owns the
-/// guest now, and this one is undone.
+/// The server, for a step that must own the server's task. If another process has overtaken this one, it owns the guest
+/// now, so this one fails and is undone.
 pub(super) async fn still_mine(work: &StepRun) -> Result<Alive, StepError> {
     let overtaken = || StepError::fatal(409, "The operation was overtaken by another one.", "");
     mine(work).await?.ok_or_else(overtaken)
 }
 
-/// Records the stage of the work.
+/// Records the stage of the task.
 pub(super) async fn advance(work: &StepRun, stage: WorkStage) -> Result<(), StepError> {
     send(work, WorkRecord::Advanced { process: work.running.process, stage }).await
 }
 
-/// Records the end of the work; a refusal because the process was overtaken is no error. After a failure the guest's
-/// power state is recorded first: it may have been off in between.
+/// Records the result of the task. A refusal because the process was overtaken is no error. After a failure, the
+/// guest's power state is recorded first, because the guest may have been powered off.
 pub(super) async fn end(work: &StepRun, end: WorkOutcome) -> Result<(), StepError> {
     if work.running.failure.is_some() {
         observe(work).await?;
@@ -40,7 +40,7 @@ pub(super) async fn end(work: &StepRun, end: WorkOutcome) -> Result<(), StepErro
 async fn observe(work: &StepRun) -> Result<(), StepError> {
     let Some(placed) = mine(work).await?.and_then(|server| server.placement) else { return Ok(()) };
     let Some(driver) = work.context.fleet.driver(placed.host) else { return Ok(()) };
-    // A host that does not answer now is compared with the log when it does.
+    // If the host does not answer now, its agent compares it with the log later.
     let Ok(seen) = driver.guest(work.instance_id()).await else { return Ok(()) };
     send(work, InstanceRecord::PowerObserved { host: placed.host, power: capacity::power(seen.power) }).await
 }
@@ -50,7 +50,7 @@ async fn send(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<(), S
     settled(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await)
 }
 
-/// The end of a process that has nothing to record but success or failure.
+/// Ends a process that only records success or failure.
 pub(super) fn conclude(
     work: &StepRun,
     outcome: ProcessOutcome,
@@ -73,7 +73,7 @@ pub(super) fn fault(work: &StepRun) -> FaultInfo {
     failure.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault())
 }
 
-/// A step without a run: its work was done before the process began, and only its undo is needed.
+/// Does nothing, for a step with only an undo: its work was done before the process began.
 pub(super) fn nothing(_: &StepRun) -> BoxFuture<'_, Result<StepOutput, StepError>> {
     async { Ok(StepOutput::Nothing) }.boxed()
 }

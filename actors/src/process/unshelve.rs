@@ -2,15 +2,15 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_host` | chooses a host and claims its resources, unless the server is on one | release, record |
-//! | `bind_network` | takes the ports to the host | taking them off |
-//! | `connect_volumes` | has the volume service say how the host reaches the volumes | giving the connections back |
-//! | `prepare_host` | the shelved disk into the host's cache; networks and filters | (kept: a cache, and shared) |
-//! | `spawn_guest` | a disk made of the shelved one, domain, start | destroying the guest; off, if it was on its host |
+//! | `claim_host` | selects a host and claims its resources, unless the server has a host | releasing both |
+//! | `bind_network` | binds the ports to the host | unbinding them |
+//! | `connect_volumes` | gets the host's connections to the volumes | releasing the connections |
+//! | `prepare_host` | caches the shelved image, creates networks and filters | (kept: a cache, and shared) |
+//! | `spawn_guest` | creates a disk from the image, starts the domain | destroying the guest, or powering it off |
 //! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the connections) |
 //!
-//! A server whose root disk is a volume has no image. The image is deleted last, when nothing can be undone any more:
-//! until then it is the only copy of the server's disk. If a host fails, another is tried, as in a build.
+//! A volume-backed server has no image. The process deletes the image last, because it is the only copy of the server's
+//! disk. If a host fails, the process tries another, as in a build.
 
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     match work.driver(host)?.start(work.instance_id()).await {
         Ok(()) => Ok(StepOutput::Nothing),
-        // The guest vanished from its host, but its disks may exist.
+        // The guest has vanished from its host, but its disks may exist.
         Err(DriverError::NoSuchGuest(_)) => {
             guest::prepare(work, host, &server).await?;
             guest::reshape(work, host, &server, Renew::Nothing, None).await?;
@@ -172,8 +172,8 @@ async fn put_down(work: &StepRun) -> Result<(), StepError> {
     }
 }
 
-/// Whether the server had no host when this process began: then this process selected the present one. It is not read
-/// from the state, which a delete or an administrator may have changed.
+/// Whether the server had no host when this process began, so that this process selected the present one. A delete or
+/// an administrator may have changed the server's state, so the state does not decide this.
 fn is_away(work: &StepRun, server: &Alive) -> bool {
     server.placement.as_ref().is_none_or(|placed| placed.process == work.running.process)
 }

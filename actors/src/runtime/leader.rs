@@ -1,7 +1,7 @@
-//! The parts that only the leader of a cluster runs, one at a time, over the command gateway. These are the supervisor
-//! of processes, the host agents, the reconcilers and the sweeps at start-up.
+//! The parts that only the leader of a cluster runs: the supervisor of processes, the host agents, the reconcilers and
+//! the sweeps at start-up.
 //!
-//! Two leaders at the same time would drive one host twice. [`crate::coordination`] lists what else they would do twice.
+//! Two leaders at the same time would both drive each host. [`crate::coordination`] lists what else must not run twice.
 
 use std::sync::Arc;
 
@@ -47,19 +47,19 @@ impl Leader {
         Self { gateway: Arc::clone(&contexts.steps.gateway), tasks, tallies }
     }
 
-    /// One for each reconciler, in the order of the table.
+    /// The run counts of each reconciler, in the order of the table.
     pub fn reconcilers(&self) -> &[Arc<ReconcilerTally>] {
         &self.tallies
     }
 
-    /// Stops all work where it is; the log says how to continue.
+    /// Stops all work at once. The next start continues from the log.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         self.gateway.stop();
     }
 }
 
-/// Marks hosts as down that are up in the log but not configured any more: they will never answer.
+/// Records hosts as down that are not configured any more: they will never answer.
 async fn retire(context: &StepContext, drivers: &[Arc<dyn Driver>]) {
     let configured = |uri: &str| drivers.iter().any(|driver| driver.uri() == uri);
     let gone: Vec<HostId> = context

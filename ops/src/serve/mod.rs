@@ -26,7 +26,7 @@ use crate::telemetry::Logging;
 use event_log::EventLog;
 use wiring::ControlPlane;
 
-/// Serves until SIGTERM or SIGINT; an error says why it could not start or had to stop.
+/// Serves until SIGTERM or SIGINT. An error says why the server could not start or had to stop.
 pub fn run(config: Config) -> Result<()> {
     let logging = Logging::start(&config.targets().log)?;
     let system = actix_rt::System::with_tokio_rt(|| {
@@ -44,7 +44,7 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     };
     let listeners = listen::listeners(&config)?;
     let serving = listen::serving(&config, &targets)?;
-    // Requests are taken from now on; they wait until the read models are complete.
+    // From now on the server accepts requests, but they wait until the read models are complete.
     let works = Arc::new(WorkRegistry::default());
     let (opener, door) = StartupGate::closed(beginning(&works));
     let servers = chronova_web::server::serve(&door, &listeners, &serving).context("cannot listen")?;
@@ -115,5 +115,5 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
     Ok(())
 }
 
-/// Shared with the request handlers.
+/// The state that request handlers share.
 pub type AppState = Arc<chronova_web::App>;

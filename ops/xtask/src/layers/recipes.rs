@@ -1,8 +1,8 @@
-//! Holds the recipes of CONTRIBUTING.md to the tree.
+//! Checks the recipes of CONTRIBUTING.md against the tree.
 //!
-//! A recipe is a section `## Add ...`. It ends with the files that its author touched when it was followed:
-//! `Files touched (N): path, path`. A path may have placeholders (`<name>`), which stand for a part of a name.
-//! `cargo xtask recipe WORD [BASE]` compares such a list with a change, file by file.
+//! A recipe is a section `## Add ...`. It ends with the files that an author touched who followed it: `Files touched
+//! (N): path, path`. A path may have placeholders (`<name>`), which stand for a part of a name. `cargo xtask recipe
+//! WORD [BASE]` compares such a list with a change, file by file.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ const TOUCHED: &str = "Files touched (";
 /// One section of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Recipe<'a> {
-    /// "a filter or a weigher"
+    /// The title without `Add`, as "a filter or a weigher".
     title: &'a str,
     line: usize,
     body: &'a str,
@@ -66,7 +66,7 @@ pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
     findings
 }
 
-/// Compares the files that differ from `base` with the first list of a recipe that fits best; prints the differences.
+/// Compares the files that differ from `base` with the best-fitting list of a recipe, and prints the differences.
 pub(crate) fn compare(root: &Path, word: &str, base: &str) -> anyhow::Result<bool> {
     let page = std::fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let listing = Command::new("git")
@@ -110,7 +110,7 @@ fn recipes(page: &str) -> Vec<Recipe<'_>> {
     recipes
 }
 
-/// Every list of the section: a recipe for several things has one for each.
+/// Every list of the section. A recipe for several things has one list for each.
 fn touched(body: &str) -> Vec<TouchedFiles<'_>> {
     body.split("\n\n")
         .filter_map(|paragraph| {
@@ -122,7 +122,7 @@ fn touched(body: &str) -> Vec<TouchedFiles<'_>> {
         .collect()
 }
 
-/// The words between back quotes, outside of blocks.
+/// The words between back quotes, outside of code blocks.
 fn code_words(text: &str) -> impl Iterator<Item = &str> {
     text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2))
 }
@@ -137,13 +137,13 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
 fn is_path(word: &str) -> bool {
     let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./<>".contains(c));
     let ends = [".rs", ".md", ".txt", ".js", ".toml", ".py"].iter().any(|end| word.ends_with(end));
-    // `/servers` is a path of an API.
+    // A word such as `/servers` is a path of an API.
     plain && !word.starts_with('/') && (ends || word.contains('/'))
 }
 
 /// Whether a word names a table, a registry or a macro: `FILTERS`, `capabilities!`.
 fn is_table(word: &str) -> bool {
-    // Environment variables begin with the program's name.
+    // A word that begins with the program's name is an environment variable.
     let constant =
         word.len() > 2 && !word.starts_with("CHRONOVA_") && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let name = word.strip_suffix('!').unwrap_or_default();
@@ -159,7 +159,7 @@ fn is_named(word: &str, path: &str) -> bool {
     std::iter::once(path).chain(folders).chain(tails).any(|part| fits(word, part) || fits(&format!("{word}.rs"), part))
 }
 
-/// Whether a path is what a pattern stands for; a placeholder stands for a part of one name.
+/// Whether a path matches a pattern. A placeholder matches a part of one name.
 fn fits(pattern: &str, path: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('<') else { return pattern == path };
     let (Some((_, rest)), Some(tail)) = (rest.split_once('>'), path.strip_prefix(head)) else { return false };
@@ -194,12 +194,12 @@ mod tests {
                         Files touched (2): `actors/src/scheduler/filters/<theme>.rs`, `actors/src/scheduler/filters/mod.rs`.\n";
 
     #[test]
-    fn a_page_that_holds_has_no_finding() {
+    fn a_correct_page_has_no_finding() {
         assert_eq!(found(PAGE_THAT_HOLDS, TREE), Vec::<String>::new());
     }
 
     #[test]
-    fn what_is_gone_or_miscounted_is_found() {
+    fn missing_files_and_wrong_counts_are_found() {
         for (from, to, words) in [
             ("filters/mod.rs`, see", "filters/table.rs`, see", "there is no filters/table.rs"),
             ("`FILTERS`", "`SIEVES`", "no file that it names has SIEVES"),

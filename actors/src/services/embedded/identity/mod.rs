@@ -1,7 +1,7 @@
 //! Users, projects, domains, roles and role assignments.
 //!
-//! Passwords arrive as hashes, which [`passwords`] computes outside the decision; ids arrive in the command. Tokens are
-//! signed and self-contained: only their revocation is an event.
+//! A command has password hashes, which [`passwords`] computes outside the decision, and new ids. Tokens are signed and
+//! self-contained: only their revocation is an event.
 
 pub mod bootstrap;
 pub mod decide;
@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
 
-/// There is one.
+/// The id of the only realm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdentityRealmId;
 
@@ -44,7 +44,7 @@ impl<T: Clone> Edit<T> {
     }
 }
 
-/// The changed attributes; `None` leaves one as it is.
+/// The changed attributes of a domain; `None` keeps an attribute.
 #[derive(Debug, Clone, Default)]
 pub struct DomainChange {
     pub name: Option<String>,
@@ -74,7 +74,7 @@ pub struct UserChange {
 
 #[derive(Debug, Clone)]
 pub enum IdentityCommand {
-    /// The first start: creates everything that a log-in needs. Does nothing if any identity exists.
+    /// Creates everything that a log-in needs, at the first start. Does nothing if any identity exists.
     Bootstrap(Box<IdentitySeed>),
     CreateDomain(DomainCreated),
     ChangeDomain {
@@ -94,7 +94,7 @@ pub enum IdentityCommand {
         change: UserChange,
     },
     DeleteUser(UserId),
-    /// The user's name and attributes up to now are being erased; the user may be gone.
+    /// Records that the user's name and attributes up to now are erased. The user may be deleted.
     EraseUser {
         user: UserId,
         erasure: ErasureId,
@@ -136,11 +136,11 @@ pub struct IdentitySeed {
     pub admin_password: PasswordHash,
     pub admin_project: ProjectId,
     pub service_project: ProjectId,
-    /// For `admin`, `manager`, `member`, `reader` (each implying the next) and `service`.
+    /// The ids of the roles `admin`, `manager`, `member`, `reader` (each implies the next) and `service`.
     pub roles: [RoleId; 5],
 }
 
-/// The kind of resource that a refusal is about, in Keystone's words.
+/// The kind of resource in a refusal, by Keystone's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityResourceKind {
     Domain,

@@ -20,7 +20,7 @@ pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEve
             }
             _ => Err(NetworkReject::IdTaken(created.network.to_string())),
         },
-        // A deleted network has no ports left: there is nothing to release.
+        // A deleted network has no ports, so there is nothing to release.
         NetworkCommand::ReleaseDevice { device, project } => {
             Ok(ports::release(state, device, |port| port.created.project == project))
         }

@@ -25,7 +25,7 @@ pub(super) fn create(
 ) -> Result<Vec<NetworkEvent>, NetworkReject> {
     let network = row.created.network;
     if let Some(known) = state.ports.get(&wanted.port) {
-        // A repeated step finds its own port, perhaps bound to the host of an earlier attempt.
+        // A repeated step finds its own port, which may be bound to the host of an earlier attempt.
         return match wanted.made_for {
             Some(_) if known.created.made_for == wanted.made_for => Ok(rebind(known, wanted.binding)),
             _ => Err(NetworkReject::IdTaken(wanted.port.to_string())),
@@ -71,7 +71,7 @@ pub(super) fn create(
     ])
 }
 
-/// `fa:16:3e` (Neutron's `base_mac`) and three bytes that follow from the port's id.
+/// The MAC address of a port: `fa:16:3e` (Neutron's `base_mac`) and three bytes that derive from the port's id.
 fn mac_for(state: &Network, port: PortId) -> Option<String> {
     (0_u16..1_000).find_map(|attempt| {
         let hash = Uuid::new_v5(&port.0, &attempt.to_be_bytes());
@@ -183,7 +183,7 @@ pub(super) fn delete(state: &Network, row: &NetworkRow, port: PortId) -> Result<
     Ok(vec![PortDeleted { network: row.created.network, port }.into()])
 }
 
-/// Releases those of the device's ports that `which` selects.
+/// Releases the device's ports that `which` selects.
 pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port) -> bool) -> Vec<NetworkEvent> {
     let mut events = Vec::new();
     for port in state.of_device(&device.to_string()).filter(|port| which(port)) {
@@ -196,7 +196,7 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
     events
 }
 
-/// The most addresses of a port: each change of a port writes all of them.
+/// The most addresses of a port. Each change of a port writes all its addresses into the log.
 const MOST_ADDRESSES: usize = 50;
 
 /// Chooses the addresses of one port.
@@ -214,7 +214,8 @@ impl<'a> FixedIpAllocator<'a> {
         Self { state, row, mac, own, chosen: Vec::new() }
     }
 
-    /// One IPv4 address and one IPv6 address from pools, and an address in each subnet where it follows from the MAC.
+    /// One IPv4 address and one IPv6 address from pools, and one address in each subnet with addresses that derive from
+    /// the MAC.
     fn one_of_each(&mut self) -> Result<Vec<FixedAddress>, NetworkReject> {
         let mut subnets: Vec<&Subnet> = self.state.subnets.values().map(AsRef::as_ref).collect();
         subnets.sort_by_key(|subnet| (subnet.created_at, subnet.added.subnet));
@@ -314,7 +315,7 @@ impl<'a> FixedIpAllocator<'a> {
         let address = if taken.is_empty() {
             ipam.next()?
         } else {
-            // Rare: a port with several addresses in one subnet.
+            // Only a port with several addresses in one subnet needs this copy, which is rare.
             let mut scratch = ipam.clone();
             for address in taken {
                 scratch.take(address, PortId(Uuid::nil()));

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-//! Given events, when a command, then events or a refusal.
+//! Tests of the form: given these events, a command leads to these events or this refusal.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -106,7 +106,7 @@ fn made_for(n: u128, instance: InstanceId) -> NetworkCommand {
     NetworkCommand::CreatePort(PortRequest { binding, made_for: Some(instance), ..wanted_port(n) })
 }
 
-/// A state in the making: each command must be accepted.
+/// Builds a state by commands, each of which must be accepted.
 #[derive(Default)]
 struct Given(Network);
 
@@ -137,7 +137,7 @@ fn with_subnet() -> Given {
 }
 
 #[test]
-fn a_network_is_made_once_and_its_id_is_never_taken_again() {
+fn a_network_is_created_once_and_its_id_is_never_reused() {
     assert_eq!(a_network().when(create()), Err(NetworkReject::IdTaken(network().to_string())));
     let gone = a_network().and(NetworkCommand::Delete);
     assert_eq!(gone.when(create()), Err(NetworkReject::IdTaken(network().to_string())));
@@ -146,7 +146,7 @@ fn a_network_is_made_once_and_its_id_is_never_taken_again() {
 }
 
 #[test]
-fn a_change_that_changes_nothing_says_nothing() {
+fn a_change_without_effect_records_no_event() {
     let same = NetworkPatch { name: Some("private".into()), ..NetworkPatch::default() };
     assert_eq!(a_network().when(NetworkCommand::Change(same)), Ok(vec![]));
     let small = NetworkPatch { mtu: Some(10), ..NetworkPatch::default() };
@@ -154,7 +154,7 @@ fn a_change_that_changes_nothing_says_nothing() {
 }
 
 #[test]
-fn a_shared_network_in_use_by_others_stays_shared() {
+fn a_shared_network_with_others_ports_stays_shared() {
     let shared = |shared| NetworkCommand::Change(NetworkPatch { shared: Some(shared), ..NetworkPatch::default() });
     let others = PortRequest { project: ProjectId::new("other"), ..wanted_port(1) };
     let given = a_network().and(shared(true));
@@ -201,7 +201,7 @@ fn pools_and_gateways_are_checked() {
 }
 
 #[test]
-fn subnets_do_not_overlap_and_go_only_when_empty() {
+fn subnets_do_not_overlap_and_only_empty_ones_are_deleted() {
     assert!(matches!(with_subnet().when(add(2, "10.0.0.128/25")), Err(NetworkReject::InvalidInput(_))));
     let given = with_subnet().and(NetworkCommand::CreatePort(wanted_port(1)));
     let remove = NetworkCommand::RemoveSubnet { subnet: subnet(1) };
@@ -209,11 +209,11 @@ fn subnets_do_not_overlap_and_go_only_when_empty() {
     assert!(matches!(given.when(NetworkCommand::Delete), Err(NetworkReject::NetworkInUse(..))));
     let given = given.and(NetworkCommand::DeletePort { port: port(1) });
     assert_eq!(given.when(remove).unwrap().len(), 1);
-    assert_eq!(given.when(NetworkCommand::Delete).unwrap().len(), 2, "the subnet goes with the network");
+    assert_eq!(given.when(NetworkCommand::Delete).unwrap().len(), 2, "the subnet is deleted with the network");
 }
 
 #[test]
-fn smaller_pools_keep_what_is_held() {
+fn smaller_pools_keep_allocated_addresses() {
     let pools = Some(vec![AllocationPool { start: ip("10.0.0.50"), end: ip("10.0.0.51") }]);
     let patch = SubnetPatch { pools, ..SubnetPatch::default() };
     let given = with_subnet()
@@ -256,7 +256,7 @@ fn a_port_without_addresses_has_no_groups_and_a_port_of_the_network_is_trusted()
 }
 
 #[test]
-fn asked_for_addresses_are_given_or_refused_by_name() {
+fn requested_addresses_are_allocated_or_refused_by_name() {
     let given = with_subnet().and(add(2, "10.0.2.0/24")).and(port_with(1, vec![at(None, Some("10.0.0.77"))]));
     let refused = |n, addresses| given.when(port_with(n, addresses)).unwrap_err();
     let taken = NetworkReject::AddressInUse { network: network(), address: ip("10.0.0.77") };
@@ -272,7 +272,7 @@ fn asked_for_addresses_are_given_or_refused_by_name() {
 }
 
 #[test]
-fn macs_follow_from_the_port_and_are_unique() {
+fn macs_derive_from_the_port_and_are_unique() {
     let given = with_subnet().and(NetworkCommand::CreatePort(wanted_port(1)));
     let mac = given.0.ports[&port(1)].created.mac.clone();
     assert!(mac.starts_with("fa:16:3e:") && mac.len() == 17);
@@ -350,10 +350,10 @@ fn address_pairs_need_port_security() {
 }
 
 proptest! {
-    /// For any commands in any order: no address and no MAC is held twice, exhaustion is a clean refusal, and freed
-    /// addresses can be allocated again.
+    /// For any commands in any order, no two ports have the same address or MAC. A full network refuses cleanly, and
+    /// freed addresses can be allocated again.
     #[test]
-    fn no_address_is_given_twice(steps in prop::collection::vec((0_u8..5, 0_u128..12, 0_u8..16), 1..80)) {
+    fn no_address_is_allocated_twice(steps in prop::collection::vec((0_u8..5, 0_u128..12, 0_u8..16), 1..80)) {
         let mut given = a_network().and(add(1, "10.0.0.0/28"));
         for (what, n, last) in steps {
             let address = format!("10.0.0.{last}");
@@ -377,7 +377,7 @@ proptest! {
             let distinct: BTreeSet<IpAddr> = held.iter().copied().collect();
             prop_assert_eq!(held.len(), distinct.len());
             let ipam: BTreeSet<IpAddr> = given.0.ipam(subnet(1)).unwrap().held().map(|(address, _)| *address).collect();
-            prop_assert_eq!(&ipam, &distinct, "the addresses of the ports are what is held");
+            prop_assert_eq!(&ipam, &distinct, "the allocated addresses are those of the ports");
             let macs: BTreeSet<&String> = given.0.ports.values().map(|port| &port.created.mac).collect();
             prop_assert_eq!(macs.len(), given.0.ports.len());
         }
@@ -397,7 +397,7 @@ fn floating(n: u128) -> FloatingIpId {
     FloatingIpId(Uuid::from_u128(7_000 + n))
 }
 
-/// An external network with two addresses to give out.
+/// An external network with two free addresses.
 fn outside() -> Given {
     let external = NetworkPatch { external: Some(true), ..NetworkPatch::default() };
     a_network().and(NetworkCommand::Change(external)).and(add(1, "203.0.113.0/30")).and(NetworkCommand::ChangeSubnet {
@@ -448,7 +448,7 @@ fn give(n: u128, to: Option<Association>) -> NetworkCommand {
 }
 
 #[test]
-fn floating_addresses_come_from_the_pools_until_these_are_empty() {
+fn floating_addresses_come_from_the_pools_until_they_are_empty() {
     let given = outside().and(allocate(1)).and(allocate(2));
     let addresses: Vec<String> = given.0.floating_ips.values().map(|one| one.address().to_string()).collect();
     assert_eq!(addresses, ["203.0.113.1", "203.0.113.2"]);
@@ -457,7 +457,7 @@ fn floating_addresses_come_from_the_pools_until_these_are_empty() {
     assert_eq!(given.when(allocate(1)), Err(NetworkReject::IdTaken(floating(1).to_string())));
     let release = |n| NetworkCommand::ReleaseFloatingIp { floating_ip: floating(n) };
     let given = given.and(release(1));
-    assert_eq!(given.when(release(1)), Ok(vec![]), "once more is harmless");
+    assert_eq!(given.when(release(1)), Ok(vec![]), "a repeated release is harmless");
     assert_eq!(given.0.ports.len(), 1);
     let wished = FixedIpRequest { subnet: None, address: Some(ip("203.0.113.2")) };
     let wished = FloatingIpRequest { address: Some(wished), ..wanted_floating(3) };
@@ -472,7 +472,7 @@ fn floating_addresses_come_from_the_pools_until_these_are_empty() {
 }
 
 #[test]
-fn a_project_gets_no_more_floating_addresses_than_it_may_have() {
+fn floating_addresses_of_a_project_are_limited() {
     let within = |limit, elsewhere| {
         NetworkCommand::AllocateFloatingIp(FloatingIpRequest { limit, elsewhere, ..wanted_floating(2) })
     };
@@ -489,7 +489,7 @@ fn a_fixed_address_has_one_floating_address() {
     assert!(matches!(given.when(give(2, Some(fixed(1)))), Err(NetworkReject::AlreadyAssociated { .. })));
     assert!(given.when(give(2, Some(fixed(2)))).is_ok());
     let end = |port| NetworkCommand::DisassociateFloatingIp { floating_ip: floating(1), port };
-    assert_eq!(given.when(end(port(2))), Ok(vec![]), "it stands for another port by now");
+    assert_eq!(given.when(end(port(2))), Ok(vec![]), "the address has another port by now");
     let given = given.and(end(port(1)));
     assert_eq!((given.when(end(port(1))), given.when(give(1, None))), (Ok(vec![]), Ok(vec![])));
     assert!(given.when(give(2, Some(fixed(1)))).is_ok());
@@ -503,7 +503,7 @@ fn an_external_network_with_floating_addresses_stays_external() {
     let given = outside().and(allocate(1));
     assert_eq!(given.when(inside()), Err(NetworkReject::ExternalInUse(network())));
     let gone = given.when(NetworkCommand::Delete).unwrap();
-    assert_eq!(gone.len(), 4, "the address that stands for nothing, its port, the subnet, the network: {gone:?}");
+    assert_eq!(gone.len(), 4, "the unassociated address, its port, the subnet, the network: {gone:?}");
     let given = given.and(give(1, Some(fixed(1))));
     assert!(matches!(given.when(NetworkCommand::Delete), Err(NetworkReject::NetworkInUse(..))));
     assert_eq!(

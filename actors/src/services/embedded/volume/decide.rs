@@ -31,8 +31,8 @@ fn sorted(mut created: VolumeCreated) -> Result<VolumeCreated, VolumeReject> {
     Ok(created)
 }
 
-/// Applies the change to `now`; refused with the number that would be too many. Removing what is not there changes
-/// nothing.
+/// Applies the change to `now`. A refusal has the number of pairs that would exceed the limit. Removing an absent key
+/// changes nothing.
 pub(super) fn merged(now: &[(String, String)], change: VolumeMetadataChange) -> Result<VolumeMetadata, usize> {
     let mut pairs: std::collections::BTreeMap<String, String> = now.iter().cloned().collect();
     match change {
@@ -56,7 +56,7 @@ pub(super) fn invalid(reason: impl Into<String>) -> VolumeReject {
     VolumeReject::InvalidVolume(reason.into())
 }
 
-/// Only the process that owns the work may record its end.
+/// Checks that the process owns the work: no other process may record its end.
 fn by(record: &VolumeRecord, process: ProcessId) -> Result<(), VolumeReject> {
     if record.ongoing == Some(process) { Ok(()) } else { Err(VolumeReject::Superseded) }
 }
@@ -65,7 +65,7 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
     let volume = record.created.volume;
     match command {
         VolumeCommand::Create(created) => Err(VolumeReject::IdTaken(created.volume)),
-        // A repeated request: it must not be refused because the volume is in use.
+        // This is a repeated record. It must not be refused because the volume is in use.
         VolumeCommand::RecordReady { process, .. } if record.created.process == process && record.place.is_some() => {
             Ok(vec![])
         }
@@ -145,7 +145,7 @@ fn describe(record: &VolumeRecord, change: VolumeDescriptionChange) -> VolumeDec
     Ok(vec![VolumeDescribed { volume, name, description, metadata }.into()])
 }
 
-/// The properties are what may be changed; what the image was at the time stays.
+/// Changes the image properties that the volume keeps. The other facts about its image stay.
 fn change_image(record: &VolumeRecord, change: VolumeMetadataChange) -> VolumeDecision {
     let volume = record.created.volume;
     let now = record.image.as_ref().map(|image| image.extra.clone()).unwrap_or_default();
@@ -157,7 +157,7 @@ fn change_image(record: &VolumeRecord, change: VolumeMetadataChange) -> VolumeDe
     let extra = merged(&now, change).map_err(VolumeReject::TooManyPairs)?;
     let image = match &record.image {
         Some(image) => VolumeImage { snapshot: image.snapshot.clone(), extra },
-        // There is no image: the properties stand for themselves.
+        // The volume has no image, so the properties are the only facts.
         None => VolumeImage { snapshot: no_image(), extra },
     };
     if record.image.as_ref() == Some(&image) {
@@ -231,7 +231,7 @@ fn upload(
     Ok(vec![UploadRequested { volume, process, image }.into()])
 }
 
-/// Cinder's `reimage`, also of a server's volume while the guest is off; the caller ensures that.
+/// Cinder's `reimage`. It also accepts a server's volume; the caller ensures that the guest is off.
 fn reimage(record: &VolumeRecord, process: ProcessId, image: VolumeImage) -> VolumeDecision {
     let volume = record.created.volume;
     if record.reimaged_by == Some(process) {

@@ -1,12 +1,12 @@
-//! A volume: its life, its attachments, its snapshots.
+//! A volume with its attachments and snapshots.
 //!
 //! | file | what |
 //! |---|---|
-//! | [`decide`] | what may happen to a volume |
-//! | [`attach`] | the same, for its attachments |
-//! | [`snapshots`] | the same, for its snapshots |
-//! | [`service`] | the embedded volume service: quota first, then the volume |
-//! | [`port`] | the same, for the compute side |
+//! | [`decide`] | decides on commands to a volume |
+//! | [`attach`] | decides on its attachments |
+//! | [`snapshots`] | decides on its snapshots |
+//! | [`service`] | the embedded volume service: reserves quota, then sends commands |
+//! | [`port`] | the service's port for compute |
 //! | [`processes`] | the long operations on volumes |
 //! | [`reconcile`] | gives back quota, removes leftovers from hosts |
 //!
@@ -19,7 +19,7 @@
 //!     +-----> deleting -> gone
 //! ```
 //!
-//! The rules and the words of refusals are Cinder's, so that its clients understand them.
+//! The rules and the messages of refusals are Cinder's, because clients may rely on them.
 
 pub mod attach;
 pub mod decide;
@@ -50,14 +50,14 @@ pub enum VolumeRoot {}
 /// A change of metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeMetadataChange {
-    /// Adds or replaces these.
+    /// Adds or replaces these pairs.
     Merge(VolumeMetadata),
-    /// These and no others.
+    /// Replaces all pairs by these.
     Replace(VolumeMetadata),
     Remove(String),
 }
 
-/// The changed fields; `None` leaves one as it is.
+/// The changed fields; `None` keeps a field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VolumeDescriptionChange {
     pub name: Option<String>,
@@ -100,7 +100,7 @@ pub enum VolumeCommand {
     Extend {
         process: ProcessId,
         size_gb: u32,
-        /// Also while a server has it (3.42).
+        /// Whether to accept it even while a server has the volume (3.42).
         attached: bool,
     },
     RecordExtended {
@@ -110,13 +110,13 @@ pub enum VolumeCommand {
     Upload {
         process: ProcessId,
         image: ImageId,
-        /// Also while a server has it.
+        /// Whether to accept it even while a server has the volume.
         force: bool,
     },
     RecordUploaded {
         process: ProcessId,
     },
-    /// An image's content in the place of its own.
+    /// Replaces the content by that of an image.
     Reimage {
         process: ProcessId,
         image: Box<VolumeImage>,
@@ -129,7 +129,7 @@ pub enum VolumeCommand {
         instance: Option<InstanceId>,
         mode: AttachMode,
     },
-    /// Reserves and connects in one: both happen, or none.
+    /// Reserves and connects in one append: both happen, or neither.
     ReserveAndConnect(Box<NewAttachment>),
     Connect {
         attachment: AttachmentId,
@@ -145,7 +145,7 @@ pub enum VolumeCommand {
     Release {
         attachment: AttachmentId,
     },
-    /// Without an attachment, as clients before attachments did.
+    /// Reserves the volume without an attachment, for clients from before Cinder had attachments.
     Keep,
     /// Undoes `Keep`.
     LetGo,
@@ -158,7 +158,7 @@ pub enum VolumeCommand {
     Delete {
         process: ProcessId,
         force: bool,
-        /// Its snapshots as well.
+        /// Whether to delete the volume's snapshots, too.
         cascade: bool,
     },
     RecordDeleted {
@@ -167,7 +167,7 @@ pub enum VolumeCommand {
     Snapshot {
         asked: VolumeSnapshotRequested,
         force: bool,
-        /// A caller who is no administrator copies snapshots of its own project only.
+        /// Whether the caller is an administrator. Other callers may copy only snapshots of their own projects.
         is_admin: bool,
     },
     RecordSnapshotReady {
@@ -198,10 +198,10 @@ pub enum VolumeCommand {
     },
 }
 
-/// How many names and values there may be; Cinder's default for metadata.
+/// The most metadata pairs; Cinder's default.
 pub const MAX_PAIRS: usize = 128;
 
-/// In Cinder's words.
+/// The refusals, with Cinder's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VolumeReject {
     #[error("The volume could not be found.")]
@@ -212,7 +212,7 @@ pub enum VolumeReject {
     NoSnapshot(SnapshotId),
     #[error("Attachment {0} could not be found.")]
     NoAttachment(AttachmentId),
-    /// The volume is in no state for it.
+    /// The volume's state does not allow the command.
     #[error("Invalid volume: {0}")]
     InvalidVolume(String),
     #[error("Invalid snapshot: {0}")]
@@ -225,10 +225,10 @@ pub enum VolumeReject {
     NoSnapshotMetadata(SnapshotId, String),
     #[error("Metadata property count {0} exceeds the maximum {MAX_PAIRS}.")]
     TooManyPairs(usize),
-    /// The bytes are on another host.
+    /// The volume's data is on another host.
     #[error("Invalid volume: Volume {volume} is on host {on} and cannot be reached from host {from}.")]
     OutOfReach { volume: VolumeId, on: String, from: String },
-    /// Somebody else is at work on it now: what a process reports after it was called off.
+    /// Another process works on the volume now: this record comes from a process that was cancelled.
     #[error("the process has been overtaken")]
     Superseded,
 }

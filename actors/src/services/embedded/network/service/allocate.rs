@@ -20,7 +20,7 @@ use crate::services::embedded::network::{FixedIpRequest, NetworkCommand, PortReq
 pub(super) struct PlannedInterface {
     pub(super) port: PortId,
     pub(super) network: NetworkId,
-    /// A port of the user's, which is only bound.
+    /// Whether the user created the port, so that it is only bound.
     pub(super) given: bool,
     pub(super) fixed_ip: Option<String>,
     pub(super) tag: Option<String>,
@@ -90,7 +90,7 @@ impl EmbeddedNetworks {
     }
 }
 
-/// The ports that may have been made for the server.
+/// The ids of the ports that the service may have created for the server.
 pub(super) fn made_for(wanted: &InterfacesRequest) -> BTreeSet<PortId> {
     let count = match &wanted.networks {
         RequestedNetworks::None => 0,
@@ -160,7 +160,7 @@ pub(super) fn command(
     }))
 }
 
-/// Without a request Nova sends `default` alone: then the network decides whether groups apply at all.
+/// Without requested groups, Nova sends only `default`. Then the network decides whether groups apply at all.
 fn named_groups(wanted: &InterfacesRequest, groups: &[SecurityGroupId]) -> Option<Vec<SecurityGroupId>> {
     match wanted.security_groups.as_slice() {
         [] => None,
@@ -175,7 +175,7 @@ pub(super) fn info(
     nic: &PlannedInterface,
 ) -> Result<NicInfo, PortError> {
     let port = networks.port(nic.port);
-    // Another request has deleted it between the command and the view.
+    // Another request has deleted the port after the command.
     let port = port.ok_or_else(|| PortError::Conflict(format!("Port {} is gone.", nic.port)))?;
     let network = networks.network(port.created.network);
     let network = network.ok_or_else(|| PortError::Conflict(format!("Network {} is gone.", nic.network)))?;

@@ -17,12 +17,12 @@ use crate::aggregate::CommandError;
 use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 use crate::services::embedded::network::{FixedIpRequest, NetworkCommand, PortPatch};
 
-/// The port that is made for `process`: asked for twice, it is the same one.
+/// The id of the port that is created for `process`. A repeated request has the same id.
 pub(super) fn port_of(process: ProcessId) -> PortId {
     PortId::derive(process.0, "port")
 }
 
-/// The network of the interface; refusals as Nova's `attach_interface` words them.
+/// The network of the interface. The refusals have the messages of Nova's `attach_interface`.
 pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> Result<NetworkId, PortError> {
     let network = views.networks.read(|view| match (nic.port, nic.network) {
         (Some(port), _) => {
@@ -60,7 +60,7 @@ fn not_found(error: PortError) -> PortError {
     }
 }
 
-/// Whether the network can allocate the requested address, or any.
+/// Checks that the network can allocate the requested address, or any address if none is requested.
 fn free(view: &NetworksView, project: &ProjectId, network: NetworkId, nic: &RequestedNic) -> Result<(), PortError> {
     words::usable_network(view, project, network).map_err(not_found)?;
     let Some(whole) = view.whole(network).filter(|whole| !whole.subnets.is_empty()) else {
@@ -91,8 +91,8 @@ fn automatic(view: &NetworksView, project: &ProjectId) -> Result<NetworkId, Port
     }
 }
 
-/// The interfaces whose ports are still the server's, as they are now. An interface on a network that was never one of this
-/// service is that of a server that was adopted: another service has the port, and it stays.
+/// The present state of the interfaces with ports that are still the server's. An interface on an unknown network
+/// belongs to an adopted server: another service has its port, and the interface stays.
 pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -> Vec<NicInfo> {
     let device = instance.to_string();
     views.networks.read(|networks| {
@@ -145,7 +145,7 @@ impl EmbeddedNetworks {
             host: wanted.host,
             availability_zone: wanted.availability_zone,
             networks: RequestedNetworks::These(vec![wanted.nic]),
-            // The network decides, as it does for Nova, which names none here.
+            // As in Nova, the request names no groups, and the network decides.
             security_groups: Vec::new(),
         };
         let seen = self.ensure_default_group(&wanted.project, meta).await?;
@@ -166,7 +166,7 @@ impl EmbeddedNetworks {
         self.views.networks.read(|networks| self.views.security_groups.read(|groups| info(networks, groups, &nic)))
     }
 
-    /// Neutron's way: the server's port on that network gets one more address.
+    /// As with Neutron, the server's port on that network gets one more address.
     pub(super) async fn add_one(
         &self,
         instance: InstanceId,

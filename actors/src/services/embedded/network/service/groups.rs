@@ -1,4 +1,4 @@
-//! Security groups of servers: those of all of a server's ports. Source: nova `network/security_group_api.py`
+//! Security groups of a server, which are the groups of all its ports. Source: nova `network/security_group_api.py`
 //! (`add_to_instance`, `remove_from_instance`).
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl EmbeddedNetworks {
         Ok(())
     }
 
-    /// The group of the project that has this id, or alone has this name.
+    /// The project's group with this id, or the only one with this name.
     fn named_group(&self, project: &ProjectId, name: &str) -> Result<SecurityGroupId, PortError> {
         let matching: Vec<SecurityGroupId> = self.views.security_groups.read(|view| {
             let own = view.of_project(project).into_iter().flat_map(|groups| groups.by_id.values());
@@ -88,7 +88,7 @@ impl EmbeddedNetworks {
     }
 }
 
-/// Nova makes one answer of all that Neutron has against the groups of a port.
+/// Nova gives one error for all of Neutron's refusals of a port's groups.
 fn refused(error: CommandError<NetworkReject>) -> PortError {
     match error {
         CommandError::Rejected(reject) => PortError::Invalid(reject.to_string()),
