@@ -1,4 +1,4 @@
-//! The one table of operations that certain hardware rules out.
+//! The one table of operations that are not possible with certain hardware.
 //!
 //! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
 //! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. The live
@@ -10,7 +10,7 @@ use super::actions::ServerAction;
 pub use super::decision::HostBoundHardware;
 use super::decision::InstanceReject;
 
-/// Action, hardware, and the action's name in the refusal.
+/// Each line has an action, the hardware, and the action's name in the refusal.
 const TABLE: &[(ServerAction, HostBoundHardware, &str)] = &[
     (ServerAction::LiveMigrate, HostBoundHardware::Accelerators, "live-migration"),
     (ServerAction::LiveMigrate, HostBoundHardware::Vtpm, "live-migration"),

@@ -13,7 +13,7 @@ use crate::topology::{self, GuestNumaTopology, pinning::pinning};
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ClaimHolder {
     Server,
-    /// The migration holds the allocations of the source host until the move is undone, and then returns them to the server.
+    /// The migration has the allocations on the source host until the move ends. An undo returns them to the server.
     Migration(ProcessId),
 }
 

@@ -126,7 +126,7 @@ fn policy(context: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     context.group.as_ref().map(|group| group.policy)
 }
 
-/// How often the properties of the request's image occur among the images of the servers on the host.
+/// The weighted number of image properties that servers on the host share with the request, over all servers.
 fn same_image_properties(host: &HostState<'_>) -> f64 {
     let Some(image) = &host.context.request.image else { return 0.0 };
     let setting = &host.context.options.image_props_weight_setting;
@@ -141,7 +141,7 @@ fn same_image_properties(host: &HostState<'_>) -> f64 {
     sum
 }
 
-/// Nova's class names of all weighers, and of those that have nothing to weigh in one cell; for the configuration.
+/// Nova's class names for the configuration: all weighers, and those that have no effect in a single cell.
 pub const CLASSES: [&str; 14] = [
     ALL,
     "nova.scheduler.weights.ram.RAMWeigher",

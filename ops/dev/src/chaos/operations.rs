@@ -1,4 +1,4 @@
-//! The operations, and the requests to the API that ask for them.
+//! The operations of a run, and the API requests for them.
 
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;

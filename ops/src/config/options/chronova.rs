@@ -1,4 +1,4 @@
-//! `[chronova]`: options that Nova does not have, because there they belong to other services.
+//! `[chronova]`: options that Nova does not have. In OpenStack, other services have most of them.
 
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@
 //! declarations. An option that exists in Nova (or in oslo, Keystone, Glance, Neutron) keeps its section, name, default
 //! and meaning. Where Chronova's default differs, the help says so and why.
 //!
-//! After the type comes the use of the value, at least one of these:
+//! The use of the value follows the type. A declaration has at least one of these:
 //!
 //! * `=> web.max_limit by Whole`: the field `web.max_limit` of [`Targets`] takes the value; `Whole` of `conversions.rs`
 //!   converts it. Without `by` the field has the option's own type. The field's default is the option's default, so the
@@ -14,7 +14,7 @@
 //! * `=> here`: this crate reads the value, in `derived.rs` or under `serve`.
 //! * `=> nothing`: the option has no effect yet.
 //!
-//! A declaration without an arrow does not compile.
+//! A declaration without `=>` does not compile.
 
 /// One [`OptionUse`](super::targets::OptionUse) of an option.
 macro_rules! use_of {
@@ -91,7 +91,7 @@ macro_rules! section {
             }
 
             /// Gives each value to the fields that take it.
-            #[allow(unused_variables, reason = "of some sections this crate reads every option")]
+            #[allow(unused_variables, reason = "this crate reads every option of some sections")]
             pub(in $crate::config) fn hand_over(&self, targets: &mut $crate::config::targets::Targets) {
                 $( $( hand_over!($t, self.$field, targets; $($to).+ $([$entry])? $(by $form)?); )+ )*
             }
@@ -178,7 +178,7 @@ pub fn find(section: &str, name: &str) -> Option<&'static OptionDef> {
     SECTIONS.iter().copied().flatten().find(|def| def.section.eq_ignore_ascii_case(section) && def.name == name)
 }
 
-/// The option that used to have that name.
+/// The option that used to have this name.
 pub fn find_deprecated(section: &str, name: &str) -> Option<&'static OptionDef> {
     let name = name.replace('-', "_");
     let was = |def: &&OptionDef| def.deprecated.iter().any(|(s, n)| s.eq_ignore_ascii_case(section) && *n == name);

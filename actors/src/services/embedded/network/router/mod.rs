@@ -1,8 +1,8 @@
 //! Routers between virtual networks.
 //!
-//! An aggregate has a router's name and settings. The router is in a network if it is the device of a port there:
-//! [`NetworkCommand::CreatePort`](crate::services::embedded::network::NetworkCommand::CreatePort) with the owners
-//! below.
+//! An aggregate has a router's name and settings. The router is in a network if it is the device of a port there.
+//! [`NetworkCommand::CreatePort`](crate::services::embedded::network::NetworkCommand::CreatePort) creates such a port,
+//! with one of the owners below.
 
 pub mod decide;
 

@@ -38,7 +38,7 @@ pub(super) fn group_names(views: &Views, project: &ProjectId, server: InstanceId
 
 /// The floating addresses of these ports. The servers' events do not have them.
 pub(super) fn floating_addresses(networks: &NetworksView, ports: &[PortId]) -> Vec<FloatingAddress> {
-    // Most clouds have no floating addresses here, so the search can often be skipped.
+    // If there are no floating addresses at all, the search is not necessary.
     if !networks.any_floats() {
         return Vec::new();
     }
@@ -57,11 +57,11 @@ pub(super) fn find_group<'a>(
 ) -> Option<&'a Arc<SecurityGroup>> {
     let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == named);
     let by_id = named.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id));
-    // The name of an own group may be the id of another project's.
+    // The name of an own group may equal the id of another project's group.
     by_id.filter(|group| group.project() == project).or_else(own)
 }
 
-/// A group in the port's type.
+/// Converts a group into the type of the trait.
 pub(super) fn group_info(view: &SecurityGroupsView, group: &SecurityGroup) -> SecurityGroupInfo {
     SecurityGroupInfo {
         id: group.id(),
@@ -72,7 +72,7 @@ pub(super) fn group_info(view: &SecurityGroupsView, group: &SecurityGroup) -> Se
     }
 }
 
-/// A rule in the port's type.
+/// Converts a rule into the type of the trait.
 pub(super) fn rule_info(view: &SecurityGroupsView, rule: &SecurityGroupRule) -> SecurityRuleInfo {
     let remote = rule.added.traffic.remote_group.and_then(|id| view.get(id));
     SecurityRuleInfo {
