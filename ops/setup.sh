@@ -1,6 +1,6 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
-#   setup_packages build|guest|host   Debian packages; those that are there are left as they are
+#   setup_packages THEME...           Debian packages of build, client, host, guest, testbed, openstack; those that are there are left as they are
 #   setup_client [NAME==VERSION...]   the `openstack` client in .venv, and further packages that are named
 #   setup_rust                        a toolchain new enough, or a sentence saying how to get one
 #   install_program FROM TO           a copy without debug information, which lies beside it in TO.debug
@@ -28,6 +28,9 @@ PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk 
 # it. The event store's tests start their own PostgreSQL. Chromium shows the dashboard.
 PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils
   chromium chromium-driver)
+
+# Real services of OpenStack, for tests/testbed/keystone.sh; uWSGI is what serves them.
+PACKAGES_OPENSTACK=(keystone uwsgi-plugin-python3)
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 
@@ -64,6 +67,7 @@ setup_packages() { # themes...
       host) host_complete || { wanted+=("${PACKAGES_HOST[@]}"); pinned=1; } ;;
       guest) wanted+=("${PACKAGES_GUEST[@]}") ;;
       testbed) wanted+=("${PACKAGES_TESTBED[@]}") ;;
+      openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
       *) echo "setup_packages: no theme $theme" >&2; return 2 ;;
     esac
   done
@@ -73,7 +77,8 @@ setup_packages() { # themes...
   done
   [ "${#missing[@]}" -gt 0 ] || return 0
   [ "$(id -u)" = 0 ] || { echo "these packages are missing, and only root can install them: ${missing[*]}" >&2; return 1; }
-  local apt=(apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3
+  # A package that brings a daemon must not start it here.
+  local apt=(env RUNLEVEL=1 apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3
     -o Dpkg::Options::=--force-confold)
   # Fetches package lists that are older than a day again.
   if [ -z "$(find /var/lib/apt/lists -name '*_Packages*' -mmin -1440 -print -quit 2>/dev/null)" ]; then

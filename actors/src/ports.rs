@@ -1,8 +1,9 @@
-//! The traits through which compute calls other services: embedded ones, or real Neutron, Glance and Cinder.
+//! The traits through which compute calls other services: embedded ones, or real Keystone, Neutron, Glance and Cinder.
 //!
 //! There is one trait per service, and an optional one for the resources that users manage through Nova's old API.
 //! `chronova-tests` has one conformance suite per trait, which every implementation passes.
 
+pub mod identity;
 pub mod image_resources;
 pub mod images;
 pub mod network_resources;

@@ -3,6 +3,8 @@
 #   CHRONOVA_BIN, CHRONOVA_IMAGE   the binary, the guest image; `openstack` is on the PATH
 #   HYPERVISORS                    other hosts than this machine, as the option is written
 #   HOUSE_CONF                     more of the configuration file, for scripts that need it
+#   HOUSE_CLOUDS                   the client's file, where the house does not write one itself
+#   house_first                    a function that is called before the house starts: what it needs, more of $CONF
 #
 # Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 a check failed.
 # Guests' names and networks differ from script to script and from those of ops/up.sh, so that all may share a host.
@@ -45,13 +47,14 @@ house_open() { # NAME, first two numbers of its networks
     'shutdown_timeout = 30' '[chronova]' "hypervisors = ${HYPERVISORS:-qemu:///system}" ${HOUSE_CONF:+"$HOUSE_CONF"} >"$CONF"
   trap house_close EXIT
   trap 'exit 1' TERM INT
-  house_start || { bad "the control plane starts" "$(tail -n 30 "$WORK/chronova.log")"; exit 1; }
-  export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
+  export OS_CLIENT_CONFIG_FILE=${HOUSE_CLOUDS:-$DATA/clouds.yaml} OS_CLOUD=chronova
   local python
   python=$(dirname "$(readlink -f "$(command -v openstack)")")/python3
   "$python" "$HERE/client.py" serve "$WORK/client" >"$WORK/client.log" 2>&1 &
   CLIENT=$!
   wait_for 60 test -S "$WORK/client" || { bad "the client starts" "$(cat "$WORK/client.log")"; exit 1; }
+  ! declare -F house_first >/dev/null || house_first
+  house_start || { bad "the control plane starts" "$(tail -n 30 "$WORK/chronova.log")"; exit 1; }
   within 60 "the compute host is up" host_is up
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "ports/identity.rs"]
+mod identity;
 #[path = "ports/images.rs"]
 mod images;
 #[path = "ports/networks.rs"]

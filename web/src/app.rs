@@ -1,6 +1,7 @@
 //! The state that every request needs: settings, policy, authentication and metrics. The services add access to the
 //! read models and to the command gateway.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronova_actors::operations::{Operations, Queries};
@@ -21,6 +22,7 @@ use crate::identity::IdentityService;
 use crate::metrics::HttpMetrics;
 use crate::policy::Enforcer;
 use crate::rate::RateLimits;
+use crate::service::Service;
 
 /// The state shared by all workers. Services add their fields here.
 pub struct App {
@@ -43,6 +45,7 @@ pub struct App {
     images: Option<Arc<EmbeddedImages>>,
     volumes: Option<Arc<EmbeddedVolumes>>,
     history: Option<Arc<History>>,
+    elsewhere: BTreeMap<Service, String>,
 }
 
 impl std::fmt::Debug for App {
@@ -72,6 +75,7 @@ impl App {
             images: None,
             volumes: None,
             history: None,
+            elsewhere: BTreeMap::new(),
         }
     }
 
@@ -128,6 +132,18 @@ impl App {
     /// The embedded volume service; 404 when an external one is configured.
     pub fn volumes(&self) -> Result<&Arc<EmbeddedVolumes>, Fault> {
         self.volumes.as_ref().ok_or_else(|| Fault::not_found("The volume service is elsewhere."))
+    }
+
+    /// Another process serves this API, at that address.
+    #[must_use]
+    pub fn with_elsewhere(mut self, service: Service, place: String) -> Self {
+        self.elsewhere.insert(service, place);
+        self
+    }
+
+    /// Where an API is, if another process serves it.
+    pub fn elsewhere(&self, service: Service) -> Option<&str> {
+        self.elsewhere.get(&service).map(String::as_str)
     }
 
     /// Enables `as_of` on the operations that take it.

@@ -1,7 +1,8 @@
 //! Authentication: a token becomes a [`Caller`].
 //!
-//! In the normal mode a [`TokenVerifier`] (the embedded identity service, or the client of an external one) reads
-//! `X-Auth-Token`. In the test mode `noauth2` the token *is* the identity: `USER` or `USER:PROJECT`.
+//! In the normal mode an [`IdentityProvider`] (the embedded identity service, or real Keystone) says whose the token in
+//! `X-Auth-Token` is. A service that passes a user's request on adds its own token (`X-Service-Token`): the user's token then
+//! counts for a while after its end. In the test mode `noauth2` the token *is* the identity: `USER` or `USER:PROJECT`.
 //!
 //! Invariants: tokens are [`Secret`]s and are never logged; `is_admin` is decided by policy (`context_is_admin`), never
 //! by the token.
@@ -10,8 +11,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use actix_web::http::header::HeaderMap;
-use async_trait::async_trait;
+use chronova_actors::ports::UserToken;
+use chronova_actors::ports::identity::{
+    AccessRule, IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope,
+};
 use chronova_events::ids::{DomainId, ProjectId, RequestId, UserId};
+use regex::Regex;
 
 pub use crate::secret::{Secret, SecretHash};
 
@@ -30,6 +35,8 @@ pub struct Caller {
     /// `all` for a system-scoped token.
     pub system_scope: Option<String>,
     pub roles: Vec<String>,
+    /// Whether the project is the one that Keystone's `admin_project_name` names; true where it names none.
+    pub is_admin_project: bool,
     /// The result of the rule `context_is_admin`; the dispatcher fills it in.
     pub is_admin: bool,
     /// Finds the token again (to revoke it, say) without keeping it.
@@ -54,9 +61,29 @@ impl Caller {
             domain: None,
             system_scope: None,
             roles: Vec::new(),
+            is_admin_project: true,
             is_admin: false,
             token: None,
         }
+    }
+
+    fn of_owner(owner: &TokenOwner) -> Self {
+        let mut caller = Self::of_user(owner.user.clone());
+        caller.user_name.clone_from(&owner.user_name);
+        caller.user_domain.clone_from(&owner.user_domain);
+        caller.roles.clone_from(&owner.roles);
+        caller.is_admin_project = owner.is_admin_project;
+        match &owner.scope {
+            TokenScope::Unscoped => {}
+            TokenScope::Project { id, name, domain } => {
+                caller.project = Some(id.clone());
+                caller.project_name = Some(name.clone());
+                caller.project_domain.clone_from(domain);
+            }
+            TokenScope::Domain(id) => caller.domain = Some(id.clone()),
+            TokenScope::System => caller.system_scope = Some("all".to_owned()),
+        }
+        caller
     }
 
     pub fn is_anonymous(&self) -> bool {
@@ -83,27 +110,45 @@ pub struct Requester {
     pub global_request_id: Option<RequestId>,
 }
 
-/// Why a token does not count.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AuthError {
-    /// Unknown, expired, revoked or malformed: the client may know no more.
-    #[error("the token is not valid")]
-    Invalid,
-    /// The identity service cannot say; the request is refused with 503.
-    #[error("the identity service does not answer: {0}")]
-    Unavailable(String),
+/// `[keystone_authtoken]`: which tokens of services count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceTokenRules {
+    /// `service_token_roles`: with one of them, a service's token lengthens the life of a user's.
+    pub roles: Vec<String>,
+    /// `service_token_roles_required`: refuse a service's token with none of them.
+    pub required: bool,
 }
 
-/// Turns a token into its owner.
-#[async_trait]
-pub trait TokenVerifier: Send + Sync {
-    async fn verify(&self, token: &Secret) -> Result<Caller, AuthError>;
+impl Default for ServiceTokenRules {
+    fn default() -> Self {
+        Self { roles: vec!["service".to_owned()], required: true }
+    }
+}
+
+/// A request's tokens, and the operation that it asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenClaim<'a> {
+    pub headers: &'a HeaderMap,
+    /// `None`: the operation was permitted before.
+    pub asked: Option<AskedOperation<'a>>,
+    pub request: Option<&'a RequestId>,
+    pub rules: &'a ServiceTokenRules,
+}
+
+/// An operation, as access rules of application credentials name it.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedOperation<'a> {
+    /// The service's type in the catalogue.
+    pub service: &'a str,
+    pub method: &'a str,
+    /// Below the service's root.
+    pub path: &'a str,
 }
 
 /// How callers prove who they are.
 #[derive(Clone)]
 pub enum Authentication {
-    Tokens(Arc<dyn TokenVerifier>),
+    Tokens(Arc<dyn IdentityProvider>),
     /// Test mode: every caller is believed. The configuration refuses it on any address but loopback.
     NoAuth,
 }
@@ -119,19 +164,70 @@ impl fmt::Debug for Authentication {
 
 impl Authentication {
     /// The caller that the headers prove; `None` when they claim nothing.
-    pub async fn caller(&self, headers: &HeaderMap) -> Result<Option<Caller>, AuthError> {
-        let Some(token) = text(headers, "X-Auth-Token").filter(|token| !token.is_empty()) else { return Ok(None) };
-        match self {
-            Self::Tokens(verifier) => {
-                let token = Secret::new(token);
-                let mut caller = verifier.verify(&token).await?;
-                caller.token = Some(token.hash());
-                caller.is_admin = false;
-                Ok(Some(caller))
-            }
-            Self::NoAuth => Ok(Some(believed(token, headers))),
+    pub async fn caller(&self, claim: &TokenClaim<'_>) -> Result<Option<Caller>, TokenError> {
+        let Some(token) = text(claim.headers, "X-Auth-Token").filter(|token| !token.is_empty()) else {
+            return Ok(None);
+        };
+        let identity = match self {
+            Self::Tokens(identity) => identity,
+            Self::NoAuth => return Ok(Some(believed(token, claim.headers))),
+        };
+        let vouched = service_vouches(identity, claim).await?;
+        let user_token = UserToken::new(token);
+        let question = TokenQuestion { token: &user_token, allow_expired: vouched, request: claim.request };
+        let owner = identity.owner(question).await?;
+        // A request that a service passes on is not the one that the user sent, so the rules do not name it.
+        if let (Some(rules), Some(asked), false) = (&owner.access_rules, &claim.asked, vouched) {
+            check_rules(rules, owner.service_types.as_deref(), asked)?;
         }
+        let mut caller = Caller::of_owner(&owner);
+        caller.token = Some(Secret::new(token).hash());
+        Ok(Some(caller))
     }
+}
+
+/// Whether a service with one of the roles of `service_token_roles` sends the request.
+async fn service_vouches(identity: &Arc<dyn IdentityProvider>, claim: &TokenClaim<'_>) -> Result<bool, TokenError> {
+    let Some(token) = text(claim.headers, "X-Service-Token").filter(|token| !token.is_empty()) else {
+        return Ok(false);
+    };
+    let token = UserToken::new(token);
+    let question = TokenQuestion { token: &token, allow_expired: false, request: claim.request };
+    let owner = identity.owner(question).await?;
+    let named = |role: &String| claim.rules.roles.iter().any(|wanted| wanted.eq_ignore_ascii_case(role));
+    let vouches = owner.roles.iter().any(named);
+    if vouches || !claim.rules.required { Ok(vouches) } else { Err(TokenError::Invalid) }
+}
+
+/// keystonemiddleware: a token with access rules is good for what one of them names, and for nothing at a service that the
+/// token's catalogue does not list.
+fn check_rules(rules: &[AccessRule], listed: Option<&[String]>, asked: &AskedOperation<'_>) -> Result<(), TokenError> {
+    let listed = listed.is_some_and(|listed| listed.iter().any(|kind| kind == asked.service));
+    let names = |rule: &AccessRule| {
+        rule.service == asked.service && rule.method == asked.method && path_matches(&rule.path, asked.path)
+    };
+    if listed && rules.iter().any(names) { Ok(()) } else { Err(TokenError::Invalid) }
+}
+
+/// `*` and `{name}` stand for one part of a path, `**` for any number of them.
+fn path_matches(pattern: &str, path: &str) -> bool {
+    let mut expression = String::from("^");
+    let mut rest = pattern;
+    while let Some(next) = rest.chars().next() {
+        let (form, length) = if rest.starts_with("**") {
+            (".*".to_owned(), 2)
+        } else if next == '*' {
+            ("[^/]+".to_owned(), 1)
+        } else if let Some(end) = rest.find('}').filter(|_| next == '{') {
+            ("[^/]+".to_owned(), end + 1)
+        } else {
+            (regex::escape(next.encode_utf8(&mut [0; 4])), next.len_utf8())
+        };
+        expression.push_str(&form);
+        rest = &rest[length..];
+    }
+    expression.push('$');
+    Regex::new(&expression).is_ok_and(|expression| expression.is_match(path))
 }
 
 /// `noauth2`: `USER` or `USER:PROJECT`; the user `admin` has every role; `X-Roles` replaces the roles, `X-Project-Id` the
@@ -174,6 +270,43 @@ mod tests {
             map.append(HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap());
         }
         map
+    }
+
+    #[test]
+    fn patterns_of_access_rules() {
+        for (pattern, path, fits) in [
+            ("/v2.1/servers", "/v2.1/servers", true),
+            ("/v2.1/servers", "/v2.1/servers/1", false),
+            ("/v2.1/servers", "/v2x1/servers", false),
+            ("/v2.1/servers/*", "/v2.1/servers/1", true),
+            ("/v2.1/servers/*", "/v2.1/servers/1/action", false),
+            ("/v2.1/servers/{server_id}/ips", "/v2.1/servers/1/ips", true),
+            ("/v2.1/servers/{server_id}/ips", "/v2.1/servers//ips", false),
+            ("/v2.1/**", "/v2.1/servers/1/action", true),
+            ("**", "/", true),
+            ("/(x|y)", "/x", false),
+            ("/{open", "/{open", true),
+        ] {
+            assert_eq!(path_matches(pattern, path), fits, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn access_rules_name_service_method_and_path() {
+        let rule = |service: &str, method: &str| AccessRule {
+            service: service.to_owned(),
+            method: method.to_owned(),
+            path: "/v2.1/servers".to_owned(),
+        };
+        let asked = AskedOperation { service: "compute", method: "GET", path: "/v2.1/servers" };
+        let listed = ["compute".to_owned()];
+        let check = |rules: &[AccessRule], listed: Option<&[String]>| check_rules(rules, listed, &asked).is_ok();
+        assert!(check(&[rule("image", "GET"), rule("compute", "GET")], Some(&listed)));
+        assert!(!check(&[rule("compute", "POST")], Some(&listed)));
+        assert!(!check(&[rule("image", "GET")], Some(&listed)));
+        assert!(!check(&[rule("compute", "GET")], Some(&[])), "a service that the catalogue does not list");
+        assert!(!check(&[rule("compute", "GET")], None));
+        assert!(!check(&[], Some(&listed)));
     }
 
     #[test]

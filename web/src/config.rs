@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use crate::auth::ServiceTokenRules;
 use crate::metadata::MetadataConfig;
 use crate::service::Service;
 
@@ -40,6 +41,8 @@ pub struct WebConfig {
     /// `[keystone_authtoken] www_authenticate_uri`: the identity service that a 401 names; by default the request's own
     /// host.
     pub www_authenticate_uri: Option<String>,
+    /// `[keystone_authtoken] service_token_roles` and `service_token_roles_required`.
+    pub service_tokens: ServiceTokenRules,
     /// How the metadata service identifies the guest that asks.
     pub metadata: MetadataConfig,
     pub cors: CorsConfig,
@@ -63,6 +66,7 @@ impl Default for WebConfig {
             max_consoles: 256,
             dashboard: true,
             www_authenticate_uri: None,
+            service_tokens: ServiceTokenRules::default(),
             metadata: MetadataConfig::default(),
             cors: CorsConfig::default(),
             policy: PolicyConfig::default(),

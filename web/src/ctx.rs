@@ -9,7 +9,8 @@ use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use chronova_actors::operations::Queries;
-use chronova_actors::ports::{EmbeddedPolicy, NetworkService, ServiceCaller, UserRights, UserToken};
+use chronova_actors::ports::{EmbeddedPolicy, NetworkService, PortError, ServiceCaller, UserRights, UserToken};
+use chronova_events::ids::ProjectId;
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, LocalBoxStream};
@@ -17,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::auth::{Caller, Requester};
+use crate::auth::{Authentication, Caller, Requester};
 use crate::body;
 use crate::dispatch::{self, Dispatch};
 use crate::fault::Fault;
@@ -122,6 +123,22 @@ impl Ctx {
                 requester: Arc::clone(&self.requester),
             })),
             meta: dispatch::meta_of(&self.requester),
+        }
+    }
+
+    /// Refuses a project that the identity service does not know. As in Nova, any project passes where it cannot say.
+    pub async fn expect_project(&self, project: &ProjectId) -> Result<(), Fault> {
+        let Authentication::Tokens(identity) = &self.app.authentication else { return Ok(()) };
+        if self.caller().project.as_ref() == Some(project) {
+            return Ok(());
+        }
+        match identity.knows_project(project, Some(&self.requester.request_id)).await {
+            Ok(true) | Err(PortError::Forbidden(_)) => Ok(()),
+            Ok(false) => Err(Fault::bad_request(format!("Project ID {project} is not a valid project."))),
+            Err(error) => {
+                tracing::warn!(%error, %project, "whether there is this project is not known");
+                Ok(())
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::app::App;
 use crate::links::Links;
 use crate::microversion::{COMPUTE, PLACEMENT, VOLUME};
 use crate::reply::Reply;
@@ -43,10 +44,14 @@ pub(crate) fn document(service: Service, path: &str, links: &Links) -> Option<Re
     }
 }
 
-/// The answer to `GET /` of the common port: the address of each API.
-pub(crate) fn index(host: &str) -> Reply {
+/// The answer to `GET /` of the common port: the address of each API, here or elsewhere.
+pub(crate) fn index(host: &str, app: &App) -> Reply {
+    let place = |service: Service| match app.elsewhere(service) {
+        Some(place) => place.to_owned(),
+        None => format!("{host}/{}", service.name()),
+    };
     let services: serde_json::Map<String, Value> =
-        Service::ALL.into_iter().map(|s| (s.name().to_owned(), json!(format!("{host}/{}", s.name())))).collect();
+        Service::ALL.into_iter().map(|service| (service.name().to_owned(), json!(place(service)))).collect();
     Reply::ok(json!({"name": "chronova", "version": env!("CARGO_PKG_VERSION"), "services": services}))
 }
 

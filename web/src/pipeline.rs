@@ -13,6 +13,7 @@ use std::sync::Arc;
 use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
+use chronova_actors::ports::identity::TokenError;
 use chronova_events::envelope::Position;
 use chronova_events::ids::RequestId;
 use chronova_projections::history::PastMoment;
@@ -22,7 +23,7 @@ use serde_json::Value;
 
 use crate::address::{self, RequestAddress};
 use crate::app::App;
-use crate::auth::{AuthError, Caller, Requester};
+use crate::auth::{AskedOperation, Caller, Requester, TokenClaim};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::links::Links;
@@ -76,6 +77,9 @@ pub(crate) async fn run(
     facts: &mut ResponseFacts,
 ) -> Result<Reply, Fault> {
     let service = incoming.place.service;
+    if let Some(place) = app.elsewhere(service) {
+        return Err(Fault::not_found(format!("The {} service of this cloud is at {place}.", service.name())));
+    }
     if let Some(document) = discovery::document(service, &incoming.place.path, &incoming.place.links) {
         facts.operation = Some("versions");
         return show_versions(app, &incoming, document, facts);
@@ -94,7 +98,7 @@ pub(crate) async fn run(
         Err(_) if matches!(service, Service::Identity | Service::Metadata) => RouteAccess::Public,
         Err(_) => RouteAccess::Token,
     };
-    let caller = authenticate(app, service, access, &incoming.headers).await?;
+    let caller = authenticate(app, access, &incoming).await?;
     if !caller.is_anonymous() {
         facts.user = Some(caller.user.as_str().to_owned());
         facts.project = caller.project.as_ref().map(|project| project.as_str().to_owned());
@@ -187,15 +191,23 @@ fn no_route(service: Service, path: &str) -> Fault {
     }
 }
 
-async fn authenticate(app: &App, service: Service, access: RouteAccess, headers: &HeaderMap) -> Result<Caller, Fault> {
+async fn authenticate(app: &App, access: RouteAccess, incoming: &IncomingRequest) -> Result<Caller, Fault> {
     if access == RouteAccess::Public {
         return Ok(Caller::anonymous());
     }
-    let known = match app.authentication.caller(headers).await {
+    let service = incoming.place.service;
+    let method = incoming.method.map_or("", Method::as_str);
+    let claim = TokenClaim {
+        headers: &incoming.headers,
+        asked: Some(AskedOperation { service: service.catalogue_type(), method, path: &incoming.place.path }),
+        request: Some(&incoming.request_id),
+        rules: &app.config.service_tokens,
+    };
+    let known = match app.authentication.caller(&claim).await {
         Ok(known) => known,
-        Err(AuthError::Invalid) => None,
-        Err(error @ AuthError::Unavailable(_)) => {
-            return Err(Fault::unavailable("The identity service is not available.").caused_by(error));
+        Err(TokenError::Invalid) => None,
+        Err(error @ TokenError::Unavailable(_)) => {
+            return Err(Fault::unavailable("The Keystone service is temporarily unavailable.").caused_by(error));
         }
     };
     match known {

@@ -154,7 +154,9 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
     if entrance.only.is_none() && console::is_here(request.path()) {
         return console::answer(&app, &request, payload).await;
     }
-    if entrance.only.is_none() && app.config.dashboard && dashboard::is_here(request.path()) {
+    // The dashboard logs in at the identity API of its own address.
+    let dashboard = app.config.dashboard && app.elsewhere(Service::Identity).is_none();
+    if entrance.only.is_none() && dashboard && dashboard::is_here(request.path()) {
         return dashboard::answer(&request);
     }
     let front = OpenedApp { app, routers: &entrance.routers, only: entrance.only };
@@ -255,7 +257,7 @@ fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
 /// The index, health and metrics: only on listeners that serve all services.
 fn outside_services(front: &OpenedApp<'_>, request: &HttpRequest) -> Reply {
     match request.path() {
-        "/" => discovery::index(&address::host(request, &front.app.config)),
+        "/" => discovery::index(&address::host(request, &front.app.config), &front.app),
         "/healthz" => front.app.health.report(),
         "/openapi.json" => openapi::answer(request.query_string()),
         "/metrics" => match front.app.metrics.render() {

@@ -26,7 +26,7 @@ impl Service {
         Self::Chronova,
     ];
 
-    /// The service type of the catalogue; also its prefix on the common port.
+    /// The prefix on the common port.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -37,6 +37,14 @@ impl Service {
             Self::Volume => "volume",
             Self::Metadata => "metadata",
             Self::Chronova => "chronova",
+        }
+    }
+
+    /// The service type of the catalogue.
+    pub const fn catalogue_type(self) -> &'static str {
+        match self {
+            Self::Volume => "volumev3",
+            other => other.name(),
         }
     }
 

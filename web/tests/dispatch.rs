@@ -7,8 +7,12 @@ use actix_web::body::MessageBody;
 use actix_web::dev::ServiceResponse;
 use actix_web::test::{self, TestRequest};
 use async_trait::async_trait;
-use chronova_events::ids::{ProjectId, UserId};
-use chronova_web::auth::{AuthError, Authentication, Caller, Secret, TokenVerifier};
+use chronova_actors::ports::PortError;
+use chronova_actors::ports::identity::{
+    AccessRule, IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope,
+};
+use chronova_events::ids::{ProjectId, RequestId, UserId};
+use chronova_web::auth::Authentication;
 use chronova_web::config::{CorsConfig, WebConfig};
 use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
@@ -98,16 +102,36 @@ const TOKENS: &[Route] = &[post("tokens.create", "/auth/tokens", handler!(index)
 
 struct Doorman;
 
+/// `letmein`: a member. `expired`: the same, if a service vouches for it. `service` and `other`: services. `narrow`: a
+/// member who may list and show things. `away`: no answer.
 #[async_trait]
-impl TokenVerifier for Doorman {
-    async fn verify(&self, token: &Secret) -> Result<Caller, AuthError> {
-        if *token != Secret::new("letmein") {
-            return Err(AuthError::Invalid);
+impl IdentityProvider for Doorman {
+    async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError> {
+        let mut owner = TokenOwner::unscoped(UserId::new("u"));
+        let role = match question.token.expose() {
+            "letmein" | "narrow" => "member",
+            "expired" if question.allow_expired => "member",
+            "service" => "service",
+            "other" => "admin",
+            "away" => return Err(TokenError::Unavailable("Keystone sleeps".to_owned())),
+            _ => return Err(TokenError::Invalid),
+        };
+        owner.scope = TokenScope::Project { id: ProjectId::new("p"), name: "p".to_owned(), domain: None };
+        owner.roles = vec![role.to_owned(), "reader".to_owned()];
+        if question.token.expose() == "narrow" {
+            let rule = |path: &str| AccessRule {
+                service: "compute".to_owned(),
+                method: "GET".to_owned(),
+                path: path.to_owned(),
+            };
+            owner.access_rules = Some(vec![rule("/v2.1/servers"), rule("/v2.1/servers/*")]);
+            owner.service_types = Some(vec!["compute".to_owned()]);
         }
-        let mut caller = Caller::of_user(UserId::new("u"));
-        caller.project = Some(ProjectId::new("p"));
-        caller.roles = vec!["member".into(), "reader".into()];
-        Ok(caller)
+        Ok(Arc::new(owner))
+    }
+
+    async fn knows_project(&self, _: &ProjectId, _: Option<&RequestId>) -> Result<bool, PortError> {
+        Ok(true)
     }
 }
 
@@ -230,6 +254,63 @@ async fn real_tokens() {
     };
     assert_eq!(ask("letmein").await.status, 200);
     assert_eq!(ask("guess").await.status, 401);
+    let away = ask("away").await;
+    assert_eq!(away.fault(), (503, "The Keystone service is temporarily unavailable.".to_owned()));
+}
+
+/// A request with a user's token and a service's.
+async fn vouched(token: &'static str, service: &'static str) -> u16 {
+    let request = TestRequest::with_uri("/compute/v2.1/things")
+        .insert_header(("X-Auth-Token", token))
+        .insert_header(("X-Service-Token", service));
+    send_to(app(Authentication::Tokens(Arc::new(Doorman))), None, request).await.status
+}
+
+#[actix_web::test]
+async fn a_service_vouches_for_an_expired_token() {
+    assert_eq!(vouched("expired", "service").await, 200);
+    assert_eq!(vouched("guess", "service").await, 401, "a service vouches for no forged token");
+    assert_eq!(vouched("letmein", "service").await, 200);
+    for (token, service) in [("expired", "other"), ("letmein", "other"), ("letmein", "guess"), ("expired", "")] {
+        assert_eq!(vouched(token, service).await, 401, "{token} {service}");
+    }
+    assert_eq!(vouched("letmein", "away").await, 503);
+}
+
+#[actix_web::test]
+async fn a_token_with_access_rules_is_good_for_what_they_name() {
+    let ask = |method: &str, path: &str| {
+        let method = actix_web::http::Method::from_bytes(method.as_bytes()).unwrap();
+        let request = TestRequest::with_uri(path).method(method).insert_header(("X-Auth-Token", "narrow"));
+        send_to(app(Authentication::Tokens(Arc::new(Doorman))), None, request)
+    };
+    assert_eq!(ask("GET", "/compute/v2.1/servers").await.status, 404, "permitted, and these tables have no such route");
+    assert_eq!(ask("GET", "/compute/v2.1/servers/1").await.status, 404);
+    for (method, path) in [
+        ("GET", "/compute/v2.1/things"),
+        ("DELETE", "/compute/v2.1/servers/1"),
+        ("GET", "/compute/v2.1/servers/1/ips"),
+        ("GET", "/placement/resource_providers"),
+    ] {
+        assert_eq!(ask(method, path).await.status, 401, "{method} {path}");
+    }
+}
+
+#[actix_web::test]
+async fn an_api_that_is_elsewhere_says_where() {
+    let there = "http://keystone:5000/v3".to_owned();
+    let app = || {
+        let app = Arc::into_inner(app(Authentication::NoAuth)).unwrap();
+        Arc::new(app.with_elsewhere(Service::Identity, there.clone()))
+    };
+    for path in ["/identity", "/identity/v3", "/identity/v3/auth/tokens", "/identity/v3/users"] {
+        let answer = send_to(app(), None, TestRequest::with_uri(path)).await;
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(answer.text.contains("http://keystone:5000/v3"), "{path}: {}", answer.text);
+    }
+    let index = send_to(app(), None, TestRequest::with_uri("/").insert_header(("Host", "c"))).await.json();
+    assert_eq!(index["services"]["identity"], "http://keystone:5000/v3");
+    assert_eq!(index["services"]["compute"], "http://c/compute");
 }
 
 #[actix_web::test]

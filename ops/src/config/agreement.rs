@@ -9,7 +9,9 @@ use chronova_actors::topology::host::{CpuSets, HostCpus};
 
 use uuid::Uuid;
 
+use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
+use super::options::SECTIONS;
 use super::{Config, ConfigLine, Problem, Severity, derived, ini};
 
 /// A contradiction, and the option at which it is reported.
@@ -40,8 +42,62 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         processors(config),
         signatures(config),
         event_store(config),
+        identity(config),
+        unused_keystone(config, texts),
     ];
     agreements.into_iter().flatten().map(told).collect()
+}
+
+/// Which identity service there is, and whether its account is complete.
+fn identity(config: &Config) -> Vec<Clash> {
+    let mut clashes = Vec::new();
+    let fields = config.keystone_authtoken.account();
+    let problems = [fields.complete().err(), fields.trust().err()];
+    clashes.extend(problems.into_iter().flatten().map(|problem| Clash {
+        severity: Severity::Error,
+        at: (fields.section, problem.option),
+        message: Cow::Owned(problem.message),
+    }));
+    let auth_url = ("keystone_authtoken", "auth_url");
+    let Some(url) = &config.keystone_authtoken.auth_url else { return clashes };
+    if config.api.auth_strategy == "noauth2" {
+        let message = "[keystone_authtoken] auth_url is set and [api] auth_strategy = noauth2 asks no identity service";
+        clashes.push(Clash { severity: Severity::Warning, at: auth_url, message: Cow::Borrowed(message) });
+    } else {
+        let message = format!(
+            "[keystone_authtoken] auth_url: Keystone at {url} is the identity service. The embedded one is not served, and \
+             neither is the dashboard, which logs in there; [token] and [security_compliance] have no effect"
+        );
+        clashes.push(Clash { severity: Severity::Note, at: auth_url, message: Cow::Owned(message) });
+        if !config.chronova.identity_listen.0.is_empty() {
+            let message = "[chronova] identity_listen serves the embedded identity service, and [keystone_authtoken] auth_url \
+                           names another: take one of them out";
+            clashes.push(error(("chronova", "identity_listen"), message));
+        }
+    }
+    clashes
+}
+
+/// Options about a Keystone that is not asked: the embedded identity service judges all tokens.
+fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
+    const SECTION: &str = "keystone_authtoken";
+    /// They have a meaning with the embedded service, too.
+    const EITHER: [&str; 3] = ["www_authenticate_uri", "service_token_roles", "service_token_roles_required"];
+    let fields = config.keystone_authtoken.account();
+    if config.keystone_authtoken.auth_url.is_some() || fields.complete().is_err() {
+        return Vec::new();
+    }
+    let set = |name: &str| place(texts, (SECTION, name)).is_some();
+    let unused = SECTIONS.iter().copied().flatten().filter(|def| def.section == SECTION && !EITHER.contains(&def.name));
+    let clash = |name: &'static str| Clash {
+        severity: Severity::Warning,
+        at: (SECTION, name),
+        message: Cow::Owned(format!(
+            "[{SECTION}] {name} has no effect without auth_url: the embedded identity service judges tokens. Set auth_url \
+             to Keystone's address, or take it out"
+        )),
+    };
+    unused.map(|def| def.name).filter(|name| set(name)).map(clash).collect()
 }
 
 /// The address of the log is a secret, so the message does not repeat it.

@@ -8,6 +8,7 @@
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
+pub mod account;
 mod agreement;
 mod conversions;
 mod derived;

@@ -127,6 +127,65 @@ fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     );
 }
 
+/// An operator who names a service believes that it is asked.
+#[test]
+fn a_service_that_is_named_and_not_asked_causes_a_warning() {
+    for (section, option, service) in [
+        ("glance", "api_servers = http://c:9292", "no Glance is called"),
+        ("neutron", "auth-url = http://c:5000", "no Neutron is called"),
+        ("cinder", "catalog_info = volumev3:cinderv3:internalURL", "no Cinder is called"),
+        ("keystone_authtoken", "region_name = RegionOne", "the embedded identity service judges tokens"),
+        ("keystone_authtoken", "cafile = /etc/ssl/ca.pem", "the embedded identity service judges tokens"),
+    ] {
+        let told = problems_in(&[&format!("[{section}]\n{option}\n")]);
+        assert_eq!(told.len(), 1, "{section} {option}: {told:?}");
+        assert!(told[0].starts_with("0.conf:2: warning: ") && told[0].contains(service), "{told:?}");
+    }
+    assert_eq!(problems_in(&["[keystone_authtoken]\nwww_authenticate_uri = http://c:5000\n"]), [""; 0]);
+}
+
+const ACCOUNT: &str = "[keystone_authtoken]\nauth_url = http://c:5000\nauth_type = password\nusername = nova\n\
+                       password = s3cret-s3cret\nuser_domain_name = Default\nproject_name = service\n\
+                       project_domain_name = Default\n";
+
+#[test]
+fn an_account_of_keystone_is_complete_or_stops_the_start() {
+    let whole = problems_in(&[ACCOUNT]);
+    assert_eq!(whole.len(), 1, "{whole:?}");
+    assert!(
+        whole[0].starts_with("0.conf:2: note: [keystone_authtoken] auth_url: Keystone at http://c:5000 is"),
+        "{whole:?}"
+    );
+    for (lacking, named) in [
+        ("auth_url = http://c:5000\n", "auth_type is set and auth_url is not"),
+        ("auth_type = password\n", "auth_type is not set"),
+        ("username = nova\n", "username is not set"),
+        ("password = s3cret-s3cret\n", "password is not set"),
+        ("user_domain_name = Default\n", "user_domain_name is not set"),
+        ("project_name = service\n", "project_name is not set"),
+        ("project_domain_name = Default\n", "project_domain_name is not set"),
+    ] {
+        let told = problems_in(&[&ACCOUNT.replacen(lacking, "", 1)]);
+        let stops = |line: &String| line.contains("error: ") && line.contains(named);
+        assert!(told.iter().any(stops), "{lacking}: {told:?}");
+        assert!(!told.iter().any(|line| line.contains("s3cret")), "a secret is printed: {told:?}");
+    }
+    for (more, named) in [
+        ("trust_id = 7", "trust_id is not supported"),
+        ("auth_section = other", "auth_section is not supported"),
+        ("certfile = /c.pem", "certfile needs keyfile"),
+        ("[chronova]\nidentity_listen = 127.0.0.1:5000", "identity_listen serves the embedded identity service"),
+    ] {
+        let told = problems_in(&[&format!("{ACCOUNT}{more}\n")]);
+        assert!(told.iter().any(|line| line.contains("error: ") && line.contains(named)), "{more}: {told:?}");
+    }
+    let nobody = problems_in(&[&format!("{ACCOUNT}[api]\nauth_strategy = noauth2\n")]);
+    assert!(
+        nobody.iter().any(|line| line.contains("warning: ") && line.contains("asks no identity service")),
+        "{nobody:?}"
+    );
+}
+
 #[test]
 fn old_names_work_and_current_ones_win() {
     let loaded = good(&["[DEFAULT]\nquota_cores = 7\nquota_ram = 1\n[quota]\nram = 2\n"]);

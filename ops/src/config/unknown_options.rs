@@ -19,19 +19,44 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
     ("barbican", "no key manager is used: features that need stored secrets are not available"),
 ];
 
+/// Options that name another service. Their operator would believe that it is asked.
+const NAMES_A_SERVICE: [(&str, &[&str], &str); 3] = [
+    (
+        "glance",
+        &["api_servers", "endpoint_override"],
+        "images are those of the embedded image service, and no Glance is called",
+    ),
+    (
+        "neutron",
+        &["auth_url", "endpoint_override"],
+        "networks are those of the embedded network service, and no Neutron is called",
+    ),
+    (
+        "cinder",
+        &["auth_url", "catalog_info", "endpoint_template"],
+        "volumes are those of the embedded volume service, and no Cinder is called",
+    ),
+];
+
 /// The remark about an assignment to an option that Chronova does not have.
 pub(super) fn remark(entry: &IniAssignment) -> Problem {
     let title = format!("[{}] {}", entry.section, entry.key);
-    let section = entry.section.to_ascii_lowercase();
-    let worth = WORTH_A_WARNING.iter().find(|(name, _)| *name == section);
-    let (severity, message) = match worth {
-        Some((_, reason)) => (Severity::Warning, format!("{title} is Nova's and has no effect: {reason}")),
-        None if is_known(&section, &entry.key.replace('-', "_")) => {
+    let (section, name) = (entry.section.to_ascii_lowercase(), entry.key.replace('-', "_"));
+    let (severity, message) = match worth_a_warning(&section, &name) {
+        Some(reason) => (Severity::Warning, format!("{title} is Nova's and has no effect: {reason}")),
+        None if is_known(&section, &name) => {
             (Severity::Note, format!("{title} is Nova's and has no effect in Chronova"))
         }
         None => (Severity::Warning, format!("{title} is not a known option{}", suggestion(entry))),
     };
     Problem { severity, place: Some(entry.place.clone()), message }
+}
+
+/// Why nobody should miss that the option has no effect.
+fn worth_a_warning(section: &str, name: &str) -> Option<&'static str> {
+    let whole = WORTH_A_WARNING.iter().find(|(worth, _)| *worth == section).map(|(_, reason)| *reason);
+    let service = NAMES_A_SERVICE.iter().find(|(worth, names, _)| *worth == section && names.contains(&name));
+    whole.or_else(|| service.map(|(_, _, reason)| *reason))
 }
 
 fn names() -> impl Iterator<Item = (&'static str, &'static str)> {

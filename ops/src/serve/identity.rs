@@ -1,16 +1,21 @@
-//! The embedded identity service, and the credentials of its first administrator.
+//! The identity service: real Keystone, or the embedded one with the credentials of its first administrator.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use chronova_actors::ports::identity::IdentityProvider;
 use chronova_actors::runtime::Core;
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_actors::services::embedded::identity::{IdentityRealmId, IdentityRoot};
+use chronova_actors::services::external::http::CallOptions;
+use chronova_actors::services::external::keystone::{KeystoneOptions, KeystoneProvider};
+use chronova_events::clock::Clock;
 use chronova_web::identity::catalogue::ServiceCatalogue;
 use chronova_web::identity::clouds::clouds_yaml;
 use chronova_web::identity::{IdentityOptions, IdentityService};
@@ -18,9 +23,66 @@ use chronova_web::secret::Secret;
 
 use super::listen;
 use crate::config::Config;
+use crate::config::account::{AccountProblem, HasAccount as _};
 
-/// Opens the service; at the first start creates the administrator and writes `clouds.yaml`.
-pub(super) async fn open(config: &Config, options: IdentityOptions, core: &Core) -> Result<Arc<IdentityService>> {
+/// How long one answer of Keystone may take if the configuration does not say.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The identity service of this cloud.
+pub(super) enum OpenedIdentity {
+    Embedded(Arc<IdentityService>),
+    Keystone { provider: Arc<KeystoneProvider>, place: String },
+}
+
+impl OpenedIdentity {
+    /// The service that judges tokens.
+    pub(super) fn provider(&self) -> Arc<dyn IdentityProvider> {
+        match self {
+            Self::Embedded(service) => Arc::clone(service) as _,
+            Self::Keystone { provider, .. } => Arc::clone(provider) as _,
+        }
+    }
+}
+
+/// Opens the identity service that the configuration names.
+pub(super) async fn open(config: &Config, options: IdentityOptions, core: &Core) -> Result<OpenedIdentity> {
+    if config.api.auth_strategy != "noauth2"
+        && let Some((options, place)) = keystone(config)?
+    {
+        let provider = KeystoneProvider::new(options, Arc::clone(&core.clock) as Arc<dyn Clock>);
+        let provider = provider.context("[keystone_authtoken]")?;
+        tracing::info!(place, "tokens are judged by Keystone; the embedded identity service is not served");
+        return Ok(OpenedIdentity::Keystone { provider, place });
+    }
+    Ok(OpenedIdentity::Embedded(embedded(config, options, core).await?))
+}
+
+/// The Keystone of `[keystone_authtoken]`, and its public address.
+fn keystone(config: &Config) -> Result<Option<(KeystoneOptions, String)>> {
+    let section = &config.keystone_authtoken;
+    let wrong = |problem: AccountProblem| anyhow::anyhow!(problem.message);
+    let Some(account) = section.account().complete().map_err(wrong)? else { return Ok(None) };
+    let place = section.www_authenticate_uri.clone().unwrap_or_else(|| account.auth_url.clone());
+    let calls = CallOptions {
+        name: "keystone",
+        timeout: section.http_connect_timeout.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into())),
+        retries: section.http_request_max_retries,
+        tls: section.account().trust().map_err(wrong)?,
+    };
+    let cache_time = u64::try_from(section.token_cache_time).ok().filter(|seconds| *seconds > 0);
+    let options = KeystoneOptions {
+        account,
+        calls,
+        interface: section.interface.clone(),
+        region: section.region_name.clone(),
+        cache_time: cache_time.map(Duration::from_secs),
+        include_catalogue: section.include_service_catalog,
+    };
+    Ok(Some((options, place)))
+}
+
+/// Opens the embedded service; at the first start creates the administrator and writes `clouds.yaml`.
+async fn embedded(config: &Config, options: IdentityOptions, core: &Core) -> Result<Arc<IdentityService>> {
     let folder = &config.chronova.data_dir;
     let base = listen::public_url(config, &listen::listeners(config)?);
     let options =

@@ -13,16 +13,19 @@ use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::WorkRegistry;
 use chronova_web::App;
-use chronova_web::auth::{Authentication, TokenVerifier};
+use chronova_web::auth::Authentication;
 use chronova_web::compute::{ComputeConfig, ComputeState};
 use chronova_web::config::WebConfig;
 use chronova_web::health::Health;
-use chronova_web::identity::IdentityService;
 use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::Enforcer;
+use chronova_web::service::Service;
+use serde_json::json;
 
+use super::calls::CallGauges;
 use super::event_log::EventLog;
 use super::gauges::Gauges;
+use super::identity::OpenedIdentity;
 use super::read_models::ReadModels;
 use super::reconcilers::ReconcilerGauges;
 use super::{AppState, identity, listen, vendor_data};
@@ -95,7 +98,7 @@ fn app(
     config: &Config,
     (web, compute): (WebConfig, ComputeConfig),
     runtime: &Runtime,
-    identity: Arc<IdentityService>,
+    identity: OpenedIdentity,
     (images, volumes): (Arc<EmbeddedImages>, Arc<EmbeddedVolumes>),
     event_log: &EventLog,
     read_models: &ReadModels,
@@ -103,28 +106,48 @@ fn app(
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
-        _ => Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>),
+        _ => Authentication::Tokens(identity.provider()),
     };
     let registry = prometheus::Registry::new();
     let (log, written) = (event_log.store(), event_log.clone());
     registry.register(Box::new(Gauges::new(Arc::clone(runtime.operations().queries()), Arc::clone(&log))?))?;
     registry.register(Box::new(ReconcilerGauges::new(runtime.reconcilers().to_vec())?))?;
     registry.register(Box::new(read_models.gauges()?))?;
+    if let OpenedIdentity::Keystone { provider, .. } = &identity {
+        registry.register(Box::new(CallGauges::new(vec![Arc::clone(provider.client())])?))?;
+    }
     let metrics = HttpMetrics::new(registry)?;
     let operations = Arc::clone(runtime.operations());
-    let mut app = App::new(web, policy, authentication, metrics).with_operations(operations).with_log(log);
-    app = app
-        .with_identity(identity)
+    let app = App::new(web, policy, authentication, metrics).with_operations(operations).with_log(log);
+    let mut app = with_identity(app, identity)
         .with_images(images)
         .with_volumes(volumes)
         .with_history(Arc::clone(&read_models.history));
     app.compute = ComputeState::new(compute);
     let broken = runtime.broken();
-    app.health = Health::default()
+    app.health = std::mem::take(&mut app.health)
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))
         .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)))
         .telling("read_models", read_models.tale());
     Ok(Arc::new(app))
+}
+
+/// The embedded identity API, or the place of Keystone. A Keystone that does not answer makes nothing unhealthy: another
+/// member of the cluster would not do better.
+fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
+    match identity {
+        OpenedIdentity::Embedded(service) => app.with_identity(service),
+        OpenedIdentity::Keystone { provider, place } => {
+            let (client, at) = (Arc::clone(provider.client()), place.clone());
+            let tell = move || {
+                let state = client.trouble().unwrap_or_else(|| "no trouble".to_owned());
+                json!({"service": "keystone", "place": at, "state": state, "embedded": "not served"})
+            };
+            app.health = Health::default().telling("identity", Arc::new(tell));
+            app.config.www_authenticate_uri.get_or_insert_with(|| place.clone());
+            app.with_elsewhere(Service::Identity, place)
+        }
+    }
 }
 
 fn threads() -> usize {

@@ -4,18 +4,22 @@
 //! case (a project, a network, a group) through the service's own API, not through the port. Each implementation of a
 //! port runs the port's suite; the error of a case names the broken promise.
 
+pub mod broken_identity;
 pub mod broken_image_resources;
 pub mod broken_images;
 pub mod broken_network_resources;
 pub mod broken_networks;
 pub mod broken_volumes;
+pub mod embedded_identity;
 pub mod embedded_images;
 pub mod embedded_networks;
 pub mod embedded_volumes;
+pub mod identity;
 pub mod image_resources;
 pub mod images;
 pub mod network_resources;
 pub mod networks;
+pub mod real_keystone;
 pub mod volumes;
 
 /// Fails the case with this message unless the condition holds.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use actix_web::test;
 use async_trait::async_trait;
-use chronova_events::ids::UserId;
+use chronova_actors::ports::PortError;
+use chronova_actors::ports::identity::{IdentityProvider, TokenError, TokenOwner, TokenQuestion};
+use chronova_events::ids::{ProjectId, RequestId, UserId};
 use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_web::app::App;
-use chronova_web::auth::{AuthError, Authentication, Caller, Secret, TokenVerifier};
+use chronova_web::auth::Authentication;
 use chronova_web::config::{PolicyConfig, WebConfig};
 use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
@@ -21,9 +23,13 @@ use super::{OWNER, STRANGER, volume};
 struct Unscoped;
 
 #[async_trait]
-impl TokenVerifier for Unscoped {
-    async fn verify(&self, _: &Secret) -> Result<Caller, AuthError> {
-        Ok(Caller::of_user(UserId::new("eve")))
+impl IdentityProvider for Unscoped {
+    async fn owner(&self, _: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError> {
+        Ok(Arc::new(TokenOwner::unscoped(UserId::new("eve"))))
+    }
+
+    async fn knows_project(&self, _: &ProjectId, _: Option<&RequestId>) -> Result<bool, PortError> {
+        Ok(true)
     }
 }
 

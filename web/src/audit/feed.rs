@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
+use chronova_actors::ports::identity::TokenError;
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::store::{EventStore, StoreError};
 use futures::StreamExt as _;
@@ -22,6 +23,7 @@ use super::events::{PERSONAL, without};
 use super::filters::AuditQuery;
 use super::line::Format;
 use crate::app::App;
+use crate::auth::TokenClaim;
 use crate::fault::Fault;
 use crate::policy::PolicyTarget;
 use crate::service::Service;
@@ -49,11 +51,12 @@ pub(super) struct FeedRight {
 
 impl FeedRight {
     async fn holds(&self) -> bool {
-        // An identity service that is unavailable for a moment does not end the feed.
-        let caller = match self.app.authentication.caller(&self.headers).await {
+        // A feed may run for days. It ends if the identity service cannot confirm the right; the client connects again.
+        let rules = &self.app.config.service_tokens;
+        let claim = TokenClaim { headers: &self.headers, asked: None, request: None, rules };
+        let caller = match self.app.authentication.caller(&claim).await {
             Ok(Some(caller)) => caller,
-            Ok(None) | Err(crate::auth::AuthError::Invalid) => return false,
-            Err(crate::auth::AuthError::Unavailable(_)) => return true,
+            Ok(None) | Err(TokenError::Invalid | TokenError::Unavailable(_)) => return false,
         };
         let allows = |rule| self.app.policy.allows(Service::Chronova, rule, &caller, &PolicyTarget::of(&caller));
         allows(self.rule) && (!self.personal || allows(PERSONAL))

@@ -241,6 +241,7 @@ fn tenant(ctx: &Ctx) -> ProjectId {
 }
 
 async fn grant(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.expect_project(&tenant(&ctx)).await?;
     let flavor = find(&ctx, "id")?.definition.flavor.clone();
     let even_public = !versions::public_flavor_has_no_access_list(ctx.version);
     send(&ctx, FlavorCommand::GrantAccess { flavor, project: tenant(&ctx), even_public }).await?;

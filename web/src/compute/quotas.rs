@@ -124,6 +124,13 @@ fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     Ok((project, permit))
 }
 
+/// As [`project`], and there is such a project.
+async fn known_project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
+    let (project, permit) = project(ctx)?;
+    ctx.expect_project(&project).await?;
+    Ok((project, permit))
+}
+
 fn set(ctx: &Ctx, quota: &Quota) -> Result<Map<String, Value>, Fault> {
     let limit =
         |(name, default): (&str, i64)| (name.to_owned(), json!(quota.limits.get(name).copied().unwrap_or(default)));
@@ -138,13 +145,13 @@ fn with_id(id: &str, rest: Map<String, Value>) -> Value {
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    let (project, _) = project(&ctx)?;
+    let (project, _) = known_project(&ctx).await?;
     let quota = state(&ctx, &project)?;
     Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &quota)?)})))
 }
 
 async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
-    let (project, _) = project(&ctx)?;
+    let (project, _) = known_project(&ctx).await?;
     let quota = state(&ctx, &project)?;
     let lines = resources(&ctx)?
         .into_iter()
@@ -157,12 +164,12 @@ async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
-    let (project, _) = project(&ctx)?;
+    let (project, _) = known_project(&ctx).await?;
     Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &Quota::default())?)})))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    let (project, permit) = project(&ctx)?;
+    let (project, permit) = known_project(&ctx).await?;
     let limits = asked(&ctx.parse_at("quota_set")?, &state(&ctx, &project)?)?;
     if !limits.is_empty() {
         let command = QuotaCommand::SetLimits { project: project.clone(), limits };

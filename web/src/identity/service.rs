@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::coordination::lockouts::{Lockout, LockoutRule};
+use chronova_actors::ports::PortError;
+use chronova_actors::ports::identity::{IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope};
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
 use chronova_events::identity::{Identity, IdentityScope, PasswordHash, Project, Role, User};
-use chronova_events::ids::UserId;
+use chronova_events::ids::{ProjectId, RequestId, UserId};
 use chronova_projections::views::Views;
 
 use super::attempts::FailedLogins;
 use super::catalogue::ServiceCatalogue;
 use super::fault;
 use super::tokens::{Claims, KeyError, Signer};
-use crate::auth::{AuthError, Caller, TokenVerifier};
 use crate::fault::Fault;
 use crate::secret::Secret;
 
@@ -26,6 +27,8 @@ use crate::secret::Secret;
 pub struct IdentityOptions {
     /// `[token] expiration`, seconds.
     pub expiration: u32,
+    /// `[token] allow_expired_window`, seconds: for so long after its end a token counts if a service vouches for it.
+    pub allow_expired_window: u32,
     /// The most passwords that are hashed or compared at the same time.
     pub hashing_concurrency: usize,
     /// When wrong passwords lock a user out; `None` means never.
@@ -37,7 +40,14 @@ pub struct IdentityOptions {
 
 impl IdentityOptions {
     pub fn new(catalogue: ServiceCatalogue) -> Self {
-        Self { expiration: 3_600, hashing_concurrency: 2, lockout: None, failed_logins: 20, catalogue }
+        Self {
+            expiration: 3_600,
+            allow_expired_window: 172_800,
+            hashing_concurrency: 2,
+            lockout: None,
+            failed_logins: 20,
+            catalogue,
+        }
     }
 }
 
@@ -47,6 +57,7 @@ pub struct IdentityService {
     pub(super) signer: Signer,
     pub(super) catalogue: ServiceCatalogue,
     pub(super) expiration: u32,
+    allow_expired_window: u32,
     lockout: Lockout,
     failed: FailedLogins,
     views: Arc<Views>,
@@ -79,9 +90,9 @@ impl IdentityService {
         views: Arc<Views>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
-        let IdentityOptions { expiration, catalogue, lockout, failed_logins, .. } = options;
+        let IdentityOptions { expiration, allow_expired_window, catalogue, lockout, failed_logins, .. } = options;
         let (lockout, failed) = (Lockout::new(lockout), FailedLogins::new(failed_logins));
-        Arc::new(Self { passwords, signer, catalogue, expiration, lockout, failed, views, clock })
+        Arc::new(Self { passwords, signer, catalogue, expiration, allow_expired_window, lockout, failed, views, clock })
     }
 
     /// For [`chronova_actors::services::embedded::identity::bootstrap::bootstrap`].
@@ -122,17 +133,22 @@ impl IdentityService {
 }
 
 #[async_trait]
-impl TokenVerifier for IdentityService {
-    async fn verify(&self, token: &Secret) -> Result<Caller, AuthError> {
-        let claims = self.signer.read(token).ok_or(AuthError::Invalid)?;
-        let now = self.now();
+impl IdentityProvider for IdentityService {
+    async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError> {
+        let claims = self.signer.read(&Secret::new(question.token.expose())).ok_or(TokenError::Invalid)?;
+        let window = if question.allow_expired { i64::from(self.allow_expired_window) * 1_000_000 } else { 0 };
+        let now = Timestamp(self.now().0.saturating_sub(window));
         self.views.identities.read(|view| {
             let identity = &view.identity;
             if !stands(identity, &claims, now) {
-                return Err(AuthError::Invalid);
+                return Err(TokenError::Invalid);
             }
-            caller(identity, &claims).ok_or(AuthError::Invalid)
+            owner(identity, &claims).map(Arc::new).ok_or(TokenError::Invalid)
         })
+    }
+
+    async fn knows_project(&self, project: &ProjectId, _: Option<&RequestId>) -> Result<bool, PortError> {
+        Ok(self.views.identities.read(|view| view.identity.projects.contains_key(project)))
     }
 }
 
@@ -174,22 +190,28 @@ pub(super) fn roles<'a>(identity: &'a Identity, claims: &Claims, scope: &Identit
     roles
 }
 
-fn caller(identity: &Identity, claims: &Claims) -> Option<Caller> {
+fn owner(identity: &Identity, claims: &Claims) -> Option<TokenOwner> {
     let user = identity.users.get(&claims.user)?;
-    let mut caller = Caller::of_user(user.id.clone());
-    caller.user_name.clone_from(&user.attributes.name);
-    caller.user_domain = Some(user.domain.clone());
-    let Some(scope) = &claims.scope else { return Some(caller) };
-    caller.roles = roles(identity, claims, scope).into_iter().map(|role| role.name.clone()).collect();
-    match scope {
-        IdentityScope::Project(id) => {
+    let scope = match &claims.scope {
+        None => TokenScope::Unscoped,
+        Some(IdentityScope::Project(id)) => {
             let project = identity.projects.get(id)?;
-            caller.project = Some(id.clone());
-            caller.project_name = Some(project.attributes.name.clone());
-            caller.project_domain = Some(project.domain.clone());
+            let (name, domain) = (project.attributes.name.clone(), Some(project.domain.clone()));
+            TokenScope::Project { id: id.clone(), name, domain }
         }
-        IdentityScope::Domain(id) => caller.domain = Some(id.clone()),
-        IdentityScope::System => caller.system_scope = Some("all".to_owned()),
-    }
-    Some(caller)
+        Some(IdentityScope::Domain(id)) => TokenScope::Domain(id.clone()),
+        Some(IdentityScope::System) => TokenScope::System,
+    };
+    let roles = claims.scope.as_ref().map(|scope| roles(identity, claims, scope)).unwrap_or_default();
+    Some(TokenOwner {
+        user: user.id.clone(),
+        user_name: user.attributes.name.clone(),
+        user_domain: Some(user.domain.clone()),
+        scope,
+        roles: roles.into_iter().map(|role| role.name.clone()).collect(),
+        expires_at: claims.expires_at,
+        access_rules: None,
+        service_types: None,
+        is_admin_project: true,
+    })
 }

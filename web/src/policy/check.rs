@@ -289,7 +289,7 @@ fn has_credential(caller: &Caller, name: &str, value: &str) -> bool {
         "system_scope" | "system" => caller.system_scope.as_deref() == Some(value),
         // Keystone's own rules contain `is_admin:1`.
         "is_admin" => value == if caller.is_admin { "True" } else { "False" } || (value == "1" && caller.is_admin),
-        "is_admin_project" => value == "True",
+        "is_admin_project" => value == if caller.is_admin_project { "True" } else { "False" },
         "roles" => caller.roles.iter().any(|role| role == value),
         "user_name" => caller.user_name == value,
         "project_name" => caller.project_name.as_deref() == Some(value),

@@ -1,6 +1,8 @@
 //! Log-in, tokens, and the effect of revoked rights on tokens.
 
-use chronova_web::secret::Secret;
+use chronova_actors::ports::UserToken;
+use chronova_actors::ports::identity::{IdentityProvider as _, TokenQuestion};
+use chronova_web::auth::TokenClaim;
 use serde_json::{Value, json};
 
 use crate::world::{PASSWORD, World, id_of, request};
@@ -76,7 +78,12 @@ async fn tokens_end_with_time_and_with_rights() {
     let (project, user, token) = world.tenant("alice", "member").await;
     let alive = |token: String| {
         let app = world.app.clone();
-        async move { app.authentication.caller(request(&token, "GET", "/").to_http_request().headers()).await.is_ok() }
+        async move {
+            let request = request(&token, "GET", "/").to_http_request();
+            let rules = &app.config.service_tokens;
+            let claim = TokenClaim { headers: request.headers(), asked: None, request: None, rules };
+            app.authentication.caller(&claim).await.is_ok()
+        }
     };
     assert!(alive(token.clone()).await);
     // The token is invalid while the role is removed, and valid again when the role is back.
@@ -139,7 +146,9 @@ async fn tokens_can_be_looked_at_and_given_back() {
     about("GET", &admin, &token).await.expect(404);
     world.call(&token, "GET", ME, None).await.expect(401);
     let identity = world.app.identity().unwrap();
-    assert!(chronova_web::auth::TokenVerifier::verify(identity.as_ref(), &Secret::new(other)).await.is_ok());
+    let token = UserToken::new(other);
+    let question = TokenQuestion { token: &token, allow_expired: false, request: None };
+    assert!(identity.owner(question).await.is_ok());
 }
 
 #[actix_web::test]

@@ -19,7 +19,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore as _;
 use chronova_events::store::memory::MemoryStore;
 use chronova_projections::views::Views;
-use chronova_web::auth::{Authentication, TokenVerifier};
+use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;
 use chronova_web::identity::catalogue::ServiceCatalogue;
 use chronova_web::identity::tokens::Signer;
@@ -120,7 +120,7 @@ impl World {
         .await;
         assert!(runtime.contexts.steps.views.wait_for(store.head(), Duration::from_secs(10)).await);
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
-        let verifier = Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>);
+        let verifier = Authentication::Tokens(Arc::clone(&identity) as _);
         let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         let app = App::new(config, policy, verifier, metrics).with_operations(Arc::clone(runtime.operations()));
         let app = Arc::new(app.with_identity(identity).with_images(Arc::clone(&images)));

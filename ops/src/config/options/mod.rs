@@ -104,6 +104,7 @@ pub mod chronova;
 pub mod consoles;
 pub mod default;
 pub mod eventstoredb;
+pub mod keystone;
 pub mod libvirt;
 pub mod scheduling;
 pub mod services;
@@ -163,6 +164,7 @@ configuration! {
     scheduler: scheduling::Scheduler,
     filter_scheduler: scheduling::FilterScheduler,
     metrics: scheduling::Metrics,
+    keystone_authtoken: keystone::KeystoneAuthtoken,
     /// Options of the embedded identity service.
     token: services::Token,
     security_compliance: services::SecurityCompliance,

@@ -9,9 +9,10 @@ section! {
             min: Some(1.0), unit: "seconds",
             help: "Life of a token.",
         }
-        allow_expired_window: u64 => nothing {
-            default: Text("172800"), min: Some(0.0), unit: "seconds",
-            help: "How long after its end a service may still have a token validated for a long operation.",
+        allow_expired_window: u64 => identity.allow_expired_window by Whole {
+            min: Some(0.0), unit: "seconds",
+            help: "How long after its end a token counts where a service vouches for it: with an X-Service-Token of its own \
+                   that has a role of [keystone_authtoken] service_token_roles.",
         }
     }
 }

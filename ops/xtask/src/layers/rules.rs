@@ -56,10 +56,23 @@ pub(crate) static RULES: &[Rule] = &[
         name: "eventstoredb",
         why: "EventStoreDB's protocol is one way to the log: its client is one back end, its server one API",
         check: |source, report| {
-            let server = ["tonic", "prost", "hyper", "hyper_util"];
-            confine(source, report, &server, &["web/src/eventstoredb"], "gRPC (only in the server of the log)");
+            confine(
+                source,
+                report,
+                &["tonic", "prost"],
+                &["web/src/eventstoredb"],
+                "gRPC (only in the server of the log)",
+            );
             let places = ["events/src/store/eventstoredb", "events/tests"];
             confine(source, report, &["eventstore"], &places, "eventstore (only in the back end of that name)");
+        },
+    },
+    Rule {
+        name: "http",
+        why: "calls of other services have their bounds and their counts in one place",
+        check: |source, report| {
+            let places = ["web/src/eventstoredb", "actors/src/services/external"];
+            confine(source, report, &["hyper", "hyper_util", "hyper_rustls", "http_body_util"], &places, "hyper");
         },
     },
     Rule {

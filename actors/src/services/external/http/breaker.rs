@@ -1,0 +1,100 @@
+//! A service that does not answer is left alone for a while, so that nobody waits for what will not come.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Calls in a row without an answer, after which the service is left alone.
+const ENOUGH: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Counts the calls without an answer.
+#[derive(Debug, Default)]
+pub struct CircuitBreaker {
+    state: Mutex<BreakerState>,
+}
+
+#[derive(Debug, Default)]
+struct BreakerState {
+    failures: u32,
+    pause: Duration,
+    /// Until then no call is made. Then one is, and moves it on.
+    closed_until: Option<Instant>,
+    reason: String,
+}
+
+impl CircuitBreaker {
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a call may be made now; otherwise why the last one had no answer.
+    pub fn admit(&self, now: Instant) -> Result<(), String> {
+        let mut state = self.state();
+        match state.closed_until {
+            Some(until) if now < until => Err(state.reason.clone()),
+            Some(_) => {
+                // One call tries; the others wait for what it finds.
+                state.closed_until = Some(now + state.pause);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The service answered, whatever it said.
+    pub fn answered(&self) {
+        *self.state() = BreakerState::default();
+    }
+
+    /// The service did not answer.
+    pub fn failed(&self, now: Instant, reason: &str) {
+        let mut state = self.state();
+        state.failures = state.failures.saturating_add(1);
+        reason.clone_into(&mut state.reason);
+        if state.failures >= ENOUGH {
+            state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            state.closed_until = Some(now + state.pause);
+        }
+    }
+
+    /// Why the last call had no answer, if it had none.
+    pub fn trouble(&self) -> Option<String> {
+        let state = self.state();
+        (state.failures > 0).then(|| state.reason.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_service_is_left_alone_and_tried_again() {
+        let (breaker, start) = (CircuitBreaker::default(), Instant::now());
+        for _ in 0..ENOUGH {
+            assert_eq!(breaker.admit(start), Ok(()));
+            breaker.failed(start, "refused");
+        }
+        assert_eq!(breaker.admit(start), Err("refused".to_owned()));
+        let later = start + FIRST_PAUSE;
+        assert_eq!(breaker.admit(later), Ok(()), "one call tries");
+        assert!(breaker.admit(later).is_err(), "and no other");
+        breaker.failed(later, "timeout");
+        assert!(breaker.admit(later + FIRST_PAUSE).is_err(), "the pause grows");
+        assert_eq!(breaker.trouble().as_deref(), Some("timeout"));
+        assert_eq!(breaker.admit(later + LONGEST_PAUSE), Ok(()));
+        breaker.answered();
+        assert_eq!((breaker.admit(later), breaker.trouble()), (Ok(()), None));
+    }
+
+    #[test]
+    fn a_few_failures_stop_nothing() {
+        let (breaker, now) = (CircuitBreaker::default(), Instant::now());
+        breaker.failed(now, "reset");
+        breaker.answered();
+        breaker.failed(now, "reset");
+        breaker.failed(now, "reset");
+        assert_eq!(breaker.admit(now), Ok(()));
+    }
+}

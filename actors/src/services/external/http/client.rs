@@ -1,0 +1,336 @@
+//! The client of one service.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use chronova_events::ids::RequestId;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::breaker::CircuitBreaker;
+use super::tally::{CallOutcome, CallTally};
+use super::trust::{TlsTrust, TrustError};
+use crate::ports::UserToken;
+
+/// The longest JSON answer that is read.
+const LONGEST_ANSWER: usize = 8 * 1024 * 1024;
+/// The pause before the first repetition; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(150);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(20);
+
+type Body = Full<Bytes>;
+
+/// How a service is called.
+#[derive(Debug, Clone)]
+pub struct CallOptions {
+    /// In messages and metrics: `keystone`.
+    pub name: &'static str,
+    /// From the beginning of a call to the end of its answer.
+    pub timeout: Duration,
+    /// How often a call is repeated that found no answer.
+    pub retries: u32,
+    pub tls: TlsTrust,
+}
+
+/// A call.
+pub struct ServiceRequest {
+    method: Method,
+    url: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Option<Bytes>,
+    malformed: bool,
+}
+
+/// Its body may hold a password.
+impl std::fmt::Debug for ServiceRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceRequest").field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+impl ServiceRequest {
+    fn new(method: Method, url: impl Into<String>) -> Self {
+        Self { method, url: url.into(), headers: Vec::new(), body: None, malformed: false }
+    }
+
+    pub fn get(url: impl Into<String>) -> Self {
+        Self::new(Method::GET, url)
+    }
+
+    pub fn post(url: impl Into<String>) -> Self {
+        Self::new(Method::POST, url)
+    }
+
+    pub fn put(url: impl Into<String>) -> Self {
+        Self::new(Method::PUT, url)
+    }
+
+    pub fn patch(url: impl Into<String>) -> Self {
+        Self::new(Method::PATCH, url)
+    }
+
+    pub fn delete(url: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, url)
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        match HeaderValue::from_str(value) {
+            Ok(value) => self.headers.push((HeaderName::from_static(name), value)),
+            Err(_) => self.malformed = true,
+        }
+        self
+    }
+
+    /// A header whose value is never printed.
+    #[must_use]
+    pub fn secret(mut self, name: &'static str, value: &UserToken) -> Self {
+        self = self.header(name, value.expose());
+        if let Some((_, value)) = self.headers.last_mut() {
+            value.set_sensitive(true);
+        }
+        self
+    }
+
+    /// The id of the request that this call is made for.
+    #[must_use]
+    pub fn on_behalf_of(self, request: Option<&RequestId>) -> Self {
+        match request {
+            Some(request) => self.header("x-openstack-request-id", request.as_str()),
+            None => self,
+        }
+    }
+
+    #[must_use]
+    pub fn json(mut self, body: &Value) -> Self {
+        self.body = Some(Bytes::from(body.to_string()));
+        self.headers.retain(|(name, _)| name != CONTENT_TYPE);
+        self.header("content-type", "application/json")
+    }
+
+    fn is_idempotent(&self) -> bool {
+        matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
+    }
+
+    /// The message on the wire.
+    fn message(&self) -> Result<Request<Body>, CallFailure> {
+        let bad = || CallFailure::Malformed;
+        if self.malformed {
+            return Err(bad());
+        }
+        let uri: Uri = self.url.parse().map_err(|_| bad())?;
+        let body = Full::new(self.body.clone().unwrap_or_default());
+        let mut message = Request::new(body);
+        *message.method_mut() = self.method.clone();
+        *message.uri_mut() = uri;
+        let headers = message.headers_mut();
+        headers.insert(USER_AGENT, HeaderValue::from_static("chronova"));
+        headers.extend(self.headers.iter().cloned());
+        Ok(message)
+    }
+}
+
+/// An answer, read whole.
+pub struct ServiceAnswer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// Its headers may hold a token.
+impl std::fmt::Debug for ServiceAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceAnswer").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl ServiceAnswer {
+    /// A header's text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    pub fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// The service's words about an error, in one short line.
+    pub fn complaint(&self) -> String {
+        const LONGEST: usize = 200;
+        let said = self.json().and_then(|body| {
+            let message = body.pointer("/error/message").or_else(|| body.get("message"))?;
+            message.as_str().map(str::to_owned)
+        });
+        let text = said.unwrap_or_default().replace(['\r', '\n'], " ");
+        let short: String = text.chars().take(LONGEST).collect();
+        if short.is_empty() { self.status.to_string() } else { format!("{}: {short}", self.status) }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CallFailure {
+    /// The same call may succeed later.
+    #[error("{0}")]
+    Unanswered(String),
+    /// The address or a header is none.
+    #[error("the address or a header of the call is malformed")]
+    Malformed,
+}
+
+/// Calls one service.
+pub struct ServiceClient {
+    options: CallOptions,
+    client: Client<HttpsConnector<HttpConnector>, Body>,
+    breaker: CircuitBreaker,
+    tally: Arc<CallTally>,
+}
+
+impl std::fmt::Debug for ServiceClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceClient").field("name", &self.options.name).finish_non_exhaustive()
+    }
+}
+
+impl ServiceClient {
+    pub fn new(options: CallOptions) -> Result<Arc<Self>, TrustError> {
+        let mut plain = HttpConnector::new();
+        plain.enforce_http(false);
+        plain.set_connect_timeout(Some(options.timeout));
+        plain.set_nodelay(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(options.tls.client_config()?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(plain);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(16)
+            .build(connector);
+        Ok(Arc::new(Self { options, client, breaker: CircuitBreaker::default(), tally: Arc::default() }))
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.options.name
+    }
+
+    pub fn tally(&self) -> &Arc<CallTally> {
+        &self.tally
+    }
+
+    /// Why the last call had no answer, if it had none.
+    pub fn trouble(&self) -> Option<String> {
+        self.breaker.trouble()
+    }
+
+    /// Makes a call, and reads its answer.
+    pub async fn call(&self, request: ServiceRequest) -> Result<ServiceAnswer, CallFailure> {
+        let mut pause = FIRST_PAUSE;
+        for left in (0..=self.options.retries).rev() {
+            match self.attempt(&request).await? {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if left == 0 || !failure.again => {
+                    self.breaker.failed(Instant::now(), &failure.reason);
+                    return Err(CallFailure::Unanswered(failure.reason));
+                }
+                Err(failure) => {
+                    tracing::debug!(service = self.options.name, reason = failure.reason, "called again");
+                    tokio::time::sleep(jittered(pause)).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        Err(CallFailure::Unanswered(format!("{} was not called", self.options.name)))
+    }
+
+    async fn attempt(&self, request: &ServiceRequest) -> Result<Result<ServiceAnswer, Silence>, CallFailure> {
+        let idempotent = request.is_idempotent();
+        let message = request.message()?;
+        let began = self.begin()?;
+        let whole = async {
+            let response = self.client.request(message).await.map_err(|error| {
+                // A call that did not get as far as the service is repeated whatever it asks for.
+                Silence { reason: self.silence(&error), again: idempotent || error.is_connect() }
+            })?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
+                let long = error.downcast_ref::<LengthLimitError>().is_some();
+                let what = if long { "answers with too much" } else { "broke off its answer" };
+                Silence { reason: format!("{} {what}", self.options.name), again: idempotent && !long }
+            })?;
+            let (status, headers) = (parts.status.as_u16(), parts.headers);
+            Ok(ServiceAnswer { status, headers, body: body.to_bytes() })
+        };
+        let answer = tokio::time::timeout(self.options.timeout, whole).await.unwrap_or_else(|_| Err(self.late()));
+        // A proxy says so in place of the service.
+        let answer = match answer {
+            Ok(answer) if matches!(answer.status, 502..=504) => Err(Silence {
+                reason: format!("{} answers {}", self.options.name, answer.complaint()),
+                again: idempotent,
+            }),
+            other => other,
+        };
+        self.end(began, answer.as_ref().ok().map(|answer| answer.status));
+        Ok(answer)
+    }
+
+    fn begin(&self) -> Result<Instant, CallFailure> {
+        let now = Instant::now();
+        self.breaker.admit(now).map_err(|reason| {
+            self.tally.count(CallOutcome::NotMade, Duration::ZERO);
+            CallFailure::Unanswered(reason)
+        })?;
+        Ok(now)
+    }
+
+    fn end(&self, began: Instant, status: Option<u16>) {
+        let outcome = status.map_or(CallOutcome::Unanswered, CallOutcome::of_status);
+        self.tally.count(outcome, began.elapsed());
+        if outcome != CallOutcome::Unanswered {
+            self.breaker.answered();
+        }
+    }
+
+    fn late(&self) -> Silence {
+        let reason = format!("{} does not answer within {} s", self.options.name, self.options.timeout.as_secs_f32());
+        Silence { reason, again: false }
+    }
+
+    /// The innermost cause says most: "connection refused". An address could hold a password, so none is in it.
+    fn silence(&self, error: &hyper_util::client::legacy::Error) -> String {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        let name = self.options.name;
+        if error.is_connect() {
+            format!("{name} cannot be reached: {cause}")
+        } else {
+            format!("{name} breaks off: {cause}")
+        }
+    }
+}
+
+/// Why an attempt had no answer.
+struct Silence {
+    reason: String,
+    /// Whether it may be made again.
+    again: bool,
+}
+
+/// Between half of it and all of it, so that many callers do not come back at the same moment.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0_u8; 1];
+    let _ = getrandom::fill(&mut random);
+    pause.mul_f32(0.5 + f32::from(random[0]) / 512.0)
+}

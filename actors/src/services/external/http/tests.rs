@@ -1,0 +1,79 @@
+//! Calls of a service that answers, hesitates, or says too much.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use super::super::stub::{StubAnswer, StubService};
+use super::*;
+use crate::ports::UserToken;
+
+fn client(timeout: Duration) -> std::sync::Arc<ServiceClient> {
+    let options = CallOptions { name: "stub", timeout, retries: 2, tls: TlsTrust::default() };
+    ServiceClient::new(options).unwrap()
+}
+
+const LONG: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn a_call_carries_its_headers_and_the_id_of_its_request() {
+    let stub = StubService::start(|_, _| StubAnswer::Says(200, "{\"a\": 1}".to_owned())).await;
+    let request = "req-1".into();
+    let call = ServiceRequest::get(format!("{}/a", stub.url)).on_behalf_of(Some(&request));
+    let call = call.secret("x-auth-token", &UserToken::new("s3cret"));
+    assert!(!format!("{call:?}").contains("s3cret"), "a secret is printed");
+    let answer = client(LONG).call(call).await.unwrap();
+    assert_eq!((answer.status, answer.json().unwrap()["a"].as_u64()), (200, Some(1)));
+    let calls = stub.calls();
+    assert_eq!(calls[0].line, "GET /a");
+    assert_eq!(calls[0].header("x-openstack-request-id"), Some("req-1"));
+    assert_eq!(calls[0].header("x-auth-token"), Some("s3cret"));
+}
+
+#[tokio::test]
+async fn a_call_that_found_no_service_is_repeated() {
+    let stub =
+        StubService::start(|_, before| StubAnswer::Says(if before < 2 { 503 } else { 200 }, String::new())).await;
+    let client = client(LONG);
+    assert_eq!(client.call(ServiceRequest::get(&stub.url)).await.unwrap().status, 200);
+    assert_eq!((stub.calls().len(), client.trouble()), (3, None));
+    assert_eq!((client.tally().calls(CallOutcome::Unanswered), client.tally().calls(CallOutcome::Done)), (2, 1));
+}
+
+/// Nobody knows whether the service did it.
+#[tokio::test]
+async fn a_change_is_not_asked_for_twice() {
+    let stub = StubService::start(|_, _| StubAnswer::Says(503, String::new())).await;
+    let failure = client(LONG).call(ServiceRequest::post(&stub.url)).await.unwrap_err();
+    assert_eq!(failure, CallFailure::Unanswered("stub answers 503".to_owned()));
+    assert_eq!(stub.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn a_silent_service_is_left_alone() {
+    let stub = StubService::start(|_, _| StubAnswer::Silence).await;
+    let client = client(Duration::from_millis(50));
+    for made in [1, 2, 3, 3, 3] {
+        let failure = client.call(ServiceRequest::get(&stub.url)).await.unwrap_err();
+        assert_eq!(failure, CallFailure::Unanswered("stub does not answer within 0.05 s".to_owned()));
+        assert_eq!(client.tally().calls(CallOutcome::Unanswered), made);
+    }
+    assert_eq!(client.tally().calls(CallOutcome::NotMade), 2);
+    assert!(client.trouble().is_some());
+}
+
+#[tokio::test]
+async fn an_answer_is_read_up_to_a_bound() {
+    let stub = StubService::start(|_, _| StubAnswer::Says(200, "x".repeat(9 * 1024 * 1024))).await;
+    let failure = client(LONG).call(ServiceRequest::get(&stub.url)).await.unwrap_err();
+    assert_eq!(failure, CallFailure::Unanswered("stub answers with too much".to_owned()));
+    assert_eq!(stub.calls().len(), 1, "the next answer would be as long");
+}
+
+#[tokio::test]
+async fn a_malformed_call_is_not_made() {
+    let client = client(LONG);
+    for call in [ServiceRequest::get("http://[").header("a", "b"), ServiceRequest::get("http://c").header("a", "\n")] {
+        assert_eq!(client.call(call).await.unwrap_err(), CallFailure::Malformed);
+    }
+}

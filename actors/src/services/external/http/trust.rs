@@ -1,0 +1,126 @@
+//! Which certificates of other services are trusted, and the own certificate that is shown to them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// Where systems keep the certificate authorities that they trust.
+const AUTHORITIES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+
+/// The files of TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsTrust {
+    /// Authorities (PEM); `None`: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// Trust any certificate.
+    pub insecure: bool,
+    /// The own certificate and its key (PEM), where the service asks for one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// Why the files cannot be used.
+#[derive(Debug, Error)]
+pub enum TrustError {
+    #[error("{path} cannot be read: {reason}")]
+    Read { path: PathBuf, reason: String },
+    #[error("{path} holds no certificate")]
+    Empty { path: PathBuf },
+    #[error("the certificate and its key cannot be used: {0}")]
+    Certificate(String),
+}
+
+impl TlsTrust {
+    /// The settings of TLS.
+    pub(super) fn client_config(&self) -> Result<ClientConfig, TrustError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TrustError::Certificate(error.to_string()))?;
+        let trusting = if self.insecure {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(UncheckedServiceCertificate(provider)))
+        } else {
+            builder.with_root_certificates(self.roots()?)
+        };
+        match &self.certificate {
+            None => Ok(trusting.with_no_client_auth()),
+            Some((certificate, key)) => {
+                let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+                trusting
+                    .with_client_auth_cert(certificates(certificate)?, key)
+                    .map_err(|error| TrustError::Certificate(error.to_string()))
+            }
+        }
+    }
+
+    /// A system without a file of authorities trusts nobody; then only plain HTTP can be called.
+    fn roots(&self) -> Result<RootCertStore, TrustError> {
+        let system = || AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file());
+        let mut roots = RootCertStore::empty();
+        if let Some(path) = self.ca_file.clone().or_else(system) {
+            // A bundle of a system may hold an authority of a form that rustls does not read.
+            let (taken, _) = roots.add_parsable_certificates(certificates(&path)?);
+            if taken == 0 {
+                return Err(TrustError::Empty { path });
+            }
+        }
+        Ok(roots)
+    }
+}
+
+fn unreadable(path: &Path, reason: &impl ToString) -> TrustError {
+    TrustError::Read { path: path.to_owned(), reason: reason.to_string() }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
+    let text = std::fs::read(path).map_err(|error: io::Error| unreadable(path, &error))?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let all = all.map_err(|error| unreadable(path, &error))?;
+    if all.is_empty() { Err(TrustError::Empty { path: path.to_owned() }) } else { Ok(all) }
+}
+
+/// `insecure`: any certificate is good, but who shows it must have its key.
+#[derive(Debug)]
+struct UncheckedServiceCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for UncheckedServiceCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, tokio_rustls::rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

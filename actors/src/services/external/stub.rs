@@ -1,0 +1,103 @@
+//! A service on a port of this machine, with the answers that a test gives it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A call, as it arrived.
+#[derive(Debug, Clone)]
+pub(super) struct StubCall {
+    /// `GET /v3/auth/tokens?nocatalog`.
+    pub line: String,
+    headers: Vec<(String, String)>,
+}
+
+impl StubCall {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// How the service treats a call.
+#[derive(Debug, Clone)]
+pub(super) enum StubAnswer {
+    Says(u16, String),
+    /// As the answer to a login: the token in its header.
+    Gives(u16, &'static str, String),
+    /// Nothing, as a process that is stopped.
+    Silence,
+}
+
+type Answering = dyn Fn(&StubCall, usize) -> StubAnswer + Send + Sync;
+
+pub(super) struct StubService {
+    pub url: String,
+    calls: Arc<Mutex<Vec<StubCall>>>,
+}
+
+impl StubService {
+    /// Answers each call; the number is that of the calls before it.
+    pub(super) async fn start(answer: impl Fn(&StubCall, usize) -> StubAnswer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let (kept, answer) = (Arc::clone(&calls), Arc::new(answer) as Arc<Answering>);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&kept), Arc::clone(&answer)));
+            }
+        });
+        Self { url, calls }
+    }
+
+    pub(super) fn calls(&self) -> Vec<StubCall> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many calls began with this.
+    pub(super) fn count(&self, line: &str) -> usize {
+        self.calls().iter().filter(|call| call.line.starts_with(line)).count()
+    }
+}
+
+async fn serve(mut stream: TcpStream, calls: Arc<Mutex<Vec<StubCall>>>, answer: Arc<Answering>) {
+    let call = read(&mut stream).await;
+    let before = {
+        let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push(call.clone());
+        calls.len() - 1
+    };
+    let (status, token, body) = match answer(&call, before) {
+        StubAnswer::Says(status, body) => (status, String::new(), body),
+        StubAnswer::Gives(status, token, body) => (status, format!("X-Subject-Token: {token}\r\n"), body),
+        StubAnswer::Silence => return std::future::pending().await,
+    };
+    let head = format!("HTTP/1.1 {status} -\r\n{token}Connection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await;
+}
+
+/// The head, and the body that belongs to it.
+async fn read(stream: &mut TcpStream) -> StubCall {
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let head = text.windows(4).position(|four| four == b"\r\n\r\n").map(|end| end + 4);
+        if let Some(end) = head {
+            let call = parse(&String::from_utf8_lossy(&text[..end]));
+            let length: usize = call.header("content-length").map_or(0, |length| length.parse().unwrap());
+            if text.len() >= end + length {
+                return call;
+            }
+        }
+        let length = stream.read(&mut piece).await.unwrap();
+        assert!(length > 0, "the call ends before its end");
+        text.extend_from_slice(&piece[..length]);
+    }
+}
+
+fn parse(head: &str) -> StubCall {
+    let mut lines = head.lines();
+    let line = lines.next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
+    let header = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    StubCall { line, headers: lines.filter_map(header).collect() }
+}

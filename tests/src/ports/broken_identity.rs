@@ -1,0 +1,77 @@
+//! An identity service that breaks one promise.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_actors::ports::PortError;
+use chronova_actors::ports::identity::{IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope};
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::{ProjectId, RequestId, UserId};
+use tokio::sync::Mutex;
+
+/// The promise that is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdentityFault {
+    /// Roles hold nowhere.
+    LosesScope,
+    /// Every user is an administrator.
+    AddsRoles,
+    /// Any text is a token.
+    BelievesAll,
+    /// A token that counted once counts for ever.
+    RemembersFirst,
+    /// Expired tokens count without leave.
+    IgnoresEnds,
+    /// Expired tokens never count.
+    RefusesExpired,
+    /// Every id is a project's.
+    KnowsAll,
+}
+
+pub struct BrokenIdentity {
+    inner: Arc<dyn IdentityProvider>,
+    fault: IdentityFault,
+    first: Mutex<Vec<(String, Arc<TokenOwner>)>>,
+}
+
+impl BrokenIdentity {
+    pub fn new(inner: Arc<dyn IdentityProvider>, fault: IdentityFault) -> Self {
+        Self { inner, fault, first: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl IdentityProvider for BrokenIdentity {
+    async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError> {
+        let text = question.token.expose().to_owned();
+        let mut first = self.first.lock().await;
+        if self.fault == IdentityFault::RemembersFirst
+            && let Some((_, owner)) = first.iter().find(|(known, _)| *known == text)
+        {
+            return Ok(Arc::clone(owner));
+        }
+        let allow_expired = match self.fault {
+            IdentityFault::IgnoresEnds => true,
+            IdentityFault::RefusesExpired => false,
+            _ => question.allow_expired,
+        };
+        let found = match self.inner.owner(TokenQuestion { allow_expired, ..question }).await {
+            Err(TokenError::Invalid) if self.fault == IdentityFault::BelievesAll => {
+                Arc::new(TokenOwner { expires_at: Timestamp(i64::MAX), ..TokenOwner::unscoped(UserId::new("u")) })
+            }
+            other => other?,
+        };
+        first.push((text, Arc::clone(&found)));
+        let mut owner = TokenOwner::clone(&found);
+        match self.fault {
+            IdentityFault::LosesScope => owner.scope = TokenScope::Unscoped,
+            IdentityFault::AddsRoles => owner.roles.push("admin".to_owned()),
+            _ => {}
+        }
+        Ok(Arc::new(owner))
+    }
+
+    async fn knows_project(&self, project: &ProjectId, request: Option<&RequestId>) -> Result<bool, PortError> {
+        Ok(self.fault == IdentityFault::KnowsAll || self.inner.knows_project(project, request).await?)
+    }
+}

@@ -1,0 +1,129 @@
+#!/bin/bash
+# A real Keystone from Debian's packages (`setup_packages openstack` of ops/setup.sh), for the scripts in tests/real.
+#
+#   keystone.sh up DIR [PORT]   database, keys and first administrator in DIR, then the server; again: only the server
+#   keystone.sh down DIR        ends the server; DIR stays
+#   keystone.sh expired DIR TOKEN   prints a token of the same user and project that ended an hour ago, as Keystone makes it
+#
+# All of it is in DIR: a database of SQLite, Fernet keys, the log; `url` is the address, `pid` uWSGI's process, which leads a
+# session of its own. The administrator is admin, project admin, password `secret`; region RegionOne.
+set -euo pipefail
+COMMAND=${1:-} DIR=${2:-}
+[ -n "$DIR" ] || { sed -n '2,9p' "$0" >&2; exit 2; }
+
+free_port() {
+  local port=$((30000 + $$ % 20000))
+  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+  echo $port
+}
+
+answers() { curl -fsS -m 2 -o /dev/null "$1/v3" 2>/dev/null; }
+
+configure() { # port
+  mkdir -p -m 0700 "$DIR/fernet" "$DIR/credential"
+  cat >"$DIR/keystone.conf" <<CONF
+[DEFAULT]
+log_file = $DIR/keystone.log
+public_endpoint = http://127.0.0.1:$1/
+[database]
+connection = sqlite:///$DIR/keystone.db?timeout=30
+[cache]
+enabled = false
+[token]
+provider = fernet
+[fernet_tokens]
+key_repository = $DIR/fernet
+[credential]
+key_repository = $DIR/credential
+[identity]
+password_hash_rounds = 4
+CONF
+  cat >"$DIR/uwsgi.ini" <<CONF
+[uwsgi]
+http-socket = 127.0.0.1:$1
+wsgi-file = /usr/bin/keystone-wsgi-public
+plugins = python3
+master = true
+processes = 2
+threads = 1
+lazy-apps = true
+thunder-lock = true
+die-on-term = true
+no-orphans = true
+buffer-size = 65535
+disable-logging = true
+add-header = Connection: close
+CONF
+  echo "http://127.0.0.1:$1" >"$DIR/url"
+}
+
+# Otherwise a thread that reads keeps the others from writing.
+write_ahead() { python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$1"; }
+
+make() {
+  local manage=(keystone-manage --config-file "$DIR/keystone.conf") url
+  url=$(cat "$DIR/url")
+  "${manage[@]}" db_sync
+  write_ahead "$DIR/keystone.db"
+  # As fernet_setup and credential_setup make them; each start of keystone-manage takes seconds.
+  local folder key
+  for folder in fernet credential; do
+    for key in 0 1; do (umask 077; openssl rand -base64 32 | tr '+/' '-_' | tr -d '\n' >"$DIR/$folder/$key"); done
+  done
+  "${manage[@]}" bootstrap --bootstrap-password secret --bootstrap-region-id RegionOne \
+    --bootstrap-admin-url "$url/v3" --bootstrap-internal-url "$url/v3" --bootstrap-public-url "$url/v3"
+}
+
+up() {
+  local pid url until
+  mkdir -p -m 0700 "$DIR"
+  if [ ! -e "$DIR/made" ]; then
+    configure "${1:-$(free_port)}"
+    make >"$DIR/make.log" 2>&1 || { tail -n 5 "$DIR/make.log" >&2; exit 1; }
+    : >"$DIR/made"
+  fi
+  url=$(cat "$DIR/url")
+  OS_KEYSTONE_CONFIG_DIR=$DIR setsid /usr/bin/uwsgi_python3 --ini "$DIR/uwsgi.ini" >>"$DIR/uwsgi.log" 2>&1 </dev/null &
+  pid=$!
+  echo $pid >"$DIR/pid"
+  until=$((SECONDS + 60))
+  until answers "$url"; do
+    kill -0 $pid 2>/dev/null && [ $SECONDS -lt $until ] || { tail -n 20 "$DIR/uwsgi.log" >&2; exit 1; }
+    sleep 0.2
+  done
+}
+
+down() {
+  local pid i
+  pid=$(cat "$DIR/pid" 2>/dev/null) || return 0
+  kill -CONT -- "-$pid" 2>/dev/null || true
+  kill -TERM -- "-$pid" 2>/dev/null || true
+  for i in $(seq 50); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
+  kill -KILL -- "-$pid" 2>/dev/null || true
+  rm -f "$DIR/pid"
+}
+
+# With Keystone's own code and keys: waiting for the end of a token would take as long as all calls before it may.
+expired() { # token
+  /usr/bin/python3 - "$DIR/keystone.conf" "$1" <<'PYTHON'
+import datetime, sys
+import keystone.conf
+from keystone.common import utils
+from keystone.token import token_formatters
+file, token = sys.argv[1:]
+keystone.conf.configure()
+keystone.conf.CONF(["--config-file", file], project="keystone")
+formatter = token_formatters.TokenFormatter()
+user, methods, audit_ids, _, _, project = formatter.validate_token(token)[:6]
+end = utils.isotime(datetime.datetime.utcnow() - datetime.timedelta(hours=1), subsecond=True)
+kind = token_formatters.ProjectScopedPayload
+print(formatter.create_token(user, end, audit_ids, kind, methods=methods, project_id=project))
+PYTHON
+}
+
+case $COMMAND in
+  up) up "${3:-}" ;;
+  down) down ;;
+  expired) expired "$3" ;;
+  *) sed -n '2,9p' "$0" >&2; exit 2 ;;
+esac
