@@ -5,6 +5,7 @@
 # As root. A second run changes nothing and is quick. Settings, from the environment:
 #   CHRONOVA_DATA    data directory                      (/var/lib/chronova)
 #   CHRONOVA_LISTEN  HOST:PORT of the APIs               (127.0.0.1:8774)
+#   CHRONOVA_PROFILE quick: built soon; release: the program for production, about twice the time to build  (quick)
 set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 
@@ -12,7 +13,8 @@ DATA=${CHRONOVA_DATA:-/var/lib/chronova}
 LISTEN=${CHRONOVA_LISTEN:-127.0.0.1:8774}
 RUN=$DATA/run
 CONF=$DATA/chronova.conf
-BUILT=${CARGO_TARGET_DIR:-$TOP/target}/release/chronova
+PROFILE=${CHRONOVA_PROFILE:-quick}
+BUILT=${CARGO_TARGET_DIR:-$TOP/target}/$PROFILE/chronova
 BIN=$DATA/bin/chronova
 IMAGE=$DATA/demo-image.qcow2
 export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
@@ -160,8 +162,8 @@ up() {
   step "Packages"; setup_packages build client host guest || die "packages are missing"
   step "Rust toolchain"; setup_rust || exit 1
   step "OpenStack client in .venv"; setup_client || die "the client could not be installed"
-  step "Build (several minutes the first time)"
-  watched "$RUN/build.log" cargo build --release --locked --manifest-path "$TOP/Cargo.toml" --package chronova \
+  step "Build with the profile $PROFILE (several minutes the first time)"
+  watched "$RUN/build.log" cargo build --profile "$PROFILE" --locked --manifest-path "$TOP/Cargo.toml" --package chronova \
     || die "the build failed; all of it is in $RUN/build.log"
   install_program "$BUILT" "$BIN" || die "$BIN cannot be written"
   step "libvirt"; libvirt_start "$RUN" || die "no libvirtd"
