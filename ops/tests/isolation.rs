@@ -1,6 +1,6 @@
-//! Tests on every route that no tenant can reach another tenant's things.
+//! Tests on every route that no tenant can reach another tenant's resources.
 //!
-//! A victim has one resource of each kind, each with a unique secret word. An attacker has the same things of its own.
+//! A victim has one resource of each kind, each with a unique secret word. An attacker has one of each kind, too.
 //! Any id, name, address or body field of its requests may be the victim's. Three rules must hold, whatever a request
 //! means:
 //!
@@ -39,7 +39,7 @@ use tenant_user::TenantUser;
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 
 /// Quotas are unlimited: otherwise the attacker's own quota would refuse requests before the checks under test. The
-/// policy `@` lets everybody call an operation; it must still not reveal others' things.
+/// policy `@` lets everybody call an operation; it must still not reveal others' resources.
 const CONFIG: &str = "[volume]\nshared = true\n[chronova]\ntrusted_proxies = 127.0.0.1\n[api]\nuse_forwarded_for = true\n\
                       [oslo_policy]\npolicy_file = open.yaml\n[quota]\nserver_groups = -1\nserver_group_members = -1\n\
                       key_pairs = -1\n";
@@ -61,24 +61,24 @@ fn no_tenant_reaches_another() {
     let admin = TenantUser::new(&cloud, "admin", "admin");
     let victim = TenantUser::new(&cloud, "vera", "victim");
     let attacker = TenantUser::new(&cloud, "mallory", "evil");
-    let ground = resources::common(&mut cloud, &admin);
-    let theirs = TenantResources::build(&mut cloud, &admin, &victim, &ground, "Xanadu");
-    let mut own = TenantResources::build(&mut cloud, &admin, &attacker, &ground, "mine");
+    let shared = resources::common(&mut cloud, &admin);
+    let theirs = TenantResources::build(&mut cloud, &admin, &victim, &shared, "Xanadu");
+    let mut own = TenantResources::build(&mut cloud, &admin, &attacker, &shared, "mine");
 
     let mut secrets = Secrets::of(&theirs);
-    let mut before = VictimView::take(&victim, &admin, &theirs, &ground);
+    let mut before = VictimView::take(&victim, &admin, &theirs, &shared);
     let mut findings = Findings::new();
     let mut generator = Generator::new(seed);
     let mut tally = Tally::default();
     for number in 0..count {
-        let probe = generator.next(&theirs, &own, &ground);
+        let probe = generator.next(&theirs, &own, &shared);
         let accepted = attack(&attacker, &probe, &secrets, &mut findings, &mut tally);
         if accepted && probe.writes() {
             if probe.op.starts_with("ports.") {
                 secrets.written_as_devices(&probe.named[0]);
             }
             tally.views += 1;
-            let after = VictimView::take(&victim, &admin, &theirs, &ground);
+            let after = VictimView::take(&victim, &admin, &theirs, &shared);
             if let Some(difference) = before.difference(&after) {
                 note(&mut findings, &probe, "changes", format!("{} changed {difference}", probe.theirs));
                 before = after;
@@ -86,11 +86,11 @@ fn no_tenant_reaches_another() {
         }
         if number % 250 == 249 && !own.is_whole(&attacker) {
             tally.rebuilt += 1;
-            own = TenantResources::build(&mut cloud, &admin, &attacker, &ground, &format!("mine{number}"));
+            own = TenantResources::build(&mut cloud, &admin, &attacker, &shared, &format!("mine{number}"));
         }
     }
-    answer_rules::external_network_is_closed(&mut cloud, &attacker, &ground, &mut findings);
-    let after = VictimView::take(&victim, &admin, &theirs, &ground);
+    answer_rules::external_network_is_closed(&mut cloud, &attacker, &shared, &mut findings);
+    let after = VictimView::take(&victim, &admin, &theirs, &shared);
     let lost = before.difference(&after);
     answer_rules::backups_survive(&mut cloud, &victim, &attacker, &theirs, &mut findings);
     let requests = tenant_user::requests();
@@ -99,13 +99,13 @@ fn no_tenant_reaches_another() {
         println!("{op} {rule}: {text}");
     }
     assert!(findings.is_empty(), "{} findings, seed {seed}", findings.len());
-    assert_eq!(lost, None, "the victim's things have not changed");
+    assert_eq!(lost, None, "the victim's resources have not changed");
     assert!(tally.accepted * 20 > count, "some attacks are well-formed enough to be accepted: {tally:?}");
     assert!(tally.unsteady * 20 < count, "most answers can be compared: {tally:?}");
     assert!(std::env::var_os("CHRONOVA_PROBES").is_some() || requests >= 20_000, "only {requests} requests");
 }
 
-/// A token without any scope reaches nothing, even if the policy rule is `@`. Users with projects create the things
+/// A token without any scope reaches nothing, even if the policy rule is `@`. Users with projects create the resources
 /// first. Then the same cloud restarts and accepts only tokens of its own identity service.
 #[test]
 fn a_token_without_scope_reaches_nobody() {
@@ -124,10 +124,10 @@ fn a_token_without_scope_reaches_nobody() {
     cloud.start();
     let admin = TenantUser::new(&cloud, "admin", "admin");
     let (victim, attacker) = (TenantUser::new(&cloud, "vera", "victim"), TenantUser::new(&cloud, "mallory", "evil"));
-    let ground = resources::common(&mut cloud, &admin);
-    let theirs = TenantResources::build(&mut cloud, &admin, &victim, &ground, "Xanadu");
-    let own = TenantResources::build(&mut cloud, &admin, &attacker, &ground, "mine");
-    let (secrets, before) = (Secrets::of(&theirs), VictimView::take(&victim, &admin, &theirs, &ground));
+    let shared = resources::common(&mut cloud, &admin);
+    let theirs = TenantResources::build(&mut cloud, &admin, &victim, &shared, "Xanadu");
+    let own = TenantResources::build(&mut cloud, &admin, &attacker, &shared, "mine");
+    let (secrets, before) = (Secrets::of(&theirs), VictimView::take(&victim, &admin, &theirs, &shared));
     cloud.stop();
 
     cloud.replace("auth_strategy = noauth2", "auth_strategy = keystone");
@@ -138,7 +138,7 @@ fn a_token_without_scope_reaches_nobody() {
     let eve = TenantUser::login(&cloud, "eve", "a-password-of-eves", None);
     let (mut findings, mut generator, mut tally) = (Findings::new(), Generator::new(seed), Tally::default());
     for _ in 0..count {
-        let probe = generator.next(&theirs, &own, &ground);
+        let probe = generator.next(&theirs, &own, &shared);
         attack(&eve, &probe, &secrets, &mut findings, &mut tally);
     }
     cloud.stop();
@@ -151,8 +151,8 @@ fn a_token_without_scope_reaches_nobody() {
     }
     assert!(findings.is_empty(), "{} findings, seed {seed}", findings.len());
     assert!(tally.unauthorized * 2 < count, "the server accepts the token: {tally:?}");
-    let after = VictimView::take(&victim, &admin, &theirs, &ground);
-    assert_eq!(before.difference(&after), None, "the victim's things have not changed");
+    let after = VictimView::take(&victim, &admin, &theirs, &shared);
+    assert_eq!(before.difference(&after), None, "the victim's resources have not changed");
 }
 
 #[derive(Debug, Default)]
@@ -161,11 +161,11 @@ struct Tally {
     accepted: u64,
     /// Attacks with an unknown token. They prove nothing.
     unauthorized: u64,
-    /// Attacks in which the two answers about unknown things differed, so the comparison says nothing.
+    /// Attacks in which the two answers about unknown resources differed, so the comparison says nothing.
     unsteady: u64,
     /// How often the test compared everything that the victim sees.
     views: u64,
-    /// How often the attacker had to create its own things again.
+    /// How often the attacker had to create its own resources again.
     rebuilt: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The services beside Compute, as tenants behind the traits of [`crate::ports`].
+//! The services beside Compute. Compute reaches them only through the traits of [`crate::ports`].
 //!
-//! [`embedded`] are the ones that this binary brings along, [`external`] the clients of those that run elsewhere.
-//! Invariant: compute names none of their aggregates and reads none of their read models. It calls the port traits.
+//! [`embedded`] contains the services that are part of this binary, [`external`] the clients of services that run
+//! elsewhere. Invariant: Compute names none of their aggregates and reads none of their read models.
 
 pub mod embedded;
 pub mod external;

@@ -2,10 +2,10 @@
 //!
 //! A driver offers a part by returning itself from the accessor of that part, for example [`Driver::live_migration`].
 //! [`Needed::needed`] turns a part that is not offered into a refusal with its name. [`offered_by`] lists the parts of
-//! a driver without any call to its host, so that a caller can refuse first.
+//! a driver without any call to its host, so that a caller can refuse work before it starts.
 //!
-//! Invariant: a driver that offers a part implements every call of it. If only one host does not support a call, the
-//! call returns [`DriverError::Unsupported`].
+//! Invariant: a driver that offers a part implements every call of it. A call returns [`DriverError::Unsupported`] if
+//! the driver supports it and the host does not.
 
 pub mod consoles;
 pub mod device_locations;
@@ -118,7 +118,7 @@ pub fn offered_by(driver: &dyn Driver) -> BTreeSet<Capability> {
     Capability::ALL.iter().copied().filter(|capability| capability.is_offered_by(driver)).collect()
 }
 
-/// Turns a part that a driver may not offer into the part or a refusal.
+/// Returns an optional part, or a refusal if the driver does not offer it.
 pub trait Needed<'a, T: ?Sized> {
     /// # Errors
     /// [`DriverError::Unsupported`] if the driver does not offer the part.

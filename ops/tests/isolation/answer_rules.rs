@@ -22,8 +22,9 @@ const KNOWN: [&str; 3] = ["address", "project", "mac"];
 
 impl Secrets {
     pub fn of(theirs: &TenantResources) -> Self {
-        let things = theirs.things.iter().filter(|(name, _)| !KNOWN.contains(name)).map(|(_, value)| value.clone());
-        Self { words: things.chain(["WGFuYWR1".to_owned()]).collect(), devices: BTreeSet::new() }
+        let secret = theirs.resources.iter().filter(|(name, _)| !KNOWN.contains(name));
+        let words = secret.map(|(_, value)| value.clone());
+        Self { words: words.chain(["WGFuYWR1".to_owned()]).collect(), devices: BTreeSet::new() }
     }
 
     /// Notes that ports of the attacker may name these devices from now on.
@@ -116,13 +117,13 @@ fn blank(value: &mut Value) {
     }
 }
 
-/// Everything that the victim sees of its own things, and the administrator of shared things.
+/// Everything that the victim sees of its own resources, and the administrator of shared resources.
 #[derive(Debug, PartialEq)]
 pub struct VictimView(BTreeMap<String, Value>);
 
 impl VictimView {
-    pub fn take(victim: &TenantUser, admin: &TenantUser, theirs: &TenantResources, ground: &SharedResources) -> Self {
-        let of = |name: &str| theirs.things[name].as_str();
+    pub fn take(victim: &TenantUser, admin: &TenantUser, theirs: &TenantResources, shared: &SharedResources) -> Self {
+        let of = |name: &str| theirs.resources[name].as_str();
         let compute = |path: String| format!("/compute/v2.1{path}");
         let server = of("server");
         let (volume, mut view) = (format!("/volume/v3/{}", victim.project), BTreeMap::new());
@@ -159,10 +160,10 @@ impl VictimView {
             view.insert(path, stable(answer));
         }
         for path in [
-            format!("/network/v2.0/networks/{}", ground.shared_network),
-            format!("/network/v2.0/subnets/{}", ground.shared_subnet),
-            format!("/network/v2.0/networks/{}", ground.external_network),
-            format!("/image/v2/images/{}", ground.public_image),
+            format!("/network/v2.0/networks/{}", shared.shared_network),
+            format!("/network/v2.0/subnets/{}", shared.shared_subnet),
+            format!("/network/v2.0/networks/{}", shared.external_network),
+            format!("/image/v2/images/{}", shared.public_image),
         ] {
             view.insert(path.clone(), stable(admin.get(&path).json()));
         }
@@ -200,7 +201,7 @@ pub fn backups_survive(
     theirs: &TenantResources,
     findings: &mut Findings,
 ) {
-    let server = &theirs.things["server"];
+    let server = &theirs.resources["server"];
     let mut backups = Vec::new();
     for number in 0..2 {
         let before = backups_of(victim, server);
@@ -237,15 +238,15 @@ pub fn backups_survive(
 pub fn external_network_is_closed(
     cloud: &mut Cloud,
     attacker: &TenantUser,
-    ground: &SharedResources,
+    shared: &SharedResources,
     findings: &mut Findings,
 ) {
-    let port = json!({"port": {"network_id": ground.external_network}});
+    let port = json!({"port": {"network_id": shared.external_network}});
     let port = attacker.post("/network/v2.0/ports", &port);
     if port.status != 201 {
         return;
     }
-    let server = json!({"server": {"name": "outside", "flavorRef": ground.flavor, "imageRef": ground.public_image,
+    let server = json!({"server": {"name": "outside", "flavorRef": shared.flavor, "imageRef": shared.public_image,
         "networks": [{"port": port.at("/port/id")}]}});
     let answer = attacker.post("/compute/v2.1/servers", &server);
     if answer.status != 202 {

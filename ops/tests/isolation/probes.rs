@@ -1,7 +1,7 @@
-//! Requests that name another tenant's things.
+//! Requests that name another tenant's resources.
 //!
-//! A request is a template with placeholders (`<server>`) for things. Each placeholder becomes the victim's thing, the
-//! attacker's own, or an unknown one. At least one is the victim's.
+//! A request is a template with placeholders such as `<server>`. Each placeholder becomes a resource of the victim, one
+//! of the attacker, or an unknown one. At least one placeholder becomes a resource of the victim or a shared network.
 
 use chronova_web::route::{BodySpec, Method, Route};
 use chronova_web::service::Service;
@@ -13,13 +13,13 @@ use crate::tenant_user::Request;
 /// One attack.
 pub struct Probe {
     pub op: &'static str,
-    /// The request with the victim's things.
+    /// The request with the victim's resources.
     pub theirs: Request,
-    /// The same request with unknown things instead of the victim's.
+    /// The same request with unknown resources instead of the victim's.
     pub unknown: Request,
     /// The values of the placeholders in both requests, longest first.
     pub named: [Vec<String>; 2],
-    shares: bool,
+    names_shared_network: bool,
 }
 
 impl Probe {
@@ -27,10 +27,10 @@ impl Probe {
         self.theirs.method != "GET"
     }
 
-    /// Whether the answer may reveal the existence of the resource: shared ones are visible, and some services answer
-    /// 403 or 409 instead of 404.
+    /// Whether the answer may reveal that the victim's resource exists: all tenants see shared networks, and some
+    /// operations answer 403 or 409 instead of 404.
     pub fn may_differ(&self) -> bool {
-        self.shares || TELLING.iter().any(|(op, _)| *op == self.op)
+        self.names_shared_network || REVEALING.iter().any(|(op, _)| *op == self.op)
     }
 }
 
@@ -54,7 +54,7 @@ impl Random {
     }
 
     fn word(&mut self, like: &str) -> String {
-        let mut turn = |c: char| match c {
+        let mut random_like = |c: char| match c {
             '0'..='9' => char::from(b'0' + u8::try_from(self.below(10)).unwrap()),
             'a'..='f' => char::from(b'a' + u8::try_from(self.below(6)).unwrap()),
             'g'..='z' => char::from(b'g' + u8::try_from(self.below(20)).unwrap()),
@@ -64,7 +64,7 @@ impl Random {
         match like.parse::<std::net::Ipv4Addr>() {
             // An address in a network that no tenant has.
             Ok(_) => format!("10.73.0.{}", 10 + self.below(200)),
-            Err(_) => like.chars().map(&mut turn).collect(),
+            Err(_) => like.chars().map(&mut random_like).collect(),
         }
     }
 }
@@ -77,12 +77,13 @@ pub struct Generator {
 const SERVICES: [Service; 6] =
     [Service::Compute, Service::Network, Service::Volume, Service::Image, Service::Placement, Service::Chronova];
 
-/// Operations that would destroy the attacker's own things, which later attacks need. The attacker tries them only on
-/// others' things.
-const ENDS: [&str; 9] = ["delete", "remove", "forceDelete", "shelve", "rebuild", "resize", "clear", "detach", "Delete"];
+/// Operations that would destroy the attacker's own resources, which later attacks need. The attacker tries them only
+/// on resources of others.
+const DESTRUCTIVE: [&str; 9] =
+    ["delete", "remove", "forceDelete", "shelve", "rebuild", "resize", "clear", "detach", "Delete"];
 
 /// Operations that reveal the existence of a foreign resource, as in OpenStack.
-const TELLING: [(&str, &str); 3] = [
+const REVEALING: [(&str, &str); 3] = [
     ("server_groups.show", "nova api/openstack/compute/server_groups.py asks the policy after the look-up: 403"),
     ("server_groups.delete", "as server_groups.show"),
     ("ports.create", "neutron db/db_base_plugin_v2.py: 409 DeviceIDNotOwnedByTenant for a router of another project"),
@@ -100,21 +101,22 @@ impl Generator {
         Self { random: Random::new(seed), routes: routes() }
     }
 
-    pub fn next(&mut self, theirs: &TenantResources, own: &TenantResources, ground: &SharedResources) -> Probe {
+    pub fn next(&mut self, theirs: &TenantResources, own: &TenantResources, shared: &SharedResources) -> Probe {
         loop {
-            // Half of the attacks are crafted: they pass the checks of a request's form and reach its subject.
+            // The bodies of crafted requests pass the schemas, so these requests reach the resources that they name.
             let (op, template) = match self.random.below(4) {
                 0 => self.crafted(),
                 1 => self.metadata(),
                 _ => self.by_route(),
             };
-            if let Some(probe) = self.fill(op, &template, theirs, own, ground) {
+            if let Some(probe) = self.fill(op, &template, theirs, own, shared) {
                 return probe;
             }
         }
     }
 
-    /// Requests for metadata from the victim's address, and from the address of the attacker's server.
+    /// One time in eight, a request for metadata from the address of the attacker's server. Its headers may name the
+    /// victim's server and project. The other times, a request to a route.
     fn metadata(&mut self) -> (&'static str, Request) {
         if self.random.below(8) > 0 {
             return self.by_route();
@@ -152,7 +154,7 @@ impl Generator {
         )
     }
 
-    /// Mostly a microversion that has the operation, rarely another one.
+    /// Chooses a microversion: usually one that has the operation, rarely another one.
     fn version(&mut self, service: Service, route: &Route) -> String {
         let newest = route.until.map_or_else(|| "2.96".to_owned(), |version| version.to_string());
         match service {
@@ -222,67 +224,68 @@ impl Generator {
         (route.op, Request { method: route.method.as_str(), path, headers, body: Some(line.2.to_owned()) })
     }
 
-    /// Chooses a thing for each placeholder; `None` if none of them is the victim's.
+    /// Chooses a value for each placeholder. Returns `None` if no value belongs to the victim or to a shared network.
     fn fill(
         &mut self,
         op: &'static str,
         template: &Request,
         theirs: &TenantResources,
         own: &TenantResources,
-        ground: &SharedResources,
+        shared: &SharedResources,
     ) -> Option<Probe> {
-        let (mut hers, mut unknown, mut names, mut shares) = (template.clone(), template.clone(), false, false);
+        let (mut theirs_filled, mut unknown) = (template.clone(), template.clone());
+        let (mut names_victim, mut names_shared_network) = (false, false);
         let mut named = [Vec::new(), Vec::new()];
-        let ends = template.method == "DELETE" || ENDS.iter().any(|word| op.contains(word));
+        let destructive = template.method == "DELETE" || DESTRUCTIVE.iter().any(|word| op.contains(word));
         let mut first = true;
         loop {
-            let text = template_text(&hers);
+            let text = template_text(&theirs_filled);
             let Some(at) = text.find('<') else { break };
             let placeholder = text[at..=at + text[at..].find('>')?].to_owned();
             let name = placeholder.trim_matches(['<', '>']);
-            let (mine, hidden) = match name {
+            let (value, unknown_value) = match name {
                 "=shared_network" | "=shared_subnet" | "=external_network" | "=flavor" | "=image" => {
-                    shares |= name != "=flavor" && name != "=image";
-                    names |= shares;
-                    let value = ground_thing(ground, name);
+                    names_shared_network |= name != "=flavor" && name != "=image";
+                    names_victim |= names_shared_network;
+                    let value = shared_resource(shared, name);
                     (value.clone(), value)
                 }
                 _ if name.starts_with("=own:") => {
-                    let value = own.things[&name[5..]].clone();
+                    let value = own.resources[&name[5..]].clone();
                     (value.clone(), value)
                 }
-                _ => match self.random.below(if ends && first { 6 } else { 10 }) {
+                _ => match self.random.below(if destructive && first { 6 } else { 10 }) {
                     0..6 => {
-                        names = true;
-                        (theirs.things[name].clone(), self.random.word(&theirs.things[name]))
+                        names_victim = true;
+                        (theirs.resources[name].clone(), self.random.word(&theirs.resources[name]))
                     }
-                    6..9 => (own.things[name].clone(), own.things[name].clone()),
+                    6..9 => (own.resources[name].clone(), own.resources[name].clone()),
                     _ => {
-                        let value = self.random.word(&theirs.things[name]);
+                        let value = self.random.word(&theirs.resources[name]);
                         (value.clone(), value)
                     }
                 },
             };
             first = false;
-            replace(&mut hers, &placeholder, &mine);
-            replace(&mut unknown, &placeholder, &hidden);
-            named[0].push(mine);
-            named[1].push(hidden);
+            replace(&mut theirs_filled, &placeholder, &value);
+            replace(&mut unknown, &placeholder, &unknown_value);
+            named[0].push(value);
+            named[1].push(unknown_value);
         }
         for values in &mut named {
             values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         }
-        names.then_some(Probe { op, theirs: hers, unknown, named, shares })
+        names_victim.then_some(Probe { op, theirs: theirs_filled, unknown, named, names_shared_network })
     }
 }
 
-fn ground_thing(ground: &SharedResources, name: &str) -> String {
+fn shared_resource(shared: &SharedResources, name: &str) -> String {
     match name {
-        "=shared_network" => &ground.shared_network,
-        "=shared_subnet" => &ground.shared_subnet,
-        "=external_network" => &ground.external_network,
-        "=flavor" => &ground.flavor,
-        _ => &ground.public_image,
+        "=shared_network" => &shared.shared_network,
+        "=shared_subnet" => &shared.shared_subnet,
+        "=external_network" => &shared.external_network,
+        "=flavor" => &shared.flavor,
+        _ => &shared.public_image,
     }
     .clone()
 }
@@ -310,7 +313,7 @@ pub fn path_of(service: Service, route: &Route, random: &mut Random) -> String {
     }
     let mut before = "";
     for segment in route.path.split('/').filter(|segment| !segment.is_empty()) {
-        // The choice of the collection has already chosen its member.
+        // The value of `{collection}` already contains the member: `networks/<network>`.
         if before == "{collection}" {
             before = segment;
             continue;
@@ -391,7 +394,7 @@ fn argument(key: &str) -> &'static str {
     }
 }
 
-/// Bodies that name others' things in any of their fields: service, operation, body.
+/// Bodies whose fields name other tenants' resources: service, operation, body.
 const BODIES: &[(&str, &str, &str)] = &[
     (
         "compute",

@@ -19,10 +19,10 @@ pub struct SharedResources {
     pub public_image: String,
 }
 
-/// The things of a tenant, by the name of their placeholder (`<server>`).
+/// The resources of a tenant, by the name of their placeholder (`<server>`).
 #[derive(Debug)]
 pub struct TenantResources {
-    pub things: BTreeMap<&'static str, String>,
+    pub resources: BTreeMap<&'static str, String>,
     /// The address of its server.
     pub address: String,
 }
@@ -69,10 +69,10 @@ impl TenantResources {
         cloud: &mut Cloud,
         admin: &TenantUser,
         owner: &TenantUser,
-        ground: &SharedResources,
+        shared: &SharedResources,
         word: &str,
     ) -> Self {
-        let mut things = BTreeMap::new();
+        let mut resources = BTreeMap::new();
         let network = "/network/v2.0";
         let volume = format!("/volume/v3/{}", owner.project);
         let compute = "/compute/v2.1";
@@ -81,7 +81,7 @@ impl TenantResources {
         };
 
         let properties = json!({"secret_property": word, "tags": [word]});
-        things.insert("image", image(owner, &format!("{word}-image"), &properties));
+        resources.insert("image", image(owner, &format!("{word}-image"), &properties));
         let net =
             create(&format!("{network}/networks"), &json!({"network": {"name": format!("{word}-net")}}), "/network/id");
         let cidr = if word == "Xanadu" { "10.71.0.0/24" } else { "10.72.0.0/24" };
@@ -92,15 +92,15 @@ impl TenantResources {
         let group = create(&format!("{network}/security-groups"), &group, "/security_group/id");
         let rule = json!({"security_group_rule": {"security_group_id": group, "direction": "ingress", "protocol": "tcp",
             "port_range_min": 22, "port_range_max": 22, "description": word}});
-        things.insert("rule", create(&format!("{network}/security-group-rules"), &rule, "/security_group_rule/id"));
+        resources.insert("rule", create(&format!("{network}/security-group-rules"), &rule, "/security_group_rule/id"));
         let port = json!({"port": {"network_id": net, "name": format!("{word}-port"), "security_groups": [group]}});
-        things.insert("port", create(&format!("{network}/ports"), &port, "/port/id"));
-        let gateway = json!({"router": {"name": format!("{word}-router"), "external_gateway_info": {"network_id": ground.external_network}}});
+        resources.insert("port", create(&format!("{network}/ports"), &port, "/port/id"));
+        let gateway = json!({"router": {"name": format!("{word}-router"), "external_gateway_info": {"network_id": shared.external_network}}});
         let router = create(&format!("{network}/routers"), &gateway, "/router/id");
         owner
             .put(&format!("{network}/routers/{router}/add_router_interface"), &json!({"subnet_id": subnet}))
             .expect(&[200]);
-        let floating = json!({"floatingip": {"floating_network_id": ground.external_network, "description": word}});
+        let floating = json!({"floatingip": {"floating_network_id": shared.external_network, "description": word}});
         let floating = create(&format!("{network}/floatingips"), &floating, "/floatingip/id");
 
         let make = |name: &str| {
@@ -121,7 +121,7 @@ impl TenantResources {
         let volume_type = admin.post("/volume/v3/admin/types", &volume_type).expect(&[200]).at("/volume_type/id");
         let access = json!({"addProjectAccess": {"project": owner.project}});
         admin.post(&format!("/volume/v3/admin/types/{volume_type}/action"), &access).expect(&[202]);
-        things.insert("typename", format!("{word}-type"));
+        resources.insert("typename", format!("{word}-type"));
         let flavor = json!({"flavor": {"name": format!("{word}-flavor"), "vcpus": 1, "ram": 64, "disk": 1, "os-flavor-access:is_public": false}});
         let flavor = admin.post(&format!("{compute}/flavors"), &flavor).expect(&[200]).at("/flavor/id");
         let access = json!({"addTenantAccess": {"tenant": owner.project}});
@@ -129,12 +129,12 @@ impl TenantResources {
 
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGsr6i3xIGfN1JhmdCL1ViFV1ZmuQ7XfYk7FJJYCxm1r k";
         let key = json!({"keypair": {"name": format!("{word}-key"), "public_key": key, "type": "ssh"}});
-        things.insert("keypair", create(&format!("{compute}/os-keypairs"), &key, "/keypair/name"));
+        resources.insert("keypair", create(&format!("{compute}/os-keypairs"), &key, "/keypair/name"));
         let group_of_servers =
             json!({"server_group": {"name": format!("{word}-servers"), "policy": "soft-anti-affinity"}});
         let server_group = create(&format!("{compute}/os-server-groups"), &group_of_servers, "/server_group/id");
         let user_data = base64::engine::general_purpose::STANDARD.encode(format!("{word} user data"));
-        let server = json!({"server": {"name": format!("{word}-server"), "imageRef": ground.public_image, "flavorRef": ground.flavor,
+        let server = json!({"server": {"name": format!("{word}-server"), "imageRef": shared.public_image, "flavorRef": shared.flavor,
             "networks": [{"uuid": net}], "metadata": {"key": word}, "user_data": user_data,
             "key_name": format!("{word}-key"), "security_groups": [{"name": format!("{word}-group")}], "tags": [word]},
             "os:scheduler_hints": {"group": server_group}});
@@ -152,7 +152,7 @@ impl TenantResources {
         let address = shown["server"]["addresses"][format!("{word}-net")][0]["addr"].as_str().unwrap().to_owned();
         let ports = owner.get(&format!("{network}/ports?device_id={server}"));
 
-        things.extend([
+        resources.extend([
             ("network", net),
             ("subnet", subnet),
             ("group", group),
@@ -174,13 +174,13 @@ impl TenantResources {
             ("name", format!("{word}-server")),
             ("groupname", format!("{word}-group")),
         ]);
-        Self { things, address }
+        Self { resources, address }
     }
 
-    /// Whether the things that attacks need still exist.
+    /// Whether the resources that attacks need still exist.
     pub fn is_whole(&self, owner: &TenantUser) -> bool {
         let project = &owner.project;
-        let of = |name: &str| &self.things[name];
+        let of = |name: &str| &self.resources[name];
         let server = owner.get(&format!("/compute/v2.1/servers/{}", of("server")));
         let paths = [
             format!("/network/v2.0/networks/{}", of("network")),

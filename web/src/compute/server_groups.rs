@@ -48,16 +48,17 @@ fn find(ctx: &Ctx) -> Result<(ServerGroupView, Permit), Fault> {
     Ok((found, permit))
 }
 
-/// `limit` and `offset`; no limit, or 0, means the largest allowed page.
-fn cut<T>(ctx: &Ctx, all: impl IntoIterator<Item = T>) -> Vec<T> {
-    let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
+/// The page of `all` that `limit` and `offset` of the query select. Without a limit, or with 0, the page has the
+/// largest allowed size.
+fn page_of<T>(ctx: &Ctx, all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let max_limit = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
     let number = |key: &str| ctx.query.last(key).map_or(0, |text| text.parse().unwrap_or(usize::MAX));
-    let limit = Some(number("limit")).filter(|limit| *limit > 0).map_or(most, |limit| limit.min(most));
+    let limit = Some(number("limit")).filter(|limit| *limit > 0).map_or(max_limit, |limit| limit.min(max_limit));
     all.into_iter().skip(number("offset")).take(limit).collect()
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    // As in Nova, other callers than administrators get the groups of their own project, without an error.
+    // As in Nova, a caller who is not an administrator gets only the groups of one project, and no error.
     let everything = ctx.query.has("all_projects") && ctx.caller().is_admin;
     if everything {
         ctx.authorize_rule("os_compute_api:os-server-groups:index:all_projects", &ctx.own_target())?;
@@ -65,7 +66,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let own = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
     let page = ctx.queries()?.views.server_groups.read(|groups| {
         let all = if everything { groups.all() } else { groups.of_project(&own) };
-        cut(&ctx, all).into_iter().map(|group| view(groups, group)).collect::<Vec<_>>()
+        page_of(&ctx, all).into_iter().map(|group| view(groups, group)).collect::<Vec<_>>()
     });
     Ok(Reply::ok(json!({"server_groups": SERVER_GROUP.render_all(&page, ctx.version)})))
 }

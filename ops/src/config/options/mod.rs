@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn no_default_is_declared_twice() {
         for def in SECTIONS.iter().copied().flatten() {
-            assert!(!def.uses.is_empty(), "{} goes nowhere", def.title());
+            assert!(!def.uses.is_empty(), "nothing uses {}", def.title());
             let owners: Vec<Option<String>> = def
                 .uses
                 .iter()

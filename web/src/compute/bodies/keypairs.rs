@@ -43,7 +43,7 @@ pub struct KeypairBody {
     /// `ssh` or `x509`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// `None`: generate a pair.
+    /// `None` requests a generated key pair.
     pub public_key: Option<String>,
     pub user_id: Option<String>,
 }

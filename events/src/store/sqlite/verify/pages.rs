@@ -15,9 +15,9 @@ use crate::store::sqlite::schema::connect;
 use crate::store::sqlite::seals::{self, SealsHeader, WalRemains};
 use crate::store::sqlite::{by_stream, wal};
 
-/// A running writer moves pages and seals them a moment later. So a mismatch is checked again, up to this number of
-/// times.
-const LOOKS: usize = 5;
+/// The number of failed checks that make a mismatch a damage. A running writer moves pages from the write-ahead log
+/// into the data file and seals them a moment later, so one failed check proves nothing.
+const CHECKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Finds the pages that differ from their seals. [`locate`] reports them later, with their events.
@@ -44,23 +44,24 @@ fn compare(path: &Path, data: &DataFile, found: &mut Verification) -> io::Result
     }
     if WalRemains::of(path).are_overtaken(path) {
         let what =
-            "another program moved what a killed server left into the data file: the seals of the pages are older";
+            "another program moved a killed server's write-ahead log into the data file, so the seals are too old";
         found.remarks.push(format!("{what}; free space in the file was not looked at"));
         return Ok(Vec::new());
     }
-    let (mut bad, pages) = all(path, data)?;
+    let (mut bad, pages) = compare_all(path, data)?;
     found.pages = pages;
-    for _ in 1..LOOKS {
+    for _ in 1..CHECKS {
         if bad.is_empty() {
             break;
         }
-        // Without frames in the write-ahead log nothing can move now, but it may just have been emptied.
+        // If the write-ahead log is empty, the writer moves no pages now. But it may have emptied the log just before,
+        // so one more check follows.
         let at_rest = wal::path_of(path).metadata().map_or(true, |wal| wal.len() == 0);
         if !at_rest {
             #[expect(clippy::disallowed_methods, reason = "a verification has threads of its own")]
             std::thread::sleep(PAUSE);
         }
-        bad = again(path, data, &bad)?;
+        bad = compare_again(path, data, &bad)?;
         if at_rest {
             break;
         }
@@ -69,7 +70,7 @@ fn compare(path: &Path, data: &DataFile, found: &mut Verification) -> io::Result
 }
 
 /// Compares every page with its seal. Returns the pages that differ, and the number of pages.
-fn all(path: &Path, data: &DataFile) -> io::Result<(Vec<u64>, u64)> {
+fn compare_all(path: &Path, data: &DataFile) -> io::Result<(Vec<u64>, u64)> {
     let Some((header, seals)) = seals::read(path)? else { return Ok((Vec::new(), 0)) };
     let (mut bad, mut count) = (Vec::new(), 0);
     let wanted = |page: u64| usize::try_from(page - 1).ok().and_then(|at| seals.get(at)).copied();
@@ -83,12 +84,12 @@ fn all(path: &Path, data: &DataFile) -> io::Result<(Vec<u64>, u64)> {
     // Pages that the file has lost, and seals without a page.
     bad.extend(count + 1..=header.pages.max(seals.len() as u64));
     if !bad.is_empty() {
-        explain(path, data, &header, &mut bad)?;
+        remove_moved(path, data, &header, &mut bad)?;
     }
     Ok((bad, count))
 }
 
-fn again(path: &Path, data: &DataFile, suspects: &[u64]) -> io::Result<Vec<u64>> {
+fn compare_again(path: &Path, data: &DataFile, suspects: &[u64]) -> io::Result<Vec<u64>> {
     let Some((header, seals)) = seals::read(path)? else { return Ok(suspects.to_vec()) };
     let mut bytes = vec![0; header.page_size as usize];
     let mut bad = Vec::new();
@@ -99,32 +100,34 @@ fn again(path: &Path, data: &DataFile, suspects: &[u64]) -> io::Result<Vec<u64>>
             bad.push(*page);
         }
     }
-    explain(path, data, &header, &mut bad)?;
+    remove_moved(path, data, &header, &mut bad)?;
     Ok(bad)
 }
 
-/// Removes pages that are the same in the write-ahead log and in the file: they were moved and not sealed yet.
-fn explain(path: &Path, data: &DataFile, header: &SealsHeader, bad: &mut Vec<u64>) -> io::Result<()> {
-    let mut moved: BTreeMap<u64, Vec<u32>> = bad.iter().map(|page| (*page, Vec::new())).collect();
+/// Removes from `bad` the pages that are the same in the write-ahead log and in the data file: the writer has moved
+/// them and has not sealed them yet.
+fn remove_moved(path: &Path, data: &DataFile, header: &SealsHeader, bad: &mut Vec<u64>) -> io::Result<()> {
+    let mut frame_seals: BTreeMap<u64, Vec<u32>> = bad.iter().map(|page| (*page, Vec::new())).collect();
     wal::frames(&wal::path_of(path), |frame| {
-        if let Some(seals) = moved.get_mut(&u64::from(frame.page)) {
+        if let Some(seals) = frame_seals.get_mut(&u64::from(frame.page)) {
             seals.push(seals::seal(frame.page.into(), frame.data));
         }
     })?;
     let mut bytes = vec![0; header.page_size as usize];
     bad.retain(|page| {
         let read = data.page(*page, &mut bytes);
-        let seals = moved.get(page).map_or(&[][..], Vec::as_slice);
-        // The last frame of a page may not be moved yet, although the file has grown already.
+        let seals = frame_seals.get(page).map_or(&[][..], Vec::as_slice);
+        // Any frame of the page counts: the writer may have moved an older one, and not yet the last one.
         !(read.is_ok() && seals.contains(&seals::seal(*page, &bytes)))
     });
     Ok(())
 }
 
-/// Counts frames that belong to no finished transaction. A crash leaves some, and so does a flipped bit in the last
-/// finished one. Only the note of how far the log reached shows whether they contained an event.
+/// Counts frames that belong to no committed transaction. A crash leaves some, and so does a flipped bit in the last
+/// committed transaction. Only `log.db.witness`, which records the end of the log, shows whether they contained an
+/// event.
 pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
-    for look in 1.. {
+    for check in 1.. {
         let unfinished = match wal::frames(&wal::path_of(path), |_| ()) {
             Ok(contents) => contents.unfinished,
             Err(error) => {
@@ -132,10 +135,10 @@ pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
                 return;
             }
         };
-        match (unfinished, look) {
+        match (unfinished, check) {
             (0, _) => return,
-            (_, LOOKS) => {
-                let what = "page(s) that belong to no finished transaction, as a crash leaves them";
+            (_, CHECKS) => {
+                let what = "page(s) that belong to no committed transaction, as after a crash";
                 found.remarks.push(format!("the write-ahead log ends with {unfinished} {what}"));
                 return;
             }
@@ -163,7 +166,7 @@ pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position
         match (&connection, &owners) {
             (Some(connection), Some(owners)) => match owners.get(page) {
                 Some(owner) => on_page(data, connection, &header, (*page, bytes), owner, head),
-                None => of_page(*page, " (of none of the tables: free, or the file's own)"),
+                None => of_page(*page, " (of no table: free, or used by SQLite itself)"),
             },
             _ => of_page(*page, ""),
         }
@@ -208,7 +211,7 @@ fn page_at(data: &DataFile, size: u32, page: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The table or index of a page. For an overflow page also the leaf that it continues.
+/// The table or index of a page, and the leaf that an overflow page continues.
 struct PageOwner {
     table: String,
     leaf: Option<u64>,
@@ -252,7 +255,7 @@ fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, PageOwner> {
     found
 }
 
-/// Calls `each` with number, table and path of the pages that the query finds, until it returns `false`.
+/// Calls `each` with number, table and path of the pages that the query finds, until `each` returns `false`.
 fn walk(connection: &Connection, sql: &str, mut each: impl FnMut(u64, String, String) -> bool) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query([])?;
@@ -264,8 +267,8 @@ fn walk(connection: &Connection, sql: &str, mut each: impl FnMut(u64, String, St
     Ok(())
 }
 
-/// The row numbers in a leaf of a table (<https://www.sqlite.org/fileformat2.html#b_tree_pages>), as far as they are
-/// plausible.
+/// The row numbers in a leaf of a table (<https://www.sqlite.org/fileformat2.html#b_tree_pages>), except for
+/// implausible ones: 0, and those after `head`.
 fn rowids(page: &[u8], offset: usize, head: Position) -> Vec<u64> {
     const LEAF: u8 = 0x0d;
     if page.get(offset) != Some(&LEAF) {
@@ -303,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_sqlite() {
+    fn varint_reads_numbers_as_sqlite_writes_them() {
         assert_eq!(varint(&[0x7f], 0), Some((0x7f, 1)));
         assert_eq!(varint(&[0x81, 0x00], 0), Some((128, 2)));
         assert_eq!(varint(&[0xff; 9], 0), Some((u64::MAX, 9)));
