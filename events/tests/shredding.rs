@@ -76,7 +76,7 @@ async fn erased_fields_are_gone_everywhere_and_the_log_verifies() {
     assert!(!is_on_disk(folder.path(), "annas"));
     let before = std::fs::read(&path).unwrap().len();
     assert_eq!(erase(&*store, 1).await, 1);
-    assert!(!is_on_disk(folder.path(), "annas"), "of {before} bytes");
+    assert!(!is_on_disk(folder.path(), "annas"), "an erased name is still on disk; the data file had {before} bytes");
     let expected = [ERASED, "build-machine", ERASED];
     assert_eq!(names(&*store).await, expected);
     let mut subscription = store.subscribe(Position::START);
@@ -107,7 +107,7 @@ async fn an_auditor_beside_the_writer_sees_what_the_writer_sees() {
 }
 
 #[tokio::test]
-async fn a_lost_file_of_keys_is_said_and_can_be_accepted() {
+async fn a_missing_key_file_refuses_writes_until_an_operator_accepts_the_loss() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
     let store = open(&path).unwrap();
@@ -141,7 +141,7 @@ async fn a_lost_file_of_keys_is_said_and_can_be_accepted() {
     assert!(!folder.path().join("log.db.keys.lost").exists());
 }
 
-/// For every query, SQL finds exactly the events that the definition admits.
+/// For every query, SQL finds exactly the events that `Criteria::admits` admits.
 #[tokio::test]
 async fn searching_by_sql_finds_what_the_criteria_say() {
     use chronova_events::envelope::Cause;

@@ -38,7 +38,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The message of a fault, and the status it carries.
+    /// The message of a fault.
     pub fn message(&self) -> &str {
         let fault = self.body.as_object().and_then(|map| map.values().next());
         fault.and_then(|fault| fault["message"].as_str()).unwrap_or_default()
@@ -52,12 +52,12 @@ impl Api {
         Self::start_with("", None).await
     }
 
-    /// Starts it; `policy` is the content of `policy.yaml`.
+    /// Starts the control plane in a new world; `policy` is the content of `policy.yaml`.
     pub async fn start_with(policy: &str, interference: Option<Arc<dyn Interference>>) -> Self {
         Self::start_of(World::new(2), policy, interference).await
     }
 
-    /// Starts it in an existing world.
+    /// Starts the control plane in an existing world.
     pub async fn start_of(world: World, policy: &str, interference: Option<Arc<dyn Interference>>) -> Self {
         let hosts = world.fleet.len();
         let life = world.live(None, interference).await;
@@ -143,7 +143,7 @@ impl Api {
         json!({"name": name, "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": NETWORK}]})
     }
 
-    /// Creates an image with these properties, besides the default one of these worlds. Returns its id.
+    /// Creates an image with these properties. Returns its id.
     pub async fn image(&self, properties: &[(&str, &str)]) -> ImageId {
         let (image, images) = (ImageId::random(), &self.life.context().images);
         let draft = ImageDraft {
@@ -170,7 +170,7 @@ impl Api {
     }
 }
 
-/// Any image id exists in these worlds.
+/// The image of the servers. In a [`World`], an image exists for any id.
 pub const IMAGE: &str = "70a599e0-31e7-49b7-b260-868f441e862b";
 pub const NETWORK: &str = "00000000-0000-0000-0000-000000000000";
 

@@ -11,11 +11,11 @@ use super::decision::{LedgerDecision, LedgerReject, provider};
 pub(super) fn set(
     state: &Ledger,
     id: ProviderId,
-    seen: Option<u64>,
+    generation: Option<u64>,
     inventories: Vec<Inventory>,
     reserve: Reserve,
 ) -> LedgerDecision {
-    let known = provider(state, id, seen)?;
+    let known = provider(state, id, generation)?;
     for inventory in &inventories {
         check_reserved(id, inventory, reserve)?;
     }
@@ -38,11 +38,11 @@ pub(super) fn add(state: &Ledger, id: ProviderId, inventory: Inventory, reserve:
 pub(super) fn update(
     state: &Ledger,
     id: ProviderId,
-    seen: u64,
+    generation: u64,
     inventory: Inventory,
     reserve: Reserve,
 ) -> LedgerDecision {
-    let known = provider(state, id, Some(seen))?;
+    let known = provider(state, id, Some(generation))?;
     check_reserved(id, &inventory, reserve)?;
     check_classes(state, std::slice::from_ref(&inventory))?;
     if !known.inventories.contains_key(&inventory.class) {
@@ -115,7 +115,7 @@ mod tests {
         ProviderId(uuid::Uuid::from_u128(1))
     }
 
-    fn of(class: &str, total: u64, reserved: u64) -> Inventory {
+    fn inventory(class: &str, total: u64, reserved: u64) -> Inventory {
         Inventory {
             class: class.into(),
             total,
@@ -135,16 +135,16 @@ mod tests {
     fn a_class_in_use_cannot_be_removed_but_may_shrink() {
         let state = given([host(4), claim("a", 4)]);
         let generation = state.providers[&id()].generation;
-        let gone = decide(&state, set(generation, vec![of("DISK_GB", 5, 0)]));
+        let gone = decide(&state, set(generation, vec![inventory("DISK_GB", 5, 0)]));
         assert_eq!(gone.unwrap_err(), LedgerReject::InventoryInUse { provider: id(), classes: "VCPU".into() });
-        assert!(decide(&state, set(generation, vec![of("VCPU", 1, 0)])).is_ok());
+        assert!(decide(&state, set(generation, vec![inventory("VCPU", 1, 0)])).is_ok());
         assert!(decide(&state, DeleteInventory { provider: id(), class: "VCPU".into() }).is_err());
     }
 
     #[test]
     fn all_of_an_inventory_may_be_reserved_only_from_1_26_on() {
         let state = given([host(4)]);
-        let add = |reserve| AddInventory { provider: id(), inventory: of("DISK_GB", 5, 5), reserve };
+        let add = |reserve| AddInventory { provider: id(), inventory: inventory("DISK_GB", 5, 5), reserve };
         assert!(matches!(decide(&state, add(Reserve::Less)), Err(LedgerReject::ReservedTooMuch { .. })));
         assert!(decide(&state, add(Reserve::All)).is_ok());
     }
@@ -153,12 +153,16 @@ mod tests {
     fn generations_and_classes_are_checked() {
         let state = given([host(4)]);
         assert!(matches!(decide(&state, set(9, vec![])), Err(LedgerReject::ProviderChanged { .. })));
-        let unknown = decide(&state, set(1, vec![of("CUSTOM_GOLD", 1, 0)]));
+        let unknown = decide(&state, set(1, vec![inventory("CUSTOM_GOLD", 1, 0)]));
         assert_eq!(unknown.unwrap_err(), LedgerReject::NoSuchClass("CUSTOM_GOLD".into()));
-        let again = AddInventory { provider: id(), inventory: of("VCPU", 1, 0), reserve: Reserve::Less };
+        let again = AddInventory { provider: id(), inventory: inventory("VCPU", 1, 0), reserve: Reserve::Less };
         assert!(matches!(decide(&state, again), Err(LedgerReject::InventoryExists { .. })));
-        let absent =
-            UpdateInventory { provider: id(), generation: 1, inventory: of("DISK_GB", 1, 0), reserve: Reserve::Less };
+        let absent = UpdateInventory {
+            provider: id(),
+            generation: 1,
+            inventory: inventory("DISK_GB", 1, 0),
+            reserve: Reserve::Less,
+        };
         assert!(matches!(decide(&state, absent), Err(LedgerReject::NoInventory { .. })));
     }
 }

@@ -1,7 +1,7 @@
 //! `chronova-dev placement`: measures the search for allocation candidates, and claims.
 //!
-//! A flat host is one provider with CPUs, memory and disk. A nested host has the disk; its two NUMA nodes have CPUs and
-//! memory, and there is a network card with virtual functions: four providers. All hosts have forty traits, as libvirt
+//! A flat host is one provider with CPUs, memory and disk. A nested host is four providers: the host with the disk, two
+//! NUMA nodes with CPUs and memory, and a network card with virtual functions. All hosts have forty traits, as libvirt
 //! hosts do. Every thousandth host has one more trait, which the selective request requires.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct PlacementBenchArgs {
     /// Claims in one run
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     claims: u32,
-    /// How many claim at the same time
+    /// Number of clients that claim at the same time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claimers: u32,
 }
@@ -120,16 +120,16 @@ fn search_lines(common: &Common, report: &mut BenchReport, shape: TreeShape, hos
     let (searched, selective, requested, rare, bytes) = in_system(async {
         let world = BenchWorld::open(scratch.path(), filling(fleet(shape, hosts)), RuntimeOptions::default()).await?;
         let placement = &world.context().views.placement;
-        let look = |rare: bool| {
+        let search_runs = |rare: bool| {
             let request = shape.request(rare);
             let searched = |_| {
                 let found = placement.read(|placement| search(&placement.index, &request));
-                anyhow::ensure!(!found.candidates.is_empty(), "nothing is found");
+                anyhow::ensure!(!found.candidates.is_empty(), "the search finds no candidates");
                 Ok(())
             };
             common.repeat_warm(&name("search"), || super::meter::measure(times, searched))
         };
-        let (searched, selective) = (look(false)?, look(true)?);
+        let (searched, selective) = (search_runs(false)?, search_runs(true)?);
         let api = world.api()?;
         let mut requested = Vec::new();
         let mut bytes = 0;
@@ -172,10 +172,10 @@ fn count(number: usize) -> String {
 
 // --------------------------------------------------------------------------------------------------------------- claims
 
-/// The hosts that the claimers claim.
+/// The hosts whose resources the clients claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rush {
-    /// Each claim is for another host.
+enum ClaimTarget {
+    /// The claims go to all hosts in turn.
     Spread,
     /// All claims are for the same host, which has room for half of them.
     OneHost,
@@ -186,17 +186,17 @@ fn claim_lines(common: &Common, args: &PlacementBenchArgs, report: &mut BenchRep
     let claimers = args.claimers as usize;
     let raw = raw::append_and_sync(&common.folder(), 4096, common.sized(300, 20))?;
     let raw = f64::from(u32::try_from(raw.operations)?) / raw.elapsed.as_secs_f64();
-    for (name, rush, claimers) in [
-        ("claims, one after the other".to_owned(), Rush::Spread, 1),
-        (format!("claims, {claimers} at once, 1,000 hosts"), Rush::Spread, claimers),
-        (format!("claims, {claimers} at once, one host"), Rush::OneHost, claimers),
+    for (name, target, claimers) in [
+        ("claims, one after the other".to_owned(), ClaimTarget::Spread, 1),
+        (format!("claims, {claimers} at once, 1,000 hosts"), ClaimTarget::Spread, claimers),
+        (format!("claims, {claimers} at once, one host"), ClaimTarget::OneHost, claimers),
     ] {
         let claims = if claimers == 1 { claims.min(common.sized(1_000, 50)) } else { claims };
         let mut refused = 0;
         let runs = common.repeat_warm(&name, || {
             let scratch = common.scratch()?;
-            let (run, no) = in_system(claim_run(scratch.path(), rush, claims, claimers))?;
-            refused = no;
+            let (run, refused_in_run) = in_system(claim_run(scratch.path(), target, claims, claimers))?;
+            refused = refused_in_run;
             Ok(run)
         })?;
         let line = BenchLine::new(name, runs).raw("append 4096 bytes and sync", raw);
@@ -207,13 +207,13 @@ fn claim_lines(common: &Common, args: &PlacementBenchArgs, report: &mut BenchRep
 
 async fn claim_run(
     folder: &std::path::Path,
-    rush: Rush,
+    target: ClaimTarget,
     claims: usize,
     claimers: usize,
 ) -> Result<(super::meter::Run, usize)> {
-    let room = u64::try_from(match rush {
-        Rush::Spread => claims,
-        Rush::OneHost => claims / 2,
+    let room = u64::try_from(match target {
+        ClaimTarget::Spread => claims,
+        ClaimTarget::OneHost => claims / 2,
     })?;
     let mut events = fleet(TreeShape::Flat, 1_000);
     let wide = |n| InventoryReplaced {
@@ -237,7 +237,7 @@ async fn claim_run(
                 if number >= claims {
                     return Ok(latencies);
                 }
-                let host = host(if rush == Rush::OneHost { 0 } else { number % 1_000 });
+                let host = host(if target == ClaimTarget::OneHost { 0 } else { number % 1_000 });
                 let began = Instant::now();
                 let command = LedgerCommand::Claim(claim(host));
                 match context.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await {

@@ -56,8 +56,8 @@ impl Secrets {
 /// The answer without words that differ between equal requests: words of the request, ids, numbers, times, keys.
 pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
     let mut text = response.text.clone();
-    // Addresses become "#" below. Projects may use the same addresses, so an answer may contain the address of the
-    // request.
+    // Addresses stay here and become "#" below. Another project may use the same address, so an answer may contain it
+    // by chance.
     for word in named.iter().filter(|word| word.parse::<std::net::IpAddr>().is_err()) {
         text = without_word(&text, word);
         text = without_word(&text, &word.replace(':', "%3A"));
@@ -65,7 +65,7 @@ pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
     let mut plain = String::with_capacity(text.len());
     let mut run = String::new();
     let flush = |run: &mut String, plain: &mut String| {
-        // Hexadecimal with a digit in it: an id, a time, an address, a number.
+        // A hexadecimal word with a digit in it is an id, a time, an address or a number.
         plain.push_str(if run.contains(|c: char| c.is_ascii_digit()) { "#" } else { run });
         run.clear();
     };
@@ -117,7 +117,7 @@ fn blank(value: &mut Value) {
     }
 }
 
-/// Everything that the victim sees of its own resources, and the administrator of shared resources.
+/// What the victim sees of its own resources, and what the administrator sees of shared resources.
 #[derive(Debug, PartialEq)]
 pub struct VictimView(BTreeMap<String, Value>);
 
@@ -127,7 +127,7 @@ impl VictimView {
         let compute = |path: String| format!("/compute/v2.1{path}");
         let server = of("server");
         let (volume, mut view) = (format!("/volume/v3/{}", victim.project), BTreeMap::new());
-        let mine = [
+        let victim_paths = [
             compute("/servers/detail".to_owned()),
             compute(format!("/servers/{server}")),
             compute(format!("/servers/{server}/os-interface")),
@@ -155,9 +155,9 @@ impl VictimView {
             format!("/image/v2/images/{}", of("image")),
             "/image/v2/images".to_owned(),
         ];
-        for path in mine {
+        for path in victim_paths {
             let answer = victim.get(&path).json();
-            view.insert(path, stable(answer));
+            view.insert(path, without_foreign_images(answer));
         }
         for path in [
             format!("/network/v2.0/networks/{}", shared.shared_network),
@@ -165,7 +165,7 @@ impl VictimView {
             format!("/network/v2.0/networks/{}", shared.external_network),
             format!("/image/v2/images/{}", shared.public_image),
         ] {
-            view.insert(path.clone(), stable(admin.get(&path).json()));
+            view.insert(path.clone(), without_foreign_images(admin.get(&path).json()));
         }
         // The guest's address identifies it. No other port may block the guest's request or get its answer.
         let answer = victim.metadata(&theirs.address, "/openstack/latest/meta_data.json");
@@ -186,7 +186,7 @@ impl VictimView {
 }
 
 /// Removes the images of other tenants, who may share an image with the victim at any time.
-fn stable(mut answer: Value) -> Value {
+fn without_foreign_images(mut answer: Value) -> Value {
     if let Some(images) = answer.get_mut("images").and_then(Value::as_array_mut) {
         images.retain(|image| image["owner"] == "victim");
     }
@@ -209,7 +209,7 @@ pub fn backups_survive(
             json!({"createBackup": {"name": format!("Xanadu-backup{number}"), "backup_type": "daily", "rotation": 2}});
         victim.post(&format!("/compute/v2.1/servers/{server}/action"), &body).expect(&[202]);
         cloud.wait("the backup is there", |_| backups_of(victim, server).len() > before.len());
-        cloud.wait("the server rests", |_| {
+        cloud.wait("the server has no task", |_| {
             victim.get(&format!("/compute/v2.1/servers/{server}")).json()["server"]["OS-EXT-STS:task_state"].is_null()
         });
         backups = backups_of(victim, server);
@@ -224,7 +224,7 @@ pub fn backups_survive(
     let body = json!({"createBackup": {"name": "Xanadu-backup2", "backup_type": "daily", "rotation": 2}});
     victim.post(&format!("/compute/v2.1/servers/{server}/action"), &body).expect(&[202]);
     cloud.wait("the third backup is there", |_| backups_of(victim, server).iter().any(|id| !backups.contains(id)));
-    cloud.wait("the server rests again", |_| {
+    cloud.wait("the server has no task again", |_| {
         victim.get(&format!("/compute/v2.1/servers/{server}")).json()["server"]["OS-EXT-STS:task_state"].is_null()
     });
     let left = backups_of(victim, server).len();
@@ -253,9 +253,9 @@ pub fn external_network_is_closed(
         return;
     }
     let server = format!("/compute/v2.1/servers/{}", answer.at("/server/id"));
-    cloud.wait("the server is decided on", |_| attacker.get(&server).at("/server/status") != "BUILD");
+    cloud.wait("the build of the server has ended", |_| attacker.get(&server).at("/server/status") != "BUILD");
     if attacker.get(&server).at("/server/status") == "ACTIVE" {
-        let text = "a server is on the external network, by a port that was made beforehand".to_owned();
+        let text = "a tenant connected a server to the external network with a port that it created first".to_owned();
         findings.insert(("servers.create".to_owned(), "external"), text);
     }
 }

@@ -8,32 +8,32 @@ use tonic::codegen::Service;
 use tonic::server::Grpc;
 use tonic::{Request, Response, Status};
 
-/// A gRPC codec. A client's message has at most `limit` bytes, plus its protobuf framing.
-pub(super) fn grpc<Answer, Question>(limit: usize) -> Grpc<ProstCodec<Answer, Question>>
+/// A gRPC server. A client's message has at most `limit` bytes, plus its protobuf framing.
+pub(super) fn grpc<ResponseMessage, RequestMessage>(limit: usize) -> Grpc<ProstCodec<ResponseMessage, RequestMessage>>
 where
-    Answer: Message + Send + 'static,
-    Question: Message + Default + Send + 'static,
+    ResponseMessage: Message + Send + 'static,
+    RequestMessage: Message + Default + Send + 'static,
 {
     Grpc::new(ProstCodec::default()).max_decoding_message_size(limit.saturating_add(64 << 10))
 }
 
-/// Adapts a function from a message (or a stream of messages) to a future.
+/// A gRPC method. The function takes a message or a stream of messages, and returns a future of the response.
 pub(super) struct GrpcHandler<F>(pub(super) F);
 
-impl<F, Doing, Question, Answer> Service<Request<Question>> for GrpcHandler<F>
+impl<F, HandlerFuture, RequestMessage, ResponseMessage> Service<Request<RequestMessage>> for GrpcHandler<F>
 where
-    F: FnMut(Question) -> Doing,
-    Doing: Future<Output = Result<Response<Answer>, Status>>,
+    F: FnMut(RequestMessage) -> HandlerFuture,
+    HandlerFuture: Future<Output = Result<Response<ResponseMessage>, Status>>,
 {
-    type Response = Response<Answer>;
+    type Response = Response<ResponseMessage>;
     type Error = Status;
-    type Future = Doing;
+    type Future = HandlerFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Question>) -> Doing {
+    fn call(&mut self, request: Request<RequestMessage>) -> HandlerFuture {
         (self.0)(request.into_inner())
     }
 }

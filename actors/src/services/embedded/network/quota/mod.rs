@@ -1,5 +1,5 @@
-//! A project's quota of networks, subnets, ports, routers, floating addresses and security groups, and the usage of the
-//! first four ([`room`]).
+//! A project's quota of networks, subnets, ports, routers, floating addresses and security groups. [`room`] counts the
+//! networks, subnets, ports and routers that use it.
 
 pub mod decide;
 pub mod room;
@@ -52,7 +52,7 @@ pub enum NetworkQuotaCommand {
         /// The resources that are known to be gone, or were never created.
         gone: BTreeSet<CountedResource>,
     },
-    /// Releases quota. A resource without quota is success.
+    /// Releases quota. Succeeds for resources that hold none, too.
     Release {
         project: ProjectId,
         things: BTreeSet<CountedResource>,
