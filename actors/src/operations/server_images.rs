@@ -1,4 +1,4 @@
-//! Makes images of servers: snapshots, backups, and the image that a shelved server comes back from.
+//! Creates images of servers: snapshots, backups, and the image of a shelved server's disk.
 //!
 //! The image is made first, without bytes, so that its id is known at the answer. The process `snapshot` or `shelve` then
 //! fills it. An image whose server refuses is deleted at once. A crash between the two leaves an image without bytes, as
@@ -32,19 +32,19 @@ const NOT_INHERITED: [&str; 6] = [
     "img_signature_certificate_uuid",
 ];
 
-/// An image that is to be made of a server.
+/// The request for an image of a server.
 #[derive(Debug, Clone)]
 pub struct ServerImageRequest {
     pub image: ImageId,
     pub name: String,
-    /// `None`: the server's.
+    /// The project of the image; `None` means the server's project.
     pub project: Option<ProjectId>,
     pub user: UserId,
-    /// The caller's own properties; they win over inherited ones.
+    /// The caller's properties, which override inherited ones.
     pub metadata: SortedPairs,
 }
 
-/// Why no image is made of a server.
+/// Why no image of a server was created.
 #[derive(Debug, Error)]
 pub enum ServerImageReject {
     #[error(transparent)]
@@ -68,10 +68,10 @@ impl From<InstanceReject> for ServerImageReject {
 }
 
 impl Operations {
-    /// Makes an image of the server's disk, or of snapshots of its volumes.
+    /// Creates an image of the server's disk, or of snapshots of its volumes.
     ///
     /// # Errors
-    /// The server is not in a state for it; a service refuses; the log does not take the event.
+    /// The server's state does not allow it, a service refuses, or the log is not available.
     pub async fn create_image(
         &self,
         meta: Arc<Meta>,
@@ -88,10 +88,11 @@ impl Operations {
         self.make_image(meta, call, draft, WorkRequest::Snapshot { process, image, backup: None, asker }).await
     }
 
-    /// Makes an image of the server's disk, and deletes those of its kind beyond the rotation.
+    /// Creates a backup of the server's disk, and deletes older backups beyond the rotation.
     ///
     /// # Errors
-    /// The server is on volumes or not in a state for it; the image service refuses; the log does not take the event.
+    /// The server is volume-backed, its state does not allow it, the image service refuses, or the log is not
+    /// available.
     pub async fn create_backup(
         &self,
         meta: Arc<Meta>,
@@ -110,11 +111,11 @@ impl Operations {
             .await
     }
 
-    /// Takes the server off its host, which it later comes back from an image to. A server on volumes needs no image: its
-    /// disk stays where it is, and it leaves its host at once.
+    /// Shelves the server: an image keeps its disk until it is unshelved. A volume-backed server needs no image,
+    /// because its volume stays, and it leaves its host at once.
     ///
     /// # Errors
-    /// The server is not in a state for it; the image service refuses; the log does not take the event.
+    /// The server's state does not allow it, the image service refuses, or the log is not available.
     pub async fn shelve(
         &self,
         meta: Arc<Meta>,
@@ -162,7 +163,7 @@ impl Operations {
         self.ask_server(meta, call.id, work).await
     }
 
-    /// Looks at the room beforehand, so that not some of the volumes are copied and others not.
+    /// Checks the quota of snapshots first, so that not only some of the volumes are copied.
     async fn draft_of_volumes(
         &self,
         server: &Alive,
@@ -180,9 +181,9 @@ impl Operations {
         let mut properties = inherited(base.map(|image| &image.properties));
         properties_of_volumes(&mut properties, server, process);
         Ok(ImageDraft {
-            // Without bytes it can be said to be nothing else.
+            // An image without data is `raw`, as in Nova.
             format: "raw".to_owned(),
-            // Not the flavor's disk, which a server on a volume has nothing of.
+            // The flavor's disk does not count, because a volume-backed server does not use it.
             min_disk_gib: base.map_or(0, |image| image.min_disk_gib),
             min_memory_mib: base.map_or(0, |image| image.min_memory_mib),
             ..draft(server, request, properties)

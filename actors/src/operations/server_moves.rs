@@ -1,4 +1,4 @@
-//! Moves of servers: another flavor, another host; and a deleted server that comes back.
+//! Resizes, migrates and restores servers.
 //!
 //! Each use case refuses at once what can be known beforehand, in the order of Nova's `compute/api.py`, takes quota where
 //! the server is to be larger, and asks the server. Room that was taken for a server that then refuses is more than the
@@ -20,17 +20,17 @@ use crate::topology;
 
 const BYTES_OF_GIB: u64 = 1 << 30;
 
-/// Another flavor for a server.
+/// The request for another flavor of a server.
 #[derive(Debug, Clone)]
 pub struct ResizeRequest {
     pub flavor: FlavorSnapshot,
-    /// `None`: as it is.
+    /// The new disk config; `None` keeps the present one.
     pub disk_config: Option<DiskConfig>,
-    /// The limits of a project that has none of its own.
+    /// The limits of a project without own limits.
     pub defaults: DefaultLimits,
 }
 
-/// Why a server does not move.
+/// Why a server was not moved or restored.
 #[derive(Debug, Error)]
 pub enum ServerMoveReject {
     #[error(transparent)]
@@ -43,10 +43,10 @@ pub enum ServerMoveReject {
     SameFlavor,
     #[error("the flavor has less memory than the image needs")]
     TooLittleMemory,
-    /// In bytes.
+    /// The sizes are in bytes.
     #[error("the flavor's disk of {disk} bytes is smaller than the {least} that the image needs")]
     TooLittleDisk { disk: u64, least: u64 },
-    /// In words for the user.
+    /// The reason, in words for the user.
     #[error("{0}")]
     Topology(String),
     #[error("there is no host {0}")]
@@ -62,10 +62,11 @@ impl From<InstanceReject> for ServerMoveReject {
 }
 
 impl Operations {
-    /// Asks for another flavor. Quota holds the larger of both until the move is confirmed or reverted.
+    /// Requests another flavor. The quota has the larger amounts of both flavors until the move is confirmed or
+    /// reverted.
     ///
     /// # Errors
-    /// The server cannot have the flavor, or not now; quota has no room; the log does not take the events.
+    /// The server cannot have the flavor, or not now; the quota is exceeded; or the log is not available.
     pub async fn resize(
         &self,
         meta: Arc<Meta>,
@@ -84,10 +85,10 @@ impl Operations {
         self.ask_to_move(meta, call, MoveRequest::Resize { process, flavor, disk_config, asker }).await
     }
 
-    /// Asks for another host: the one of this name, or any.
+    /// Requests a cold migration to the named host, or to any host.
     ///
     /// # Errors
-    /// The host is unknown or the server's own; the server is not in a state for it; the log does not take the event.
+    /// The host is unknown or the server's own, the server's state does not allow it, or the log is not available.
     pub async fn migrate(
         &self,
         meta: Arc<Meta>,
@@ -101,10 +102,10 @@ impl Operations {
         self.ask_to_move(meta, call, MoveRequest::Migrate { process, host, asker }).await
     }
 
-    /// Asks a deleted server to come back. Quota holds its room again.
+    /// Requests the restore of a soft-deleted server, and reserves its quota again.
     ///
     /// # Errors
-    /// The server was not deleted so that it can be restored; quota has no room; the log does not take the events.
+    /// The server is not soft-deleted, the quota is exceeded, or the log is not available.
     pub async fn restore(
         &self,
         meta: Arc<Meta>,

@@ -1,15 +1,15 @@
-//! Creates the servers of one request. The claim that requests it has reserved their quota already.
+//! Creates the servers of one request. The claim that requested this process has already reserved their quota.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `hold_quota` | nothing: the claim took the quota | releasing the quota of servers that were never recorded |
-//! | `join_group` | makes the servers members of the server group | leaving it |
-//! | `record_servers` | begins each server, which asks for its build | deleting those that were begun |
+//! | `join_group` | adds the servers to the server group | removing them |
+//! | `record_servers` | records each server, which requests its build | deleting the recorded ones |
 //!
-//! The process records only failures ([`Task::records_only_failure`]): the last server that is recorded says that it
-//! succeeded. The request itself is in memory ([`CreateRequests`](crate::coordination::CreateRequests)). A crash loses it
-//! and the client's connection with it, so the next leader undoes what was begun. A server that was deleted holds its quota
-//! until its deletion is done, as every server does.
+//! The process records only failures ([`Task::records_only_failure`]): the record of the last server means success. The
+//! request itself is in memory ([`CreateRequests`](crate::coordination::CreateRequests)). A crash loses the request and
+//! the client's connection, so the next leader undoes the process. A deleted server holds its quota until its deletion
+//! is done, like every server.
 
 use chronova_events::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 use chronova_events::instance::Instance;
@@ -38,7 +38,7 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// Servers that are undone at the same time.
+/// The number of servers that are undone at the same time.
 const AT_ONCE: usize = 64;
 
 fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
@@ -51,7 +51,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// The claim that asked for the process.
+/// The claim that requested the process.
 struct CreateClaim<'a> {
     project: &'a ProjectId,
     instances: &'a [InstanceId],
@@ -91,7 +91,7 @@ fn refuse<R: std::error::Error>(
 async fn join_group(work: &StepRun) -> Result<StepOutput, StepError> {
     let claimed = claimed(work)?;
     let Some((owner, group)) = claimed.group else { return Ok(StepOutput::Nothing) };
-    // `record_servers` finds out whether anything is left to be done for a request that is lost.
+    // Without the request, `record_servers` decides whether the process has succeeded.
     let Some(CreateOrder { request, meta }) = order(work) else { return Ok(StepOutput::Nothing) };
     let join = ServerGroupCommand::Join {
         group: *group,
@@ -128,7 +128,7 @@ async fn record_servers(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Without the request no further server can be recorded. If all servers of the request are recorded, it has succeeded.
+/// Handles a lost request: it has succeeded only if all its servers are recorded.
 async fn all_recorded(work: &StepRun, instances: &[InstanceId]) -> Result<StepOutput, StepError> {
     for instance in instances {
         if let Instance::Absent = work.context.gateway.look::<InstanceRoot>(instance).await? {
@@ -155,7 +155,7 @@ async fn record_server(
     let command = order.request.server(instance, index, of, number);
     match context.gateway.send::<InstanceRoot>(&instance, command, order.meta.clone()).await {
         Ok(committed) => context.create_requests.reached(process, committed.position),
-        // The step is repeated, and the server was deleted in between.
+        // The step is repeated, and a user deleted the server in between.
         Err(CommandError::Rejected(InstanceReject::NotFound)) => context.passwords.forget(build),
         Err(error) => {
             context.passwords.forget(build);
@@ -174,7 +174,7 @@ async fn delete_servers(work: &StepRun) -> Result<(), StepError> {
 
 async fn delete_server(work: &StepRun, instance: InstanceId) -> Result<(), StepError> {
     let process = ProcessId::derive(instance.0, "undo-create");
-    // A lock that its user set meanwhile does not keep a server that its request did not create.
+    // The undo deletes a server even if its user has locked it meanwhile.
     let asker = CallerRights { overrides_lock: true };
     let delete = InstanceRequest::Delete { process, force: true, asker };
     match work.context.gateway.send::<InstanceRoot>(&instance, delete, work.meta.clone()).await {
@@ -191,7 +191,7 @@ async fn release_quota(work: &StepRun) -> Result<(), StepError> {
     Ok(())
 }
 
-/// A server that was recorded gives its quota back when it is deleted.
+/// Releases the quota of a server that was never recorded. A recorded server releases its quota at its deletion.
 async fn release(work: &StepRun, project: &ProjectId, instance: InstanceId) -> Result<(), StepError> {
     let gateway = &work.context.gateway;
     if let Instance::Absent = gateway.look::<InstanceRoot>(&instance).await? {

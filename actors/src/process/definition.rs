@@ -1,6 +1,6 @@
 //! The definition of a process: a table of steps, each with how it is done and undone.
 //!
-//! Steps are idempotent: run or undone twice, or undone without having been run, they leave the same world.
+//! Steps are idempotent: a step that runs twice, is undone twice, or is undone without a run leaves the same state.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::ports::PortError;
 pub struct StepRun {
     pub context: Arc<StepContext>,
     pub running: RunningProcess,
-    /// The cause is the process, on behalf of the requester.
+    /// The metadata of events: the cause is the process, on behalf of the requester.
     pub meta: Arc<Meta>,
 }
 
@@ -52,7 +52,7 @@ pub type ConcludeFn = for<'a> fn(&'a StepRun, ProcessOutcome) -> BoxFuture<'a, R
 pub struct Step {
     pub name: &'static str,
     pub run: StepFn<StepOutput>,
-    /// `None`: the step leaves nothing behind.
+    /// The undo; `None` if the step leaves nothing behind.
     pub undo: Option<StepFn<()>>,
 }
 
@@ -79,7 +79,7 @@ pub struct Definition {
     /// See [`ProcessShape::undoes`].
     pub undoes: bool,
     pub max_attempts: fn(&ProcessOptions) -> u32,
-    /// Tells the subject how it ended.
+    /// Records the result with the subject.
     pub conclude: ConcludeFn,
 }
 
@@ -96,12 +96,12 @@ impl Definition {
 
 impl StepRun {
     /// The server that the process works on. The table of processes runs no step of a server's process for anything
-    /// else. A volume's process would get an id that no server has.
+    /// else. For another process, the id would be one that no server has.
     pub fn instance_id(&self) -> InstanceId {
         self.running.task.instance().unwrap_or(InstanceId(uuid::Uuid::nil()))
     }
 
-    /// The server as it is now; `None` if it is gone.
+    /// The present state of the server; `None` if it is deleted.
     pub async fn server(&self) -> Result<Option<Alive>, StepError> {
         match self.context.gateway.look::<InstanceRoot>(&self.instance_id()).await? {
             Instance::Alive(alive) => Ok(Some(*alive)),
@@ -109,7 +109,7 @@ impl StepRun {
         }
     }
 
-    /// The server, alive or gone.
+    /// The server, even if it is deleted.
     pub async fn known_server(&self) -> Result<Option<Alive>, StepError> {
         let instance = self.context.gateway.look::<InstanceRoot>(&self.instance_id()).await?;
         Ok(instance.known().cloned())

@@ -11,7 +11,7 @@ use crate::aggregate::CommandError;
 use crate::instance::{InstanceRecord, InstanceReject, InstanceRoot, InstanceVolumeRecord, disks};
 use crate::ports::{Connection, PortError};
 
-/// As the log keeps it.
+/// A connection in the type of events.
 pub(super) fn recorded(connection: Connection) -> BlockConnection {
     let Connection { pool, volume, format, serial, readonly, shareable } = connection;
     BlockConnection { pool, volume, format, serial, readonly, shareable }
@@ -49,7 +49,7 @@ pub(super) fn volumes(server: &Alive) -> Vec<VolumeDisk> {
     volumes
 }
 
-/// The disk that the process works on.
+/// The task of the process on its disk.
 pub(super) fn task(work: &StepRun) -> Result<DiskTask, StepError> {
     match work.running.task {
         Task::AttachVolume(disk) | Task::DetachVolume(disk) | Task::SwapVolume { disk, .. } => Ok(disk),
@@ -57,7 +57,7 @@ pub(super) fn task(work: &StepRun) -> Result<DiskTask, StepError> {
     }
 }
 
-/// The server and the disk, while this process owns the disk's work.
+/// The server and the disk, while this process owns the disk's task.
 pub(super) async fn mine(work: &StepRun) -> Result<Option<(Alive, BlockDevice)>, StepError> {
     let id = task(work)?.device;
     let Some(server) = work.server().await? else { return Ok(None) };
@@ -71,7 +71,7 @@ pub(super) async fn mine(work: &StepRun) -> Result<Option<(Alive, BlockDevice)>,
     Ok(device.map(|device| (server, device)))
 }
 
-/// As [`mine`], for steps that fail otherwise.
+/// Like [`mine`], but it fails if another process owns the task.
 pub(super) async fn still_mine(work: &StepRun) -> Result<(Alive, BlockDevice), StepError> {
     mine(work).await?.ok_or_else(|| StepError::fatal(409, "The server is being deleted.", ""))
 }
@@ -93,8 +93,8 @@ pub(super) async fn release(work: &StepRun, volume: VolumeId, attachment: Attach
     }
 }
 
-/// Deletes a volume that ends with its server, or that a failed process created. Like Nova, it leaves one that cannot
-/// be deleted.
+/// Deletes a volume with `delete_on_termination`, or one that a failed process created. As in Nova, a volume that
+/// cannot be deleted stays.
 pub(super) async fn delete(work: &StepRun, volume: VolumeId) -> Result<(), StepError> {
     match work.context.volumes.delete(volume, work.meta.clone()).await {
         Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
@@ -113,7 +113,7 @@ pub(super) async fn begin_detaching(
     project: &ProjectId,
 ) -> Result<StepOutput, StepError> {
     match work.context.volumes.begin_detaching(volume, work.meta.clone()).await {
-        // Begun before a crash.
+        // This step may have marked the volume before a crash.
         Err(PortError::Invalid(reason)) => match work.context.volumes.find(volume, project, true).await {
             Ok(info) if info.status == "detaching" => Ok(StepOutput::Nothing),
             _ => Err(PortError::Invalid(reason).into()),
@@ -128,7 +128,7 @@ pub(super) async fn keep(work: &StepRun) -> Result<(), StepError> {
     roll_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
-/// The volume is available, or this process never began to detach it.
+/// Marks the volume as `in-use` again. It is success if the volume is available, or was never marked.
 async fn roll_detaching(work: &StepRun, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
     match work.context.volumes.find(volume, project, true).await {
         Ok(info) if info.status == "detaching" => {}
@@ -151,7 +151,7 @@ pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
     }
 }
 
-/// As [`told`], for a detachment: a missing guest has no disk.
+/// Like [`told`], but for a detachment: a missing guest is success, because it has no disk.
 pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
     match result {
         Err(DriverError::NoSuchGuest(_)) => Ok(()),
@@ -159,7 +159,7 @@ pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
     }
 }
 
-/// Records; `false` if the process was overtaken.
+/// Sends a record; `false` if another process has overtaken this one.
 pub(super) async fn record(work: &StepRun, record: InstanceVolumeRecord) -> Result<bool, StepError> {
     let record = InstanceRecord::from(record);
     match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await {

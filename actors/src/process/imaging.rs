@@ -1,7 +1,7 @@
-//! Steps from a guest's disk to an image that snapshots, backups and shelving share.
+//! Steps that snapshots, backups and shelving share: from a guest's disk to an image.
 //!
-//! The image exists before the process does, without bytes, so that the answer has its id. The driver first copies the
-//! disk into one file on its host. Then it sends that file to the image service; no agent is needed.
+//! The image already exists without data, so that the API's answer could have its id. The driver first copies the disk
+//! into one file on its host. Then the driver sends that file to the image service.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ pub(super) async fn drop_copy(work: &StepRun, image: ImageId) -> Result<(), Step
     }
 }
 
-/// Deletes an image that failed, or is not needed any more. A protected one stays.
+/// Deletes an image that failed, or that is not needed any more. A protected image stays.
 pub(super) async fn drop_image(work: &StepRun, image: ImageId) -> Result<(), StepError> {
     match work.context.images.delete(image, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
@@ -94,7 +94,7 @@ pub(super) async fn drop_image(work: &StepRun, image: ImageId) -> Result<(), Ste
     }
 }
 
-/// Nova: a guest with an agent is quiesced. If its image requires that, it is not copied otherwise.
+/// As in Nova, a guest with an agent is quiesced. If its image requires quiescing, the disk is not copied without it.
 fn quiesce(server: &Alive) -> Quiesce {
     match (requires_rest(server), is_set(server, "hw_qemu_guest_agent")) {
         (true, _) => Quiesce::Required,

@@ -3,24 +3,24 @@
 //! | file | what |
 //! |---|---|
 //! | [`decide`] | which records a process's stream admits |
-//! | [`plan`] | what comes next, from the record alone; pure |
+//! | [`plan`] | plans the next step from the record alone; pure |
 //! | [`definition`] | what a process is made of |
 //! | [`registry`] | the table of processes |
 //! | [`context`] | what a step has at hand |
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
-//! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
-//! | `turn`, `guest`, `imaging` | what several processes do |
+//! | [`supervisor`] | starts requested processes, and continues them after a crash |
+//! | `turn`, `guest`, `imaging` | steps that several processes share |
 //! | `create_servers` | the servers of one request |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
 //! | `attach_interface`, `detach_interface` | and these |
-//! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
-//! | `away`, `snapshot_volumes` | what becomes of a server's volumes while it is on no host, and how an image is made of them |
+//! | `attach_volume`, `detach_volume`, `swap_volume` | a server's volumes; steps in `disks`, `build_volumes` |
+//! | `away`, `snapshot_volumes` | the volumes of a server without a host, and images of volumes |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
-//! | `destination` | how a host is chosen for a server, and what becomes of the answer |
-//! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] is what they share |
-//! | `drain_host` | empties a host by asking for moves of its servers; [`departing`] says what comes next with each |
-//! | `live_migrate` | a guest to another host while it runs; [`crossing`] says where it is, [`on_the_way`] watches it |
+//! | `destination` | selects a host for a server, and records the decision |
+//! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] has their shared steps |
+//! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
+//! | `live_migrate` | live migration; [`crossing`] decides where the guest is, [`on_the_way`] watches it |
 
 pub mod attach_interface;
 pub mod attach_volume;

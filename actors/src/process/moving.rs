@@ -32,7 +32,7 @@ impl MovingServer {
         self.moving.live.as_ref()
     }
 
-    /// The server with this flavor.
+    /// The server with another flavor.
     pub(super) fn with(&self, flavor: &FlavorSnapshot) -> Alive {
         let mut server = self.server.clone();
         server.request.flavor = Arc::new(flavor.clone());
@@ -47,7 +47,8 @@ pub(super) async fn subject(work: &StepRun) -> Result<Option<MovingServer>, Step
     Ok(Some(MovingServer { server, moving }))
 }
 
-/// The same, while this process owns the server's task. If a delete has overtaken it, it is undone.
+/// Like [`subject`], but only while this process owns the server's task. If a delete has overtaken the process, it
+/// fails and is undone.
 pub(super) async fn mine(work: &StepRun) -> Result<MovingServer, StepError> {
     let overtaken = || StepError::fatal(409, "The move was overtaken by another request.", "");
     let subject = subject(work).await?.ok_or_else(overtaken)?;
@@ -69,13 +70,13 @@ pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
     }
 }
 
-/// Records about the move; a refusal because the process was overtaken is no error.
+/// Sends a record about the move. A refusal because the process was overtaken is no error.
 pub(super) async fn record(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<(), StepError> {
     let gateway = &work.context.gateway;
     settled(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await)
 }
 
-/// Records that must be accepted: a refusal means that another request has overtaken this one.
+/// Sends a record that must be accepted. A refusal is an error: another request has overtaken this one.
 pub(super) async fn insist(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<Position, StepError> {
     let gateway = &work.context.gateway;
     Ok(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await?.position)
@@ -189,7 +190,7 @@ pub(super) async fn send(
 
 // ------------------------------------------------------------------------------------ disks that stay in their place
 
-/// Whether the disks stay in their place: on the same host, or on shared storage. The answer decides whether disks are
+/// Whether the disks stay in place: on the same host, or on shared storage. The answer decides whether disks are
 /// copied, overwritten or removed, so every host that answers is asked again.
 pub(super) async fn in_place(work: &StepRun, subject: &MovingServer) -> Result<bool, StepError> {
     let (source, target) = (subject.moving.source.host, subject.target()?.host);
@@ -233,7 +234,7 @@ fn host_with_kept_disks(work: &StepRun, subject: &MovingServer) -> Result<HostId
     Err(StepError::Again("no host that has the server's disks answers".to_owned()))
 }
 
-/// Restores the disks from before the move; disks that were not set aside stay.
+/// Restores the disks from before the move. Disks that were not set aside stay as they are.
 pub(super) async fn put_kept_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let driver = work.driver(host_with_kept_disks(work, subject)?)?;
     let again = |error: DriverError| StepError::Again(error.to_string());
@@ -265,8 +266,8 @@ pub(super) async fn withdraw(work: &StepRun, at: &Placed) -> Result<(), StepErro
     live_migrate::forget(work, at).await
 }
 
-/// Ensures that the guest is off here before another host starts it. It waits for a silent host, or for an operator who
-/// declares it down (`forced_down`), as before an evacuation. Returns whether the host answers.
+/// Ensures that the guest is off here before another host starts it. If the host does not answer, the step waits for
+/// it, or for an operator who declares it down (`forced_down`). Returns whether the host answers.
 pub(super) async fn see_off(
     work: &StepRun,
     subject: &MovingServer,

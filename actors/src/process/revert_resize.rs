@@ -2,14 +2,14 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `stop_target` | switches the guest off at its destination | starting it, if it ran |
-//! | `bind_network` | takes the ports back to the source | taking them to the destination |
-//! | `attach_volumes` | takes the volumes back to the source | taking them to the destination |
-//! | `start_source` | defines the guest there with what it has now, starts it, if it ran | switching it off |
+//! | `stop_target` | powers the guest off at its destination | starting it, if it ran |
+//! | `bind_network` | binds the ports to the source again | binding them to the destination |
+//! | `attach_volumes` | attaches the volumes to the source again | attaching them to the destination |
+//! | `start_source` | defines the guest there with its present devices, starts it if it ran | powering it off |
 //!
-//! Steps that cannot be undone come last, when nothing can fail for good any more: they clean up the destination and
-//! release its claim. Disks that stayed in their place (on the same host, on shared storage) are restored from the
-//! copy, which cannot be undone. That and the start come last, too, and are retried until they succeed.
+//! Work that cannot be undone comes last and is retried until it succeeds: it cleans up the destination and releases
+//! its claim. If the disks stayed in place (on the same host or on shared storage), restoring them from the copy cannot
+//! be undone. Then this and the start of the guest come last, too.
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::StopMode;
@@ -40,7 +40,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let Some(subject) = moving::subject(work).await? else { return Ok(()) };
         match outcome {
             ProcessOutcome::Succeeded => {
-                // A delete that has overtaken it cleans up itself.
+                // A delete that has overtaken this process cleans up itself.
                 if !moving::is_mine(work, &subject.server) {
                     return Ok(());
                 }
@@ -126,7 +126,7 @@ async fn reattach_volumes(work: &StepRun) -> Result<(), StepError> {
 async fn start_source(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     let host = subject.moving.source.host;
-    // On the same host the existing guest is the one to replace; see `conclude`.
+    // On the same host, `conclude` replaces the existing guest.
     if subject.moving.stays() {
         return Ok(StepOutput::Nothing);
     }
@@ -145,7 +145,7 @@ async fn stop_source(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     match subject.moving.stays() {
         true => Ok(()),
-        // It will be started at its destination again.
+        // The undo starts the guest at its destination again, so it must be off here.
         false => moving::see_off(work, &subject, &subject.moving.source, subject.moving.was_active).await.map(drop),
     }
 }

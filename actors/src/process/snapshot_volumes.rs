@@ -1,11 +1,11 @@
-//! An image of a server with a volume as its root disk: snapshots of its volumes, and an image without bytes. The
-//! image's block device mapping names the snapshots. Part of [`super::snapshot`].
+//! Part of [`super::snapshot`]: creates snapshots of a volume-backed server's volumes. The image has no data, and its
+//! block device mapping names the snapshots.
 //!
-//! The ids of the snapshots follow from the process, so that the image can name them before they exist.
+//! The ids of the snapshots derive from the process, so that the image can name them before they exist.
 //!
-//! The guest agent quiesces a running guest before the first copy and until the last one is there, so that all are of
-//! one moment. Nova: `snapshot_volume_backed` and `unquiesce_instance`. The guest is unquiesced even if a copy fails.
-//! After a crash the step runs again, with both, or is undone, which unquiesces the guest.
+//! The guest agent quiesces a running guest from the first copy to the last, so that all copies are of one moment.
+//! Nova: `snapshot_volume_backed` and `unquiesce_instance`. The guest is unquiesced even if a copy fails. After a
+//! crash, the step runs again and unquiesces the guest in the end, or its undo does.
 
 use std::time::Duration;
 
@@ -18,15 +18,16 @@ use super::definition::{StepError, StepRun};
 use super::{imaging, turn};
 use crate::ports::{NewSnapshot, PortError, ServiceCaller};
 
-/// The pause between polls: the guest is quiesced meanwhile. Nova's `_wait_for_snapshots_completion`.
+/// The pause between polls, as in Nova's `_wait_for_snapshots_completion`. It is short, because the guest is quiesced
+/// meanwhile.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The snapshot that a process makes of one of a server's volumes.
+/// The id of the snapshot that a process creates of one of a server's volumes.
 pub fn snapshot_of(process: ProcessId, device: BlockDeviceId) -> SnapshotId {
     SnapshotId::derive(process.0, &format!("snapshot-{device}"))
 }
 
-/// The volumes that an image of the server holds: those that the guest has.
+/// The volumes in an image of the server: those that the guest has.
 pub fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let disks = server.disks.iter().filter(move |disk| disk.device.is_volume() && has(disk.work));
@@ -39,7 +40,7 @@ pub fn cannot_rest(server: &Alive) -> bool {
     runs && imaging::requires_rest(server) && !imaging::is_set(server, "hw_qemu_guest_agent")
 }
 
-/// Asks for a snapshot of every volume, and waits until all are there.
+/// Requests a snapshot of every volume, and waits until all are available.
 pub(super) async fn take(work: &StepRun, image: ImageId) -> Result<(), StepError> {
     let server = turn::still_mine(work).await?;
     let at_rest = quiesce_guest(work, &server).await?;
@@ -73,7 +74,7 @@ async fn quiesce_guest(work: &StepRun, server: &Alive) -> Result<bool, StepError
     }
 }
 
-/// If the agent of a quiesced guest died, nothing can be done; the copies are good.
+/// Unquiesces the guest. If its agent died meanwhile, nothing can be done, but the copies are valid.
 async fn unquiesce_guest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let Some(placed) = &server.placement else { return Ok(()) };
     let driver = work.driver(placed.host)?;
@@ -122,7 +123,7 @@ async fn name_of(work: &StepRun, image: ImageId) -> Result<String, StepError> {
     }
 }
 
-/// Without a timeout: the snapshot's own process ends it.
+/// Waits for a snapshot. There is no timeout, because the snapshot's process always ends.
 async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) -> Result<(), StepError> {
     loop {
         let now = work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await?;
@@ -134,17 +135,17 @@ async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) ->
                 return Err(StepError::fatal(500, "The volumes of the server could not be copied.", &message));
             }
         }
-        // The snapshot was overtaken.
+        // This fails if another process has overtaken the snapshot.
         turn::still_mine(work).await?;
         tokio::time::sleep(work.context.options.volume_pause.min(LOOK)).await;
     }
 }
 
-/// Deletes the created snapshots; one that is still being created has to be finished first.
+/// Deletes the created snapshots. A snapshot that is still being created must be finished first.
 pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.known_server().await? else { return Ok(()) };
-    // A crash may have come before the guest was unquiesced. If its host is down, nothing is done: the guest is gone,
-    // or comes back with its host.
+    // A crash may have come before the guest was unquiesced. If its host is down, there is nothing to do: the guest is
+    // dead, or its agent unquiesces it later.
     if let Some(placed) = &server.placement
         && work.host_answers(placed.host)?
     {

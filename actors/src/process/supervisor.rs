@@ -1,6 +1,6 @@
 //! Executes every requested process, each only once at a time.
 //!
-//! Requests are in the log: after a crash the same log says which processes have not ended.
+//! Requests are in the log, so after a crash the log shows which processes have not ended.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::context::StepContext;
 use super::perform::perform;
 
-/// Follows the log for ever; dropping the future ends every process where it is.
+/// Follows the log until the future is dropped. That stops every process at once.
 pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let _closing = NobodyPerforms(Arc::clone(&context));
     let supervisor = Arc::new(Supervisor {
@@ -33,8 +33,8 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let mut again = interval(supervisor.context.options.restart_pause);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // In a fixed order, so that a seed determines a run. Ended tasks come first: they make room, and never starve
-        // the rest.
+        // The order is fixed, so that a seed determines a run. Ended tasks come first, because they make room, and
+        // cannot starve the rest.
         tokio::select! {
             biased;
             _ = again.tick(), if broken => {
@@ -105,7 +105,7 @@ impl Supervisor {
     }
 }
 
-/// However the supervisor ends, nobody waits for a process that it would have begun.
+/// Dropping this ends all waits for processes, however the supervisor ends.
 struct NobodyPerforms(Arc<StepContext>);
 
 impl Drop for NobodyPerforms {

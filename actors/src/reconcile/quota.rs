@@ -40,7 +40,7 @@ pub fn plan(views: &Views) -> OrphanedQuota {
 /// Quota that differs from its server's size, and that size. A server that is being moved may hold more.
 pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
-/// All of it now; as in [`plan`], it includes the quota of requests under way.
+/// All such servers now. As in [`plan`], quota of requests under way is included.
 pub fn misfits(views: &Views) -> MissizedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
@@ -62,7 +62,7 @@ pub fn misfits(views: &Views) -> MissizedQuota {
     })
 }
 
-/// Adjusts each to its server's size.
+/// Adjusts the quota of each server to its size.
 pub async fn settle(context: &ReconcileContext, misfits: &MissizedQuota) -> usize {
     let mut failures = 0;
     for (project, instance, cores, memory_mib) in misfits {
@@ -81,7 +81,7 @@ pub async fn settle(context: &ReconcileContext, misfits: &MissizedQuota) -> usiz
 pub async fn give_back(context: &ReconcileContext, held: &OrphanedQuota) -> usize {
     let mut failures = 0;
     for (project, instance) in held {
-        tracing::info!(%project, %instance, "giving back quota that no server holds");
+        tracing::info!(%project, %instance, "releasing quota that no server holds");
         let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
         let meta = Meta::system("reconcile-quota");
         if let Err(error) = context.gateway.send::<QuotaRoot>(project, release, meta).await {
@@ -117,7 +117,7 @@ impl Reconciler for LeakedQuota {
     }
 }
 
-/// Room of another size than its server.
+/// Quota that differs from its server's size.
 #[derive(Debug)]
 pub struct MisfitQuota;
 

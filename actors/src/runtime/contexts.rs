@@ -1,4 +1,4 @@
-//! Builds the contexts; no other file knows all of them.
+//! Builds all contexts. No other file knows all of them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::placement::PlacementMirror;
 use crate::scheduler::placing::Scheduler;
 
-/// The services beside Compute.
+/// The services beside compute.
 #[derive(Clone)]
 pub struct Ports {
     pub networks: Arc<dyn NetworkService>,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Ports {
     }
 }
 
-/// One context for each kind of user, over the same parts.
+/// The contexts of steps, host agents, reconcilers and queries. They share their parts.
 #[derive(Debug, Clone)]
 pub struct Contexts {
     pub operations: Arc<Operations>,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`member`] | what every member of a cluster runs |
 //! | [`leader`] | what only the leader runs |
-//! | [`contexts`] | makes the contexts; the only place that knows all of them |
+//! | [`contexts`] | builds all contexts |
 //! | [`options`] | the options of this crate, grouped by owner |
 
 pub mod contexts;

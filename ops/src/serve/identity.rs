@@ -117,7 +117,7 @@ fn read_password(file: &Path) -> Result<String> {
     Ok(password.to_owned())
 }
 
-/// Writes the file whole, readable by its owner only from the first moment on.
+/// Writes the file atomically. From the first moment on, only its owner can read it.
 fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
     let temporary = path.with_extension("tmp");
     let _ = fs::remove_file(&temporary);

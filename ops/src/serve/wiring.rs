@@ -154,7 +154,7 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// The drivers of all `[chronova] hypervisors`.
+/// The drivers of all hosts in `[chronova] hypervisors`.
 fn drivers(config: &Config, options: &DriverOptions) -> Result<Vec<Arc<dyn Driver>>> {
     let mut all = Vec::new();
     for uri in &config.chronova.hypervisors.0 {

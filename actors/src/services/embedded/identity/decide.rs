@@ -41,7 +41,7 @@ pub fn decide(state: &Identity, command: IdentityCommand) -> IdentityDecision {
             known_user(state, &user)?;
             Ok(vec![UserDeleted { user }.into()])
         }
-        // The state holds nothing of a deleted user.
+        // A deleted user has no data in the state.
         IdentityCommand::EraseUser { user, .. } if !state.users.contains_key(&user) => Ok(vec![]),
         IdentityCommand::EraseUser { user, erasure } => Ok(vec![UserErased { user, erasure }.into()]),
         IdentityCommand::CreateRole(created) => create_role(state, created),
@@ -185,7 +185,7 @@ fn delete_domain(state: &Identity, id: DomainId) -> IdentityDecision {
     let users = state.users.values().filter(|user| user.domain == id);
     let mut events: Vec<IdentityEvent> = users.map(|user| UserDeleted { user: user.id.clone() }.into()).collect();
     let mut projects: Vec<&Project> = state.projects.values().filter(|project| project.domain == id).collect();
-    // Leaves first, so that no project in the log has a deleted parent.
+    // Children come before their parents, so that no project in the log has a deleted parent.
     projects.sort_by_key(|project| std::cmp::Reverse(state.lineage(&project.id).count()));
     events.extend(projects.into_iter().map(|project| ProjectDeleted { project: project.id.clone() }.into()));
     let roles = state.roles.values().filter(|role| role.domain.as_ref() == Some(&id));

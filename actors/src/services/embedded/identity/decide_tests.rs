@@ -25,7 +25,7 @@ fn fold(state: &mut Identity, events: &[IdentityEvent]) {
     }
 }
 
-/// A bootstrapped cloud on which `commands` were done.
+/// The state of a bootstrapped cloud after `commands`.
 fn given(commands: impl IntoIterator<Item = IdentityCommand>) -> Identity {
     let mut state = Identity::default();
     for command in [IdentityCommand::Bootstrap(Box::new(seed()))].into_iter().chain(commands) {
@@ -73,7 +73,7 @@ fn refused(state: &Identity, command: IdentityCommand) -> IdentityReject {
 }
 
 #[test]
-fn bootstrap_happens_once_and_lets_the_administrator_in() {
+fn bootstrap_runs_once_and_creates_the_administrator() {
     let state = given([]);
     assert_eq!(decide(&state, IdentityCommand::Bootstrap(Box::new(seed()))), Ok(vec![]));
     let admin = state.user_named(&"default".into(), "admin").unwrap();
@@ -104,7 +104,7 @@ fn names_are_unique_within_a_domain() {
 }
 
 #[test]
-fn a_freed_name_can_be_taken_again() {
+fn a_freed_name_can_be_used_again() {
     let change = UserChange { name: Some("bob".into()), ..UserChange::default() };
     let state = given([user("alice", "default"), IdentityCommand::ChangeUser { user: "alice".into(), change }]);
     assert!(state.user_named(&"default".into(), "alice").is_none());
@@ -114,7 +114,7 @@ fn a_freed_name_can_be_taken_again() {
 }
 
 #[test]
-fn only_a_disabled_domain_goes_and_takes_all_along() {
+fn only_a_disabled_domain_is_deleted_with_all_in_it() {
     let mut state = given([domain("d", true), project("p", "d", None), project("q", "d", Some("p")), user("u", "d")]);
     assert_eq!(refused(&state, IdentityCommand::DeleteDomain("d".into())), IdentityReject::DomainEnabled("d".into()));
     fold(&mut state, &[DomainSwitched { domain: "d".into(), enabled: false }.into()]);
@@ -137,7 +137,7 @@ fn only_a_disabled_domain_goes_and_takes_all_along() {
 }
 
 #[test]
-fn a_project_with_children_stays() {
+fn a_project_with_children_cannot_be_deleted() {
     let state = given([project("p", "default", None), project("q", "default", Some("p"))]);
     assert_eq!(refused(&state, IdentityCommand::DeleteProject("p".into())), IdentityReject::NotALeaf("p".into()));
     let off = ProjectChange { enabled: Some(false), ..ProjectChange::default() };
@@ -206,12 +206,13 @@ fn revoked_tokens_are_forgotten_when_they_would_have_expired() {
     assert_eq!(state.revoked.keys().collect::<Vec<_>>(), ["b"]);
 }
 
-/// Tokens of an hour, revoked one a second: what is kept stays near what still counts, and one revocation looks at a few.
+/// One token of an hour is revoked each second. The list stays near the number of tokens that would still be valid, and
+/// one revocation examines only a few entries.
 #[test]
 fn a_revocation_forgets_a_few_expired_tokens_and_enough_in_the_long_run() {
     let mut state = given([]);
     let revoke = |state: &mut Identity, number: u64, at: u64| {
-        // As random as audit ids are, and the same in each run.
+        // The ids look random, as audit ids do, but are the same in each run.
         let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -228,11 +229,15 @@ fn a_revocation_forgets_a_few_expired_tokens_and_enough_in_the_long_run() {
             continue;
         }
         let counts = state.revoked.values().filter(|until| until.0 > i64::try_from(number).unwrap()).count();
-        assert_eq!(u64::try_from(counts).unwrap(), (number + 1).min(3_600), "one that still counts was forgotten");
+        assert_eq!(
+            u64::try_from(counts).unwrap(),
+            (number + 1).min(3_600),
+            "a revocation of a valid token was forgotten"
+        );
     }
     let before = state.revoked.len();
     revoke(&mut state, 20_000, 1_000_000);
-    assert!(before + 1 - state.revoked.len() <= 8, "one revocation walked over all of them");
+    assert!(before + 1 - state.revoked.len() <= 8, "one revocation examined all entries");
 }
 
 #[test]

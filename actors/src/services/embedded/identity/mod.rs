@@ -58,7 +58,7 @@ pub struct ProjectChange {
     pub description: Option<String>,
     pub enabled: Option<bool>,
     pub tags: Option<Vec<String>>,
-    /// Attributes to add or replace; one whose text is `null` is removed.
+    /// Attributes to add or replace. An attribute with the text `null` is removed.
     pub extra: ExtraAttributes,
 }
 
@@ -68,7 +68,7 @@ pub struct UserChange {
     pub enabled: Option<bool>,
     pub password: Option<PasswordHash>,
     pub default_project: Edit<ProjectId>,
-    /// Attributes to add or replace; one whose text is `null` is removed.
+    /// Attributes to add or replace. An attribute with the text `null` is removed.
     pub extra: ExtraAttributes,
 }
 

@@ -1,4 +1,4 @@
-//! The embedded image service's port for processes, and its recovery at start-up.
+//! The embedded image service: it implements the port for compute, and recovers at start-up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::aggregate::CommandError;
 use crate::gateway::CommandGateway;
 use crate::ports::{ImageDraft, ImageResources, ImageService, PortError};
 
-/// The images of this process.
+/// The embedded image service.
 #[derive(Debug)]
 pub struct EmbeddedImages {
     pub files: ImageFiles,
     views: Arc<Views>,
     gateway: Arc<CommandGateway>,
     records: ImageRecords,
-    /// The limit of images of a project; `None` is no limit.
+    /// The most images of a project; `None` means no limit.
     most: Option<usize>,
     /// Creates of one owner run one after the other: two at the same time would both find room for the last image.
     making: Arc<Mutex<()>>,
@@ -40,7 +40,7 @@ impl EmbeddedImages {
         Self::limited(files, views, gateway, Some(MAX_IMAGES))
     }
 
-    /// Sets another limit of images of a project; `None` is no limit.
+    /// Sets another limit of images per project; `None` means no limit.
     pub fn limited(
         files: ImageFiles,
         views: Arc<Views>,
@@ -62,8 +62,8 @@ impl EmbeddedImages {
         }
     }
 
-    /// Abandons uploads that a crash has cut off, and removes files of no image. Call it with views that have caught
-    /// up, before requests are served.
+    /// Abandons uploads that a crash has interrupted, and removes files without an image. Call it before requests are
+    /// served, when the read models have caught up.
     pub async fn recover(&self, gateway: &CommandGateway) -> Result<(), PortError> {
         let images = self.views.images.read(chronova_projections::images::ImagesView::all);
         for image in &images {
@@ -120,7 +120,7 @@ pub(super) fn port_error(error: CommandError<ImageReject>) -> PortError {
     }
 }
 
-/// Whether hypervisors can boot from it.
+/// Whether hypervisors can boot from images of this format.
 fn is_bootable(format: &str) -> bool {
     matches!(format, "raw" | "qcow2" | "iso")
 }
@@ -195,7 +195,8 @@ impl ImageService for EmbeddedImages {
             Ok(stored) => match self.send(image, ImageCommand::Store(stored), &meta).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    // A final refusal: the image is gone. Otherwise the file may still be needed.
+                    // The image is gone only after a final refusal. After any other error, the file may still be
+                    // needed.
                     if !matches!(error, PortError::Unavailable(_)) {
                         let _ = self.files.remove(image).await;
                     }

@@ -4,7 +4,7 @@
 //! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] counts what projects create, [`floating_ips`] knows of addresses that join two networks. [`service`] implements the
 //! port by which processes give servers their interfaces. [`reconcile`] keeps hosts and servers in line with the log.
 //!
-//! The rejections have Neutron's messages, because its clients know them.
+//! The rejections have Neutron's messages, because clients may rely on them.
 
 pub mod access;
 pub mod creation;
@@ -69,13 +69,13 @@ pub enum NetworkCommand {
     DeletePort {
         port: PortId,
     },
-    /// As [`ReleaseDevice`](Self::ReleaseDevice), for one port. Does nothing if the port is not the device's.
+    /// Like [`ReleaseDevice`](Self::ReleaseDevice), but for one port. Does nothing if the port is not the device's.
     ReleasePort {
         device: InstanceId,
         port: PortId,
     },
-    /// Deletes the ports that were created for the device, and unbinds its others. Ignores a port of another project,
-    /// whose `device_id` any owner could have set to this device.
+    /// Deletes the ports that were created for the device, and unbinds its others. Ignores ports of other projects:
+    /// their owners could have set `device_id` to this device.
     ReleaseDevice {
         device: InstanceId,
         project: ProjectId,
@@ -128,7 +128,7 @@ pub struct SubnetRequest {
     pub description: String,
     pub cidr: IpNet,
     pub gateway: SubnetGateway,
-    /// `None`: all addresses but the gateway's.
+    /// The allocation pools; `None` means all addresses except the gateway's.
     pub pools: Option<Vec<AllocationPool>>,
     pub dhcp: bool,
     pub dns: Vec<IpAddr>,
@@ -162,11 +162,11 @@ pub struct FixedIpRequest {
 pub struct PortRequest {
     pub port: PortId,
     pub project: ProjectId,
-    /// `None`: one that is derived from the port's id.
+    /// The MAC address; `None` means one that is derived from the port's id.
     pub mac: Option<String>,
-    /// `None`: one address of each IP version that the network has.
+    /// The addresses; `None` means one address of each IP version that the network has.
     pub addresses: Option<Vec<FixedIpRequest>>,
-    /// `port_security` and `security_groups` below replace those in here.
+    /// The settings, except `port_security` and `security_groups`, which have their own fields below.
     pub settings: PortSettings,
     /// `None`: the network's setting.
     pub port_security: Option<bool>,
@@ -340,7 +340,7 @@ pub fn eui64(cidr: &IpNet, mac: &str) -> Option<IpAddr> {
     Some(std::net::Ipv6Addr::from(address).into())
 }
 
-/// Requests exactly this address.
+/// A request for exactly this address.
 impl From<FixedAddress> for FixedIpRequest {
     fn from(fixed: FixedAddress) -> Self {
         Self { subnet: Some(fixed.subnet), address: Some(fixed.address) }

@@ -31,11 +31,12 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
             Ok(vec![AttachmentConnected { volume, attachment, host, device, mode }.into()])
         }
         VolumeCommand::Complete { attachment } => match known(attachment)? {
-            // An attachment that was complete while its server had no host is complete again after a host is connected.
+            // An attachment that was completed while its server had no host can be completed again after a host is
+            // connected.
             now if now.complete && record.status != VolumeStatus::Attaching => Ok(vec![]),
             _ => Ok(vec![AttachmentCompleted { volume, attachment }.into()]),
         },
-        // Gone already is success.
+        // An attachment that is already gone is success.
         VolumeCommand::Release { attachment } if !record.attachments.contains_key(&attachment) => Ok(vec![]),
         VolumeCommand::Release { attachment } => Ok(vec![AttachmentReleased { volume, attachment }.into()]),
         VolumeCommand::Keep => match record.status {
@@ -67,8 +68,8 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
 /// Attachments that a volume has at most: each is in its state, its snapshots and the read models.
 const MAX_ATTACHMENTS: usize = 128;
 
-/// The volume is kept for a server. A multiattach volume can be reserved while it is in use. A second attachment to the
-/// same server, which is about to move, is always possible.
+/// Reserves the volume for a server. A multiattach volume can be reserved while it is in use. A second attachment to
+/// the same server is always possible, because the server may be about to move.
 fn reserve(
     record: &VolumeRecord,
     attachment: AttachmentId,
@@ -87,7 +88,7 @@ fn reserve(
         false => (record.status == VolumeStatus::Available, "available or downloading"),
     };
     let states = [VolumeStatus::Reserved, VolumeStatus::Attaching, VolumeStatus::InUse];
-    // Its server can leave its host nevertheless.
+    // Even if a volume is in error, its server can leave its host.
     let in_error = record.status == VolumeStatus::Error && !record.attachments.is_empty();
     let same = instance.is_some()
         && (in_error || states.contains(&record.status))

@@ -1,4 +1,4 @@
-//! Given these events, when this command, then these events or this refusal.
+//! Tests of the form: given these events, a command leads to these events or this refusal.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use chronova_events::envelope::Timestamp;
@@ -98,7 +98,7 @@ fn refused(result: Result<Vec<VolumeEvent>, VolumeReject>) -> String {
 }
 
 #[test]
-fn a_volume_has_so_many_attachments_and_no_more() {
+fn attachments_of_a_volume_are_limited() {
     let attachment = |number: u128| AttachmentId(Uuid::from_u128(0x1000 + number));
     let full = available((0..128).map(|number| reserve(attachment(number), 1)));
     assert_eq!(record(&full).attachments.len(), 128);
@@ -106,7 +106,7 @@ fn a_volume_has_so_many_attachments_and_no_more() {
 }
 
 #[test]
-fn a_volume_goes_through_an_attachment_and_back() {
+fn a_volume_is_attached_and_detached() {
     let states = [
         (available([]), VolumeStatus::Available),
         (available([reserve(FIRST, 1)]), VolumeStatus::Reserved),
@@ -140,7 +140,7 @@ fn every_step_of_an_attachment_may_be_repeated() {
 }
 
 #[test]
-fn one_server_has_a_volume_unless_its_type_says_otherwise() {
+fn only_a_multiattach_volume_has_several_servers() {
     let words = format!("Invalid volume: Volume {ID} status must be available or downloading");
     assert_eq!(refused(decide(&in_use(), reserve(SECOND, 2))), words);
     assert!(decide(&in_use(), reserve(SECOND, 1)).is_ok(), "the same server, about to move");
@@ -155,7 +155,7 @@ fn one_server_has_a_volume_unless_its_type_says_otherwise() {
         VolumeCommand::Complete { attachment: SECOND },
         VolumeCommand::Release { attachment: FIRST },
     ]);
-    assert_eq!(record(&shared).status, VolumeStatus::InUse, "one is left");
+    assert_eq!(record(&shared).status, VolumeStatus::InUse, "one attachment is left");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_volume_is_not_deleted_under_anybody() {
     let ready = VolumeCommand::RecordSnapshotReady { snapshot: SNAPSHOT, process: OTHER };
     let state = available([snapshot(false), ready]);
     assert!(decide(&state, delete(true, false)).is_err(), "force does not leave snapshots without their volume");
-    assert!(decide(&state, delete(false, true)).is_ok(), "cascade takes them along");
+    assert!(decide(&state, delete(false, true)).is_ok(), "cascade deletes the snapshots");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn snapshots_of_a_volume_in_use_need_force() {
 }
 
 #[test]
-fn another_projects_volume_is_not_there_to_be_copied() {
+fn another_projects_volume_cannot_be_copied() {
     let VolumeCommand::Snapshot { mut asked, force, .. } = snapshot(true) else { unreachable!() };
     asked.project = ProjectId::new("another");
     let by = |is_admin| VolumeCommand::Snapshot { asked: asked.clone(), force, is_admin };
@@ -231,18 +231,18 @@ fn a_volume_grows_and_never_shrinks() {
 }
 
 #[test]
-fn a_maker_may_say_again_that_it_is_done() {
-    assert_eq!(decide(&in_use(), ready()), Ok(vec![]), "or it would take the bytes away again");
+fn a_repeated_record_of_readiness_is_harmless() {
+    assert_eq!(decide(&in_use(), ready()), Ok(vec![]), "a refusal would make the process delete the content");
 }
 
 #[test]
-fn only_the_process_at_work_says_how_it_ended() {
+fn only_the_process_at_work_records_its_end() {
     let late = VolumeCommand::RecordReady { process: OTHER, host: HOST, hostname: "h2".into(), format: "raw".into() };
     assert_eq!(decide(&given([created(false)]), late), Err(VolumeReject::Superseded));
 }
 
 #[test]
-fn an_image_that_could_not_be_written_is_not_written_by_the_same_process_again() {
+fn a_failed_reimage_is_not_repeated_by_its_process() {
     let image = VolumeImage { snapshot: no_image(), extra: vec![] };
     let write = || VolumeCommand::Reimage { process: OTHER, image: Box::new(image.clone()) };
     let fault = FaultInfo { code: 500, message: "torn".into(), details: String::new() };
@@ -251,12 +251,12 @@ fn an_image_that_could_not_be_written_is_not_written_by_the_same_process_again()
     {
         let state = available([write(), ended]);
         assert_eq!(record(&state).ongoing, None);
-        assert_eq!(decide(&state, write()), Ok(vec![]), "its record is closed: nobody would ever begin");
+        assert_eq!(decide(&state, write()), Ok(vec![]), "the process has ended and cannot run again");
     }
 }
 
 #[test]
-fn a_volume_in_error_goes_with_its_server_and_stays_in_error() {
+fn a_volume_in_error_can_move_with_its_server() {
     let failed = VolumeCommand::RecordFailed {
         process: OTHER,
         fault: FaultInfo { code: 500, message: "torn".into(), details: String::new() },

@@ -1,13 +1,12 @@
-//! The embedded network service's port for processes.
+//! The embedded network service: the implementation of its port.
 //!
 //! [`check`] speaks Nova's words before a server is accepted; [`allocate`] and release are commands to the networks'
 //! aggregates; [`attach`] is about the ports of a server that runs already, [`groups`] about their security groups; [`reads`]
 //! answers questions; [`resources`] manages what users own; [`realise`] renders what a host needs. Invariants:
-//!  - allocate is idempotent: a port's id follows from the server's id and the index of the interface, so a repeated
-//!    call finds the ports of an earlier one;
-//!  - release misses nothing: it goes to every network with a port of the server in the views, and to every network
-//!    that this process sent an allocation to, even if the views lag. After a restart the views are complete before
-//!    anything else begins.
+//!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
+//!    call finds the same ports;
+//!  - release misses no port. It goes to every network with a port of the server in the views, and to every network
+//!    that got an allocation from this process. After a restart, the views are complete before the service is called.
 
 mod allocate;
 mod attach;
@@ -139,7 +138,7 @@ impl NetworkService for EmbeddedNetworks {
             && !matches!(error, PortError::Unavailable(_))
         {
             if let Err(undo) = self.release(wanted.instance, &wanted.project, Arc::clone(&meta)).await {
-                // The process that asked releases again when it unwinds.
+                // The calling process releases the ports again when it is undone.
                 tracing::warn!(instance = %wanted.instance, %error, %undo, "undoing ports failed, retrying");
             }
             self.give_back(&wanted.project, allocate::made_for(&wanted), &meta).await;
@@ -246,8 +245,8 @@ impl NetworkService for EmbeddedNetworks {
         Ok(self.views.networks.read(|view| view.at_address(address).map(|port| reads::port_info(port)).collect()))
     }
 
-    /// It keeps everything in the log, so the read models of a moment are the service of that moment. Nothing is changed
-    /// through it.
+    /// The service keeps everything in the log, so the read models of a moment are the service at that moment. The
+    /// result must not be used for changes.
     fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
         Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past)))
     }
