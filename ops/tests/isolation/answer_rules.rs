@@ -117,7 +117,7 @@ fn blank(value: &mut Value) {
     }
 }
 
-/// What the victim sees of its own resources, and what the administrator sees of shared resources.
+/// Everything that the victim sees of its own resources, and that the administrator sees of shared resources.
 #[derive(Debug, PartialEq)]
 pub struct VictimView(BTreeMap<String, Value>);
 
