@@ -1,4 +1,4 @@
-//! Fits a guest on the cells of a host.
+//! Fits a guest's NUMA nodes on the NUMA cells of a host.
 //!
 //! Each node of the guest needs its own cell, and the cell must have all resources of the node. The search tries the
 //! cells in an order that packs or spreads guests. If the guest needs all cells, the order is that of their numbers.
@@ -29,7 +29,7 @@ impl Default for FitLimits {
 /// The part of the host's cells that the guest gets, in the order of its nodes.
 ///
 /// # Errors
-/// The reason why it does not fit, with the numbers.
+/// The reason why the guest does not fit, with the numbers.
 pub fn fit(
     topology: &GuestNumaTopology,
     mut cells: Vec<NumaCellUsage<'_>>,
@@ -38,7 +38,7 @@ pub fn fit(
     let wanted = topology.nodes.len();
     if cells.len() < wanted {
         return Err(match cells.len() {
-            0 => "the host does not tell its NUMA cells".to_owned(),
+            0 => "the host does not report its NUMA cells".to_owned(),
             some => format!("the guest wants {wanted} NUMA nodes, the host has {some}"),
         });
     }
@@ -46,7 +46,7 @@ pub fn fit(
         order(topology, &mut cells, bounds.packs);
     }
     // Whether a node fits on a cell does not depend on the cells of the other nodes.
-    let mut ways: Vec<Vec<Option<FittedNumaCell>>> = Vec::with_capacity(wanted);
+    let mut fits_by_node: Vec<Vec<Option<FittedNumaCell>>> = Vec::with_capacity(wanted);
     for (at, node) in topology.nodes.iter().enumerate() {
         // The emulator's processor is always on the cell of the guest's first node.
         let reserved = usize::from(at == 0 && topology.isolates_emulator());
@@ -58,16 +58,21 @@ pub fn fit(
             });
             return Err(reasons.take(4).collect::<Vec<_>>().join("; "));
         }
-        ways.push(tried.into_iter().map(Result::ok).collect());
+        fits_by_node.push(tried.into_iter().map(Result::ok).collect());
     }
     let mut chosen = Vec::with_capacity(wanted);
-    match choose(&ways, &mut chosen) {
-        true => Ok(chosen.iter().zip(ways).filter_map(|(cell, mut ways)| ways.get_mut(*cell)?.take()).collect()),
-        false => Err(format!("no {wanted} of its NUMA cells together have room for the guest's nodes")),
+    match choose(&fits_by_node, &mut chosen) {
+        true => Ok(chosen
+            .iter()
+            .zip(fits_by_node)
+            .filter_map(|(cell, mut fits_by_cell)| fits_by_cell.get_mut(*cell)?.take())
+            .collect()),
+        false => Err(format!("the host has no {wanted} NUMA cells that together have room for the guest's nodes")),
     }
 }
 
-/// Sorts the cells, fuller ones first if guests are packed. Nova also sorts by PCI devices, which hosts do not report here.
+/// Sorts the cells, fuller ones first if guests are packed. Nova also sorts by PCI devices, which hosts do not report
+/// here.
 fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: bool) {
     match packs {
         true => cells.sort_by_key(NumaCellUsage::free_memory),
@@ -83,19 +88,19 @@ fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: b
 }
 
 /// Finds the first assignment of nodes to cells, in the order of the cells.
-fn choose(ways: &[Vec<Option<FittedNumaCell>>], chosen: &mut Vec<usize>) -> bool {
-    let Some(own) = ways.get(chosen.len()) else { return true };
-    // A node without any cell left ends this branch early.
-    let open = |ways: &Vec<Option<FittedNumaCell>>, chosen: &[usize]| {
-        ways.iter().enumerate().any(|(cell, way)| way.is_some() && !chosen.contains(&cell))
+fn choose(fits_by_node: &[Vec<Option<FittedNumaCell>>], chosen: &mut Vec<usize>) -> bool {
+    let Some(node_fits) = fits_by_node.get(chosen.len()) else { return true };
+    // If no free cell is left for a node, this assignment fails early.
+    let has_free_cell = |fits_by_cell: &Vec<Option<FittedNumaCell>>, chosen: &[usize]| {
+        fits_by_cell.iter().enumerate().any(|(cell, fitted)| fitted.is_some() && !chosen.contains(&cell))
     };
-    if !ways[chosen.len()..].iter().all(|ways| open(ways, chosen)) {
+    if !fits_by_node[chosen.len()..].iter().all(|fits_by_cell| has_free_cell(fits_by_cell, chosen)) {
         return false;
     }
-    for (cell, way) in own.iter().enumerate() {
-        if way.is_some() && !chosen.contains(&cell) {
+    for (cell, fitted) in node_fits.iter().enumerate() {
+        if fitted.is_some() && !chosen.contains(&cell) {
             chosen.push(cell);
-            if choose(ways, chosen) {
+            if choose(fits_by_node, chosen) {
                 return true;
             }
             chosen.pop();
@@ -132,8 +137,8 @@ fn fit_node(
     Ok(FittedNumaCell { cell: cell.is.id, floating, pinned, emulator, memory_mib: node.memory_mib, page_kib })
 }
 
-/// A guest has at most as many virtual CPUs as the cell has shared processors. All guests together may exceed them by the
-/// allocation ratio.
+/// Checks that the cell has enough shared processors and memory. One guest has at most as many virtual CPUs as the cell
+/// has shared processors. All guests together may exceed this number by the allocation ratio.
 fn shared_room(node: &GuestNumaNode, cell: &NumaCellUsage<'_>, bounds: FitLimits) -> Result<(), String> {
     let (wants, has) = (node.floating.len(), cell.is.shared.len());
     if wants > has {
@@ -163,7 +168,7 @@ fn page_size(
     let lacks = |of: &str| Err(format!("memory: wants {memory} MiB in {of}, of which not enough are free"));
     match topology.pages {
         None => plain_memory(topology, node, cell).map(|()| None),
-        Some(_) if smallest.is_none() => Err("memory: it does not tell the sizes of its pages".to_owned()),
+        Some(_) if smallest.is_none() => Err("memory: the cell does not report its page sizes".to_owned()),
         Some(MemPageSize::Small) => match smallest.filter(|kib| fits(*kib)) {
             Some(kib) => Ok(Some(kib)),
             None => lacks("small pages"),
@@ -177,7 +182,7 @@ fn page_size(
             None => lacks("pages of one size"),
         },
         Some(MemPageSize::Kib(kib)) if !sizes.contains(&kib) => {
-            Err(format!("memory: wants pages of {kib} KiB, of which it has none"))
+            Err(format!("memory: wants pages of {kib} KiB, has none"))
         }
         Some(MemPageSize::Kib(kib)) if fits(kib) => Ok(Some(kib)),
         Some(MemPageSize::Kib(kib)) => lacks(&format!("pages of {kib} KiB")),

@@ -90,7 +90,7 @@ impl EmbeddedNetworkStage {
         network
     }
 
-    async fn routed(&self, router: RouterId, tenant: &NetworkTenant, network: NetworkId, owner: &str) {
+    async fn create_router_port(&self, router: RouterId, tenant: &NetworkTenant, network: NetworkId, owner: &str) {
         let port = PortId::random();
         let wanted = PortRequest {
             port,
@@ -158,8 +158,8 @@ impl NetworkStage for EmbeddedNetworkStage {
         let created =
             RouterCreated { router, project: tenant.project.clone(), settings, availability_zone_hints: vec![] };
         self.send::<RouterRoot>(&router, RouterCommand::Create(created)).await;
-        self.routed(router, tenant, pool, GATEWAY_OWNER).await;
-        self.routed(router, tenant, tenant.network, INTERFACE_OWNER).await;
+        self.create_router_port(router, tenant, pool, GATEWAY_OWNER).await;
+        self.create_router_port(router, tenant, tenant.network, INTERFACE_OWNER).await;
         pool
     }
 

@@ -26,10 +26,10 @@ pub struct NetworkTenant {
     pub group: SecurityGroupId,
 }
 
-/// Creates the resources of a case, without the port.
+/// Creates the resources of a case without the [`NetworkService`] under test.
 #[async_trait]
 pub trait NetworkStage: Send + Sync {
-    /// A new project with a network whose ports have `addresses` IPv4 addresses to share, and with a group [`GROUP`].
+    /// A new project with a group [`GROUP`] and a network whose ports share `addresses` IPv4 addresses.
     async fn tenant(&self, addresses: u8) -> NetworkTenant;
 
     /// A port that the project creates itself.
@@ -50,22 +50,22 @@ pub type NetworkCase = for<'a> fn(&'a dyn NetworkService, &'a dyn NetworkStage) 
 
 /// The cases of the suite.
 pub const CASES: &[(&str, NetworkCase)] = &[
-    ("checks_before_a_server_is_accepted", |port, stage| checks(port, stage).boxed()),
-    ("allocates_once_for_each_server", |port, stage| allocates_once(port, stage).boxed()),
-    ("allocates_in_the_order_asked_for", |port, stage| allocates_in_order(port, stage).boxed()),
-    ("leaves_nothing_of_half_an_allocation", |port, stage| leaves_nothing(port, stage).boxed()),
-    ("releases_what_it_made_and_keeps_what_it_was_given", |port, stage| releases(port, stage).boxed()),
-    ("attaches_once_for_each_process", |port, stage| attaches_once(port, stage).boxed()),
-    ("undoes_an_attachment_whose_answer_was_lost", |port, stage| undoes_attach(port, stage).boxed()),
-    ("detaches_only_the_ports_of_the_server", |port, stage| detaches(port, stage).boxed()),
-    ("applies_security_groups_to_servers", |port, stage| applies_groups(port, stage).boxed()),
-    ("refuses_security_groups_in_kind", |port, stage| refuses_groups(port, stage).boxed()),
-    ("finds_security_groups_by_id_and_by_name", |port, stage| finds_groups(port, stage).boxed()),
-    ("adds_and_removes_addresses", |port, stage| changes_addresses(port, stage).boxed()),
-    ("finds_ports_by_address", |port, stage| finds_by_address(port, stage).boxed()),
-    ("tells_floating_addresses", |port, stage| tells_floating(port, stage).boxed()),
-    ("refreshes_interfaces_without_lost_ports", |port, stage| refreshes(port, stage).boxed()),
-    ("rebinds_ports_to_hosts", |port, stage| rebinds(port, stage).boxed()),
+    ("checks_before_a_server_is_accepted", |service, stage| checks(service, stage).boxed()),
+    ("allocates_once_for_each_server", |service, stage| allocates_once(service, stage).boxed()),
+    ("allocates_in_the_order_asked_for", |service, stage| allocates_in_order(service, stage).boxed()),
+    ("leaves_nothing_of_half_an_allocation", |service, stage| leaves_nothing(service, stage).boxed()),
+    ("releases_what_it_made_and_keeps_what_it_was_given", |service, stage| releases(service, stage).boxed()),
+    ("attaches_once_for_each_process", |service, stage| attaches_once(service, stage).boxed()),
+    ("undoes_an_attachment_whose_answer_was_lost", |service, stage| undoes_attach(service, stage).boxed()),
+    ("detaches_only_the_ports_of_the_server", |service, stage| detaches(service, stage).boxed()),
+    ("applies_security_groups_to_servers", |service, stage| applies_groups(service, stage).boxed()),
+    ("refuses_security_groups_in_kind", |service, stage| refuses_groups(service, stage).boxed()),
+    ("finds_security_groups_by_id_and_by_name", |service, stage| finds_groups(service, stage).boxed()),
+    ("adds_and_removes_addresses", |service, stage| changes_addresses(service, stage).boxed()),
+    ("finds_ports_by_address", |service, stage| finds_by_address(service, stage).boxed()),
+    ("tells_floating_addresses", |service, stage| tells_floating(service, stage).boxed()),
+    ("refreshes_interfaces_without_lost_ports", |service, stage| refreshes(service, stage).boxed()),
+    ("rebinds_ports_to_hosts", |service, stage| rebinds(service, stage).boxed()),
 ];
 
 fn caller(tenant: &NetworkTenant) -> ServiceCaller {
@@ -112,17 +112,21 @@ pub(super) fn addresses(nic: &NicInfo) -> Vec<IpAddr> {
     nic.fixed_ips.iter().filter_map(|ip| ip.address.parse().ok()).collect()
 }
 
-async fn one(port: &dyn NetworkService, tenant: &NetworkTenant, id: PortId) -> anyhow::Result<Option<PortInfo>> {
-    Ok(port.find_ports(&[id], &caller(tenant)).await?.pop())
+async fn find_port(
+    service: &dyn NetworkService,
+    tenant: &NetworkTenant,
+    id: PortId,
+) -> anyhow::Result<Option<PortInfo>> {
+    Ok(service.find_ports(&[id], &caller(tenant)).await?.pop())
 }
 
-async fn checks(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn checks(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let (own, other) = (stage.tenant(5).await, stage.tenant(5).await);
     let default = ["default".to_owned()];
     let check = async |nic: RequestedNic, groups: &[String]| {
-        port.check(&own.project, &RequestedNetworks::These(vec![nic]), groups).await
+        service.check(&own.project, &RequestedNetworks::These(vec![nic]), groups).await
     };
-    promise!(check(on(own.network), &default).await.is_ok(), "a network of its own is refused to a project");
+    promise!(check(on(own.network), &default).await.is_ok(), "the service refuses the project's own network");
     let foreign = check(on(other.network), &default).await;
     promise!(matches!(foreign, Err(PortError::Invalid(_))), "a network of another project: {foreign:?}");
     let unknown = check(on(NetworkId::random()), &default).await;
@@ -131,239 +135,249 @@ async fn checks(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::
     promise!(matches!(unknown, Err(PortError::Invalid(_))), "a port that is not there: {unknown:?}");
     let group = check(on(own.network), &["nonsense".to_owned()]).await;
     promise!(matches!(group, Err(PortError::Invalid(_))), "a group that is not there: {group:?}");
-    let attached = port.check_attach(&own.project, &on(other.network)).await;
+    let attached = service.check_attach(&own.project, &on(other.network)).await;
     promise!(matches!(attached, Err(PortError::NotFound(_))), "attaching a network of another project: {attached:?}");
     Ok(())
 }
 
-async fn allocates_once(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn allocates_once(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
-    let first = port.allocate(wanted.clone(), meta()).await?;
-    let again = port.allocate(wanted.clone(), meta()).await?;
-    promise!(first == again, "asked twice for the same server it gives other ports: {first:?} and {again:?}");
+    let first = service.allocate(wanted.clone(), meta()).await?;
+    let again = service.allocate(wanted.clone(), meta()).await?;
+    promise!(first == again, "two requests for the same server give different ports: {first:?} and {again:?}");
     let [nic] = &first[..] else { anyhow::bail!("one interface was asked for: {first:?}") };
-    promise!(nic.owned, "a port that was made for the server is not marked so");
+    promise!(nic.owned, "a port that was created for the server is not marked as owned");
     promise!(nic.network == tenant.network, "the port is on another network");
-    let Some(info) = one(port, &tenant, nic.port).await? else { anyhow::bail!("the port is not found") };
+    let Some(info) = find_port(service, &tenant, nic.port).await? else { anyhow::bail!("the port is not found") };
     promise!(info.server == Some(wanted.instance), "the port is not the server's: {info:?}");
     promise!(info.project == tenant.project, "the port is of another project: {info:?}");
     promise!(info.host.as_deref() == Some(HOST), "the port is not bound to the host: {info:?}");
     let shown: Vec<IpAddr> = info.addresses.iter().map(|at| at.address).collect();
-    promise!(shown == addresses(nic), "port and interface have other addresses: {info:?}, {nic:?}");
+    promise!(shown == addresses(nic), "port and interface have different addresses: {info:?}, {nic:?}");
     Ok(())
 }
 
-async fn allocates_in_order(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn allocates_in_order(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let own = stage.own_port(&tenant).await;
-    let nics = port.allocate(server(&tenant, vec![on(tenant.network), given(own), on(tenant.network)]), meta()).await?;
+    let nics =
+        service.allocate(server(&tenant, vec![on(tenant.network), given(own), on(tenant.network)]), meta()).await?;
     promise!(nics.len() == 3, "three interfaces were asked for: {nics:?}");
     promise!(nics[1].port == own && !nics[1].owned, "the second interface is not the given port: {nics:?}");
     promise!(nics[0].owned && nics[2].owned, "the others were made for the server: {nics:?}");
     Ok(())
 }
 
-async fn leaves_nothing(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn leaves_nothing(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(1).await;
-    let refused = port.allocate(server(&tenant, vec![on(tenant.network), on(tenant.network)]), meta()).await;
+    let refused = service.allocate(server(&tenant, vec![on(tenant.network), on(tenant.network)]), meta()).await;
     promise!(matches!(refused, Err(PortError::Conflict(_))), "two ports on a network with one address: {refused:?}");
-    let other = port.allocate(server(&tenant, vec![on(tenant.network)]), meta()).await;
+    let other = service.allocate(server(&tenant, vec![on(tenant.network)]), meta()).await;
     promise!(other.is_ok(), "the address of a refused allocation is not given back: {other:?}");
     Ok(())
 }
 
-async fn releases(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn releases(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let own = stage.own_port(&tenant).await;
     let wanted = server(&tenant, vec![on(tenant.network), given(own)]);
-    let nics = port.allocate(wanted.clone(), meta()).await?;
+    let nics = service.allocate(wanted.clone(), meta()).await?;
     for _ in 0..2 {
-        port.release(wanted.instance, &tenant.project, meta()).await?;
+        service.release(wanted.instance, &tenant.project, meta()).await?;
     }
-    promise!(one(port, &tenant, nics[0].port).await?.is_none(), "a port that was made for the server is still there");
-    let Some(kept) = one(port, &tenant, own).await? else { anyhow::bail!("a port that was given is deleted") };
+    promise!(
+        find_port(service, &tenant, nics[0].port).await?.is_none(),
+        "a port that was made for the server is still there"
+    );
+    let Some(kept) = find_port(service, &tenant, own).await? else { anyhow::bail!("a port that was given is deleted") };
     promise!(kept.server.is_none(), "a port that was given is still the server's: {kept:?}");
     Ok(())
 }
 
-async fn attaches_once(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn attaches_once(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
-    let first = port.allocate(wanted.clone(), meta()).await?;
+    let first = service.allocate(wanted.clone(), meta()).await?;
     let more = one_more(&wanted, on(tenant.network));
-    let (attached, again) = (port.attach(more.clone(), meta()).await?, port.attach(more, meta()).await?);
-    promise!(attached == again, "asked twice by a process it gives other ports: {attached:?} and {again:?}");
-    promise!(attached.port != first[0].port, "it gives a port that the server has already");
-    let other = port.attach(one_more(&wanted, on(tenant.network)), meta()).await?;
-    promise!(other.port != attached.port, "another process is given the same port");
+    let (attached, again) = (service.attach(more.clone(), meta()).await?, service.attach(more, meta()).await?);
+    promise!(attached == again, "two requests of one process give different ports: {attached:?} and {again:?}");
+    promise!(attached.port != first[0].port, "the service attaches a port that the server already has");
+    let other = service.attach(one_more(&wanted, on(tenant.network)), meta()).await?;
+    promise!(other.port != attached.port, "another process gets the same port");
     Ok(())
 }
 
-async fn undoes_attach(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn undoes_attach(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
-    let first = port.allocate(wanted.clone(), meta()).await?;
+    let first = service.allocate(wanted.clone(), meta()).await?;
     let more = one_more(&wanted, on(tenant.network));
-    port.undo_attach(wanted.instance, more.process, meta()).await?;
-    let made = port.attach(more.clone(), meta()).await?;
+    service.undo_attach(wanted.instance, more.process, meta()).await?;
+    let made = service.attach(more.clone(), meta()).await?;
     for _ in 0..2 {
-        port.undo_attach(wanted.instance, more.process, meta()).await?;
+        service.undo_attach(wanted.instance, more.process, meta()).await?;
     }
-    promise!(one(port, &tenant, made.port).await?.is_none(), "the port of an undone attachment is still there");
-    promise!(one(port, &tenant, first[0].port).await?.is_some(), "a port of before the attachment is gone");
+    promise!(
+        find_port(service, &tenant, made.port).await?.is_none(),
+        "the port of an undone attachment is still there"
+    );
+    promise!(
+        find_port(service, &tenant, first[0].port).await?.is_some(),
+        "the undo deleted a port that is older than the attachment"
+    );
     Ok(())
 }
 
-async fn detaches(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn detaches(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let own = stage.own_port(&tenant).await;
     let (mine, others) = (server(&tenant, vec![given(own)]), server(&tenant, vec![on(tenant.network)]));
-    port.allocate(mine.clone(), meta()).await?;
-    let theirs = port.allocate(others, meta()).await?;
-    port.detach(mine.instance, theirs[0].port, meta()).await?;
-    promise!(one(port, &tenant, theirs[0].port).await?.is_some(), "the port of another server is deleted");
+    service.allocate(mine.clone(), meta()).await?;
+    let theirs = service.allocate(others, meta()).await?;
+    service.detach(mine.instance, theirs[0].port, meta()).await?;
+    promise!(find_port(service, &tenant, theirs[0].port).await?.is_some(), "the port of another server is deleted");
     for _ in 0..2 {
-        port.detach(mine.instance, own, meta()).await?;
+        service.detach(mine.instance, own, meta()).await?;
     }
-    let Some(kept) = one(port, &tenant, own).await? else { anyhow::bail!("a port that was given is deleted") };
+    let Some(kept) = find_port(service, &tenant, own).await? else { anyhow::bail!("a port that was given is deleted") };
     promise!(kept.server.is_none(), "a detached port is still the server's: {kept:?}");
     Ok(())
 }
 
 async fn names(
-    port: &dyn NetworkService,
+    service: &dyn NetworkService,
     tenant: &NetworkTenant,
     server: InstanceId,
 ) -> anyhow::Result<Option<Vec<String>>> {
-    let told = port.group_names(&[(server, tenant.project.clone())], &caller(tenant)).await?;
-    promise!(told.len() == 1, "one server was asked about: {told:?}");
-    Ok(told.into_iter().next().flatten())
+    let listed = service.group_names(&[(server, tenant.project.clone())], &caller(tenant)).await?;
+    promise!(listed.len() == 1, "one server was asked about: {listed:?}");
+    Ok(listed.into_iter().next().flatten())
 }
 
-async fn applies_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn applies_groups(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let (tenant, by) = (stage.tenant(5).await, ServiceCaller::system("conformance"));
     let wanted = server(&tenant, vec![on(tenant.network), on(tenant.network)]);
     let id = wanted.instance;
-    port.allocate(wanted, meta()).await?;
+    service.allocate(wanted, meta()).await?;
     let default = || vec!["default".to_owned(); 2];
-    promise!(names(port, &tenant, id).await? == Some(default()), "two ports are in the default group");
+    promise!(names(service, &tenant, id).await? == Some(default()), "two ports are in the default group");
     for named in [GROUP.to_owned(), tenant.group.to_string()] {
         for _ in 0..2 {
-            port.add_security_group(id, &tenant.project, &named, &by).await?;
+            service.add_security_group(id, &tenant.project, &named, &by).await?;
         }
-        let mut now = names(port, &tenant, id).await?.unwrap_or_default();
+        let mut now = names(service, &tenant, id).await?.unwrap_or_default();
         now.sort();
         promise!(now == ["default", "default", GROUP, GROUP], "two ports in two groups: {now:?}");
-        port.remove_security_group(id, &tenant.project, &named, &by).await?;
-        promise!(names(port, &tenant, id).await? == Some(default()), "the group still applies");
+        service.remove_security_group(id, &tenant.project, &named, &by).await?;
+        promise!(names(service, &tenant, id).await? == Some(default()), "the group still applies");
     }
     Ok(())
 }
 
-async fn refuses_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn refuses_groups(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let (tenant, by) = (stage.tenant(5).await, ServiceCaller::system("conformance"));
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let id = wanted.instance;
-    port.allocate(wanted, meta()).await?;
-    let unknown = port.add_security_group(id, &tenant.project, "nonsense", &by).await;
+    service.allocate(wanted, meta()).await?;
+    let unknown = service.add_security_group(id, &tenant.project, "nonsense", &by).await;
     promise!(matches!(unknown, Err(PortError::NotFound(_))), "a group that is not there: {unknown:?}");
     let foreign = stage.tenant(5).await.group.to_string();
-    let foreign = port.add_security_group(id, &tenant.project, &foreign, &by).await;
+    let foreign = service.add_security_group(id, &tenant.project, &foreign, &by).await;
     promise!(matches!(foreign, Err(PortError::NotFound(_))), "a group of another project: {foreign:?}");
-    let absent = port.remove_security_group(id, &tenant.project, GROUP, &by).await;
+    let absent = service.remove_security_group(id, &tenant.project, GROUP, &by).await;
     promise!(matches!(absent, Err(PortError::NotFound(_))), "a group that does not apply: {absent:?}");
     let nobody = InstanceId::random();
-    let portless = port.add_security_group(nobody, &tenant.project, GROUP, &by).await;
+    let portless = service.add_security_group(nobody, &tenant.project, GROUP, &by).await;
     promise!(matches!(portless, Err(PortError::Invalid(_))), "a server without ports: {portless:?}");
-    promise!(names(port, &tenant, nobody).await?.is_none(), "a server without ports has groups");
+    promise!(names(service, &tenant, nobody).await?.is_none(), "a server without ports has groups");
     Ok(())
 }
 
-async fn finds_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn finds_groups(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let foreign = stage.tenant(6).await.group;
     let named = [GROUP.to_owned(), "nonsense".to_owned(), tenant.group.to_string(), foreign.to_string()];
-    let found = port.find_security_groups(&tenant.project, &named, &caller(&tenant)).await?;
+    let found = service.find_security_groups(&tenant.project, &named, &caller(&tenant)).await?;
     let ids: Vec<Option<SecurityGroupId>> = found.iter().map(|group| group.as_ref().map(|group| group.id)).collect();
     let own = Some(tenant.group);
-    promise!(ids == [own, None, own, None], "by name, unknown, by id, by the id of another project's: {found:?}");
+    promise!(ids == [own, None, own, None], "only the name and the id of the project's own group are found: {found:?}");
     let rules = found[0].as_ref().map_or(0, |group| group.rules.len());
     promise!(rules > 0, "a new group lets everything out, so it has rules: {found:?}");
     Ok(())
 }
 
-async fn changes_addresses(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn changes_addresses(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(2).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let (id, project) = (wanted.instance, &tenant.project);
-    let nics = port.allocate(wanted, meta()).await?;
-    port.add_address(id, project, tenant.network, meta()).await?;
-    let now = port.refresh(id, &nics).await?;
+    let nics = service.allocate(wanted, meta()).await?;
+    service.add_address(id, project, tenant.network, meta()).await?;
+    let now = service.refresh(id, &nics).await?;
     promise!(addresses(&now[0]).len() == 2, "one more address was asked for: {now:?}");
-    let full = port.add_address(id, project, tenant.network, meta()).await;
+    let full = service.add_address(id, project, tenant.network, meta()).await;
     promise!(matches!(full, Err(PortError::Conflict(_))), "there is no third address: {full:?}");
-    let elsewhere = port.add_address(id, project, NetworkId::random(), meta()).await;
+    let elsewhere = service.add_address(id, project, NetworkId::random(), meta()).await;
     promise!(matches!(elsewhere, Err(PortError::NotFound(_))), "the server is not on that network: {elsewhere:?}");
     let first = addresses(&nics[0])[0];
-    port.remove_address(id, project, first, meta()).await?;
-    let now = port.refresh(id, &nics).await?;
+    service.remove_address(id, project, first, meta()).await?;
+    let now = service.refresh(id, &nics).await?;
     let left = addresses(&now[0]);
-    promise!(left.len() == 1 && left[0] != first, "the first address was to go: {now:?}");
-    let gone = port.remove_address(id, project, first, meta()).await;
-    promise!(matches!(gone, Err(PortError::NotFound(_))), "the server has that address no more: {gone:?}");
+    promise!(left.len() == 1 && left[0] != first, "only the first address is removed: {now:?}");
+    let gone = service.remove_address(id, project, first, meta()).await;
+    promise!(matches!(gone, Err(PortError::NotFound(_))), "the server no longer has that address: {gone:?}");
     Ok(())
 }
 
-async fn finds_by_address(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn finds_by_address(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
-    let nics = port.allocate(wanted.clone(), meta()).await?;
-    let at = port.ports_at(addresses(&nics[0])[0], &ServiceCaller::system("conformance")).await?;
+    let nics = service.allocate(wanted.clone(), meta()).await?;
+    let at = service.ports_at(addresses(&nics[0])[0], &ServiceCaller::system("conformance")).await?;
     let own: Vec<_> = at.iter().filter(|port| port.network == tenant.network).collect();
     promise!(own.len() == 1 && own[0].port == nics[0].port, "the port with the address is not found: {at:?}");
-    promise!(own[0].server == Some(wanted.instance), "whose port it is is not told: {at:?}");
+    promise!(own[0].server == Some(wanted.instance), "the port does not name its server: {at:?}");
     Ok(())
 }
 
-async fn tells_floating(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn tells_floating(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
-    let nics = port.allocate(server(&tenant, vec![on(tenant.network), on(tenant.network)]), meta()).await?;
+    let nics = service.allocate(server(&tenant, vec![on(tenant.network), on(tenant.network)]), meta()).await?;
     let ports: Vec<PortId> = nics.iter().map(|nic| nic.port).collect();
-    let none = port.floating_addresses(&ports, &caller(&tenant)).await?;
-    promise!(none.is_empty(), "nothing was given a floating address: {none:?}");
+    let none = service.floating_addresses(&ports, &caller(&tenant)).await?;
+    promise!(none.is_empty(), "no port has a floating address yet: {none:?}");
     let floating = stage.float(&tenant, &nics[1]).await;
-    let told = port.floating_addresses(&ports, &caller(&tenant)).await?;
-    let told: Vec<_> = told.iter().map(|floating| (floating.port, floating.address)).collect();
-    promise!(told == [(nics[1].port, floating)], "{floating} stands for the second interface: {told:?}");
+    let listed = service.floating_addresses(&ports, &caller(&tenant)).await?;
+    let listed: Vec<_> = listed.iter().map(|floating| (floating.port, floating.address)).collect();
+    promise!(listed == [(nics[1].port, floating)], "{floating} belongs to the second interface: {listed:?}");
     Ok(())
 }
 
-async fn refreshes(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn refreshes(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network), on(tenant.network)]);
-    let nics = port.allocate(wanted.clone(), meta()).await?;
-    promise!(port.refresh(wanted.instance, &nics).await? == nics, "nothing changed");
+    let nics = service.allocate(wanted.clone(), meta()).await?;
+    promise!(service.refresh(wanted.instance, &nics).await? == nics, "nothing changed");
     stage.delete_port(&tenant, nics[0].port).await;
-    let now = port.refresh(wanted.instance, &nics).await?;
+    let now = service.refresh(wanted.instance, &nics).await?;
     promise!(now == nics[1..], "the first port is gone: {now:?}");
     Ok(())
 }
 
-async fn rebinds(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+async fn rebinds(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network)]);
-    let nics = port.allocate(wanted.clone(), meta()).await?;
+    let nics = service.allocate(wanted.clone(), meta()).await?;
     for host in [Some("compute2"), None, Some(HOST)] {
         for _ in 0..2 {
-            port.rebind(wanted.instance, &tenant.project, host, "nova", meta()).await?;
+            service.rebind(wanted.instance, &tenant.project, host, "nova", meta()).await?;
         }
-        let info = one(port, &tenant, nics[0].port).await?;
+        let info = find_port(service, &tenant, nics[0].port).await?;
         let bound = info.as_ref().and_then(|info| info.host.as_deref());
-        promise!(bound == host, "the port is to be at {host:?}: {info:?}");
+        promise!(bound == host, "the port must be bound to {host:?}: {info:?}");
         let owner = info.as_ref().and_then(|info| info.server);
         promise!(owner == Some(wanted.instance), "the port stays the server's: {info:?}");
     }
-    port.rebind(InstanceId::random(), &tenant.project, None, "nova", meta()).await?;
+    service.rebind(InstanceId::random(), &tenant.project, None, "nova", meta()).await?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Renders events in the vocabulary of the Cloud Auditing Data Federation (DMTF DSP0262), as OpenStack's own services
 //! use it: initiator, action, target, outcome.
 //!
-//! The taxonomies are prefixes: `compute/machine` is DSP0262's. A type that DSP0262 lacks goes below its nearest type.
+//! DSP0262 defines the actions, and resource types such as `compute/machine`. A type that DSP0262 lacks extends the
+//! nearest type: `compute/machine/group`.
 
 use chronova_events::envelope::{Cause, Recorded};
 use chronova_events::instance::{InstanceEvent, PowerAction};
@@ -18,7 +19,7 @@ pub struct CadfEvent {
     pub target: CadfResource,
     /// `success`, `failure`, `pending`.
     pub outcome: &'static str,
-    /// Why it failed.
+    /// The reason of a failure.
     pub reason: Option<CadfReason>,
 }
 
@@ -45,10 +46,10 @@ pub struct CadfReason {
 impl CadfEvent {
     /// Describes one event. `payload` is the event as JSON; it holds the reason of a failure.
     pub fn of(recorded: &Recorded, event: &Event, payload: &Value) -> Self {
-        let (verb, outcome) = verb(&recorded.kind, event);
+        let (action, outcome) = action_and_outcome(&recorded.kind, event);
         Self {
             initiator: CadfInitiator::of(&recorded.meta.cause),
-            action: verb,
+            action,
             target: target(recorded, payload),
             outcome,
             reason: (outcome == "failure").then(|| CadfReason::of(payload)).flatten(),
@@ -100,7 +101,7 @@ impl CadfReason {
 }
 
 /// CADF actions of event kinds, by the last word of the kind, where the word itself is no CADF action.
-const VERBS: &[(&str, &str)] = &[
+const ACTIONS_BY_KIND: &[(&str, &str)] = &[
     ("build_requested", "create"),
     ("build_succeeded", "create"),
     ("build_failed", "create"),
@@ -121,7 +122,7 @@ const VERBS: &[(&str, &str)] = &[
 ];
 
 /// The action, and its outcome.
-fn verb(kind: &str, event: &Event) -> (&'static str, &'static str) {
+fn action_and_outcome(kind: &str, event: &Event) -> (&'static str, &'static str) {
     let last = kind.split_once('.').map_or(kind, |(_, last)| last);
     let outcome = match event {
         Event::ProcessEvent(ProcessEvent::Finished(finished)) => match finished.outcome {
@@ -133,16 +134,19 @@ fn verb(kind: &str, event: &Event) -> (&'static str, &'static str) {
         _ => "success",
     };
     let action = match event {
-        Event::InstanceEvent(InstanceEvent::PowerRequested(power)) => power_verb(power.action),
-        Event::InstanceEvent(InstanceEvent::PowerCompleted(power)) => power_verb(power.action),
-        Event::InstanceEvent(InstanceEvent::PowerFailed(power)) => power_verb(power.action),
+        Event::InstanceEvent(InstanceEvent::PowerRequested(power)) => power_action(power.action),
+        Event::InstanceEvent(InstanceEvent::PowerCompleted(power)) => power_action(power.action),
+        Event::InstanceEvent(InstanceEvent::PowerFailed(power)) => power_action(power.action),
         Event::ErasureEvent(_) => "delete",
-        _ => VERBS.iter().find(|(known, _)| *known == last).map_or_else(|| by_ending(last), |(_, verb)| verb),
+        _ => ACTIONS_BY_KIND
+            .iter()
+            .find(|(known, _)| *known == last)
+            .map_or_else(|| action_by_ending(last), |(_, action)| action),
     };
     (action, outcome)
 }
 
-fn power_verb(action: PowerAction) -> &'static str {
+fn power_action(action: PowerAction) -> &'static str {
     match action {
         PowerAction::Start => "start",
         PowerAction::Stop => "stop",
@@ -154,7 +158,7 @@ fn power_verb(action: PowerAction) -> &'static str {
     }
 }
 
-fn by_ending(last: &str) -> &'static str {
+fn action_by_ending(last: &str) -> &'static str {
     let ends = |endings: &[&str]| endings.iter().any(|ending| last.ends_with(ending));
     if ends(&["created", "made", "imported", "allocated", "added", "claimed"]) {
         "create"
@@ -198,8 +202,8 @@ const TYPES: &[(&str, &str)] = &[
     ("volume_type", "storage/volume/type"),
 ];
 
-/// The target of an identity event: the first of these that its payload names.
-const PEOPLE: &[(&str, &str)] = &[
+/// CADF resource types of identity events. The target is the first of these that the payload names.
+const IDENTITY_TYPES: &[(&str, &str)] = &[
     ("user", "data/security/account/user"),
     ("project", "data/security/project"),
     ("domain", "data/security/domain"),
@@ -210,13 +214,13 @@ const PEOPLE: &[(&str, &str)] = &[
 fn target(recorded: &Recorded, payload: &Value) -> CadfResource {
     let noun = recorded.kind.split_once('.').map_or(&*recorded.kind, |(noun, _)| noun);
     if noun == "identity" {
-        // `project_created` also names its domain, so the first word of the kind is tried first.
+        // The payload of `project_created` names a domain, too, so the noun in the kind has precedence.
         let own = recorded.kind.split_once('.').and_then(|(_, last)| last.split_once('_')).map(|(word, _)| word);
         let named = |(key, type_uri): &(&'static str, &'static str)| {
             Some(CadfResource { type_uri, id: payload[*key].as_str()?.to_owned() })
         };
-        let first = PEOPLE.iter().filter(|(key, _)| own == Some(*key)).find_map(named);
-        if let Some(resource) = first.or_else(|| PEOPLE.iter().find_map(named)) {
+        let first = IDENTITY_TYPES.iter().filter(|(key, _)| own == Some(*key)).find_map(named);
+        if let Some(resource) = first.or_else(|| IDENTITY_TYPES.iter().find_map(named)) {
             return resource;
         }
     }
@@ -264,11 +268,11 @@ mod tests {
     #[test]
     fn every_event_is_in_the_vocabulary() {
         for event in samples() {
-            let (action, outcome) = verb(event.kind(), &event);
+            let (action, outcome) = action_and_outcome(event.kind(), &event);
             assert!(ACTIONS.iter().any(|known| action.starts_with(known)), "{} {action}", event.kind());
             assert!(["success", "failure", "pending"].contains(&outcome), "{} {outcome}", event.kind());
         }
-        for (_, uri) in TYPES.iter().chain(PEOPLE) {
+        for (_, uri) in TYPES.iter().chain(IDENTITY_TYPES) {
             assert!(RESOURCES.iter().any(|root| uri.starts_with(root)), "{uri}");
         }
         for entry in catalogue() {
@@ -278,9 +282,10 @@ mod tests {
     }
 
     #[test]
-    fn verbs() {
-        let verbs: Vec<_> = samples().iter().map(|event| (event.kind(), verb(event.kind(), event))).collect();
-        let of = |kind| verbs.iter().find(|(known, _)| *known == kind).map(|(_, verb)| *verb);
+    fn events_of_each_outcome_have_their_actions() {
+        let all: Vec<_> =
+            samples().iter().map(|event| (event.kind(), action_and_outcome(event.kind(), event))).collect();
+        let of = |kind| all.iter().find(|(known, _)| *known == kind).map(|(_, found)| *found);
         assert_eq!(of("instance.build_requested"), Some(("create", "pending")));
         assert_eq!(of("instance.build_failed"), Some(("create", "failure")));
         assert_eq!(of("instance.delete_requested"), Some(("delete", "pending")));

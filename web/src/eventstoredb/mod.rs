@@ -5,14 +5,14 @@
 //! * [`access`]: users and rights. [`read`] with [`filter`]: reads and subscriptions. [`append`]: appends.
 //!
 //! Invariants: nobody reads or appends without a credential. Only a Chronova process appends to Chronova's streams, and
-//! the event is decoded before it is accepted. Nothing is ever deleted. Everything that a client can make large
+//! each such event is decoded before it is accepted. Nothing is ever deleted. Everything that a client can make large
 //! (messages, appends, patterns, connections, subscriptions) has a bound. `docs/eventstoredb.md` lists the refusals and
 //! their reasons.
 
 #![allow(
     clippy::result_large_err,
     clippy::large_enum_variant,
-    reason = "the protocol's messages and statuses are as large as they are"
+    reason = "the protocol defines how large its messages and statuses are"
 )]
 
 mod access;

@@ -118,9 +118,9 @@ fn wanted(
         dns_domain: body.text_or_null("dns_domain", 255)?.unwrap_or_default(),
         tags: Vec::new(),
     };
-    let to = PortAssociation::of(&mut body)?;
+    let requested = PortAssociation::of(&mut body)?;
     body.finish()?;
-    let association = to.found(ctx, &project, network.created.network)?.flatten();
+    let association = requested.resolve(ctx, &project, network.created.network)?.flatten();
     let address = Some(FixedIpRequest { subnet, address });
     Ok(FloatingIpRequest { address, settings, association, ..floating_ips::any(project) })
 }
@@ -151,9 +151,9 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body = Attributes::of(&ctx, "floatingip")?;
     body.refuse(&READ_ONLY)?;
     let description = body.text_or_null("description", LONG_TEXT)?;
-    let to = PortAssociation::of(&mut body)?;
+    let requested = PortAssociation::of(&mut body)?;
     body.finish()?;
-    let association = to.found(&ctx, row.project(), row.network())?;
+    let association = requested.resolve(&ctx, row.project(), row.network())?;
     let patch = FloatingIpPatch { description, association, tags: None };
     change(&ctx, &permit, &row, patch).await?;
     let row = targets::find_floating_ip(&ctx, ctx.param("id"))?;
@@ -201,9 +201,14 @@ impl PortAssociation {
         }
     }
 
-    /// `None`: the association stays; `Some(None)`: it ends.
-    #[allow(clippy::option_option, reason = "as a patch has it: left alone, taken away, another one")]
-    fn found(&self, ctx: &Ctx, project: &ProjectId, network: NetworkId) -> Result<Option<Option<Association>>, Fault> {
+    /// Checks the requested association. `None`: the present association stays; `Some(None)`: it ends.
+    #[allow(clippy::option_option, reason = "a patch keeps, removes or replaces the association")]
+    fn resolve(
+        &self,
+        ctx: &Ctx,
+        project: &ProjectId,
+        network: NetworkId,
+    ) -> Result<Option<Option<Association>>, Fault> {
         match self {
             Self::Keep => Ok(None),
             Self::Nothing => Ok(Some(None)),

@@ -267,17 +267,17 @@ fn pending_claims_count() {
 
 #[test]
 fn only_enabled_hosts_that_answer_are_chosen() {
-    let spoil = |event: HostEvent| {
+    let after = |event: HostEvent| {
         let mut cell = Cell::three();
         cell.take(host_id(1).to_string(), event);
         (cell.fitting(&small()), cell.pass("ComputeFilter", &small()).1)
     };
     assert_eq!(
-        spoil(WentDown { reason: String::new() }.into()),
+        after(WentDown { reason: String::new() }.into()),
         (vec!["h2".into(), "h3".into()], "it does not answer".into())
     );
-    assert_eq!(spoil(ForcedDown { forced: true }.into()).1, "it is forced down");
-    assert_eq!(spoil(Disabled { reason: None }.into()), (vec!["h2".into(), "h3".into()], "it is disabled".into()));
+    assert_eq!(after(ForcedDown { forced: true }.into()).1, "it is forced down");
+    assert_eq!(after(Disabled { reason: None }.into()), (vec!["h2".into(), "h3".into()], "it is disabled".into()));
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn dedicated_cpus_fall_back_to_shared_ones_unless_told_not_to() {
     assert_eq!(lacks(&cell).as_deref(), Some("no host that would do has any PCPU"));
 }
 
-/// Placement refuses such a request, and Nova then finds no host.
+/// Placement refuses a request with several groups and no `group_policy`, so Nova finds no host.
 #[test]
 fn several_groups_without_a_policy_find_no_host() {
     let mut cell = Cell::three();
@@ -437,12 +437,12 @@ fn unavailable_hardware_is_refused_whichever_filters_are_enabled() {
             assert!(
                 decision.reasons.message().contains("which the flavor") || decision.reasons.message().contains("PCI")
             );
-            let insisted = RequestSpec { forced_host: Some("h1".to_owned()), ..specs(&[wish]) };
-            assert!(cell.decide(&insisted).ranked.is_empty(), "{wish:?} of a host that is insisted on");
+            let forced = RequestSpec { forced_host: Some("h1".to_owned()), ..specs(&[wish]) };
+            assert!(cell.decide(&forced).ranked.is_empty(), "{wish:?} on a forced host");
         }
     }
-    let insisted = RequestSpec { forced_host: Some("h1".to_owned()), ..small() };
-    assert_eq!(cell.decide(&insisted).ranked.len(), 1);
+    let forced = RequestSpec { forced_host: Some("h1".to_owned()), ..small() };
+    assert_eq!(cell.decide(&forced).ranked.len(), 1);
 }
 
 #[test]

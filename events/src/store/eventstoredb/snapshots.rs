@@ -1,7 +1,8 @@
 //! Snapshots in a folder of this machine: one file per stream.
 //!
 //! A snapshot names the last event that it includes, because nothing else ties the folder to the log. Another log at
-//! the same address has another event there. A damaged or unknown file counts as no snapshot.
+//! the same address has another event at that revision. A file that is damaged or of an unknown format counts as no
+//! snapshot.
 
 use std::path::PathBuf;
 
@@ -35,20 +36,20 @@ impl SnapshotFolder {
         if crc32fast::hash(content) != u32::from_le_bytes(*sum) {
             return None;
         }
-        let (of, revision, state_version, made_from, bytes): SnapshotFileContent =
+        let (of, revision, state_version, last_event, bytes): SnapshotFileContent =
             codec::decode_snapshot(content).ok()?;
-        (of == *stream).then_some((StreamSnapshot { revision, state_version, bytes }, made_from))
+        (of == *stream).then_some((StreamSnapshot { revision, state_version, bytes }, last_event))
     }
 
     pub(super) async fn save(
         &self,
         stream: &StreamId,
         snapshot: &StreamSnapshot,
-        made_from: Option<EventId>,
+        last_event: Option<EventId>,
     ) -> Result<(), StoreError> {
         let (Some(folder), Some(path)) = (&self.0, self.path(stream)) else { return Ok(()) };
         let content: SnapshotFileContent =
-            (stream.clone(), snapshot.revision, snapshot.state_version, made_from, snapshot.bytes.clone());
+            (stream.clone(), snapshot.revision, snapshot.state_version, last_event, snapshot.bytes.clone());
         let failed = |reason: String| StoreError::Io(format!("a snapshot cannot be kept: {reason}"));
         let mut bytes = codec::encode_snapshot(&content).map_err(|error| failed(error.to_string()))?;
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());

@@ -1,7 +1,7 @@
-//! Adopts servers in each state between two operations, with all that the API shows of them.
+//! Adopts servers without an operation under way, with all that the API shows of them.
 //!
-//! A server's stream has the request, the host and the connections, with Nova's times. Its last event has the server's
-//! present state ([`Adopted`](chronova_events::instance::Adopted)).
+//! A server's stream has the request, the host and the network interfaces, with Nova's times.
+//! [`Adopted`](chronova_events::instance::Adopted) has the server's present state.
 
 mod parts;
 mod read;
@@ -52,7 +52,7 @@ fn server(adoption: &mut Adoption<'_>, shared: &SharedParts<'_>, parts: &CellPar
         if adoption.servers.contains_key(&server.request.instance) {
             return Err(Unadoptable::new("two cells have it", "delete the row of the cell that is wrong"));
         }
-        holds(adoption, &server)?;
+        check_allocation(adoption, &server)?;
         Ok(server)
     });
     match read {
@@ -71,7 +71,7 @@ fn server(adoption: &mut Adoption<'_>, shared: &SharedParts<'_>, parts: &CellPar
 
 /// Checks that a server on a host has an allocation there. Without one, the scheduler would give its resources to other
 /// servers.
-fn holds(adoption: &Adoption<'_>, server: &NovaServer) -> Result<(), Unadoptable> {
+fn check_allocation(adoption: &Adoption<'_>, server: &NovaServer) -> Result<(), Unadoptable> {
     let Some(placed) = server.placed.as_ref().filter(|_| server.deleted_at.is_none()) else { return Ok(()) };
     let way_out = "run nova-manage placement heal_allocations, or leave the server out";
     let held = adoption.held.get(&server.request.instance.to_string());
@@ -100,10 +100,10 @@ fn record(adoption: &mut Adoption<'_>, server: NovaServer) {
         adoption.report.note(AdoptedThing::Server, &instance.to_string(), note);
     }
     count_for_project(adoption, &server);
-    tell(adoption, server);
+    push_stream(adoption, server);
 }
 
-/// Counts a server that is not deleted for the quota of its project.
+/// Counts a server for the quota of its project, unless the server is deleted.
 fn count_for_project(adoption: &mut Adoption<'_>, server: &NovaServer) {
     let counts = server.deleted_at.is_none() && !server.is_soft_deleted();
     if !counts {
@@ -121,7 +121,7 @@ fn count_for_project(adoption: &mut Adoption<'_>, server: &NovaServer) {
 }
 
 /// Writes the server's own stream.
-fn tell(adoption: &mut Adoption<'_>, server: NovaServer) {
+fn push_stream(adoption: &mut Adoption<'_>, server: NovaServer) {
     let NovaServer { request, created_at, updated_at, deleted_at, asked, devices, boot_image, placed, nics, .. } =
         server;
     let (adopted, lock) = (server.adopted, server.lock);
