@@ -1,8 +1,9 @@
 //! Authentication: a token becomes a [`Caller`].
 //!
-//! In the normal mode an [`IdentityProvider`] (the embedded identity service, or real Keystone) says whose the token in
-//! `X-Auth-Token` is. A service that passes a user's request on adds its own token (`X-Service-Token`): the user's token then
-//! counts for a while after its end. In the test mode `noauth2` the token *is* the identity: `USER` or `USER:PROJECT`.
+//! In the normal mode, an [`IdentityProvider`] (the embedded identity service, or real Keystone) says who owns the
+//! token in `X-Auth-Token`. A service that passes a user's request on adds its own token (`X-Service-Token`). Then the user's
+//! token counts for a while after it expires. In the test mode `noauth2`, the token *is* the identity: `USER` or
+//! `USER:PROJECT`.
 //!
 //! Invariants: tokens are [`Secret`]s and are never logged; `is_admin` is decided by policy (`context_is_admin`), never
 //! by the token.
@@ -35,16 +36,16 @@ pub struct Caller {
     /// `all` for a system-scoped token.
     pub system_scope: Option<String>,
     pub roles: Vec<String>,
-    /// Whether the project is the one that Keystone's `admin_project_name` names; true where it names none.
+    /// Whether the project is the one that Keystone's `admin_project_name` names; true if the option is not set.
     pub is_admin_project: bool,
     /// The result of the rule `context_is_admin`; the dispatcher fills it in.
     pub is_admin: bool,
-    /// Finds the token again (to revoke it, say) without keeping it.
+    /// The hash of the token. It finds the token again, for example to revoke it.
     pub token: Option<SecretHash>,
 }
 
 impl Caller {
-    /// Nobody: what public operations see.
+    /// The caller without a token, as public operations see it.
     pub fn anonymous() -> Self {
         Self::of_user(UserId::new(""))
     }
@@ -90,32 +91,32 @@ impl Caller {
         self.user.as_str().is_empty()
     }
 
-    /// Somebody whose token is of no project, no domain and not of the system.
+    /// Whether a token is scoped to no project, to no domain and not to the system.
     pub fn is_unscoped(&self) -> bool {
         !self.is_anonymous() && self.project.is_none() && self.domain.is_none() && self.system_scope.is_none()
     }
 
-    /// Roles compare without case, as oslo.policy does.
+    /// Compares roles without case, as oslo.policy does.
     pub fn has_role(&self, role: &str) -> bool {
         self.roles.iter().any(|held| held.eq_ignore_ascii_case(role))
     }
 }
 
-/// A caller asking for one thing: what permits and events remember.
+/// A caller, and the ids of the request. Permits and events record both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requester {
     pub caller: Caller,
     pub request_id: RequestId,
-    /// The id under which another service's request led to this one.
+    /// The global request id, if another service sent one.
     pub global_request_id: Option<RequestId>,
 }
 
-/// `[keystone_authtoken]`: which tokens of services count.
+/// The rules for service tokens, from `[keystone_authtoken]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceTokenRules {
-    /// `service_token_roles`: with one of them, a service's token lengthens the life of a user's.
+    /// `service_token_roles`: with a service token that has one of these roles, an expired user token counts.
     pub roles: Vec<String>,
-    /// `service_token_roles_required`: refuse a service's token with none of them.
+    /// `service_token_roles_required`: whether a service token without these roles is refused.
     pub required: bool,
 }
 
@@ -141,7 +142,7 @@ pub struct AskedOperation<'a> {
     /// The service's type in the catalogue.
     pub service: &'a str,
     pub method: &'a str,
-    /// Below the service's root.
+    /// The path below the service's root.
     pub path: &'a str,
 }
 
@@ -163,14 +164,14 @@ impl fmt::Debug for Authentication {
 }
 
 impl Authentication {
-    /// The caller that the headers prove; `None` when they claim nothing.
+    /// The owner of the token in the headers; `None` if there is no token.
     pub async fn caller(&self, claim: &TokenClaim<'_>) -> Result<Option<Caller>, TokenError> {
         let Some(token) = text(claim.headers, "X-Auth-Token").filter(|token| !token.is_empty()) else {
             return Ok(None);
         };
         let identity = match self {
             Self::Tokens(identity) => identity,
-            Self::NoAuth => return Ok(Some(believed(token, claim.headers))),
+            Self::NoAuth => return Ok(Some(noauth_caller(token, claim.headers))),
         };
         let vouched = service_vouches(identity, claim).await?;
         let user_token = UserToken::new(token);
@@ -199,8 +200,8 @@ async fn service_vouches(identity: &Arc<dyn IdentityProvider>, claim: &TokenClai
     if vouches || !claim.rules.required { Ok(vouches) } else { Err(TokenError::Invalid) }
 }
 
-/// keystonemiddleware: a token with access rules is good for what one of them names, and for nothing at a service that the
-/// token's catalogue does not list.
+/// Checks access rules as keystonemiddleware does: the token's catalogue must list the service, and a rule must name
+/// the operation.
 fn check_rules(rules: &[AccessRule], listed: Option<&[String]>, asked: &AskedOperation<'_>) -> Result<(), TokenError> {
     let listed = listed.is_some_and(|listed| listed.iter().any(|kind| kind == asked.service));
     let names = |rule: &AccessRule| {
@@ -230,9 +231,9 @@ fn path_matches(pattern: &str, path: &str) -> bool {
     Regex::new(&expression).is_ok_and(|expression| expression.is_match(path))
 }
 
-/// `noauth2`: `USER` or `USER:PROJECT`; the user `admin` has every role; `X-Roles` replaces the roles, `X-Project-Id` the
-/// project, and `OpenStack-System-Scope` means a token without project.
-fn believed(token: &str, headers: &HeaderMap) -> Caller {
+/// Reads the caller from a token of `noauth2`: `USER` or `USER:PROJECT`. The user `admin` has every role. `X-Roles`
+/// replaces the roles, and `X-Project-Id` the project. `OpenStack-System-Scope` stands for a token without project.
+fn noauth_caller(token: &str, headers: &HeaderMap) -> Caller {
     let (user, project) = token.split_once(':').unwrap_or((token, token));
     let mut caller = Caller::of_user(UserId::new(user));
     let default_domain = Some(DomainId::new("default"));
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_access_rules() {
+    fn paths_match_the_patterns_of_access_rules() {
         for (pattern, path, fits) in [
             ("/v2.1/servers", "/v2.1/servers", true),
             ("/v2.1/servers", "/v2.1/servers/1", false),
@@ -311,18 +312,18 @@ mod tests {
 
     #[test]
     fn noauth_reads_user_project_and_roles() {
-        let admin = believed("admin", &headers(&[]));
+        let admin = noauth_caller("admin", &headers(&[]));
         assert!(admin.has_role("ADMIN") && admin.has_role("reader"));
         assert_eq!(admin.project, Some(ProjectId::new("admin")));
 
-        let user = believed("alice:web", &headers(&[]));
+        let user = noauth_caller("alice:web", &headers(&[]));
         assert_eq!((user.user.as_str(), user.project.clone()), ("alice", Some(ProjectId::new("web"))));
         assert!(!user.has_role("admin") && user.has_role("member"));
 
-        let roles = believed("admin", &headers(&[("X-Roles", "service, reader")]));
+        let roles = noauth_caller("admin", &headers(&[("X-Roles", "service, reader")]));
         assert_eq!(roles.roles, ["service", "reader"]);
 
-        let system = believed("admin", &headers(&[("OpenStack-System-Scope", "all")]));
+        let system = noauth_caller("admin", &headers(&[("OpenStack-System-Scope", "all")]));
         assert_eq!((system.project, system.system_scope.as_deref()), (None, Some("all")));
     }
 }

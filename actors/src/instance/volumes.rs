@@ -23,7 +23,7 @@ pub(super) fn decide(server: &Alive, request: InstanceVolumeRequest) -> Instance
             swap(server, process, (old, new, new_attachment), asker)
         }
         InstanceVolumeRequest::SetDeletion { volume, delete_on_termination } => {
-            let disk = found(server, volume)?;
+            let disk = attached_disk(server, volume)?;
             match disk.device.delete_on_termination == delete_on_termination {
                 true => Ok(vec![]),
                 false => one(VolumeDeletionChanged { device: disk.device.id, delete_on_termination }),
@@ -40,7 +40,7 @@ fn leaving(server: &Alive) -> Option<ProcessId> {
     }
 }
 
-fn found(server: &Alive, volume: VolumeId) -> Result<&InstanceDisk, InstanceReject> {
+fn attached_disk(server: &Alive, volume: VolumeId) -> Result<&InstanceDisk, InstanceReject> {
     server.disk_of(volume).ok_or(InstanceReject::VolumeNotAttached { volume })
 }
 
@@ -64,8 +64,8 @@ fn attach(
 }
 
 /// The disk, if no process works on it, and its attachment.
-fn at_rest(server: &Alive, volume: VolumeId) -> Result<(&InstanceDisk, AttachmentId), InstanceReject> {
-    let disk = found(server, volume)?;
+fn idle_disk(server: &Alive, volume: VolumeId) -> Result<(&InstanceDisk, AttachmentId), InstanceReject> {
+    let disk = attached_disk(server, volume)?;
     match (disk.work, disk.device.attachment) {
         (None, Some(attachment)) => Ok((disk, attachment)),
         _ => Err(InstanceReject::VolumeBusy { volume }),
@@ -73,11 +73,11 @@ fn at_rest(server: &Alive, volume: VolumeId) -> Result<(&InstanceDisk, Attachmen
 }
 
 fn detach(server: &Alive, process: ProcessId, volume: VolumeId, asker: CallerRights) -> InstanceDecision {
-    if found(server, volume)?.device.is_root() {
+    if attached_disk(server, volume)?.device.is_root() {
         return Err(InstanceReject::RootVolume { volume });
     }
     admit(server, ServerAction::DetachVolume, asker)?;
-    let (disk, attachment) = at_rest(server, volume)?;
+    let (disk, attachment) = idle_disk(server, volume)?;
     one(VolumeDetachRequested { process, device: disk.device.id, volume, attachment })
 }
 
@@ -88,7 +88,7 @@ fn swap(
     asker: CallerRights,
 ) -> InstanceDecision {
     admit(server, ServerAction::SwapVolume, asker)?;
-    let (disk, old_attachment) = at_rest(server, old)?;
+    let (disk, old_attachment) = idle_disk(server, old)?;
     if server.disk_of(new).is_some() {
         return Err(InstanceReject::VolumeAttached { volume: new });
     }
@@ -107,7 +107,8 @@ fn worked_on(server: &Alive, device: BlockDeviceId, process: ProcessId) -> Resul
 }
 
 pub(super) fn record(server: &Alive, record: InstanceVolumeRecord) -> InstanceDecision {
-    let is_so = |device: &BlockDevice| server.disks.iter().any(|disk| disk.work.is_none() && disk.device == *device);
+    let is_recorded =
+        |device: &BlockDevice| server.disks.iter().any(|disk| disk.work.is_none() && disk.device == *device);
     let gone = |id: BlockDeviceId| server.disks.iter().all(|disk| disk.device.id != id);
     let recorded =
         |device: BlockDeviceId, process, event: InstanceEvent| worked_on(server, device, process).map(|_| vec![event]);
@@ -122,7 +123,7 @@ pub(super) fn record(server: &Alive, record: InstanceVolumeRecord) -> InstanceDe
             if same { Ok(vec![]) } else { one(BlockDevicesPrepared { process, devices }) }
         }
         InstanceVolumeRecord::Attached { device, .. } | InstanceVolumeRecord::Swapped { device, .. }
-            if is_so(&device) =>
+            if is_recorded(&device) =>
         {
             Ok(vec![])
         }

@@ -1,8 +1,9 @@
-//! Stores the state of the machines in a file that survives the process.
+//! Stores the state of the simulated guests in a file that survives the process.
 //!
 //! The file is a text log with one change per line, each appended with one write. A killed process leaves at most an
 //! incomplete last line. That line was never acknowledged and is cut off. Opening replays the lines and rewrites the
-//! file in its shortest form. There is no fsync, because the machines exist only on this computer.
+//! file in its shortest form. There is no fsync, because simulated guests need not survive a crash
+//! of the computer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -22,7 +23,7 @@ pub enum JournalError {
     Damaged { path: PathBuf, line: usize },
 }
 
-/// One change of one machine.
+/// One change of one host or guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SimChange {
     Define {
@@ -41,10 +42,10 @@ pub(super) enum SimChange {
     /// The guest is on, with its memory from the disk.
     Restore(InstanceId),
     Undefine(InstanceId),
-    /// A volume is attached, by its serial.
+    /// The volume with this serial is attached.
     Plug(InstanceId, String),
     Unplug(InstanceId, String),
-    /// There are disks without a domain.
+    /// The host has disks of this guest without a domain.
     Leak(InstanceId),
     Tidy(InstanceId),
     /// A copy of the disk is set aside.
@@ -62,13 +63,14 @@ pub(super) enum SimChange {
         content: String,
     },
     NoVolume(String),
-    /// An interface is attached, by its MAC.
+    /// The interface with this MAC is attached.
     PlugNic(InstanceId, String),
     UnplugNic(InstanceId, String),
-    /// The guest is started from a rescue disk, or from its own disk again.
+    /// The guest starts from a rescue disk.
     Rescue(InstanceId),
+    /// The guest starts from its own disk again.
     NoRescue(InstanceId),
-    /// There is a copy of a guest's disk.
+    /// The host has a copy of the guest's disk.
     Copy(InstanceId, ImageId),
     NoCopy(InstanceId, ImageId),
     NoImage(String),

@@ -22,11 +22,11 @@ pub(super) fn limit(ctx: &Ctx) -> Result<usize, Fault> {
 }
 
 /// Cuts the page out of `all`. As in Nova's views, a full page has a link to a next one, even if nothing follows.
-pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, is: impl Fn(&T, &str) -> bool) -> Result<ResultPage<T>, Fault> {
+pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, matches: impl Fn(&T, &str) -> bool) -> Result<ResultPage<T>, Fault> {
     let limit = limit(ctx)?;
     let after = match ctx.query.first("marker") {
         Some(marker) => {
-            all.iter().position(|item| is(item, marker)).ok_or_else(|| super::reject::no_marker(marker))? + 1
+            all.iter().position(|item| matches(item, marker)).ok_or_else(|| super::reject::no_marker(marker))? + 1
         }
         None => 0,
     };

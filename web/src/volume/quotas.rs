@@ -30,11 +30,12 @@ pub(super) const ROUTES: &[Route] = &[
     get("limits.index", "/limits", handler!(limits)),
 ];
 
-/// The resources that this service counts.
+/// The resources that the volume service counts.
 const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gigabytes"];
+/// The resources that it does not have, with Cinder's default limits.
 const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];
 
-fn of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
+fn quota_of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
     let known = ctx.queries()?.views.volumes.read(|view| view.quotas.get(project).cloned());
     Ok(known.unwrap_or_default())
 }
@@ -48,7 +49,7 @@ fn used(quota: &VolumeQuota, resource: &str) -> u64 {
     }
 }
 
-/// Every resource with its limit, also per volume type. Types have no limits of their own.
+/// Every resource with its limit, then the same per volume type. The default limit of a type is -1.
 fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault> {
     let defaults = ctx.app.volumes()?.options.limits;
     let mut all: Vec<(String, i64)> =
@@ -68,8 +69,8 @@ fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault
     Ok(all)
 }
 
-fn set(ctx: &Ctx, project: &ProjectId, usage: bool) -> Result<Map<String, Value>, Fault> {
-    let quota = of(ctx, project)?;
+fn quota_set(ctx: &Ctx, project: &ProjectId, usage: bool) -> Result<Map<String, Value>, Fault> {
+    let quota = quota_of(ctx, project)?;
     let each = resources(ctx, &quota)?.into_iter().map(|(name, limit)| {
         let value = match usage {
             true => json!({"limit": limit, "in_use": used(&quota, &name), "reserved": 0, "allocated": 0}),
@@ -80,7 +81,7 @@ fn set(ctx: &Ctx, project: &ProjectId, usage: bool) -> Result<Map<String, Value>
     Ok(each.collect())
 }
 
-fn named(ctx: &Ctx) -> (ProjectId, PolicyTarget) {
+fn project_and_target(ctx: &Ctx) -> (ProjectId, PolicyTarget) {
     let project = ProjectId::new(ctx.param("project"));
     let target = PolicyTarget::default().project(&project);
     (project, target)
@@ -92,14 +93,14 @@ fn with_id(project: &ProjectId, mut set: Map<String, Value>) -> Reply {
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    let (project, target) = named(&ctx);
+    let (project, target) = project_and_target(&ctx);
     ctx.authorize(&target)?;
     let usage = ctx.query.last("usage").and_then(listing::truth) == Some(true);
-    Ok(with_id(&project, set(&ctx, &project, usage)?))
+    Ok(with_id(&project, quota_set(&ctx, &project, usage)?))
 }
 
 async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
-    let (project, target) = named(&ctx);
+    let (project, target) = project_and_target(&ctx);
     ctx.authorize(&target)?;
     let all = resources(&ctx, &VolumeQuota::default())?;
     Ok(with_id(&project, all.into_iter().map(|(name, limit)| (name, json!(limit))).collect()))
@@ -112,7 +113,7 @@ async fn class(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"quota_class_set": set})))
 }
 
-/// A limit as a number or as its digits.
+/// Reads a limit, which is a number or a text of digits.
 fn number(name: &str, value: &Value) -> Result<i64, Fault> {
     let read = value.as_i64().or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
     read.filter(|limit| (-1..=i64::from(i32::MAX)).contains(limit)).ok_or_else(|| {
@@ -121,15 +122,15 @@ fn number(name: &str, value: &Value) -> Result<i64, Fault> {
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    let (project, target) = named(&ctx);
+    let (project, target) = project_and_target(&ctx);
     let permit = ctx.authorize(&target)?;
-    let limits = wanted(&resources(&ctx, &of(&ctx, &project)?)?, &ctx.parse_at("quota_set")?)?;
+    let limits = new_limits(&resources(&ctx, &quota_of(&ctx, &project)?)?, &ctx.parse_at("quota_set")?)?;
     send(&ctx, &permit, &project, VolumeQuotaCommand::SetLimits { project: project.clone(), limits }).await?;
-    Ok(Reply::ok(json!({"quota_set": set(&ctx, &project, false)?})))
+    Ok(Reply::ok(json!({"quota_set": quota_set(&ctx, &project, false)?})))
 }
 
 /// The limits that a body sets, sorted by name.
-fn wanted(known: &[(String, i64)], body: &Map<String, Value>) -> Result<Vec<(String, i64)>, Fault> {
+fn new_limits(known: &[(String, i64)], body: &Map<String, Value>) -> Result<Vec<(String, i64)>, Fault> {
     let mut limits = Vec::new();
     for (name, value) in body {
         if matches!(name.as_str(), "tenant_id" | "project_id" | "force") {
@@ -145,7 +146,7 @@ fn wanted(known: &[(String, i64)], body: &Map<String, Value>) -> Result<Vec<(Str
 }
 
 async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
-    let (project, target) = named(&ctx);
+    let (project, target) = project_and_target(&ctx);
     let permit = ctx.authorize(&target)?;
     send(&ctx, &permit, &project, VolumeQuotaCommand::ResetLimits { project: project.clone() }).await?;
     Ok(Reply::empty(200))
@@ -175,7 +176,7 @@ fn absolute_limits(quota: &VolumeQuota, defaults: &VolumeLimits) -> Value {
 
 async fn limits(ctx: Ctx) -> Result<Reply, Fault> {
     let project = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
-    let quota = of(&ctx, &project)?;
+    let quota = quota_of(&ctx, &project)?;
     let mut absolute = absolute_limits(&quota, &ctx.app.volumes()?.options.limits);
     if ctx.allows("limits_extension:used_limits", &ctx.own_target()) {
         absolute["totalVolumesUsed"] = json!(quota.volumes.len());

@@ -13,12 +13,12 @@ pub(super) const IMAGE_PROPERTIES: Filter = Filter {
     passes: |host| unmet_requirement(host).is_none(),
     says: |host| unmet_requirement(host).unwrap_or_default(),
     lacks: |context| match ImageRequirements::of(context) {
-        Some(asked) => format!("no host runs what the image says it is ({})", asked.words()),
+        Some(asked) => format!("no host has the architecture, hypervisor or mode of the image ({})", asked.words()),
         None => String::new(),
     },
 };
 
-/// The required architecture, hypervisor and mode, under their present names.
+/// The required architecture, hypervisor and mode, under their canonical names.
 struct ImageRequirements {
     architecture: Option<String>,
     hypervisor: Option<String>,
@@ -94,7 +94,7 @@ fn version_text(version: u32) -> String {
     format!("{}.{}.{}", version / 1_000_000, version / 1_000 % 1_000, version % 1_000)
 }
 
-/// Whether a version meets every condition of a list as `>=6.0,<6.2`. Nova uses oslo's `VersionPredicate`.
+/// Whether a version meets every condition of a list such as `>=6.0,<6.2`. Nova uses oslo's `VersionPredicate`.
 fn satisfies(version: &str, conditions: &str) -> bool {
     conditions.split(',').map(str::trim).filter(|condition| !condition.is_empty()).all(|condition| {
         let digits = condition.find(|c: char| c.is_ascii_digit()).unwrap_or(condition.len());

@@ -1,4 +1,4 @@
-//! An attachment's fields. All of them exist since attachments do (3.27).
+//! An attachment's fields. All of them exist since 3.27, which added attachments.
 
 use chronova_actors::ports::Connection;
 use chronova_events::ids::{AttachmentId, VolumeId};
@@ -29,7 +29,7 @@ pub(in crate::volume) fn shown(
     volume: VolumeId,
     id: AttachmentId,
     attachment: &Attachment,
-    way: Option<&Connection>,
+    host_connection: Option<&Connection>,
 ) -> Value {
     json!({
         "status": attachment.status(),
@@ -39,12 +39,12 @@ pub(in crate::volume) fn shown(
         "attached_at": attachment.attached_at.map_or_else(String::new, time),
         "detached_at": "",
         "attach_mode": mode(attachment.mode),
-        "connection_info": way.map_or_else(|| json!({}), |way| connection_info(way, id)),
+        "connection_info": host_connection.map_or_else(|| json!({}), |known| connection_info(known, id)),
     })
 }
 
-fn connection_info(way: &Connection, attachment: AttachmentId) -> Value {
-    let mut info = connection(way);
+fn connection_info(host_connection: &Connection, attachment: AttachmentId) -> Value {
+    let mut info = connection(host_connection);
     let Value::Object(data) = info["data"].take() else { return info };
     let mut flat = data;
     flat.insert("driver_volume_type".to_owned(), info["driver_volume_type"].take());
@@ -53,15 +53,15 @@ fn connection_info(way: &Connection, attachment: AttachmentId) -> Value {
 }
 
 /// The connection information of a volume, in the older form.
-pub(in crate::volume) fn connection(way: &Connection) -> Value {
+pub(in crate::volume) fn connection(host_connection: &Connection) -> Value {
     json!({
         "driver_volume_type": "libvirt",
         "data": {
-            "pool": way.pool,
-            "volume": way.volume,
-            "volume_id": way.serial,
-            "format": way.format,
-            "access_mode": if way.readonly { "ro" } else { "rw" },
+            "pool": host_connection.pool,
+            "volume": host_connection.volume,
+            "volume_id": host_connection.serial,
+            "format": host_connection.format,
+            "access_mode": if host_connection.readonly { "ro" } else { "rw" },
             "encrypted": false,
             "qos_specs": null,
             "discard": true,

@@ -38,7 +38,7 @@ pub(super) fn allocate(
     }
     check_limit(state, &wanted)?;
     let mut events = ports::create(state, row, holder(&wanted))?;
-    let address = held(&events).ok_or(NetworkReject::NoExternalAddress(network))?;
+    let address = address_of_new_port(&events).ok_or(NetworkReject::NoExternalAddress(network))?;
     let FloatingIpRequest { floating_ip, port, project, settings, association, .. } = wanted;
     events.push(FloatingIpAllocated { network, floating_ip, project, port, address, settings }.into());
     if let Some(association) = association {
@@ -58,7 +58,7 @@ fn check_limit(state: &Network, wanted: &FloatingIpRequest) -> Result<(), Networ
     }
 }
 
-/// The port that holds the address. It belongs to no project, because the project could delete it otherwise.
+/// The port that holds the address. It belongs to no project, so that no project can delete it.
 fn holder(wanted: &FloatingIpRequest) -> PortRequest {
     let any = FixedIpRequest { subnet: None, address: None };
     PortRequest {
@@ -79,14 +79,14 @@ fn holder(wanted: &FloatingIpRequest) -> PortRequest {
 }
 
 /// The IPv4 address of the new port.
-fn held(events: &[NetworkEvent]) -> Option<FixedAddress> {
+fn address_of_new_port(events: &[NetworkEvent]) -> Option<FixedAddress> {
     events.iter().find_map(|event| match event {
         NetworkEvent::PortCreated(created) => created.addresses.iter().find(|fixed| fixed.address.is_ipv4()).copied(),
         _ => None,
     })
 }
 
-/// Whether the fixed address has no other floating address of this network.
+/// Checks that the fixed address has no other floating address of this network.
 fn check_free(
     state: &Network,
     row: &NetworkRow,

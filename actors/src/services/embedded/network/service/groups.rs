@@ -21,7 +21,7 @@ impl EmbeddedNetworks {
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let group = self.named_group(project, name)?;
-        for port in self.ports_with_groups(instance, project)? {
+        for port in self.existing_ports(instance, project)? {
             let mut groups = port.settings().security_groups.clone();
             if !groups.contains(&group) {
                 groups.push(group);
@@ -39,7 +39,7 @@ impl EmbeddedNetworks {
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let group = self.named_group(project, name)?;
-        let ports = self.ports_with_groups(instance, project)?;
+        let ports = self.existing_ports(instance, project)?;
         let having: Vec<_> = ports.iter().filter(|port| port.settings().security_groups.contains(&group)).collect();
         if having.is_empty() {
             let message = format!("Security group {group} not associated with the instance {instance}");
@@ -69,7 +69,7 @@ impl EmbeddedNetworks {
         }
     }
 
-    fn ports_with_groups(&self, instance: InstanceId, project: &ProjectId) -> Result<Vec<Arc<Port>>, PortError> {
+    fn existing_ports(&self, instance: InstanceId, project: &ProjectId) -> Result<Vec<Arc<Port>>, PortError> {
         let ports = self.ports_of(project, instance);
         match ports.is_empty() {
             true => {
