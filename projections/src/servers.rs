@@ -7,9 +7,8 @@ use std::sync::Arc;
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
-use chronova_events::instance::{
-    Adopted, AdoptedAction, AdoptedActionEvent, Alive, Instance, InstanceEvent, MoveKind, PowerAction,
-};
+use chronova_events::instance::{Adopted, AdoptedAction, AdoptedActionEvent, Alive, Instance, InstanceEvent};
+use chronova_events::operations::{nova_event, server_operation};
 use chronova_events::process::{ProcessEvent, ProcessOutcome};
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
@@ -49,38 +48,7 @@ impl InstanceAction {
     /// control plane recorded its own events.
     pub fn as_nova_event(&self) -> Option<ActionStep> {
         self.process?;
-        let step = match self.name.as_str() {
-            "create" => "compute__do_build_and_run_instance",
-            "delete" => "compute_terminate_instance",
-            "start" => "compute_start_instance",
-            "stop" => "compute_stop_instance",
-            "reboot" => "compute_reboot_instance",
-            "restore" => "compute_restore_instance",
-            "trigger_crash_dump" => "compute_trigger_crash_dump",
-            "pause" => "compute_pause_instance",
-            "unpause" => "compute_unpause_instance",
-            "suspend" => "compute_suspend_instance",
-            "resume" => "compute_resume_instance",
-            "attach_interface" => "compute_attach_interface",
-            "detach_interface" => "compute_detach_interface",
-            "attach_volume" => "compute_attach_volume",
-            "detach_volume" => "compute_detach_volume",
-            "swap_volume" => "compute_swap_volume",
-            "resize" | "migrate" => "compute_resize_instance",
-            "live-migration" => "compute_live_migration",
-            "createImage" => "compute_snapshot_instance",
-            "createBackup" => "compute_backup_instance",
-            "rebuild" | "evacuate" => "compute_rebuild_instance",
-            "rescue" => "compute_rescue_instance",
-            "unrescue" => "compute_unrescue_instance",
-            "shelve" => "compute_shelve_instance",
-            "shelveOffload" => "compute_shelve_offload_instance",
-            "unshelve" => "compute_unshelve_instance",
-            "changePassword" => "compute_set_admin_password",
-            "confirmResize" => "compute_confirm_resize",
-            "revertResize" => "compute_revert_resize",
-            _ => return None,
-        };
+        let step = nova_event(&self.name)?;
         Some(ActionStep {
             step: step.into(),
             started_at: self.started_at,
@@ -215,9 +183,9 @@ impl Servers {
         let request = &recorded.meta.request_id;
         let own = matches!(event, InstanceEvent::LiveAbortRequested(_))
             && row.actions.iter().any(|action| action.request_id == *request);
-        if let Some((name, process)) = action_of(event).filter(|_| !own) {
-            row.actions.push(Arc::new(InstanceAction::new(name, process, recorded)));
-            if let Some(process) = process {
+        if let Some(operation) = server_operation(id, event).filter(|_| !own) {
+            row.actions.push(Arc::new(InstanceAction::new(operation.action, operation.process, recorded)));
+            if let Some(process) = operation.process {
                 self.by_process.insert(process, id);
             }
         }
@@ -262,63 +230,6 @@ impl Servers {
             Arc::make_mut(action).take(event, recorded.recorded_at, host, &mut self.shared);
         }
     }
-}
-
-/// The action that an event begins.
-fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)> {
-    Some(match event {
-        InstanceEvent::BuildRequested(asked) => ("create", Some(asked.process)),
-        InstanceEvent::DeleteRequested(asked) => ("delete", Some(asked.process)),
-        InstanceEvent::PowerRequested(asked) => {
-            let name = match asked.action {
-                PowerAction::Start => "start",
-                PowerAction::Stop => "stop",
-                PowerAction::RebootSoft | PowerAction::RebootHard => "reboot",
-                PowerAction::Pause => "pause",
-                PowerAction::Unpause => "unpause",
-                PowerAction::Suspend => "suspend",
-                PowerAction::Resume => "resume",
-            };
-            (name, Some(asked.process))
-        }
-        // Nova calls both kinds of deletion `delete`.
-        InstanceEvent::SoftDeleteRequested(asked) => ("delete", Some(asked.process)),
-        InstanceEvent::RestoreRequested(asked) => ("restore", Some(asked.process)),
-        InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
-        InstanceEvent::NicAttachRequested(asked) => ("attach_interface", Some(asked.process)),
-        InstanceEvent::NicDetachRequested(asked) => ("detach_interface", Some(asked.process)),
-        InstanceEvent::VolumeAttachRequested(asked) => ("attach_volume", Some(asked.process)),
-        InstanceEvent::VolumeDetachRequested(asked) => ("detach_volume", Some(asked.process)),
-        InstanceEvent::VolumeSwapRequested(asked) => ("swap_volume", Some(asked.process)),
-        InstanceEvent::SnapshotRequested(asked) => {
-            (if asked.backup.is_some() { "createBackup" } else { "createImage" }, Some(asked.process))
-        }
-        InstanceEvent::RebuildRequested(asked) => ("rebuild", Some(asked.process)),
-        InstanceEvent::RescueRequested(asked) => ("rescue", Some(asked.process)),
-        InstanceEvent::UnrescueRequested(asked) => ("unrescue", Some(asked.process)),
-        InstanceEvent::ShelveRequested(asked) => ("shelve", Some(asked.process)),
-        InstanceEvent::OffloadRequested(asked) => ("shelveOffload", Some(asked.process)),
-        InstanceEvent::UnshelveRequested(asked) => ("unshelve", Some(asked.process)),
-        InstanceEvent::PasswordChangeRequested(asked) => ("changePassword", Some(asked.process)),
-        InstanceEvent::MoveRequested(asked) => {
-            let name = match asked.kind {
-                MoveKind::Resize => "resize",
-                MoveKind::Migrate => "migrate",
-                MoveKind::Live => "live-migration",
-                MoveKind::Evacuate => "evacuate",
-            };
-            (name, Some(asked.process))
-        }
-        InstanceEvent::LiveMoveRequested(asked) => ("live-migration", Some(asked.process)),
-        InstanceEvent::EvacuationRequested(asked) => ("evacuate", Some(asked.process)),
-        InstanceEvent::LiveAbortRequested(_) => ("live_migration_cancel", None),
-        InstanceEvent::LiveCompletionForced(_) => ("live_migration_force_complete", None),
-        InstanceEvent::ConfirmRequested(asked) => ("confirmResize", Some(asked.process)),
-        InstanceEvent::RevertRequested(asked) => ("revertResize", Some(asked.process)),
-        InstanceEvent::Locked(_) => ("lock", None),
-        InstanceEvent::Unlocked(_) => ("unlock", None),
-        _ => return None,
-    })
 }
 
 /// The actions that another control plane recorded.

@@ -207,6 +207,22 @@ pub enum PowerAction {
     Resume,
 }
 
+impl PowerAction {
+    /// The words of `chronova inspect`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::RebootSoft => "reboot (soft)",
+            Self::RebootHard => "reboot (hard)",
+            Self::Pause => "pause",
+            Self::Unpause => "unpause",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+        }
+    }
+}
+
 /// Nova's numbers: 0 NOSTATE, 1 RUNNING, 3 PAUSED, 4 SHUTDOWN, 6 CRASHED, 7 SUSPENDED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Power {

@@ -165,7 +165,7 @@ fn chapter(events: &[&Recorded], index: &InspectIndex) -> Result<Chapter, Comman
     let mut title = None;
     for recorded in events {
         let event = payload(recorded)?;
-        title = title.or_else(|| words::deed(event));
+        title = title.or_else(|| words::deed(recorded.stream.key(), event));
         let mut took = None;
         if let Event::ProcessEvent(event) = &**event {
             took = previous.insert(&recorded.stream, recorded.recorded_at).map(|before| seconds(before, recorded));

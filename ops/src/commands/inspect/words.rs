@@ -4,8 +4,9 @@
 
 use chronova_events::host::HostEvent;
 use chronova_events::instance::status::Status;
-use chronova_events::instance::{FlavorSnapshot, InstanceEvent, MoveKind, NicInfo, PowerAction, RequestedNetworks};
+use chronova_events::instance::{FlavorSnapshot, InstanceEvent, NicInfo, RequestedNetworks};
 use chronova_events::ledger::LedgerEvent;
+use chronova_events::operations::server_operation;
 use chronova_events::process::{ProcessEvent, ProcessOutcome, StepOutput};
 use chronova_events::quota::{QuotaEvent, ServersClaimed};
 use chronova_events::registry::Event;
@@ -14,49 +15,15 @@ use serde_json::Value;
 
 use super::super::audit;
 
-/// The name that a user knows for the operation that an event starts.
-pub(super) fn deed(event: &Event) -> Option<&'static str> {
+/// The operators' name for the operation that an event starts. `key` is the key of the event's stream.
+pub(super) fn deed(key: &str, event: &Event) -> Option<&'static str> {
     let Event::InstanceEvent(event) = event else { return None };
-    Some(match event {
-        InstanceEvent::BuildRequested(_) => "create",
-        InstanceEvent::DeleteRequested(_) => "delete",
-        InstanceEvent::PowerRequested(asked) => power(asked.action),
-        InstanceEvent::PowerObserved(_) => "power state seen",
-        InstanceEvent::CrashDumpRequested(_) => "crash dump",
-        InstanceEvent::StateDeclared(_) => "reset state",
-        InstanceEvent::SoftDeleteRequested(_) => "delete",
-        InstanceEvent::RestoreRequested(_) => "restore",
-        InstanceEvent::NicAttachRequested(_) => "attach interface",
-        InstanceEvent::NicDetachRequested(_) => "detach interface",
-        InstanceEvent::NicsRefreshed(_) => "addresses refreshed",
-        InstanceEvent::VolumeAttachRequested(_) => "attach volume",
-        InstanceEvent::VolumeDetachRequested(_) => "detach volume",
-        InstanceEvent::VolumeSwapRequested(_) => "swap volume",
-        InstanceEvent::MoveRequested(asked) => match asked.kind {
-            MoveKind::Resize => "resize",
-            MoveKind::Migrate => "migrate",
-            MoveKind::Live => "live migration",
-            MoveKind::Evacuate => "evacuate",
-        },
-        InstanceEvent::LiveMoveRequested(_) => "live migration",
-        InstanceEvent::EvacuationRequested(_) => "evacuate",
-        InstanceEvent::LiveAbortRequested(_) => "abort live migration",
-        InstanceEvent::LiveCompletionForced(_) => "force live migration",
-        InstanceEvent::ConfirmRequested(_) => "confirm resize",
-        InstanceEvent::RevertRequested(_) => "revert resize",
-        InstanceEvent::Locked(_) => "lock",
-        InstanceEvent::Unlocked(_) => "unlock",
-        InstanceEvent::SnapshotRequested(asked) if asked.backup.is_some() => "backup",
-        InstanceEvent::SnapshotRequested(_) => "image",
-        InstanceEvent::RebuildRequested(_) => "rebuild",
-        InstanceEvent::RescueRequested(_) => "rescue",
-        InstanceEvent::UnrescueRequested(_) => "unrescue",
-        InstanceEvent::ShelveRequested(_) => "shelve",
-        InstanceEvent::OffloadRequested(_) => "offload",
-        InstanceEvent::UnshelveRequested(_) => "unshelve",
-        InstanceEvent::PasswordChangeRequested(_) => "password",
-        _ => return None,
-    })
+    match event {
+        InstanceEvent::PowerObserved(_) => Some("power state seen"),
+        InstanceEvent::StateDeclared(_) => Some("reset state"),
+        InstanceEvent::NicsRefreshed(_) => Some("addresses refreshed"),
+        event => server_operation(key.parse().ok()?, event).map(|operation| operation.label),
+    }
 }
 
 /// Whether something went wrong or was undone.
@@ -133,11 +100,11 @@ fn instance(event: &InstanceEvent) -> Option<String> {
             asked.cancels.map_or_else(String::new, |build| format!("calls off the build ({build})"))
         }
         InstanceEvent::Deleted(_) => "nothing is left of it".to_owned(),
-        InstanceEvent::PowerRequested(asked) => power(asked.action).to_owned(),
-        InstanceEvent::PowerCompleted(done) => power(done.action).to_owned(),
+        InstanceEvent::PowerRequested(asked) => asked.action.label().to_owned(),
+        InstanceEvent::PowerCompleted(done) => done.action.label().to_owned(),
         InstanceEvent::PowerFailed(failed) => {
             let fault = fault(failed.fault.code, &failed.fault.message, &failed.fault.details);
-            format!("{}: {fault}", power(failed.action))
+            format!("{}: {fault}", failed.action.label())
         }
         InstanceEvent::PowerObserved(seen) => format!("{:?} on host {}", seen.power, seen.host),
         InstanceEvent::NicAttached(attached) => addresses(std::slice::from_ref(&attached.nic)),
@@ -206,19 +173,6 @@ fn ledger(event: &LedgerEvent) -> Option<String> {
         }
         _ => return None,
     })
-}
-
-fn power(action: PowerAction) -> &'static str {
-    match action {
-        PowerAction::Start => "start",
-        PowerAction::Stop => "stop",
-        PowerAction::RebootSoft => "reboot (soft)",
-        PowerAction::RebootHard => "reboot (hard)",
-        PowerAction::Pause => "pause",
-        PowerAction::Unpause => "unpause",
-        PowerAction::Suspend => "suspend",
-        PowerAction::Resume => "resume",
-    }
 }
 
 pub(super) fn outcome(outcome: ProcessOutcome) -> &'static str {
