@@ -14,7 +14,6 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::context::StepContext;
-use super::needs;
 use super::options::ProcessOptions;
 use super::plan::ProcessShape;
 use crate::aggregate::CommandError;
@@ -123,23 +122,6 @@ impl StepRun {
     /// The driver of a host. A host that has not answered since start-up is a transient error.
     pub fn driver(&self, host: HostId) -> Result<Arc<dyn Driver>, StepError> {
         self.context.fleet.driver(host).ok_or_else(|| StepError::Again(format!("host {host} has not answered yet")))
-    }
-
-    /// Refuses what the driver of the server's host cannot do. A server without a host, or one that has not answered
-    /// yet, is left to the steps.
-    pub(super) async fn host_is_able(&self) -> Result<(), StepError> {
-        if !needs::any(&self.running.task) {
-            return Ok(());
-        }
-        let Some(placed) = self.server().await?.and_then(|server| server.placement) else { return Ok(()) };
-        let Some(driver) = self.context.fleet.driver(placed.host) else { return Ok(()) };
-        match needs::missing(&self.running.task, driver.as_ref()) {
-            None => Ok(()),
-            Some(missing) => {
-                let message = format!("Host {} cannot {}.", placed.hostname, missing.words());
-                Err(StepError::fatal(501, &message, &missing.refusal().to_string()))
-            }
-        }
     }
 
     /// Whether the host answers. A host may be up in the log and not have answered since the control plane started. It

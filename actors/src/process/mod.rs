@@ -2,10 +2,10 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | [`commands`] | the commands on its stream |
 //! | [`decide`] | which records a process's stream admits |
 //! | [`plan`] | plans the next step from the record alone; pure |
 //! | [`definition`] | what a process is made of |
-//! | [`registry`] | the table of processes |
 //! | [`context`] | what a step has at hand |
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
@@ -28,6 +28,7 @@ mod away;
 pub mod build_instance;
 mod build_volumes;
 pub mod change_password;
+mod commands;
 pub mod confirm_resize;
 pub mod context;
 pub mod crash_dump;
@@ -50,7 +51,6 @@ pub mod live_migrate;
 pub mod move_instance;
 mod moved_volumes;
 pub(crate) mod moving;
-mod needs;
 pub mod offload;
 pub(crate) mod on_the_way;
 pub mod options;
@@ -59,7 +59,6 @@ mod pinned;
 pub mod plan;
 pub mod power;
 pub mod rebuild;
-pub mod registry;
 pub mod rescue;
 pub mod restore;
 pub mod revert_resize;
@@ -73,84 +72,74 @@ mod turn;
 pub mod unrescue;
 pub mod unshelve;
 
-use chronova_events::envelope::StreamId;
-use chronova_events::ids::{HostId, ProcessId};
-use chronova_events::instance::FaultInfo;
-use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, StepOutput, Task};
-use thiserror::Error;
+pub use commands::{ProcessCommand, ProcessReject, ProcessRoot};
 
-use crate::aggregate::AggregateRoot;
+use chronova_events::instance::PowerAction::{Pause, RebootHard, RebootSoft, Resume, Start, Stop, Suspend, Unpause};
+use chronova_events::process::{Task, VolumeWork};
+use chronova_hypervisor::capability::Capability;
+use definition::Definition;
 
-#[derive(Debug, Clone, Copy)]
-pub enum ProcessRoot {}
+use crate::services::embedded::volume::processes as volume;
 
-#[derive(Debug, Clone)]
-pub enum ProcessCommand {
-    /// Starts the process; started already is success.
-    Start {
-        process: ProcessId,
-        task: Task,
-    },
-    RecordDone {
-        step: String,
-        output: StepOutput,
-    },
-    RecordFailed {
-        step: String,
-        elsewhere: bool,
-        host: Option<HostId>,
-        fault: FaultInfo,
-    },
-    RecordUndone {
-        step: String,
-    },
-    RecordStuck {
-        step: String,
-        reason: String,
-    },
-    Restart {
-        excluded: Option<HostId>,
-    },
-    /// Ended already is success.
-    CallOff {
-        by: ProcessId,
-    },
-    Finish {
-        outcome: ProcessOutcome,
-    },
+macro_rules! processes {
+    ($($task:pat => $definition:path $(; needs $capability:ident)?),+ $(,)?) => {
+        /// The definition of a task.
+        pub fn definition_of(task: &Task) -> &'static Definition {
+            match task {
+                $($task => &$definition),+
+            }
+        }
+
+        /// The optional part of a driver that a task cannot do without. A host that lacks it refuses before the first step has
+        /// done anything. A process that may go to another host, or that needs a part for some servers only, names none:
+        /// its steps ask for the part when they come to it.
+        fn need_of(task: &Task) -> Option<Capability> {
+            match task {
+                $($task => processes!(@need $($capability)?)),+
+            }
+        }
+
+        /// Every definition, and where it is: a test demands a proof of each.
+        pub const ALL: &[(&str, &Definition)] = &[$((stringify!($definition), &$definition)),+];
+    };
+    (@need) => { None };
+    (@need $capability:ident) => { Some(Capability::$capability) };
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ProcessReject {
-    #[error("the process has not begun")]
-    NotStarted,
-    #[error("the process has ended")]
-    Ended,
-    #[error("the process is another one")]
-    OtherTask,
-    #[error("a record does not fit the order of the process: {0}")]
-    OutOfOrder(&'static str),
-}
-
-impl AggregateRoot for ProcessRoot {
-    type Id = ProcessId;
-    type State = Process;
-    type Command = ProcessCommand;
-    type Reject = ProcessReject;
-
-    fn stream(process: &ProcessId) -> StreamId {
-        StreamId::new("process", process)
-    }
-
-    fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
-        decide::decide(state, command)
-    }
-
-    fn begins(command: &ProcessCommand) -> bool {
-        matches!(command, ProcessCommand::Start { .. })
-    }
-
-    fn is_over(state: &Process) -> bool {
-        matches!(state, Process::Finished { .. })
-    }
+// The one table of processes: the definition of each task, and the part of a driver that it needs.
+processes! {
+    Task::BuildInstance { .. } => build_instance::DEFINITION,
+    Task::DeleteInstance { .. } => delete_instance::DEFINITION,
+    Task::Power { action: Pause | Unpause | Suspend | Resume, .. } => power::DEFINITION; needs Suspension,
+    Task::Power { action: Start | Stop | RebootSoft | RebootHard, .. } => power::DEFINITION,
+    Task::CrashDump { .. } => crash_dump::DEFINITION; needs Troubleshooting,
+    Task::SoftDelete { .. } => soft_delete::DEFINITION,
+    Task::Restore { .. } => restore::DEFINITION,
+    Task::Volume { work: VolumeWork::Create, .. } => volume::create::DEFINITION,
+    Task::Volume { work: VolumeWork::Delete { .. }, .. } => volume::delete::DEFINITION,
+    Task::Volume { work: VolumeWork::Extend { .. }, .. } => volume::extend::DEFINITION,
+    Task::Volume { work: VolumeWork::CreateSnapshot { .. }, .. } => volume::snapshot::CREATE,
+    Task::Volume { work: VolumeWork::DeleteSnapshot { .. }, .. } => volume::snapshot::DELETE,
+    Task::Volume { work: VolumeWork::Upload { .. }, .. } => volume::upload::DEFINITION,
+    Task::Volume { work: VolumeWork::Reimage { .. }, .. } => volume::reimage::DEFINITION,
+    Task::AttachInterface { .. } => attach_interface::DEFINITION; needs InterfaceAttachment,
+    Task::DetachInterface { .. } => detach_interface::DEFINITION; needs InterfaceAttachment,
+    Task::AttachVolume(_) => attach_volume::DEFINITION; needs VolumeAttachment,
+    Task::DetachVolume(_) => detach_volume::DEFINITION; needs VolumeAttachment,
+    Task::SwapVolume { .. } => swap_volume::DEFINITION; needs VolumeAttachment,
+    Task::Snapshot { .. } => snapshot::DEFINITION,
+    Task::Rebuild { .. } => rebuild::DEFINITION; needs Redefinition,
+    Task::Rescue { .. } => rescue::DEFINITION; needs Redefinition,
+    Task::Unrescue { .. } => unrescue::DEFINITION; needs Redefinition,
+    Task::Shelve { .. } => shelve::DEFINITION,
+    Task::Offload { .. } => offload::DEFINITION,
+    Task::Unshelve { .. } => unshelve::DEFINITION,
+    Task::ChangePassword { .. } => change_password::DEFINITION,
+    Task::MoveInstance { .. } => move_instance::DEFINITION; needs DiskTransfer,
+    Task::ConfirmResize { .. } => confirm_resize::DEFINITION,
+    Task::RevertResize { .. } => revert_resize::DEFINITION,
+    Task::LiveMigrate { .. } => live_migrate::DEFINITION; needs LiveMigration,
+    Task::Evacuate { .. } => evacuate::DEFINITION,
+    Task::DrainHost { .. } => drain_host::DEFINITION,
+    Task::CreateServers { .. } => create_servers::DEFINITION,
 }

@@ -15,8 +15,7 @@ use super::context::StepContext;
 use super::decide::decide;
 use super::definition::{Definition, StepError, StepRun};
 use super::plan::{Next, plan};
-use super::registry;
-use super::{ProcessCommand, ProcessReject, ProcessRoot, interference};
+use super::{ProcessCommand, ProcessReject, ProcessRoot, definition_of, interference, need_of};
 use crate::aggregate::CommandError;
 
 /// The most records of one stuck step. Further failures are only logged.
@@ -25,7 +24,7 @@ const STUCK_RECORDS: u32 = 3;
 /// Executes `pending` to its end. Returns early only if the log is closed.
 pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
-    let definition = registry::definition(&pending.task);
+    let definition = definition_of(&pending.task);
     let keeper = Arc::clone(&context);
     let _images = keeper.image_holds.of(pending.process);
     // If an earlier run of the control plane saw a failure, the process already has a record.
@@ -141,7 +140,7 @@ impl ProcessExecution {
         let begun = std::time::Instant::now();
         // Nothing has been done before the first step.
         let first = self.definition.steps.first().is_some_and(|first| first.name == name);
-        let able = if first { work.host_is_able().await } else { Ok(()) };
+        let able = if first { host_is_able(&work).await } else { Ok(()) };
         let outcome = match able {
             Ok(()) => interference::run(self.definition.name, step, &work).await,
             Err(refusal) => Err(refusal),
@@ -275,4 +274,19 @@ impl Unwritten {
 fn failed(step: &str, host: Option<HostId>, error: &StepError) -> ProcessCommand {
     let elsewhere = !matches!(error, StepError::Fatal(_));
     ProcessCommand::RecordFailed { step: step.to_owned(), elsewhere, host, fault: error.fault() }
+}
+
+/// Refuses a task that the driver of the server's host cannot do. A server without a host, or one that has not answered
+/// yet, is left to the steps.
+async fn host_is_able(work: &StepRun) -> Result<(), StepError> {
+    let Some(need) = need_of(&work.running.task) else { return Ok(()) };
+    let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };
+    let Some(driver) = work.context.fleet.driver(placed.host) else { return Ok(()) };
+    match need.is_offered_by(driver.as_ref()) {
+        true => Ok(()),
+        false => {
+            let message = format!("Host {} cannot {}.", placed.hostname, need.words());
+            Err(StepError::fatal(501, &message, &need.refusal().to_string()))
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use chronova_actors::process::registry;
+use chronova_actors::process::ALL;
 
 /// The text of the tests, without comments.
 fn sources(folder: &Path) -> String {
@@ -29,7 +29,7 @@ fn every_process_of_the_table_has_a_line_in_the_harness() {
         let names: Vec<&str> = place.split("::").map(str::trim).collect();
         tests.contains(&format!("&{}", names[names.len() - 2..].join("::")))
     };
-    let all = registry::ALL.iter();
-    let unproven: Vec<&str> = all.filter(|(place, _)| !is_proven(place)).map(|(_, process)| process.name).collect();
+    let unproven: Vec<&str> =
+        ALL.iter().filter(|(place, _)| !is_proven(place)).map(|(_, process)| process.name).collect();
     assert_eq!(unproven, Vec::<&str>::new(), "these processes have no line: see tests/tests/processes.rs");
 }

@@ -1,0 +1,84 @@
+//! The commands on a process's stream, and its refusals.
+
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::{HostId, ProcessId};
+use chronova_events::instance::FaultInfo;
+use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, StepOutput, Task};
+use thiserror::Error;
+
+use super::decide::decide;
+use crate::aggregate::AggregateRoot;
+
+#[derive(Debug, Clone, Copy)]
+pub enum ProcessRoot {}
+
+#[derive(Debug, Clone)]
+pub enum ProcessCommand {
+    /// Starts the process; started already is success.
+    Start {
+        process: ProcessId,
+        task: Task,
+    },
+    RecordDone {
+        step: String,
+        output: StepOutput,
+    },
+    RecordFailed {
+        step: String,
+        elsewhere: bool,
+        host: Option<HostId>,
+        fault: FaultInfo,
+    },
+    RecordUndone {
+        step: String,
+    },
+    RecordStuck {
+        step: String,
+        reason: String,
+    },
+    Restart {
+        excluded: Option<HostId>,
+    },
+    /// Ended already is success.
+    CallOff {
+        by: ProcessId,
+    },
+    Finish {
+        outcome: ProcessOutcome,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProcessReject {
+    #[error("the process has not begun")]
+    NotStarted,
+    #[error("the process has ended")]
+    Ended,
+    #[error("the process is another one")]
+    OtherTask,
+    #[error("a record does not fit the order of the process: {0}")]
+    OutOfOrder(&'static str),
+}
+
+impl AggregateRoot for ProcessRoot {
+    type Id = ProcessId;
+    type State = Process;
+    type Command = ProcessCommand;
+    type Reject = ProcessReject;
+
+    fn stream(process: &ProcessId) -> StreamId {
+        StreamId::new("process", process)
+    }
+
+    fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
+        decide(state, command)
+    }
+
+    fn begins(command: &ProcessCommand) -> bool {
+        matches!(command, ProcessCommand::Start { .. })
+    }
+
+    fn is_over(state: &Process) -> bool {
+        matches!(state, Process::Finished { .. })
+    }
+}
