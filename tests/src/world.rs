@@ -493,11 +493,6 @@ impl Life {
         self.work(instance, WorkRequest::ChangePassword { process, asker: ADMIN }).await
     }
 
-    pub async fn crash_dump(&self, instance: InstanceId) -> Result<(), String> {
-        let process = ProcessId::random();
-        self.instance(instance, InstanceRequest::TriggerCrashDump { process, asker: ADMIN }).await
-    }
-
     /// Requests a further interface.
     pub async fn attach_nic(&self, instance: InstanceId) -> Result<(), String> {
         let wanted = RequestedNic { network: None, port: None, fixed_ip: None, tag: None };
@@ -535,7 +530,8 @@ impl Life {
         (0..world.fleet.len()).find(|host| world.fleet.uri().host_id(*host) == placed.host)
     }
 
-    pub(crate) async fn instance(&self, id: InstanceId, request: impl Into<InstanceRequest>) -> Result<(), String> {
+    /// Sends a request to a server. The error is the refusal.
+    pub async fn instance(&self, id: InstanceId, request: impl Into<InstanceRequest>) -> Result<(), String> {
         let sent = self.context().gateway.send::<InstanceRoot>(&id, request.into(), user_meta()).await;
         sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
     }
@@ -546,7 +542,7 @@ impl Life {
     }
 }
 
-pub(crate) const ADMIN: CallerRights = CallerRights { overrides_lock: true };
+pub const ADMIN: CallerRights = CallerRights { overrides_lock: true };
 
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };

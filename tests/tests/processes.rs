@@ -27,15 +27,16 @@ mod pinned;
 #[path = "processes/reconcilers.rs"]
 mod reconcilers;
 
+use chronova_actors::instance::InstanceRequest;
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
     detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
     unshelve,
 };
-use chronova_events::ids::InstanceId;
+use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{PowerAction, Rotation};
 use chronova_tests::process_harness::{Case, lose_host_in_undo, prove};
-use chronova_tests::world::{Life, World, build_request};
+use chronova_tests::world::{ADMIN, Life, World, build_request};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -211,7 +212,10 @@ async fn resume_is_proven() {
 
 #[actix_rt::test]
 async fn crash_dump_is_proven() {
-    let ask: Ask = |life, id| life.crash_dump(id).boxed_local();
+    let ask: Ask = |life, id| {
+        let request = InstanceRequest::TriggerCrashDump { process: ProcessId::random(), asker: ADMIN };
+        life.instance(id, request).boxed_local()
+    };
     prove(&Case { definition: &crash_dump::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
 }
 

@@ -15,6 +15,7 @@ use chronova_events::ids::{ProjectId, RequestId, UserId};
 use chronova_web::auth::Authentication;
 use chronova_web::config::{CorsConfig, WebConfig};
 use chronova_web::metrics::HttpMetrics;
+use chronova_web::microversion::COMPUTE;
 use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::route::{Method, Route, action, get, gone, post, put};
 use chronova_web::schema::{Schema, many, name, non_negative_integer, object, opt, query, req, string};
@@ -320,7 +321,8 @@ async fn versions() {
     assert_eq!((status, message.as_str()), (404, "API version '2.49' is not supported on this method."));
     let (status, message) = send(at(compute("GET", "/things"), "2.999")).await.fault();
     assert_eq!(status, 406);
-    assert_eq!(message, "Version 2.999 is not supported by the API. Minimum is 2.1 and maximum is 2.104.");
+    let bounds = format!("Minimum is {} and maximum is {}.", COMPUTE.min, COMPUTE.max);
+    assert_eq!(message, format!("Version 2.999 is not supported by the API. {bounds}"));
     assert_eq!(send(at(compute("GET", "/things"), "two")).await.fault().0, 400);
     let legacy = TestRequest::with_uri("/compute/v2/things").insert_header(("X-Auth-Token", "u:p"));
     let answer = send(at(legacy, "2.50")).await;

@@ -29,7 +29,10 @@ pub(crate) fn new(root: &Path, noun: &str, name: &str) -> anyhow::Result<bool> {
     ] {
         println!("  {}: {step}", at.strip_prefix(root).unwrap_or(at).display());
     }
-    println!("  projections/src: the views that show it, with a raised VERSION");
+    println!(
+        "  events/src/operations.rs: whether an event of a server, a volume, a host or a quota begins an operation"
+    );
+    println!("  projections/src: the views that show it; events/personal.txt: its fields with text");
     println!("  CHRONOVA_BLESS=1 cargo test -p chronova-events --test golden; cargo xtask gen");
     Ok(true)
 }

@@ -27,7 +27,7 @@ const TENANTS: [&str; 1] = ["actors/src/services"];
 const TABLES: [&str; 5] = [
     "actors/src/erasure/table.rs",
     "actors/src/gateway.rs",
-    "actors/src/process/registry.rs",
+    "actors/src/process/mod.rs",
     "actors/src/reconcile/table.rs",
     "actors/src/runtime/options.rs",
 ];
