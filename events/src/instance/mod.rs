@@ -42,6 +42,7 @@ pub(crate) mod older;
 mod ongoing;
 mod operator;
 mod payloads;
+mod queries;
 mod rebuild;
 mod rescue;
 mod scheduled;

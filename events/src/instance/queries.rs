@@ -1,0 +1,92 @@
+//! Questions about a server's state. Nothing here changes it.
+
+use std::sync::Arc;
+
+use super::block::InstanceDisk;
+use super::ongoing::OngoingTask;
+use super::payloads::{ImageSnapshot, Power};
+use super::state::{Alive, Phase};
+use crate::ids::{HostId, ProcessId, VolumeId};
+
+impl Alive {
+    pub fn power(&self) -> Power {
+        match self.phase {
+            Phase::Building { .. } => Power::NoState,
+            Phase::Active { power }
+            | Phase::Stopped { power }
+            | Phase::Error { power }
+            | Phase::Paused { power }
+            | Phase::Suspended { power }
+            | Phase::SoftDeleted { power, .. }
+            | Phase::Rescued { power }
+            | Phase::Shelved { power, .. }
+            | Phase::Offloaded { power }
+            | Phase::Resized { power, .. } => power,
+        }
+    }
+
+    /// The build that works on the server.
+    pub fn building(&self) -> Option<ProcessId> {
+        match self.phase {
+            Phase::Building { process, .. } => Some(process),
+            _ => self.build,
+        }
+    }
+
+    /// The disk that is backed by this volume.
+    pub fn disk_of(&self, volume: VolumeId) -> Option<&InstanceDisk> {
+        self.disks.iter().find(|disk| disk.device.volume == Some(volume))
+    }
+
+    /// Whether the root disk is a volume.
+    pub fn is_volume_backed(&self) -> bool {
+        self.disks.iter().any(|disk| disk.device.is_root() && disk.device.is_volume())
+    }
+
+    /// The image with the properties that determine the virtual hardware.
+    pub fn hardware_image(&self) -> Option<&ImageSnapshot> {
+        self.request.image.as_deref().or(self.boot_image.as_deref())
+    }
+
+    /// [`hardware_image`](Self::hardware_image) as an `Arc`, for callers that store it.
+    pub fn shared_hardware_image(&self) -> Option<Arc<ImageSnapshot>> {
+        self.request.image.clone().or_else(|| self.boot_image.clone())
+    }
+
+    /// Whether the server is soft-deleted: it no longer counts against limits, and it can be restored.
+    pub fn is_soft_deleted(&self) -> bool {
+        matches!(self.phase, Phase::SoftDeleted { .. })
+    }
+
+    /// The source image of the root disk.
+    pub fn root_image(&self) -> Option<&ImageSnapshot> {
+        self.root.as_deref().or(self.request.image.as_deref())
+    }
+
+    /// Whether the server is shelved and on no host.
+    pub fn is_offloaded(&self) -> bool {
+        matches!(self.phase, Phase::Offloaded { .. })
+    }
+
+    /// The process that may claim a host for the server now.
+    pub fn placing(&self) -> Option<ProcessId> {
+        self.building().or(match self.ongoing {
+            Some(OngoingTask::Unshelve { process, .. }) => Some(process),
+            // The cancelled process still has to release its claim.
+            Some(OngoingTask::Delete { cancels, .. }) => cancels,
+            _ => None,
+        })
+    }
+
+    /// The process to cancel before the server can be deleted: it may claim a host for the server, or it moves the
+    /// server.
+    pub fn interruptible(&self) -> Option<ProcessId> {
+        self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
+    }
+
+    /// Whether the host may have a guest or disks of the server.
+    pub fn concerns(&self, host: HostId) -> bool {
+        self.placement.as_ref().is_some_and(|placed| placed.host == host)
+            || self.moving.as_ref().is_some_and(|moving| moving.concerns(host))
+    }
+}
