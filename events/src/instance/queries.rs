@@ -78,8 +78,7 @@ impl Alive {
         })
     }
 
-    /// The process to cancel before the server can be deleted: it may claim a host for the server, or it moves the
-    /// server.
+    /// The process to cancel before the server can be deleted: it may claim a host for it, or move it.
     pub fn interruptible(&self) -> Option<ProcessId> {
         self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
     }

@@ -17,6 +17,8 @@ pub(crate) const WHY: &str = "a recipe that names a file or a table that is gone
 
 const PAGE: &str = "CONTRIBUTING.md";
 const TOUCHED: &str = "Files touched (";
+/// Recipes that change no fixed files: a dependency belongs to the crate that needs it.
+const WITHOUT_FILES: [&str; 1] = ["a dependency"];
 
 /// One section of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,9 @@ pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
             }
         }
         let lists = touched(recipe.body);
+        if lists.is_empty() && !WITHOUT_FILES.contains(&recipe.title) {
+            report(recipe.line, format!("add {}: no line says which files are touched", recipe.title));
+        }
         for list in lists.iter().filter(|list| list.count != list.paths.len()) {
             let message =
                 format!("add {}: {} files are promised, {} named", recipe.title, list.count, list.paths.len());
