@@ -20,9 +20,9 @@ use crate::child::{kill_after, say, spawn, told};
 
 const WRITERS: usize = 16;
 /// The number of events in one append.
-const TOGETHER: usize = 3;
+const EVENTS_PER_APPEND: usize = 3;
 /// The number of kills of one log.
-const EVERY: u64 = 30;
+const KILLS_PER_LOG: u64 = 30;
 
 /// The usual number of rounds, or the larger one of a soak run.
 fn rounds(usual: u64, soak: u64) -> u64 {
@@ -35,7 +35,7 @@ fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
 }
 
 fn tagged(tag: &str) -> Vec<NewEvent> {
-    (0..TOGETHER).map(|n| event(format!("{tag} {n}"))).collect()
+    (0..EVENTS_PER_APPEND).map(|n| event(format!("{tag} {n}"))).collect()
 }
 
 /// Not a test, but the process that other tests kill. It appends endlessly and prints each acknowledged tag.
@@ -70,11 +70,11 @@ fn child() {
 /// The number of events of every append in the log. Each append must be whole.
 fn appends(events: &[Arc<Recorded>]) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
-    for together in events.chunks(TOGETHER) {
+    for together in events.chunks(EVENTS_PER_APPEND) {
         let texts: Vec<String> = together.iter().map(|event| text(event)).collect();
         let tag = texts[0].split_once(' ').unwrap().0.to_owned();
-        let whole: Vec<String> = (0..TOGETHER).map(|n| format!("{tag} {n}")).collect();
-        assert_eq!(texts, whole, "an append is whole and stands together");
+        let whole: Vec<String> = (0..EVENTS_PER_APPEND).map(|n| format!("{tag} {n}")).collect();
+        assert_eq!(texts, whole, "the events of an append are complete and adjacent");
         *found.entry(tag).or_default() += 1;
     }
     found
@@ -88,7 +88,7 @@ async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
     let mut path = folder.path().join("log.db");
     let mut acknowledged = Vec::new();
     for run in 0_u64..kills {
-        if run % EVERY == 0 && run > 0 {
+        if run % KILLS_PER_LOG == 0 && run > 0 {
             // Each round verifies the whole log. A new log from time to time bounds the cost.
             acknowledged.clear();
             folder = tempfile::tempdir().unwrap();
@@ -130,7 +130,8 @@ async fn a_second_process_is_refused_and_told_by_whom() {
     open(&path).unwrap();
 }
 
-/// The first word of a process that opens a log, and its other output. Without a reader the process would end.
+/// The line in which a child process says whether it opened the log, and the rest of its output. Without a reader, the
+/// child would end.
 fn first_word(child: &mut Child) -> (String, impl Iterator + use<>) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let word = lines.find(|line| line == "open" || line.starts_with("locked by ")).unwrap();
@@ -145,11 +146,15 @@ fn of_processes_that_open_a_log_at_once_one_has_it_and_the_others_name_it() {
     for race in 0..races {
         // The file names the previous process, which was killed.
         let mut children: Vec<Child> = (0..4).map(|_| spawn(&path, race)).collect();
-        let told: Vec<_> = children.iter_mut().map(first_word).collect();
-        let winners: Vec<u32> =
-            children.iter().zip(&told).filter(|(_, (word, _))| word == "open").map(|(child, _)| child.id()).collect();
-        assert_eq!(winners.len(), 1, "race {race}: {:?}", told.iter().map(|(word, _)| word).collect::<Vec<_>>());
-        for (word, _) in told.iter().filter(|(word, _)| word != "open") {
+        let first_words: Vec<_> = children.iter_mut().map(first_word).collect();
+        let winners: Vec<u32> = children
+            .iter()
+            .zip(&first_words)
+            .filter(|(_, (word, _))| word == "open")
+            .map(|(child, _)| child.id())
+            .collect();
+        assert_eq!(winners.len(), 1, "race {race}: {:?}", first_words.iter().map(|(word, _)| word).collect::<Vec<_>>());
+        for (word, _) in first_words.iter().filter(|(word, _)| word != "open") {
             assert_eq!(*word, format!("locked by {}", winners[0]), "race {race}");
         }
         for mut child in children {
@@ -188,8 +193,8 @@ async fn fill(store: &dyn EventStore, run: &str) -> usize {
 async fn holds(store: &SqliteStore, count: usize) {
     let found = appends(&store.read_all(Position::START, usize::MAX).await.unwrap());
     assert_eq!(found.len(), count);
-    assert_eq!(store.head(), Position((count * TOGETHER) as u64));
-    assert_eq!(store.verify().await.unwrap().events, (count * TOGETHER) as u64);
+    assert_eq!(store.head(), Position((count * EVENTS_PER_APPEND) as u64));
+    assert_eq!(store.verify().await.unwrap().events, (count * EVENTS_PER_APPEND) as u64);
 }
 
 #[tokio::test]
@@ -293,7 +298,7 @@ async fn on_a_full_disk(disk: &SmallDisk, times: u64, seed: u64) {
     }
     disk.leave(100_000);
     acknowledged += fill(&*store, &format!("last-{seed}")).await;
-    // A copy on a disk with space, as after a crash on the full disk.
+    // Copies the log to a disk with space, as if the process had crashed on the full disk.
     let roomy = tempfile::tempdir().unwrap();
     for name in ["log.db", "log.db-wal", "log.db.witness"] {
         std::fs::copy(disk.0.join(name), roomy.path().join(name)).unwrap();

@@ -101,7 +101,7 @@ struct HeldState {
     used: u64,
 }
 
-/// The held states, and the bytes of the states under construction.
+/// The held states, and a clock that orders their uses.
 #[derive(Debug, Default)]
 struct HeldStates {
     held: Vec<HeldState>,
@@ -114,9 +114,9 @@ pub struct History {
     live: Arc<Views>,
     checkpoints: Option<Arc<Checkpoints>>,
     options: HistoryOptions,
-    shelf: Arc<Mutex<HeldStates>>,
-    making: Arc<AtomicU64>,
-    places: Arc<Semaphore>,
+    held_states: Arc<Mutex<HeldStates>>,
+    bytes_under_construction: Arc<AtomicU64>,
+    slots: Arc<Semaphore>,
     waiting: AtomicUsize,
     /// Raised after an erasure. States from before it are neither held nor stored.
     forgotten: Arc<AtomicU64>,
@@ -140,9 +140,9 @@ impl History {
             live,
             checkpoints,
             options,
-            shelf: Arc::default(),
-            making: Arc::default(),
-            places: Arc::new(Semaphore::new(options.at_once.max(1))),
+            held_states: Arc::default(),
+            bytes_under_construction: Arc::default(),
+            slots: Arc::new(Semaphore::new(options.at_once.max(1))),
             waiting: AtomicUsize::new(0),
             forgotten: Arc::default(),
         })
@@ -151,14 +151,14 @@ impl History {
     /// Drops every past state, held or on disk, because data was erased from the log. Blocks.
     pub fn forget(&self) -> std::io::Result<()> {
         self.forgotten.fetch_add(1, Ordering::SeqCst);
-        self.shelf().held.clear();
+        self.held_states().held.clear();
         self.checkpoints.as_ref().map_or(Ok(()), |checkpoints| checkpoints.discard_all())
     }
 
     /// The number of held states and their approximate size in bytes.
     pub fn held(&self) -> (usize, u64) {
-        let shelf = self.shelf();
-        (shelf.held.len(), shelf.held.iter().map(|held| held.weight).sum())
+        let held_states = self.held_states();
+        (held_states.held.len(), held_states.held.iter().map(|held| held.weight).sum())
     }
 
     /// The read models as of `moment`; `now` is the control plane's time.
@@ -167,7 +167,7 @@ impl History {
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }
-        let _place = self.place().await?;
+        let _slot = self.slot().await?;
         // Another query for the same moment may have finished while this one waited.
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
@@ -184,19 +184,19 @@ impl History {
         }
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit, HistoryError> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(place);
+    async fn slot(&self) -> Result<OwnedSemaphorePermit, HistoryError> {
+        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Ok(slot);
         }
         let waiting = WaitingQuery::join(&self.waiting, self.options.waiting).ok_or(HistoryError::Busy)?;
-        let place = tokio::time::timeout(self.options.patience, Arc::clone(&self.places).acquire_owned()).await;
+        let slot = tokio::time::timeout(self.options.patience, Arc::clone(&self.slots).acquire_owned()).await;
         drop(waiting);
-        place.ok().and_then(Result::ok).ok_or(HistoryError::Busy)
+        slot.ok().and_then(Result::ok).ok_or(HistoryError::Busy)
     }
 
     /// A held state of exactly this moment.
     async fn find(&self, moment: PastMoment) -> Result<Option<Arc<Views>>, HistoryError> {
-        let Some((views, mark)) = self.shelf().nearest(moment) else { return Ok(None) };
+        let Some((views, mark)) = self.held_states().nearest(moment) else { return Ok(None) };
         let exact = match moment {
             PastMoment::Position(position) => mark.position == position,
             // The state is exact if the next event of the log is later than the time.
@@ -215,27 +215,31 @@ impl History {
         let base = self.base(moment).await?;
         let begin = base.position();
         let progress = WorkProgress::new("time travel", self.store.head().0.saturating_sub(begin.0));
-        let making = StateInTheMaking::begin(&self.making, &base);
+        let under_construction = StateUnderConstruction::begin(&self.bytes_under_construction, &base);
         let limit = self.options.memory;
-        let (shelf, sum, weight) = (Arc::clone(&self.shelf), Arc::clone(&self.making), Arc::clone(&making.weight));
-        let enough = move |views: &Views| {
+        let (held_states, sum, weight) = (
+            Arc::clone(&self.held_states),
+            Arc::clone(&self.bytes_under_construction),
+            Arc::clone(&under_construction.weight),
+        );
+        let is_too_large = move |views: &Views| {
             let now = views.weight();
             let before = weight.swap(now, Ordering::Relaxed);
             sum.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
-            !lock(&shelf).make_room(sum.load(Ordering::Relaxed), limit)
+            !lock(&held_states).make_room(sum.load(Ordering::Relaxed), limit)
         };
-        let made = replay_while(&*self.store, &base, moment.until(), &progress, enough.clone()).await;
+        let made = replay_while(&*self.store, &base, moment.until(), &progress, is_too_large.clone()).await;
         match made {
             Err(ProjectionError::Enough) => return Err(self.too_large()),
             Err(error) => return Err(error.into()),
-            Ok(_) if enough(&base) => return Err(self.too_large()),
+            Ok(_) if is_too_large(&base) => return Err(self.too_large()),
             Ok(_) => {}
         }
-        drop(making);
+        drop(under_construction);
         {
-            let mut shelf = self.shelf();
+            let mut held_states = self.held_states();
             if self.forgotten.load(Ordering::SeqCst) == forgotten {
-                shelf.hold(&base, &self.options, self.making.load(Ordering::Relaxed));
+                held_states.hold(&base, &self.options, self.bytes_under_construction.load(Ordering::Relaxed));
             }
         }
         self.remember(&base, begin, era);
@@ -248,7 +252,7 @@ impl History {
 
     /// The nearest state at or before the moment, from which the fold continues.
     async fn base(&self, moment: PastMoment) -> Result<Arc<Views>, HistoryError> {
-        let held = self.shelf().nearest(moment);
+        let held = self.held_states().nearest(moment);
         let reached = held.as_ref().map_or(Position::START, |(_, mark)| mark.position);
         let live = self.live.marked();
         if moment.includes(&live) && live.position.0.saturating_sub(reached.0) > self.options.near {
@@ -284,13 +288,13 @@ impl History {
         });
     }
 
-    fn shelf(&self) -> MutexGuard<'_, HeldStates> {
-        lock(&self.shelf)
+    fn held_states(&self) -> MutexGuard<'_, HeldStates> {
+        lock(&self.held_states)
     }
 }
 
-fn lock(shelf: &Mutex<HeldStates>) -> MutexGuard<'_, HeldStates> {
-    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(held_states: &Mutex<HeldStates>) -> MutexGuard<'_, HeldStates> {
+    held_states.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HeldStates {
@@ -330,12 +334,12 @@ impl HeldStates {
 }
 
 /// The bytes of one state under construction, counted while it is being built.
-struct StateInTheMaking {
+struct StateUnderConstruction {
     sum: Arc<AtomicU64>,
     weight: Arc<AtomicU64>,
 }
 
-impl StateInTheMaking {
+impl StateUnderConstruction {
     fn begin(sum: &Arc<AtomicU64>, views: &Views) -> Self {
         let weight = views.weight();
         sum.fetch_add(weight, Ordering::Relaxed);
@@ -343,7 +347,7 @@ impl StateInTheMaking {
     }
 }
 
-impl Drop for StateInTheMaking {
+impl Drop for StateUnderConstruction {
     fn drop(&mut self) {
         self.sum.fetch_sub(self.weight.load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -79,7 +79,7 @@ impl VolumesView {
             }
             VolumeEvent::VolumeSnapshotRequested(asked) => {
                 self.snapshots.insert(asked.snapshot, id);
-                // A snapshot that is created again with its id is no leftover on any host.
+                // A snapshot that is created again with the same id is no leftover on any host.
                 self.gone.remove(&asked.snapshot);
             }
             VolumeEvent::SnapshotDeleted(deleted) => {

@@ -1,8 +1,8 @@
 //! Authentication: a token becomes a [`Caller`].
 //!
 //! In the normal mode, an [`IdentityProvider`] (the embedded identity service, or real Keystone) says who owns the
-//! token in `X-Auth-Token`. A service that passes a user's request on adds its own token (`X-Service-Token`). Then the user's
-//! token counts for a while after it expires. In the test mode `noauth2`, the token *is* the identity: `USER` or
+//! token in `X-Auth-Token`. A service that passes a user's request on adds its own token (`X-Service-Token`). Then the
+//! user's token counts for a while after it expires. In the test mode `noauth2`, the token *is* the identity: `USER` or
 //! `USER:PROJECT`.
 //!
 //! Invariants: tokens are [`Secret`]s and are never logged; `is_admin` is decided by policy (`context_is_admin`), never

@@ -1,9 +1,8 @@
 //! The screens and serial lines of guests.
 //!
-//! A serial line is a libvirt stream on a connection of its own, moved by a thread of its own. The thread moves both
+//! Each serial line is a libvirt stream with its own connection and its own thread. The thread moves data in both
 //! directions without blocking, and pauses briefly when neither has data. A new holder takes the line from the previous
-//! one, so that a forgotten window does not block everybody else. Meanwhile the host continues to write the console
-//! log.
+//! one, so that a forgotten window does not block everybody else. The host writes the console log in any case.
 
 use std::thread;
 use std::time::Duration;
@@ -35,11 +34,11 @@ const SERIAL: &str = "serial console";
 const CHUNK: usize = 16 << 10;
 const DEPTH: usize = 16;
 /// The pause on an idle line. It doubles from the first to the second value.
-const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
+const IDLE_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
 /// libvirt's result on a non-blocking stream: no data to read now, or no space to write.
-const LATER: isize = -2;
+const WOULD_BLOCK: isize = -2;
 
-/// The last `max` bytes of the serial console, continued backwards in the newest rotated log if there is one.
+/// The last `max` bytes of the serial console's log. If the log is shorter, the newest rotated log supplies the rest.
 fn log(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, max: usize) -> DriverResult<Vec<u8>> {
     let pool = pool::open(connect, options)?;
     let name = volumes::console_log(instance);
@@ -87,7 +86,8 @@ impl Consoles for LibvirtDriver {
     }
 }
 
-/// The address of the guest's screen. If the server listens on all addresses or on loopback, it is the host's address.
+/// The address of the guest's screen. If the VNC or SPICE server listens on all addresses or on loopback, the address
+/// is the host's.
 fn address(domain: &Domain, screen: Screen, host: String) -> DriverResult<ConsoleAddress> {
     let failed = |message: String| DriverError::Failed { call: SCREEN, message };
     let xml = domain.xml_desc(0).during(SCREEN)?;
@@ -115,13 +115,16 @@ fn take(line: HeldConnection, instance: InstanceId) -> DriverResult<SerialLine> 
     guest.open_console(None, &stream, sys::VIR_DOMAIN_CONSOLE_FORCE).during(SERIAL)?;
     let (input, typed) = mpsc::channel(DEPTH);
     let (written, output) = mpsc::channel(DEPTH);
-    let session = SerialSession { stream, typed, written, rest: REST.0 };
+    let session = SerialSession { stream, typed, written, idle_pause: IDLE_PAUSE.0 };
     let spawned = thread::Builder::new().name("libvirt-serial".to_owned()).spawn(move || {
         session.run();
         // The connection is released only now, because the stream used it until here.
         drop(line);
     });
-    spawned.map_err(|error| DriverError::Failed { call: SERIAL, message: format!("no thread for it: {error}") })?;
+    spawned.map_err(|error| DriverError::Failed {
+        call: SERIAL,
+        message: format!("no thread for the serial line: {error}"),
+    })?;
     let output = stream::unfold(output, |mut output: mpsc::Receiver<Bytes>| async move {
         let chunk = output.recv().await?;
         Some((Ok(chunk), output))
@@ -134,7 +137,7 @@ struct SerialSession {
     stream: Stream,
     typed: mpsc::Receiver<Bytes>,
     written: mpsc::Sender<Bytes>,
-    rest: Duration,
+    idle_pause: Duration,
 }
 
 impl SerialSession {
@@ -144,12 +147,12 @@ impl SerialSession {
         let mut typed = Bytes::new();
         while let (Some(read), Some(sent)) = (self.read(&mut buffer), self.write(&mut typed)) {
             match read || sent {
-                true => self.rest = REST.0,
+                true => self.idle_pause = IDLE_PAUSE.0,
                 false => self.pause(),
             }
         }
         if let Err(error) = self.stream.abort() {
-            tracing::debug!(%error, "a serial line that had ended");
+            tracing::debug!(%error, "the stream of a serial line had already ended");
         }
     }
 
@@ -161,7 +164,7 @@ impl SerialSession {
             Err(TrySendError::Closed(())) => return None,
         };
         match self.stream.recv(buffer) {
-            Ok(LATER) => Some(false),
+            Ok(WOULD_BLOCK) => Some(false),
             Ok(read) => {
                 let read = usize::try_from(read).ok().filter(|read| *read > 0)?;
                 place.send(Bytes::copy_from_slice(buffer.get(..read)?));
@@ -187,7 +190,7 @@ impl SerialSession {
             return Some(true);
         }
         match self.stream.send(typed) {
-            Ok(LATER) => Some(false),
+            Ok(WOULD_BLOCK) => Some(false),
             Ok(sent) => {
                 typed.advance(usize::try_from(sent).ok()?.min(typed.len()));
                 Some(true)
@@ -201,7 +204,7 @@ impl SerialSession {
 
     #[expect(clippy::disallowed_methods, reason = "a line's own thread, not one of the runtime")]
     fn pause(&mut self) {
-        thread::sleep(self.rest);
-        self.rest = (self.rest * 2).min(REST.1);
+        thread::sleep(self.idle_pause);
+        self.idle_pause = (self.idle_pause * 2).min(IDLE_PAUSE.1);
     }
 }

@@ -117,7 +117,7 @@ async fn memory_is_bounded() {
     one.at(position(head - 1), LATER).await.unwrap();
     one.at(position(head), LATER).await.unwrap();
     assert!(one.held().0 <= 1 && one.held().1 <= weight);
-    assert_eq!(one.making.load(Ordering::Relaxed), 0);
+    assert_eq!(one.bytes_under_construction.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]

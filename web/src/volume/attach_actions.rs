@@ -1,4 +1,4 @@
-//! `/volumes/{id}/action`: the actions that attach and detach, from before attachments were a resource.
+//! `/volumes/{id}/action`: the actions that attach and detach volumes. They are older than the attachments API.
 
 use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::ids::{AttachmentId, InstanceId};
@@ -68,7 +68,7 @@ struct OldAttachment {
     mode: AttachMode,
 }
 
-fn wanted(body: &Value) -> Result<OldAttachment, Fault> {
+fn old_attachment(body: &Value) -> Result<OldAttachment, Fault> {
     let instance = match body["instance_uuid"].as_str() {
         Some(text) => Some(text.parse().map_err(|_| Fault::bad_request("Invalid input received: instance_uuid"))?),
         None => None,
@@ -90,23 +90,23 @@ fn wanted(body: &Value) -> Result<OldAttachment, Fault> {
     Ok(OldAttachment { instance, host: host.unwrap_or_default(), device, mode })
 }
 
-/// Reserves, connects and completes in one: the client has attached the volume already.
+/// Reserves, connects and completes an attachment at once, because the client has already attached the volume.
 async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
-    let OldAttachment { instance, host, device, mode } = wanted(ctx.action_body())?;
+    let OldAttachment { instance, host, device, mode } = old_attachment(ctx.action_body())?;
     let id = volume.created.volume;
     command(&ctx, &permit, id, VolumeCommand::LetGo).await?;
     let attachment = AttachmentId::random();
     command(&ctx, &permit, id, VolumeCommand::Reserve { attachment, instance, mode }).await?;
-    // A client of this form reports where it has attached the volume; the service does not check whether it could.
+    // A client of this form reports where it has attached the volume. The service does not check the place.
     let connect = VolumeCommand::Connect { attachment, host, device, mode, shared: true };
     command(&ctx, &permit, id, connect).await?;
     command(&ctx, &permit, id, VolumeCommand::Complete { attachment }).await?;
     Ok(Reply::empty(202))
 }
 
-/// The attachment that is meant: the one named, or the only one.
-fn meant(volume: &VolumeRecord, body: &Value) -> Result<Option<AttachmentId>, Fault> {
+/// The attachment that the body names, or the only one.
+fn named_attachment(volume: &VolumeRecord, body: &Value) -> Result<Option<AttachmentId>, Fault> {
     match (body["attachment_id"].as_str(), volume.attachments.len()) {
         (Some(text), _) => {
             let known = text.parse().ok().filter(|id| volume.attachments.contains_key(id));
@@ -124,7 +124,7 @@ fn meant(volume: &VolumeRecord, body: &Value) -> Result<Option<AttachmentId>, Fa
 
 async fn detach(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
-    if let Some(attachment) = meant(&volume, ctx.action_body())? {
+    if let Some(attachment) = named_attachment(&volume, ctx.action_body())? {
         release(&ctx, &permit, volume.created.volume, attachment).await?;
     }
     Ok(Reply::empty(202))
@@ -141,14 +141,14 @@ async fn initialize(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     let host = connector(&ctx)?["host"].as_str().unwrap_or_default().to_owned();
     check_host(&ctx, &volume, &host)?;
-    note(&permit);
-    let way = ctx.app.volumes()?.way_to(&volume, AttachMode::ReadWrite);
-    Ok(Reply::ok(json!({"connection_info": views::attachment::connection(&way)})))
+    log_request(&permit);
+    let connection = ctx.app.volumes()?.way_to(&volume, AttachMode::ReadWrite);
+    Ok(Reply::ok(json!({"connection_info": views::attachment::connection(&connection)})))
 }
 
-/// The way to a volume needs no preparation, so nothing is recorded; who asked is in the server's log.
-fn note(permit: &Permit) {
-    tracing::debug!(request = %dispatch::meta(permit).correlation, "a host was told how to reach a volume");
+/// A connection to a volume needs no preparation, so no event records the request. The debug log names it.
+fn log_request(permit: &Permit) {
+    tracing::debug!(request = %dispatch::meta(permit).correlation, "a host connects to a volume or disconnects from it");
 }
 
 fn check_host(ctx: &Ctx, volume: &VolumeRecord, host: &str) -> Result<(), Fault> {
@@ -165,6 +165,6 @@ fn check_host(ctx: &Ctx, volume: &VolumeRecord, host: &str) -> Result<(), Fault>
 async fn terminate(ctx: Ctx) -> Result<Reply, Fault> {
     let (_, permit) = permitted(&ctx)?;
     connector(&ctx)?;
-    note(&permit);
+    log_request(&permit);
     Ok(Reply::empty(202))
 }

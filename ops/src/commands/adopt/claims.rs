@@ -67,7 +67,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
             continue;
         }
         let claim = claim(&row, &parts).and_then(|(claimed, adopted)| {
-            judge(adoption, &claimed)?;
+            refuse_orphan(adoption, &claimed)?;
             Ok((claimed, adopted))
         });
         match claim {
@@ -150,7 +150,7 @@ fn claim(row: &NovaRow<'_>, parts: &ClaimParts<'_>) -> Result<(Claimed, Consumer
 }
 
 /// Refuses an orphan: an allocation of a server or migration that Chronova does not adopt.
-fn judge(adoption: &Adoption<'_>, claimed: &Claimed) -> Result<(), Unadoptable> {
+fn refuse_orphan(adoption: &Adoption<'_>, claimed: &Claimed) -> Result<(), Unadoptable> {
     let foreign = claimed.consumer_type.as_deref().is_some_and(|kind| !matches!(kind, "INSTANCE" | "MIGRATION"));
     let uuid: Option<Uuid> = claimed.consumer.as_str().parse().ok();
     let is_ours = uuid.is_some_and(|uuid| {

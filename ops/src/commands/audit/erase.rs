@@ -83,7 +83,7 @@ async fn erase(args: &EraseArgs, views: &Views, eraser: &Eraser, out: &mut dyn W
         writeln!(out, "nothing to erase: no server is concerned")?;
         return Ok(Exit::No);
     }
-    tell(&plan, out)?;
+    print_plan(&plan, out)?;
     if !args.yes {
         writeln!(out, "nothing was erased; --yes erases for ever")?;
         return Ok(Exit::Yes);
@@ -99,7 +99,7 @@ async fn erase(args: &EraseArgs, views: &Views, eraser: &Eraser, out: &mut dyn W
     Ok(Exit::Yes)
 }
 
-fn tell(plan: &ErasurePlan, out: &mut dyn Write) -> Result<(), CommandFailure> {
+fn print_plan(plan: &ErasurePlan, out: &mut dyn Write) -> Result<(), CommandFailure> {
     if let Some(user) = &plan.user {
         let exists = if plan.user_exists { " (who can still log in)" } else { "" };
         writeln!(out, "user {user}{exists}: name, attributes, key pairs")?;

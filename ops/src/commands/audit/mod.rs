@@ -27,7 +27,7 @@ pub use chronova_web::audit::line::{json_line, shown};
 
 /// How often the log of another process is polled.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
-/// Events read at once.
+/// The number of events that are read at once.
 const PAGE: usize = 1_024;
 
 /// The forms of the listing.
@@ -180,7 +180,8 @@ pub async fn run(
         wanted.extend(hosts(host, store).await?);
     }
     let mut criteria = args.criteria(now, wanted);
-    // An event about a server can come before the server's own first event, so this pass collects its requests first.
+    // An event about a server can come before the server's own first event, so the requests of the servers are
+    // collected first.
     criteria.learn(store).await?;
     let format = args.output.format();
     if let Some(head) = format.head() {

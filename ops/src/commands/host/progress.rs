@@ -24,15 +24,15 @@ fn all<'a>(drain: &'a Value, key: &str) -> &'a [Value] {
     drain[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn called(server: &Value) -> String {
+fn display_name(server: &Value) -> String {
     match server["name"].as_str() {
         Some(name) => format!("{name} ({})", text(server, "server")),
         None => text(server, "server").to_owned(),
     }
 }
 
-/// Progress in tenths, to limit the output.
-fn moved(server: &Value) -> Option<u64> {
+/// The percentage of moved memory, rounded down to a multiple of ten to limit the output.
+fn moved_percent(server: &Value) -> Option<u64> {
     let (total, left) = (server["memory_total_bytes"].as_u64()?, server["memory_remaining_bytes"].as_u64()?);
     (total > 0).then(|| total.saturating_sub(left) * 10 / total * 10)
 }
@@ -54,15 +54,15 @@ impl DrainProgress {
         writeln!(out, "{host} takes no new servers; {waiting} to be moved, {parallel} at a time (drain of {since})")
     }
 
-    /// The changes since the last poll.
+    /// Prints the changes since the last poll.
     pub(super) fn tell(&mut self, drain: &Value, out: &mut dyn Write) -> io::Result<()> {
         for server in all(drain, "leaving") {
             let mut how = format!("{}: {}", text(server, "how"), server["status"].as_str().unwrap_or("asked for"));
-            if let Some(percent) = moved(server) {
+            if let Some(percent) = moved_percent(server) {
                 how = format!("{how}, {percent} %");
             }
             if self.moving.insert(text(server, "server").to_owned(), how.clone()).as_deref() != Some(how.as_str()) {
-                writeln!(out, "  leaves  {}  {how}", called(server))?;
+                writeln!(out, "  leaves  {}  {how}", display_name(server))?;
             }
         }
         for server in all(drain, "left") {
@@ -80,7 +80,7 @@ impl DrainProgress {
 
     fn settle(&mut self, word: &str, server: &Value, how: &str, out: &mut dyn Write) -> io::Result<()> {
         match self.settled.insert((text(server, "server").to_owned(), how.to_owned())) {
-            true => writeln!(out, "  {word:<7} {}  {how}", called(server)),
+            true => writeln!(out, "  {word:<7} {}  {how}", display_name(server)),
             false => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Searches the trees that are left for providers that serve the request together.
+//! Searches the remaining provider trees for providers that together serve the request.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,13 +24,13 @@ pub(super) fn all(plan: &SearchPlan<'_>, limit: usize) -> Vec<Candidate> {
         found: Vec::new(),
         // Two trees can give the same candidate only if it uses sharing providers.
         seen: (!plan.shared.is_empty()).then(HashSet::new),
-        usual: Arc::from([]),
+        previous_amounts: Arc::from([]),
     };
     for anchor in plan.anchors.iter() {
         if search.found.len() >= limit {
             break;
         }
-        search.look_into(anchor);
+        search.search_tree(anchor);
     }
     search.found
 }
@@ -41,11 +41,11 @@ struct Search<'a> {
     found: Vec<Candidate>,
     seen: Option<HashSet<Candidate>>,
     /// The amounts of the previous provider, which mostly equal those of the next one.
-    usual: ResourceAmounts,
+    previous_amounts: ResourceAmounts,
 }
 
 impl Search<'_> {
-    fn look_into(&mut self, anchor: Slot) {
+    fn search_tree(&mut self, anchor: Slot) {
         // The tree's own providers, and the providers that share with the tree.
         let mut around: Vec<(Slot, bool)> = self.plan.index.tree(anchor).map(|slot| (slot, true)).collect();
         let shared = self.plan.shared.iter().filter(|shared| shared.anchors.contains(anchor));
@@ -55,58 +55,58 @@ impl Search<'_> {
                 .filter(|slot| self.plan.index.root_of(*slot) != anchor)
                 .map(|slot| (slot, false)),
         );
-        let mut parts: Vec<Vec<GroupOption>> = Vec::with_capacity(self.plan.groups.len());
+        let mut options: Vec<Vec<GroupOption>> = Vec::with_capacity(self.plan.groups.len());
         for group in &self.plan.groups {
             let found = match &group.serves {
                 Serves::One { providers, amounts } => {
                     let fitting = around.iter().filter(|(slot, _)| providers.contains(*slot));
-                    let part = |slot: Slot| GroupOption {
+                    let option = |slot: Slot| GroupOption {
                         amounts: amounts.iter().map(|(class, amount)| (slot, *class, *amount)).collect(),
                         providers: vec![slot],
                     };
-                    fitting.map(|(slot, _)| part(*slot)).collect()
+                    fitting.map(|(slot, _)| option(*slot)).collect()
                 }
                 Serves::Together(together) => combinations(together, anchor, &around),
             };
             if found.is_empty() {
                 return;
             }
-            parts.push(found);
+            options.push(found);
         }
-        self.choose(&parts, &mut Vec::with_capacity(parts.len()));
+        self.choose(&options, &mut Vec::with_capacity(options.len()));
     }
 
     /// Adds an option of the next group to the chosen ones, if they are compatible.
-    fn choose<'p>(&mut self, parts: &'p [Vec<GroupOption>], chosen: &mut Vec<&'p GroupOption>) {
-        let Some(next) = parts.get(chosen.len()) else {
-            self.take(chosen);
+    fn choose<'p>(&mut self, options: &'p [Vec<GroupOption>], chosen: &mut Vec<&'p GroupOption>) {
+        let Some(next) = options.get(chosen.len()) else {
+            self.add_candidate(chosen);
             return;
         };
-        for part in next {
+        for option in next {
             if self.found.len() >= self.limit {
                 return;
             }
-            if self.is_apart(part, chosen) && self.fits_beside(part, chosen) {
-                chosen.push(part);
-                self.choose(parts, chosen);
+            if self.is_apart(option, chosen) && self.fits_beside(option, chosen) {
+                chosen.push(option);
+                self.choose(options, chosen);
                 chosen.pop();
             }
         }
     }
 
     /// With `group_policy=isolate`, each group with a suffix has a provider of its own.
-    fn is_apart(&self, part: &GroupOption, chosen: &[&GroupOption]) -> bool {
+    fn is_apart(&self, option: &GroupOption, chosen: &[&GroupOption]) -> bool {
         let named = |at: usize| !self.plan.groups[at].suffix.is_empty();
         if !self.plan.request.isolate || !named(chosen.len()) {
             return true;
         }
         let others = chosen.iter().enumerate().filter(|(at, _)| named(*at)).map(|(_, other)| other);
-        others.flat_map(|other| &other.providers).all(|slot| !part.providers.contains(slot))
+        others.flat_map(|other| &other.providers).all(|slot| !option.providers.contains(slot))
     }
 
     /// Whether the groups together fit. Groups that fit one by one may together exceed a provider.
-    fn fits_beside(&self, part: &GroupOption, chosen: &[&GroupOption]) -> bool {
-        part.amounts.iter().all(|(slot, class, amount)| {
+    fn fits_beside(&self, option: &GroupOption, chosen: &[&GroupOption]) -> bool {
+        option.amounts.iter().all(|(slot, class, amount)| {
             let same =
                 chosen.iter().flat_map(|other| &other.amounts).filter(|(other, of, _)| other == slot && of == class);
             let others = same.fold(0_u64, |sum, (_, _, amount)| sum.saturating_add(*amount));
@@ -119,7 +119,7 @@ impl Search<'_> {
         })
     }
 
-    fn take(&mut self, chosen: &[&GroupOption]) {
+    fn add_candidate(&mut self, chosen: &[&GroupOption]) {
         if !self.is_in_subtrees(chosen) || (self.plan.request.flat && self.uses_a_tree_twice(chosen)) {
             return;
         }
@@ -136,7 +136,7 @@ impl Search<'_> {
         let groups = &self.plan.groups;
         self.plan.request.same_subtrees.iter().all(|suffixes| {
             let named = groups.iter().zip(chosen).filter(|(group, _)| suffixes.contains(&*group.suffix));
-            let providers: BTreeSet<Slot> = named.flat_map(|(_, part)| part.providers.iter().copied()).collect();
+            let providers: BTreeSet<Slot> = named.flat_map(|(_, option)| option.providers.iter().copied()).collect();
             let mut above = providers.iter().map(|slot| self.with_ancestors(*slot));
             let Some(first) = above.next() else { return true };
             let common = above.fold(first, |common, next| &common & &next);
@@ -156,7 +156,7 @@ impl Search<'_> {
     }
 
     fn uses_a_tree_twice(&self, chosen: &[&GroupOption]) -> bool {
-        let used: BTreeSet<Slot> = chosen.iter().flat_map(|part| &part.amounts).map(|(slot, _, _)| *slot).collect();
+        let used: BTreeSet<Slot> = chosen.iter().flat_map(|option| &option.amounts).map(|(slot, _, _)| *slot).collect();
         let mut roots = BTreeSet::new();
         !used.into_iter().all(|slot| roots.insert(self.plan.index.root_of(slot)))
     }
@@ -165,15 +165,15 @@ impl Search<'_> {
         let id = |slot: Slot| self.plan.index.id(slot).unwrap_or(ProviderId(uuid::Uuid::nil()));
         let mut amounts: Vec<(ProviderId, usize, u64)> = chosen
             .iter()
-            .flat_map(|part| &part.amounts)
+            .flat_map(|option| &option.amounts)
             .map(|(slot, class, amount)| (id(*slot), *class, *amount))
             .collect();
         // Class indexes have the order of the class names.
         amounts.sort_unstable();
         let groups = self.plan.groups.iter().zip(chosen);
         let mappings = groups
-            .map(|(group, part)| {
-                let mut providers: Vec<ProviderId> = part.providers.iter().map(|slot| id(*slot)).collect();
+            .map(|(group, option)| {
+                let mut providers: Vec<ProviderId> = option.providers.iter().map(|slot| id(*slot)).collect();
                 providers.sort_unstable();
                 (Arc::clone(&group.suffix), providers)
             })
@@ -192,11 +192,11 @@ impl Search<'_> {
                 (&classes[same[0].1], total)
             })
         };
-        let usual = self.usual.iter().map(|(class, amount)| (class, *amount));
-        if !usual.eq(by_class()) {
-            self.usual = by_class().map(|(class, total)| (Arc::clone(class), total)).collect();
+        let previous_amounts = self.previous_amounts.iter().map(|(class, amount)| (class, *amount));
+        if !previous_amounts.eq(by_class()) {
+            self.previous_amounts = by_class().map(|(class, total)| (Arc::clone(class), total)).collect();
         }
-        Arc::clone(&self.usual)
+        Arc::clone(&self.previous_amounts)
     }
 }
 
@@ -207,7 +207,7 @@ fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Ve
         fits.map(|(slot, _)| *slot).collect()
     };
     let choices: Vec<Vec<Slot>> = group.classes.iter().map(|(_, _, fitting)| serving(fitting)).collect();
-    let mut parts = Vec::new();
+    let mut options = Vec::new();
     for chosen in CartesianProduct::new(choices.iter().map(Vec::len)) {
         let slots: Vec<Slot> = chosen.iter().zip(&choices).map(|(at, choice)| choice[*at]).collect();
         if !group.required.iter().all(|any| slots.iter().any(|slot| any.contains(*slot))) {
@@ -218,9 +218,9 @@ fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Ve
         let mut providers = slots;
         providers.sort_unstable();
         providers.dedup();
-        parts.push(GroupOption { amounts, providers });
+        options.push(GroupOption { amounts, providers });
     }
-    parts
+    options
 }
 
 /// All ways to choose one element of each list, as indexes; the last index varies fastest.
