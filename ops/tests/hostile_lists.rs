@@ -144,7 +144,7 @@ fn the_cost_of_a_list_grows_at_most_in_proportion_to_the_request() {
     let ground = resources::common(&mut cloud, &admin);
     let own = TenantResources::build(&mut cloud, &admin, &admin, &ground, "mine");
     let more = json!({"server": {"name": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "imageRef": ground.public_image,
-        "flavorRef": ground.flavor, "networks": [{"uuid": own.things["network"]}], "max_count": 20, "min_count": 20}});
+        "flavorRef": ground.flavor, "networks": [{"uuid": own.resources["network"]}], "max_count": 20, "min_count": 20}});
     admin.post("/compute/v2.1/servers", &more).expect(&[202]);
     cloud.wait("all servers run", |_| {
         let all = admin.get("/compute/v2.1/servers?status=ACTIVE").json();
@@ -159,7 +159,7 @@ fn the_cost_of_a_list_grows_at_most_in_proportion_to_the_request() {
     for (service, route) in probes::routes().into_iter().filter(|(_, route)| is_list(route)) {
         let mut path =
             probes::path_of(service, route, &mut random).replace("/evil", "/admin").replace("<project>", "admin");
-        for (name, thing) in &own.things {
+        for (name, thing) in &own.resources {
             path = path.replace(&format!("<{name}>"), thing);
         }
         // Long polls and streams wait for an event, so their time says nothing.
