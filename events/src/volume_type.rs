@@ -84,7 +84,7 @@ pub struct VolumeType {
     pub public: bool,
     pub extra_specs: Vec<(String, String)>,
     pub access: BTreeSet<ProjectId>,
-    /// Counts all types ever created.
+    /// The number of types that had been created when this one was, itself included.
     pub number: u64,
 }
 

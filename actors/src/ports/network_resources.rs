@@ -5,7 +5,7 @@
 //! [`ServiceCaller::may`]. Resources that the caller may not see are `NotFound`. A refusal has the service's own
 //! message.
 //!
-//! | call | Neutron's part in it |
+//! | call | requests to Neutron |
 //! |---|---|
 //! | `list_networks`, `find_network` | `GET networks` |
 //! | `list_floating_ips`, `find_floating_ip` | `GET floatingips`, and `GET ports` for the devices |
@@ -76,7 +76,7 @@ pub struct NewSecurityGroup {
     pub description: String,
 }
 
-/// The resources of users.
+/// The resources that users manage through Nova's old API.
 #[async_trait]
 pub trait NetworkResources: Send + Sync {
     /// The networks that the caller may see.

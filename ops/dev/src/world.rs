@@ -29,7 +29,7 @@ use chronova_web::tables::Routers;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tokio::task::JoinHandle;
 
-/// Events in one append while the log is filled.
+/// The number of events in one append while the log is filled.
 const CHUNK: usize = 5_000;
 
 /// The first events of a log, by stream.

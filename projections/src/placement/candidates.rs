@@ -62,7 +62,8 @@ pub fn search(index: &ProviderIndex, request: &CandidatesRequest) -> AllocationC
     AllocationCandidates { candidates, providers }
 }
 
-/// Before microversion 1.29 the answer describes only the providers of a tree that are used.
+/// Describes all providers of the candidates' trees. Before microversion 1.29, describes only the providers that the
+/// candidates use.
 fn describe(index: &ProviderIndex, request: &CandidatesRequest, candidates: &[Candidate]) -> Vec<ProviderSummary> {
     let used: Slots =
         candidates.iter().flat_map(|one| &one.allocations).filter_map(|(id, _)| index.slot(*id)).collect();
@@ -77,8 +78,8 @@ fn describe(index: &ProviderIndex, request: &CandidatesRequest, candidates: &[Ca
     roots.iter().flat_map(|root| index.tree(root)).filter_map(described).collect()
 }
 
-/// Looks up the providers of an answer.
 impl AllocationCandidates {
+    /// The ids of the providers that the answer describes.
     pub fn provider_ids(&self) -> BTreeSet<ProviderId> {
         self.providers.iter().map(|described| described.provider.id).collect()
     }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_together_fit_too() {
+    fn groups_must_fit_together() {
         let groups = vec![group("A", &[("SRIOV_NET_VF", 2)]), group("B", &[("SRIOV_NET_VF", 1)])];
         assert_eq!(used(&CandidatesRequest { groups, ..CandidatesRequest::default() }), [[11, 12], [11, 12]]);
     }

@@ -63,16 +63,16 @@ impl Attributes {
     }
 
     /// Takes the attribute; `None` if it is absent or null.
-    fn some(&mut self, name: &str) -> Option<Value> {
+    fn take_non_null(&mut self, name: &str) -> Option<Value> {
         self.take(name).filter(|value| !value.is_null())
     }
 
-    /// Whether the attribute is absent, null or false, which all mean the default.
+    /// Whether the attribute is present, and null or false.
     pub(super) fn is_false_or_null(&self, name: &str) -> bool {
         matches!(self.map.get(name), Some(Value::Null | Value::Bool(false)))
     }
 
-    /// As [`Self::is_false_or_null`], for attributes with an empty default.
+    /// Whether the attribute is absent, null or empty, which all mean the default.
     pub(super) fn is_default(&self, name: &str) -> bool {
         match self.map.get(name) {
             None | Some(Value::Null) => true,
@@ -106,7 +106,7 @@ impl Attributes {
         }
     }
 
-    /// As `text`, but null counts as absent. Clients send null to reset a name.
+    /// As `text`, but null counts as an empty text. Clients send null to reset a name.
     pub(super) fn text_or_null(&mut self, name: &str, longest: usize) -> Result<Option<String>, Fault> {
         match self.map.get(name) {
             Some(Value::Null) => {
@@ -117,7 +117,7 @@ impl Attributes {
         }
     }
 
-    /// A boolean; a string or 0 and 1 are accepted, too.
+    /// Takes a boolean. Accepts `true`, `false`, 0 and 1 as texts, and 0 and 1 as numbers, too.
     pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.take(name) else { return Ok(None) };
         as_boolean(&value)
@@ -126,12 +126,12 @@ impl Attributes {
     }
 
     pub(super) fn integer(&mut self, name: &str) -> Result<Option<i64>, Fault> {
-        let Some(value) = self.some(name) else { return Ok(None) };
+        let Some(value) = self.take_non_null(name) else { return Ok(None) };
         as_integer(&value).map(Some).ok_or_else(|| invalid(name, format_args!("{} is not an integer", quoted(&value))))
     }
 
     pub(super) fn parsed<T: FromStr>(&mut self, name: &str, what: &str) -> Result<Option<T>, Fault> {
-        let Some(value) = self.some(name) else { return Ok(None) };
+        let Some(value) = self.take_non_null(name) else { return Ok(None) };
         let parsed = value.as_str().and_then(|text| text.parse().ok());
         parsed.map(Some).ok_or_else(|| invalid(name, format_args!("{} is not a valid {what}", quoted(&value))))
     }
@@ -264,7 +264,7 @@ pub(super) fn as_integer(value: &Value) -> Option<i64> {
 /// The longest description, as in Neutron.
 pub(super) const LONG_TEXT: usize = 255;
 
-/// A number that is never negative.
+/// Takes a number from 0 to `u32::MAX`.
 pub(super) fn small(body: &mut Attributes, name: &str) -> Result<Option<u32>, Fault> {
     let Some(number) = body.integer(name)? else { return Ok(None) };
     u32::try_from(number)

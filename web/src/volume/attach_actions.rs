@@ -148,7 +148,7 @@ async fn initialize(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// A connection to a volume needs no preparation, so no event records the request. The debug log names it.
 fn log_request(permit: &Permit) {
-    tracing::debug!(request = %dispatch::meta(permit).correlation, "a host connects to a volume or disconnects from it");
+    tracing::debug!(request = %dispatch::meta(permit).correlation, "a host connects to or disconnects from a volume");
 }
 
 fn check_host(ctx: &Ctx, volume: &VolumeRecord, host: &str) -> Result<(), Fault> {

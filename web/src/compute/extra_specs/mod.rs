@@ -42,7 +42,7 @@ enum ExtraSpecType {
         max: Option<i64>,
     },
     OneOf(&'static [&'static str]),
-    /// The whole name matches this pattern.
+    /// The whole value must match this pattern.
     Pattern(&'static str),
 }
 
@@ -78,7 +78,7 @@ impl ExtraSpecName {
     }
 }
 
-/// `trait`, `trait1`, `trait_NET`: the namespace of a group of requirements.
+/// Whether a namespace is that of a request group, for example `trait`, `trait1` or `trait_NET`.
 fn is_group(namespace: &str, kind: &str) -> bool {
     let suffix = namespace.strip_prefix(kind);
     suffix.is_some_and(|suffix| {
@@ -92,7 +92,10 @@ fn is_custom(name: &str) -> bool {
     })
 }
 
-/// The type of a value of that name; `None` for unknown names and for the operator's own.
+/// The type of the values of this name. `None`: the namespace is unknown, so the name is the operator's own.
+///
+/// # Errors
+/// The namespace is known, and the name is not.
 fn value_of(name: &str) -> Result<Option<ExtraSpecType>, Fault> {
     if let Some(known) = TABLE.iter().find(|spec| spec.name.covers(name)) {
         return Ok(Some(known.value));
@@ -166,7 +169,7 @@ fn is_boolean(text: &str) -> bool {
     WORDS.contains(&text.trim().to_lowercase().as_str())
 }
 
-/// The patterns of the table, compiled once. A pattern whose matching would take too long counts as no match.
+/// Whether the whole value matches a pattern of the table. A match that would take too long counts as none.
 fn matches(pattern: &'static str, value: &str) -> bool {
     static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
         let patterns = TABLE.iter().filter_map(|spec| match spec.value {
@@ -239,7 +242,7 @@ mod tests {
 
     /// A pattern with nested repetition must not block a worker.
     #[test]
-    fn a_pattern_cannot_be_made_to_think_for_ever() {
+    fn a_pattern_with_nested_repetition_does_not_block() {
         let long = format!("{}!", "1-2,".repeat(200));
         assert!(!words("hw:cpu_realtime_mask", &long).is_empty());
     }
