@@ -1,5 +1,5 @@
-//! The names of our objects on a host: storage volumes and networks. They are all here, because spawn, destroy, the
-//! domain XML and the search for leftovers must agree on them.
+//! The names of Chronova's objects on a host: storage volumes and networks. They are all here, because spawn, destroy,
+//! the domain XML and the search for leftovers must agree on them.
 //!
 //! Invariant: the names of a guest's volumes begin with its id and an underscore. So a host can be searched for them
 //! without any other record.
@@ -25,12 +25,12 @@ pub fn base_complete(image: &ImageRef) -> String {
     complete(&base(image))
 }
 
-/// The mark with the time since which the cached image is unused.
+/// The volume that stores since when the cached image is unused.
 pub(crate) fn base_idle(checksum: &str) -> String {
     format!("{}.idle", base_of(checksum))
 }
 
-/// The mark that the content of this name is complete.
+/// An empty volume that marks the content with this name as complete.
 pub(crate) fn complete(name: &str) -> String {
     format!("{name}{COMPLETE_SUFFIX}")
 }

@@ -190,7 +190,7 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => serve(&args),
         Command::ServeLog { place } => {
-            load(&place).map_or(ExitCode::from(2), |config| ended(serve::log_only::run(config)))
+            load(&place).map_or(ExitCode::from(2), |config| exit_code(serve::log_only::run(config)))
         }
         Command::Config(ConfigCommand::Check { files }) => {
             let (text, good) = config::check(&files);
@@ -305,10 +305,10 @@ fn serve(args: &ServeArgs) -> ExitCode {
     if !args.listen.is_empty() {
         config.chronova.listen = config::Words(args.listen.clone());
     }
-    ended(serve::run(config))
+    exit_code(serve::run(config))
 }
 
-fn ended(result: anyhow::Result<()>) -> ExitCode {
+fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -368,7 +368,7 @@ mod tests {
         let mut found = Vec::new();
         places(&Cli::command(), "", &mut found);
         for known in ["serve", "serve-log", "audit", "inspect", "rebuild", "schedule", "policy"] {
-            assert!(found.iter().any(|words| words == known), "{known} is none of {found:?}");
+            assert!(found.iter().any(|words| words == known), "{known} is not in {found:?}");
         }
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {

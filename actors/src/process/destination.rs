@@ -1,5 +1,5 @@
-//! Selects the destination of a server: the request to the scheduler, and the records of its answer. Builds share the
-//! request; all kinds of moves share both.
+//! Selects the destination of a server: the request to the scheduler, and the records of its answer. Builds and all
+//! kinds of moves send the same request. All kinds of moves record the answer in the same way.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn name(work: &StepRun, host: HostId) -> Option<String> {
     work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.hostname.clone()))
 }
 
-/// The request of a single server; a caller with several sets `batch` and `launch_index`.
+/// The request for a single server. A caller with several servers sets `batch` and `launch_index`.
 pub(super) fn asked(work: &StepRun, server: &Alive, request: RequestSpec) -> SelectionRequest {
     SelectionRequest {
         request,
@@ -44,13 +44,13 @@ pub(super) fn asked(work: &StepRun, server: &Alive, request: RequestSpec) -> Sel
     }
 }
 
-/// The selected host in the type of events.
-pub(super) fn placed(work: &StepRun, seat: &Selection) -> Placed {
-    let zone = seat.chosen.zone.clone();
+/// The selected host, as events record it.
+pub(super) fn placed(work: &StepRun, selection: &Selection) -> Placed {
+    let zone = selection.chosen.zone.clone();
     Placed {
         process: work.running.process,
-        host: seat.chosen.host,
-        hostname: seat.chosen.hostname.clone(),
+        host: selection.chosen.host,
+        hostname: selection.chosen.hostname.clone(),
         attempt: work.running.attempt,
         availability_zone: zone.unwrap_or_else(|| work.context.server_options.availability_zone.clone()),
     }
@@ -90,11 +90,12 @@ pub(super) async fn choose(
 ) -> Result<StepOutput, StepError> {
     let (process, attempt) = (work.running.process, work.running.attempt);
     match work.context.scheduler.place(&asked(work, &subject.server, request)).await {
-        Ok(seat) => {
-            let target = placed(work, &seat);
-            let Selection { scheduled, ticket, .. } = seat;
-            let aim = MoveRecord::Targeted { process, target: Some(target.clone()), scheduled: Box::new(scheduled) };
-            ticket.placed(moving::insist(work, aim).await?);
+        Ok(selection) => {
+            let target = placed(work, &selection);
+            let Selection { scheduled, ticket, .. } = selection;
+            let targeted =
+                MoveRecord::Targeted { process, target: Some(target.clone()), scheduled: Box::new(scheduled) };
+            ticket.placed(moving::insist(work, targeted).await?);
             Ok(output(&target))
         }
         Err(SelectionError::NoHost { reasons, lost }) => {

@@ -63,7 +63,7 @@ impl Runtime {
     /// Stops all work where it is; the log says how to continue.
     pub async fn stop(self) {
         self.leader.stop().await;
-        // The read models may fold the last appended events.
+        // The read models get some time to fold the last appended events.
         tokio::time::sleep(Duration::from_millis(10)).await;
         self.member.stop();
     }

@@ -1,9 +1,9 @@
 //! Vendor data of guests: the static file for all guests, and the services in `[api] vendordata_dynamic_targets`.
 //! Chronova calls the services over HTTP for each metadata request that needs them.
 //!
-//! The services are external. So there are limits of the time to connect, the time to answer, the length of an answer
-//! and the number of concurrent calls. A service that does not answer in time gives `{}` under its name, or an error
-//! for the guest with `vendordata_dynamic_failure_fatal`.
+//! The services are external, so Chronova limits the time to connect, the time to answer, the length of an answer and
+//! the number of concurrent calls. A service that does not answer in time gives `{}` under its name. With
+//! `vendordata_dynamic_failure_fatal`, the guest gets an error instead.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::config::Config;
 /// The longest accepted answer: more than the largest user data.
 const LONGEST: u64 = 256 * 1024;
 
-/// Concurrent calls; each holds a thread.
+/// The number of concurrent calls. Each call holds a thread.
 const AT_ONCE: usize = 32;
 
 /// The usual files of a system's trusted certificate authorities.
@@ -59,7 +59,7 @@ struct HttpServices {
     agent: Agent,
     targets: Vec<VendorDataTarget>,
     fatal: bool,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,15 +95,15 @@ impl HttpServices {
             .build()
             .into();
         let fatal = api.vendordata_dynamic_failure_fatal;
-        Ok(Self { agent, targets, fatal, places: Arc::new(Semaphore::new(AT_ONCE)) })
+        Ok(Self { agent, targets, fatal, slots: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
     async fn ask_one(&self, target: &VendorDataTarget, about: &Value) -> Result<Value> {
-        let place = Arc::clone(&self.places).acquire_owned().await?;
+        let slot = Arc::clone(&self.slots).acquire_owned().await?;
         let (agent, url, about) = (self.agent.clone(), target.url.clone(), about.clone());
         let asked = tokio::task::spawn_blocking(move || {
             let answer = post(&agent, &url, &about);
-            drop(place);
+            drop(slot);
             answer
         });
         asked.await?
@@ -127,16 +127,16 @@ impl VendorServices for HttpServices {
     async fn ask(&self, about: Value) -> Result<Map<String, Value>, String> {
         let about = &about;
         let asked = self.targets.iter().map(|target| async move { (target, self.ask_one(target, about).await) });
-        let mut told = Map::new();
+        let mut vendor_data = Map::new();
         for (VendorDataTarget { name, url }, answer) in futures::future::join_all(asked).await {
-            let said = match answer {
-                Ok(said) => said,
+            let data = match answer {
+                Ok(data) => data,
                 Err(error) => {
                     tracing::warn!(
                         name,
                         url,
                         error = format!("{error:#}"),
-                        "a service of vendor data does not answer as it should"
+                        "a vendor data service gives no valid answer"
                     );
                     if self.fatal {
                         return Err(format!("the vendor data of {name} cannot be had"));
@@ -144,9 +144,9 @@ impl VendorServices for HttpServices {
                     Value::Object(Map::new())
                 }
             };
-            told.insert(name.clone(), said);
+            vendor_data.insert(name.clone(), data);
         }
-        Ok(told)
+        Ok(vendor_data)
     }
 }
 

@@ -15,7 +15,7 @@ fn listed() -> Vec<String> {
     [lines("passes.txt"), lines("passes-volumes.txt")].concat()
 }
 
-/// Patterns and reasons.
+/// The patterns of the excused tests, with the reasons.
 fn exceptions() -> Vec<(String, String)> {
     let split = |line: &String| {
         let (pattern, reason) = line.split_once("  # ").expect("PATTERN  # reason");
@@ -24,16 +24,16 @@ fn exceptions() -> Vec<(String, String)> {
     lines("exceptions.txt").iter().map(split).collect()
 }
 
-/// `CHRONOVA_TEMPEST_ZED` names the record of such a run: `PASS ID`, `FAIL ID` or `SKIP ID` per line.
+/// `CHRONOVA_TEMPEST_ZED` names the record of a tempest run on Nova: `PASS ID`, `FAIL ID` or `SKIP ID` per line.
 #[test]
 fn whatever_passes_on_nova_passes_here() {
     let Some(record) = std::env::var_os("CHRONOVA_TEMPEST_ZED") else {
-        println!("skipped: CHRONOVA_TEMPEST_ZED does not name what Nova passed");
+        println!("skipped: CHRONOVA_TEMPEST_ZED names no record of a run on Nova");
         return;
     };
     let record = std::fs::read_to_string(record).unwrap();
     let passed: Vec<&str> = record.lines().filter_map(|line| line.strip_prefix("PASS ")).map(str::trim).collect();
-    assert!(passed.len() > 100, "the record says of {} tests that they passed", passed.len());
+    assert!(passed.len() > 100, "the record lists only {} passed tests", passed.len());
     let listed: BTreeSet<String> = listed().into_iter().collect();
     let exceptions = exceptions();
     let missing: Vec<&str> = passed.iter().copied().filter(|id| !listed.contains(*id)).collect();

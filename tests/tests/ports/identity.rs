@@ -1,4 +1,4 @@
-//! The suite of identity on the embedded service, on real Keystone, and on one that breaks a promise.
+//! The suite of identity on the embedded service, on real Keystone, and on a service that breaks a promise.
 
 use std::sync::Arc;
 

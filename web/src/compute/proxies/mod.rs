@@ -1,7 +1,8 @@
 //! Operations that Nova once passed on to the image and network services and has deprecated since: images and networks
 //! until 2.35, image metadata until 2.38. Old clients still expect them, in Nova's form and with Nova's messages.
 //!
-//! They call the port of the other service with the user's token. As in Nova, that service's policy decides access.
+//! These operations call the port of the other service with the user's token. As in Nova, that service's policy decides
+//! access.
 
 pub(super) mod baremetal;
 pub(super) mod floating_ips;

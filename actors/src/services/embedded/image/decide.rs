@@ -12,19 +12,19 @@ use super::{ImageChange, ImageCommand, ImageReject, MAX_MEMBERS, MAX_PROPERTIES,
 type ImageDecision = Result<Vec<ImageEvent>, ImageReject>;
 
 pub fn decide(state: &Image, command: ImageCommand) -> ImageDecision {
-    let image = match (state, command) {
+    let reject = match (state, command) {
         (Image::Unknown, ImageCommand::Create(created)) => return create(created),
         (_, ImageCommand::Create(created)) => return Err(ImageReject::IdTaken(created.image)),
         (Image::Here(record), command) => return on_image(record, command),
         (Image::Unknown | Image::Deleted, _) => ImageReject::NotFound,
     };
-    Err(image)
+    Err(reject)
 }
 
 fn create(mut created: ImageCreated) -> ImageDecision {
     sort(&mut created.attributes);
     check(&created.attributes)?;
-    bound(0, &created.attributes)?;
+    check_size(0, &created.attributes)?;
     Ok(vec![created.into()])
 }
 
@@ -34,13 +34,13 @@ fn sort(attributes: &mut ImageAttributes) {
     attributes.properties.sort();
 }
 
-/// The size of its properties in bytes.
+/// The size of the properties in bytes.
 fn property_bytes(attributes: &ImageAttributes) -> usize {
     attributes.properties.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-/// Checks the limits of properties. An older image may exceed them, but then it may only shrink.
-fn bound(before: usize, attributes: &ImageAttributes) -> Result<(), ImageReject> {
+/// Checks the size of the properties. An older image may exceed the limit, but then its properties may only shrink.
+fn check_size(before: usize, attributes: &ImageAttributes) -> Result<(), ImageReject> {
     match property_bytes(attributes) {
         now if now > MAX_PROPERTY_BYTES && now > before => Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES }),
         _ => Ok(()),
@@ -150,7 +150,7 @@ fn change(record: &ImageRecord, changes: Vec<ImageChange>) -> ImageDecision {
     }
     sort(&mut attributes);
     check(&attributes)?;
-    bound(property_bytes(&record.attributes), &attributes)?;
+    check_size(property_bytes(&record.attributes), &attributes)?;
     if attributes == record.attributes {
         return Ok(vec![]);
     }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn protection_and_deletion() {
+    fn a_protected_image_is_not_deleted_and_a_deleted_id_stays_taken() {
         let shielded = given([ImageCommand::Change(vec![ImageChange::Protected(true)])]);
         assert_eq!(decide(&shielded, ImageCommand::Delete), Err(ImageReject::Protected));
         let gone = given([ImageCommand::StartUpload(UPLOAD), ImageCommand::Delete]);
