@@ -31,6 +31,7 @@ pub(super) fn warnings(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
     believes_anybody(config, &mut found);
     plain_http(config, &mut found);
+    unproven_keystone(config, &mut found);
     open_folder(&config.chronova.data_dir, &mut found);
     open_rules(config, &mut found);
     weak_secrets(config, &mut found);
@@ -67,6 +68,23 @@ fn plain_http(config: &Config, found: &mut Vec<String>) {
                  ssl_cert_file and ssl_key_file, or listen on loopback behind a proxy with TLS"
             ));
         }
+    }
+}
+
+/// Warns about a Keystone that an attacker could replace: it would let anybody in.
+fn unproven_keystone(config: &Config, found: &mut Vec<String>) {
+    let section = &config.keystone_authtoken;
+    let Some(url) = &section.auth_url else { return };
+    let plain = url.strip_prefix("http://").and_then(|rest| rest.split(['/', ':']).next());
+    if plain.is_some_and(|host| host != "localhost" && !host.starts_with("127.")) {
+        found.push(format!(
+            "[keystone_authtoken] auth_url {url} is plain HTTP: passwords and tokens can be read on the way. Use https, or a \
+             network that only the control plane reaches"
+        ));
+    } else if section.insecure {
+        found.push(
+            "[keystone_authtoken] insecure trusts any certificate: name the authority in cafile instead".to_owned(),
+        );
     }
 }
 
@@ -156,7 +174,13 @@ mod tests {
 
     #[test]
     fn each_insecure_setting_causes_its_warning() {
-        let doors: [InsecureCase; 6] = [
+        const PLAIN: &str = "[keystone_authtoken]\nauth_url = http://c:5000\nauth_type = password\nuser_id = u\n\
+                             password = w\nproject_id = p\n";
+        const UNPROVEN: &str = "[keystone_authtoken]\nauth_url = https://c:5000\nauth_type = password\nuser_id = u\n\
+                                password = w\nproject_id = p\ninsecure = true\n";
+        let doors: [InsecureCase; 8] = [
+            (PLAIN, &[], 0o700, "auth_url http://c:5000 is plain HTTP"),
+            (UNPROVEN, &[], 0o700, "insecure trusts any certificate"),
             ("[api]\nauth_strategy = noauth2\n", &[], 0o700, "believes whoever calls"),
             ("listen = 192.0.2.7:8774\n", &[], 0o700, "listen serves plain HTTP on 192.0.2.7:8774"),
             ("", &[], 0o755, "data has mode 755"),
@@ -187,6 +211,9 @@ mod tests {
 
     #[test]
     fn secure_settings_cause_no_warning() {
+        const LOCAL: &str = "[keystone_authtoken]\nauth_url = http://127.0.0.1:5000\nauth_type = password\nuser_id = u\n\
+                             password = w\nproject_id = p\n";
+        assert_eq!(warnings_of(LOCAL, &[], 0o700), [""; 0]);
         let shut = "listen = 127.0.0.1:8774\n[neutron]\nmetadata_proxy_shared_secret = Xo7eiph4oosu\n[oslo_policy]\npolicy_file = p.yaml\n";
         assert_eq!(
             warnings_of(shut, &[("p.yaml", "\"os_compute_api:servers:index\": \"role:member\"\n")], 0o700),
