@@ -125,12 +125,12 @@ async fn those_who_cannot_be_served_are_turned_away() {
     let store = filled(1).await;
     let options = HistoryOptions { at_once: 1, waiting: 0, ..HistoryOptions::default() };
     let history = history(&store, options).await;
-    let place = history.place().await.unwrap();
+    let slot = history.slot().await.unwrap();
     assert!(matches!(history.at(position(3), LATER).await, Err(HistoryError::Busy)));
-    drop(place);
+    drop(slot);
     history.at(position(3), LATER).await.unwrap();
     // A held state needs no slot.
-    let _place = history.place().await.unwrap();
+    let _slot = history.slot().await.unwrap();
     assert!(history.at(position(3), LATER).await.is_ok());
     assert_eq!(history.waiting.load(Ordering::Relaxed), 0);
 }
