@@ -42,7 +42,7 @@ fn active(cloud: &Cloud) -> Vec<String> {
 
 fn leads(cloud: &mut Cloud) -> bool {
     let ended = cloud.ended();
-    assert!(ended.is_none(), "it ended by itself: {ended:?}\n{}", cloud.log());
+    assert!(ended.is_none(), "the member ended by itself: {ended:?}\n{}", cloud.log());
     cloud.client().get("/healthz").is_ok_and(|answer| answer.status == 200)
 }
 
@@ -62,9 +62,9 @@ fn the_standby_leads_after_the_leader_was_killed_or_stopped() {
     create(&a, &furniture, "two");
     a.kill();
     b.wait("the second member leads", leads);
-    b.wait("it completes what the first one began", |b| active(b) == ["one", "two"]);
+    b.wait("the second member completes the work of the first one", |b| active(b) == ["one", "two"]);
     create(&b, &furniture, "three");
-    b.wait("and begins more", |b| active(b) == ["one", "three", "two"]);
+    b.wait("the new leader builds more servers", |b| active(b) == ["one", "three", "two"]);
 
     // SIGSTOP keeps the leader from reading its clock and the database's answers.
     a.launch();
@@ -75,7 +75,7 @@ fn the_standby_leads_after_the_leader_was_killed_or_stopped() {
     assert_eq!(ended.signal(), Some(9), "{ended}");
     assert_eq!(active(&a), ["one", "three", "two"]);
     create(&a, &furniture, "four");
-    a.wait("and begins more", |a| active(a).len() == 4);
+    a.wait("the new leader builds more servers", |a| active(a).len() == 4);
 
     // A graceful end releases the lease, so the next leader need not wait for it to expire.
     a.stop();
@@ -107,7 +107,7 @@ fn a_folder_with_a_log_is_not_used_with_a_database() {
     cloud.stop();
     cloud.configure("[chronova]\nevent_store = postgresql://nobody:secret@127.0.0.1:1/none\n");
     cloud.launch();
-    cloud.wait("it refuses to start", |cloud| cloud.ended().is_some());
+    cloud.wait("the server refuses to start", |cloud| cloud.ended().is_some());
     assert_eq!(cloud.ended().unwrap().code(), Some(2));
     let log = cloud.log();
     assert!(log.contains("set event_store = sqlite") && !log.contains("secret"), "{log}");
@@ -125,39 +125,39 @@ fn the_operators_commands_work_on_the_log_in_the_database() {
     let command = |cloud: &Cloud, words: &[&str]| cloud.command(&[words, &["--config-file", &config]].concat());
 
     // The commands work beside the leader.
-    let (code, told) = command(&cloud, &["audit"]);
-    assert!(code == 0 && told.contains("instance."), "{code} {told}");
-    let (code, told) = command(&cloud, &["audit", "head"]);
-    assert_eq!(code, 0, "{told}");
-    let (code, told) = command(&cloud, &["audit", "erase", "--user", "nobody", "--reason", "asked"]);
-    assert!(code == 2 && told.contains("POST /chronova/v1/erasures"), "{code} {told}");
+    let (code, output) = command(&cloud, &["audit"]);
+    assert!(code == 0 && output.contains("instance."), "{code} {output}");
+    let (code, output) = command(&cloud, &["audit", "head"]);
+    assert_eq!(code, 0, "{output}");
+    let (code, output) = command(&cloud, &["audit", "erase", "--user", "nobody", "--reason", "asked"]);
+    assert!(code == 2 && output.contains("POST /chronova/v1/erasures"), "{code} {output}");
     cloud.stop();
 
-    let (code, told) = command(&cloud, &["rebuild"]);
-    assert_eq!(code, 0, "the checkpoint says what the log says: {told}");
+    let (code, output) = command(&cloud, &["rebuild"]);
+    assert_eq!(code, 0, "the checkpoint equals the log: {output}");
     let head = database.sql("SELECT position || ':' || encode(hash, 'hex') FROM chronova_head");
     assert_eq!(command(&cloud, &["audit", "head"]), (0, format!("{head}\n")));
-    let (code, told) = command(&cloud, &["rebuild", "--replace"]);
-    assert_eq!(code, 0, "{told}");
+    let (code, output) = command(&cloud, &["rebuild", "--replace"]);
+    assert_eq!(code, 0, "{output}");
     let erase = ["audit", "erase", "--user", "admin", "--reason", "asked", "--yes", "--even-alive"];
-    let (code, told) = command(&cloud, &erase);
-    assert!(code == 0 && told.contains("keys destroyed"), "{code} {told}");
+    let (code, output) = command(&cloud, &erase);
+    assert!(code == 0 && output.contains("keys destroyed"), "{code} {output}");
     assert_eq!(
         database.sql("SELECT lease_until = '-infinity' FROM chronova_head"),
         "t",
         "the command lets members lead"
     );
-    let (code, told) = command(&cloud, &["audit", "verify", "--against", &head]);
-    assert!(code == 0 && told.contains("were erased") && told.contains("holds"), "{code} {told}");
-    let (code, told) = command(&cloud, &["audit", "verify", "--quick"]);
-    assert!(code == 2 && told.contains("--data-checksums"), "{code} {told}");
+    let (code, output) = command(&cloud, &["audit", "verify", "--against", &head]);
+    assert!(code == 0 && output.contains("were erased") && output.contains("holds"), "{code} {output}");
+    let (code, output) = command(&cloud, &["audit", "verify", "--quick"]);
+    assert!(code == 2 && output.contains("--data-checksums"), "{code} {output}");
 
     database.sql("UPDATE chronova_events SET recorded_at = recorded_at + 1 WHERE position = 5");
-    let (code, told) = command(&cloud, &["audit", "verify"]);
-    assert!(code == 1 && told.contains("position 5"), "{code} {told}");
+    let (code, output) = command(&cloud, &["audit", "verify"]);
+    assert!(code == 1 && output.contains("position 5"), "{code} {output}");
     database.sql("DELETE FROM chronova_events WHERE position = 3");
-    let (code, told) = command(&cloud, &["audit", "verify"]);
-    assert!(code == 1 && told.contains("position 3: events are missing"), "{code} {told}");
-    let (code, told) = command(&cloud, &["rebuild", "--replace"]);
-    assert!(code == 2 && told.contains("events are missing"), "{code} {told}");
+    let (code, output) = command(&cloud, &["audit", "verify"]);
+    assert!(code == 1 && output.contains("position 3: events are missing"), "{code} {output}");
+    let (code, output) = command(&cloud, &["rebuild", "--replace"]);
+    assert!(code == 2 && output.contains("events are missing"), "{code} {output}");
 }

@@ -352,7 +352,7 @@ async fn what_is_shelved_leaves_its_host_in_time() {
     life.hosts_up(2).await;
     life.shows(id, "SHELVED_OFFLOADED").await;
     life.settled().await;
-    assert_eq!(world.images.made().len(), 1, "its disk");
+    assert_eq!(world.images.made().len(), 1, "the image holds the server's disk");
     life.unshelve(id).await.unwrap();
     life.shows(id, "ACTIVE").await;
     life.settled().await;
@@ -361,7 +361,7 @@ async fn what_is_shelved_leaves_its_host_in_time() {
     life.shows(id, "SHELVED_OFFLOADED").await;
     life.delete(id).await.unwrap();
     life.settled().await;
-    assert!(world.images.made().is_empty(), "a server takes its disk along");
+    assert!(world.images.made().is_empty(), "the delete removes the image of the server's disk");
     life.stop().await;
     world.check().await;
 }
@@ -396,7 +396,7 @@ async fn detach_interface_is_proven() {
         .await;
 }
 
-/// Whichever ends first, nothing is left of either.
+/// Whether the attachment or the delete ends first, neither leaves anything behind.
 #[actix_rt::test]
 async fn delete_during_attach_is_proven() {
     let ask: Ask = |life, id| {

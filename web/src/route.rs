@@ -10,8 +10,8 @@
 //! ];
 //! ```
 //!
-//! Invariants: the dispatcher checks a route's rule against the caller before its handler runs (`policy`). Otherwise
-//! the handler checks it (`policy_on_target`), and the dispatcher refuses an answer without that check.
+//! Invariants: with `policy`, the dispatcher checks a route's rule against the caller before the handler runs. With
+//! `policy_on_target`, the handler checks the rule, and the dispatcher refuses an answer without that check.
 
 use std::fmt;
 
@@ -118,7 +118,7 @@ impl fmt::Debug for BodySpec {
 /// A route: one operation.
 #[derive(Clone, Copy)]
 pub struct Route {
-    /// The operation's stable name (`servers.create`): in metrics, logs and tests.
+    /// The operation's stable name (`servers.create`) in metrics, logs and tests.
     pub op: &'static str,
     pub method: Method,
     /// The path below the API root, with `{names}`; `{name*}` at the end takes the rest of the path.
@@ -187,13 +187,13 @@ impl Route {
         self
     }
 
-    /// Checked before the handler, against the caller's own project.
+    /// The dispatcher checks the rule before the handler runs, against the caller's own project.
     pub const fn policy(mut self, rule: &'static str) -> Self {
         self.access = RouteAccess::Rule(rule);
         self
     }
 
-    /// Checked by the handler, which calls `ctx.authorize(&target)`.
+    /// The handler checks the rule: it calls `ctx.authorize(&target)`.
     pub const fn policy_on_target(mut self, rule: &'static str) -> Self {
         self.access = RouteAccess::RuleOnTarget(rule);
         self
@@ -205,13 +205,13 @@ impl Route {
         self
     }
 
-    /// Needs no token.
+    /// The operation needs no token.
     pub const fn public(mut self) -> Self {
         self.access = RouteAccess::Public;
         self
     }
 
-    /// Accepts a token but does not need one.
+    /// The operation accepts a token but does not need one.
     pub const fn optional_token(mut self) -> Self {
         self.access = RouteAccess::Optional;
         self
@@ -270,7 +270,7 @@ pub const fn action(op: &'static str, path: &'static str, key: &'static str, han
     route
 }
 
-/// An operation that no longer exists: answers `status` (410, say) to everybody with a token.
+/// An operation that no longer exists: answers `status` (for example 410) to everybody with a token.
 pub const fn gone(op: &'static str, method: Method, path: &'static str, status: u16) -> Route {
     let mut route = Route::new(op, method, path, |_| Box::pin(std::future::ready(Err(Fault::gone()))));
     route.removed = Some(status);

@@ -18,7 +18,7 @@ async fn serve(config: Config) -> Result<()> {
     let targets = config.targets();
     let event_log = tokio::select! {
         opened = EventLog::open(&config, &targets.store) => opened?,
-        told = super::told_to_end() => return told,
+        ended = super::told_to_end() => return ended,
     };
     let server = eventstoredb::open(&config, event_log.store())
         .await?

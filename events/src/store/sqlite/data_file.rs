@@ -6,8 +6,8 @@
 //! that lock. Then the next client that closes the file removes the write-ahead log under the writer. All events
 //! acknowledged later are lost when the writer ends.
 //!
-//! So only [`DataFile`] opens the data file. Its users share one descriptor. Each user keeps it until its connections
-//! are closed, so it is the last of the user's fields.
+//! So only [`DataFile`] opens the data file. Its users share one descriptor. Each user keeps its [`DataFile`] until the
+//! user's connections are closed. So the [`DataFile`] is the last field of the user's struct.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -51,8 +51,8 @@ impl DataFile {
         let file = File::open(path)?;
         let found = identity(&file.metadata()?);
         match shared.entry(found) {
-            // Meanwhile the name was given to a file that is already open. Closing this descriptor would drop its
-            // locks.
+            // Meanwhile the name was given to a file that is already open. Closing this descriptor would drop the locks
+            // on that file.
             Entry::Occupied(_) => std::mem::forget(file),
             Entry::Vacant(place) => {
                 place.insert((Arc::new(file), 0));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_open_once_whatever_it_is_called_and_a_new_one_is_another() {
+    fn all_names_of_a_file_share_one_descriptor_and_a_new_file_has_another() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("log.db"), folder.path().join("same"));
         assert!(DataFile::open(&path).is_err());

@@ -11,15 +11,15 @@
 //! | `images` | the image service |
 //! | `operations`, `traffic` | the operations, the choice of the next one, the answers |
 //! | `faults` | faults, and when they strike |
-//! | `final_checks` | everything is healed and comes to rest; in the end everything is deleted |
+//! | `final_checks` | all faults end and all work finishes; then everything is deleted |
 //! | `check` | the rules that must hold then |
 //! | `proof` | the chain of the log, the story of a server |
-//! | `planted_defect` | a defect that is planted to be found |
+//! | `planted_defect` | a deliberate defect, which the rules must find |
 //! | `settings`, `findings` | the settings and the findings of a run |
 //! | `report` | the report |
 //!
 //! Invariant: the same seed, number of operations, number of hosts and kind of storage give the same log, byte for
-//! byte. Everything runs on one thread. ALL Its clock stands still while work is ready, and then jumps to the next due
+//! byte. Everything runs on one thread. The clock stands still while work is ready, and then jumps to the next due
 //! time. Ids, draws and faults derive from the seed ([`chronova_events::entropy`]). Nothing here may ask the machine
 //! for time, randomness or threads.
 
