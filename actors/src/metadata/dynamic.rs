@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 /// The services that give vendor data. Each has a unique name.
 #[async_trait]
 pub trait VendorServices: fmt::Debug + Send + Sync {
-    /// Asks every service about the server that `about` describes. Returns the answers by the services' names. It fails
+    /// Asks every service about the server that `about` describes. Returns the answers by the services' names. Fails
     /// only if the configuration forbids incomplete answers.
     async fn ask(&self, about: Value) -> Result<Map<String, Value>, String>;
 }
 
-/// The services as an option. Options are compared, so this type has an equality.
+/// The services as an option. Options are compared, so this type implements `PartialEq`.
 #[derive(Debug, Clone)]
 pub struct DynamicVendorData(pub Arc<dyn VendorServices>);
 

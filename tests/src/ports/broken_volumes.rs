@@ -25,7 +25,7 @@ pub enum VolumeFault {
     ReservesForAll,
     /// Released attachments stay.
     ReleasesNothing,
-    /// Detaching a volume that no server has succeeds.
+    /// Detaching succeeds for a volume that no server has attached.
     DetachesFree,
     /// Volumes of other projects are copied.
     CopiesAnything,
@@ -145,9 +145,9 @@ impl VolumeService for BrokenVolumes {
         meta: Arc<Meta>,
     ) -> Result<Connection, PortError> {
         if self.has(VolumeFault::ConnectsAgain) {
-            let mut way = self.volumes.connect(volume, attachment, host, device, meta).await?;
-            way.volume = VolumeId::random().to_string();
-            return Ok(way);
+            let mut connection = self.volumes.connect(volume, attachment, host, device, meta).await?;
+            connection.volume = VolumeId::random().to_string();
+            return Ok(connection);
         }
         self.volumes.connect(volume, attachment, host, device, meta).await
     }

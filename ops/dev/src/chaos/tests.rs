@@ -14,7 +14,7 @@ fn hundreds_of_operations_leave_nothing_stuck_and_nothing_behind() {
     assert!(found.wrong.is_empty(), "{text}");
     assert!(found.lives > 1, "the control plane was killed\n{text}");
     assert!(found.struck.iter().map(|(_, times)| times).sum::<u64>() > 20, "faults struck\n{text}");
-    assert!(found.tally.of.values().map(|one| one.accepted).sum::<u64>() > 150, "most is accepted\n{text}");
+    assert!(found.tally.of.values().map(|one| one.accepted).sum::<u64>() > 150, "most operations are accepted\n{text}");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn planted_defects_are_parsed() {
     }
 }
 
-/// Runs only with `CHRONOVA_SOAK=1`: the same as the command, with random seeds.
+/// Runs only with `CHRONOVA_SOAK=1`: several seeds with thousands of operations each.
 #[test]
 fn thousands_of_operations_over_several_seeds() {
     if std::env::var_os("CHRONOVA_SOAK").is_none() {

@@ -10,7 +10,7 @@ pub(super) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
         [] => out.push(0),
         [short] if *short < 0x80 => out.push(*short),
         long => {
-            // At most eight bytes.
+            // The length has at most eight bytes, so one byte holds their number.
             out.push(0x80 | long.len().to_le_bytes()[0]);
             out.extend_from_slice(long);
         }
@@ -41,7 +41,7 @@ pub(super) fn octets(content: &[u8]) -> Vec<u8> {
     tagged(4, content)
 }
 
-/// Whole bytes only.
+/// A bit string of whole bytes.
 pub(super) fn bits(content: &[u8]) -> Vec<u8> {
     tagged(3, &[&[0], content].concat())
 }
