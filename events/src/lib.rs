@@ -12,6 +12,7 @@ pub mod clock;
 pub mod codec;
 pub mod entropy;
 pub mod envelope;
+pub mod error_chain;
 pub mod fold;
 pub mod ids;
 pub mod operations;

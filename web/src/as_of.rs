@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::error_chain::ErrorChain;
 use chronova_projections::history::{HistoryError, PastMoment};
 use chronova_projections::views::Views;
 
@@ -85,7 +86,7 @@ fn fault(error: HistoryError) -> Fault {
         ),
         error @ HistoryError::TooLarge { .. } => Fault::unavailable(format!("{}.", capital(&error.to_string()))),
         HistoryError::Projection(error) => {
-            Fault::unavailable("The log cannot be read back to that moment now.").caused_by(chain(&error))
+            Fault::unavailable("The log cannot be read back to that moment now.").caused_by(ErrorChain(&error))
         }
     }
 }
@@ -93,16 +94,6 @@ fn fault(error: HistoryError) -> Fault {
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ async fn release(work: &StepRun) -> Result<(), StepError> {
     };
     match released {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }
 
@@ -130,7 +130,7 @@ async fn pull(work: &StepRun) -> Result<(), StepError> {
     let Some(interfaces) = driver.interfaces() else { return Ok(()) };
     match interfaces.detach_nic(work.instance_id(), &nic.mac).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
-        Err(error) => return Err(StepError::Again(error.to_string())),
+        Err(error) => return Err(StepError::again(error)),
     }
     guest::forget_filter(work, placed.host, nic).await;
     Ok(())

@@ -26,7 +26,7 @@ fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
 /// No process may work on a disk while its attachment is exchanged.
 fn ensure_disks_idle(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
-        true => Err(StepError::Again("one of the server's volumes is being worked on".to_owned())),
+        true => Err(StepError::again("one of the server's volumes is being worked on")),
         false => Ok(()),
     }
 }

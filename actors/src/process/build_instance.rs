@@ -60,19 +60,19 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 /// The fault that the user sees. After the last host failed: Nova's `MaxRetriesExceeded`, with that host's error in
 /// the details.
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
-    let Some(failure) = &work.running.failure else { return StepError::Again("unknown".to_owned()).fault() };
+    let Some(failure) = &work.running.failure else { return StepError::again("unknown").fault() };
     match failure.elsewhere && work.context.options.max_attempts > 1 {
-        true => max_retries_exceeded(work, &format!("{} {}", failure.fault.message, failure.fault.details)),
+        true => max_retries_exceeded(work, format!("{} {}", failure.fault.message, failure.fault.details)).fault(),
         false => failure.fault.clone(),
     }
 }
 
-fn max_retries_exceeded(work: &StepRun, details: &str) -> FaultInfo {
+fn max_retries_exceeded(work: &StepRun, details: String) -> StepError {
     let message = format!(
         "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance {}.",
         work.instance_id()
     );
-    FaultInfo { code: 500, message, details: details.to_owned() }
+    StepError::fatal(500, &message, details)
 }
 
 async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
@@ -119,11 +119,11 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
             let record = InstanceRecord::Scheduled { placed: None, scheduled };
             settled(context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
             if !work.running.excluded.is_empty() {
-                return Err(StepError::Fatal(max_retries_exceeded(work, &details)));
+                return Err(max_retries_exceeded(work, details));
             }
-            Err(StepError::fatal(500, &message, &details))
+            Err(StepError::fatal(500, &message, details))
         }
-        Err(SelectionError::NotNow(reason)) => Err(StepError::Again(reason)),
+        Err(SelectionError::NotNow(error)) => Err(StepError::Again(error)),
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) async fn only_host(work: &StepRun, server: &Alive) -> Result<Option<H
             (None, BlockSource::Snapshot(snapshot)) => {
                 match work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await {
                     Ok(info) => info.volume,
-                    Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+                    Err(error @ PortError::Unavailable(_)) => return Err(StepError::again(error)),
                     Err(_) => continue,
                 }
             }
@@ -26,7 +26,7 @@ pub(super) async fn only_host(work: &StepRun, server: &Alive) -> Result<Option<H
         };
         match work.context.volumes.find(volume, &server.request.project, true).await {
             Ok(VolumeInfo { host: Some(host), .. }) => return Ok(Some(host)),
-            Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+            Err(error @ PortError::Unavailable(_)) => return Err(StepError::again(error)),
             _ => {}
         }
     }
@@ -111,7 +111,7 @@ async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Resul
                 return Ok(());
             }
             Ok(info) => status = info.status,
-            Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+            Err(error @ PortError::Unavailable(_)) => return Err(StepError::again(error)),
             Err(error) => return Err(error.into()),
         }
         if status.starts_with("error") {

@@ -10,7 +10,7 @@
 //! The driver says whether there is an agent: simulated guests need none, like those of Nova's fake driver. Words and
 //! codes: Nova's `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
 
-use chronova_events::instance::{Alive, FaultInfo};
+use chronova_events::instance::Alive;
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
@@ -63,11 +63,9 @@ async fn tell_agent(work: &StepRun) -> Result<StepOutput, StepError> {
     match told {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(error @ DriverError::NoAgent) => Err(StepError::fatal(409, &error.to_string(), "")),
-        Err(error @ DriverError::Unsupported(_)) => Err(StepError::Fatal(FaultInfo {
-            code: 501,
-            message: "Unable to set password on instance".to_owned(),
-            details: error.to_string(),
-        })),
+        Err(error @ DriverError::Unsupported(_)) => {
+            Err(StepError::fatal(501, "Unable to set password on instance", error))
+        }
         Err(error) => {
             tracing::warn!(%instance, %error, "a password cannot be set");
             Err(failed(work, "error setting admin password"))

@@ -33,7 +33,7 @@ async fn interrupt(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(StepOutput::Nothing) };
     match work.driver(placed.host)?.troubleshooting().needed()?.interrupt(work.instance_id()).await {
         Ok(()) => Ok(StepOutput::Nothing),
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) => Err(error.into()),
     }
 }

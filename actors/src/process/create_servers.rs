@@ -74,16 +74,12 @@ fn order(work: &StepRun) -> Option<CreateOrder> {
 }
 
 /// The request cannot succeed; its client will know why.
-fn refuse<R: std::error::Error>(
-    work: &StepRun,
-    error: CommandError<R>,
-    reject: impl FnOnce(R) -> CreateReject,
-) -> StepError {
+fn refuse<R>(work: &StepRun, error: CommandError<R>, reject: impl FnOnce(R) -> CreateReject) -> StepError {
     let reject = match error {
         CommandError::Rejected(rejected) => reject(rejected),
         CommandError::Unavailable(error) => CreateReject::Unavailable(error),
     };
-    let fault = StepError::fatal(500, "The servers could not be created.", &reject.to_string());
+    let fault = StepError::fatal(500, "The servers could not be created.", reject.clone());
     work.context.create_requests.refuse(work.running.process, reject);
     fault
 }

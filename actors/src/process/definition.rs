@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
+use chronova_events::error_chain::SharedError;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, FaultInfo, Instance};
 use chronova_events::process::{ProcessOutcome, RunningProcess, StepOutput};
@@ -29,18 +30,28 @@ pub struct StepRun {
     pub meta: Arc<Meta>,
 }
 
-/// The error of a step.
+/// The error of a step. It keeps the error behind it, so that the server's log shows the whole chain.
 #[derive(Debug, Clone, Error)]
 pub enum StepError {
     /// The same step may succeed in a moment.
-    #[error("{0}")]
-    Again(String),
+    #[error(transparent)]
+    Again(SharedError),
     /// The process may succeed on another host.
-    #[error("{}", .0.message)]
-    Elsewhere(FaultInfo),
+    #[error(transparent)]
+    Elsewhere(StepFault),
     /// The process cannot succeed.
-    #[error("{}", .0.message)]
-    Fatal(FaultInfo),
+    #[error(transparent)]
+    Fatal(StepFault),
+}
+
+/// The fault of a step. What users see, and what the log of events keeps, is [`StepError::fault`].
+#[derive(Debug, Clone, Error)]
+#[error("{message}")]
+pub struct StepFault {
+    code: u16,
+    message: String,
+    /// The details of the fault are its text; `None` if there are no details.
+    source: Option<SharedError>,
 }
 
 pub type StepFn<T> = for<'a> fn(&'a StepRun) -> BoxFuture<'a, Result<T, StepError>>;
@@ -121,7 +132,7 @@ impl StepRun {
 
     /// The driver of a host. A host that has not answered since start-up is a transient error.
     pub fn driver(&self, host: HostId) -> Result<Arc<dyn Driver>, StepError> {
-        self.context.fleet.driver(host).ok_or_else(|| StepError::Again(format!("host {host} has not answered yet")))
+        self.context.fleet.driver(host).ok_or_else(|| StepError::again(format!("host {host} has not answered yet")))
     }
 
     /// Whether the host answers. A host may be up in the log and not have answered since the control plane started. It
@@ -133,41 +144,79 @@ impl StepRun {
             .hosts
             .read(|hosts| hosts.get(host).is_some_and(chronova_events::host::KnownHost::answers));
         match (up, self.context.fleet.driver(host)) {
-            (true, None) => Err(StepError::Again(format!("host {host} has not answered yet"))),
+            (true, None) => Err(StepError::again(format!("host {host} has not answered yet"))),
             (up, _) => Ok(up),
         }
     }
 }
 
 impl StepError {
-    pub fn fatal(code: u16, message: &str, details: &str) -> Self {
-        Self::Fatal(FaultInfo { code, message: message.to_owned(), details: details.to_owned() })
+    /// The same step may succeed in a moment. `error` is an error or a sentence.
+    pub fn again(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Again(Arc::from(error.into()))
     }
 
+    /// The process cannot succeed. `details` is an error or a sentence; an empty one says that there are no details.
+    pub fn fatal(code: u16, message: &str, details: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Fatal(StepFault::new(code, message, details))
+    }
+
+    /// The same error for a step that has to succeed, so that it is tried again. The message is lost: what is recorded
+    /// of a stuck step is the details.
+    pub fn persist(self) -> Self {
+        match self {
+            Self::Again(error) => Self::Again(error),
+            Self::Elsewhere(fault) | Self::Fatal(fault) => fault.source.map_or_else(|| Self::again(""), Self::Again),
+        }
+    }
+
+    /// The error of a step that no other host can do.
+    pub fn only_here(error: impl Into<Self>) -> Self {
+        match error.into() {
+            Self::Elsewhere(fault) => Self::Fatal(fault),
+            other => other,
+        }
+    }
+
+    /// The error as users see it, and as the log of events keeps it.
     pub fn fault(&self) -> FaultInfo {
         match self {
-            Self::Again(reason) => FaultInfo {
+            Self::Again(error) => FaultInfo {
                 code: 500,
                 message: "The operation did not succeed in time.".into(),
-                details: reason.clone(),
+                details: error.to_string(),
             },
-            Self::Elsewhere(fault) | Self::Fatal(fault) => fault.clone(),
+            Self::Elsewhere(fault) | Self::Fatal(fault) => fault.info(),
         }
+    }
+}
+
+impl StepFault {
+    /// `details` is an error or a sentence; an empty one says that there are no details.
+    pub fn new(code: u16, message: &str, details: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let details = SharedError::from(details.into());
+        let source = (!details.to_string().is_empty()).then_some(details);
+        Self { code, message: message.to_owned(), source }
+    }
+
+    fn info(&self) -> FaultInfo {
+        let details = self.source.as_ref().map(ToString::to_string).unwrap_or_default();
+        FaultInfo { code: self.code, message: self.message.clone(), details }
     }
 }
 
 impl From<StoreError> for StepError {
     fn from(error: StoreError) -> Self {
-        Self::Again(error.to_string())
+        Self::again(error)
     }
 }
 
 /// For commands without refusals, or with refusals that end the process.
-impl<R: std::error::Error> From<CommandError<R>> for StepError {
+impl<R: std::error::Error + Send + Sync + 'static> From<CommandError<R>> for StepError {
     fn from(error: CommandError<R>) -> Self {
         match error {
-            CommandError::Rejected(reject) => Self::fatal(500, "The operation was refused.", &reject.to_string()),
-            CommandError::Unavailable(error) => Self::Again(error.to_string()),
+            CommandError::Rejected(reject) => Self::fatal(500, "The operation was refused.", reject),
+            CommandError::Unavailable(error) => Self::again(error),
         }
     }
 }
@@ -175,7 +224,7 @@ impl<R: std::error::Error> From<CommandError<R>> for StepError {
 impl From<PortError> for StepError {
     fn from(error: PortError) -> Self {
         match &error {
-            PortError::Unavailable(reason) => Self::Again(reason.clone()),
+            PortError::Unavailable(_) => Self::again(error),
             PortError::NotFound(message) => Self::fatal(404, message, ""),
             PortError::Invalid(message) => Self::fatal(400, message, ""),
             PortError::Conflict(message) => Self::fatal(409, message, ""),
@@ -186,7 +235,6 @@ impl From<PortError> for StepError {
 
 impl From<DriverError> for StepError {
     fn from(error: DriverError) -> Self {
-        let fault = FaultInfo { code: 500, message: "The hypervisor refused.".to_owned(), details: error.to_string() };
         match error {
             DriverError::BadImage { image, reason } => {
                 Self::fatal(400, &format!("Image {image} is unacceptable: {reason}"), "")
@@ -197,7 +245,7 @@ impl From<DriverError> for StepError {
             | DriverError::Unsupported(_)
             | DriverError::NoRoom(_)
             | DriverError::NoAgent
-            | DriverError::Failed { .. } => Self::Elsewhere(fault),
+            | DriverError::Failed { .. } => Self::Elsewhere(StepFault::new(500, "The hypervisor refused.", error)),
         }
     }
 }

@@ -103,9 +103,9 @@ pub(super) async fn choose(
             let message = instead.unwrap_or_else(|| reasons.message());
             let scheduled = Box::new(reasons.record(process, attempt, &[], lost));
             moving::record(work, MoveRecord::Targeted { process, target: None, scheduled }).await?;
-            Err(StepError::fatal(500, &message, &details))
+            Err(StepError::fatal(500, &message, details))
         }
-        Err(SelectionError::NotNow(reason)) => Err(StepError::Again(reason)),
+        Err(SelectionError::NotNow(error)) => Err(StepError::Again(error)),
     }
 }
 

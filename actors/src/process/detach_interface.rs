@@ -61,7 +61,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             true => InstanceRecord::NicDetached { process, port: nic.port },
             false => {
                 let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-                let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
+                let fault = fault.unwrap_or_else(|| StepError::again("called off").fault());
                 InstanceRecord::NicDetachFailed { process, port: nic.port, fault }
             }
         };
@@ -76,10 +76,10 @@ async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(placed) = &server.placement else { return Ok(StepOutput::Nothing) };
     match work.driver(placed.host)?.interfaces().needed()?.detach_nic(work.instance_id(), &nic.mac).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
-        Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
+        Err(error) if error.is_transient() => return Err(StepError::again(error)),
         Err(error) => {
             let message = format!("Failed to detach network adapter device from {}", work.instance_id());
-            return Err(StepError::fatal(500, &message, &error.to_string()));
+            return Err(StepError::fatal(500, &message, error));
         }
     }
     guest::forget_filter(work, placed.host, nic).await;
@@ -96,7 +96,7 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     }
     match guest::plug(work, placed.host, &server, nic).await {
         Ok(()) => Ok(()),
-        Err(error) => Err(StepError::Again(error.fault().details)),
+        Err(error) => Err(error.persist()),
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
 /// Ends an attachment; a refusal of the volume service is logged and does not stop the process.
 pub(super) async fn release(work: &StepRun, volume: VolumeId, attachment: AttachmentId) -> Result<(), StepError> {
     match work.context.volumes.release(volume, attachment, work.meta.clone()).await {
-        Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
+        Err(error @ PortError::Unavailable(_)) => Err(StepError::again(error)),
         Err(error) => {
             tracing::warn!(%volume, %attachment, %error, "ending an attachment failed");
             Ok(())
@@ -97,7 +97,7 @@ pub(super) async fn release(work: &StepRun, volume: VolumeId, attachment: Attach
 /// cannot be deleted stays.
 pub(super) async fn delete(work: &StepRun, volume: VolumeId) -> Result<(), StepError> {
     match work.context.volumes.delete(volume, work.meta.clone()).await {
-        Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
+        Err(error @ PortError::Unavailable(_)) => Err(StepError::again(error)),
         Err(error) => {
             tracing::warn!(%volume, %error, "deleting a server's volume failed; it stays");
             Ok(())
@@ -132,11 +132,11 @@ pub(super) async fn keep(work: &StepRun) -> Result<(), StepError> {
 async fn roll_detaching(work: &StepRun, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
     match work.context.volumes.find(volume, project, true).await {
         Ok(info) if info.status == "detaching" => {}
-        Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+        Err(error @ PortError::Unavailable(_)) => return Err(StepError::again(error)),
         _ => return Ok(()),
     }
     match work.context.volumes.roll_detaching(volume, work.meta.clone()).await {
-        Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
+        Err(error @ PortError::Unavailable(_)) => Err(StepError::again(error)),
         _ => Ok(()),
     }
 }
@@ -145,9 +145,9 @@ async fn roll_detaching(work: &StepRun, volume: VolumeId, project: &ProjectId) -
 pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
     match result {
         Ok(()) => Ok(()),
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
         // No other host can do it, so there is nothing to try elsewhere.
-        Err(error) => Err(StepError::fatal(500, "The hypervisor refused.", &error.to_string())),
+        Err(error) => Err(StepError::fatal(500, "The hypervisor refused.", error)),
     }
 }
 
@@ -172,5 +172,5 @@ pub(super) async fn record(work: &StepRun, record: InstanceVolumeRecord) -> Resu
 /// Why the process failed.
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-    failure.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault())
+    failure.unwrap_or_else(|| StepError::again("called off").fault())
 }

@@ -92,7 +92,7 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
 fn is_shared(work: &StepRun, source: HostId, target: HostId) -> Result<bool, StepError> {
     match work.context.fleet.knows_storage_of(target) {
         true => Ok(work.context.fleet.share(source, target)),
-        false => Err(StepError::Again(format!("the storage of host {target} has not been looked at yet"))),
+        false => Err(StepError::again(format!("the storage of host {target} has not been looked at yet"))),
     }
 }
 
@@ -149,16 +149,14 @@ async fn fence(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> 
         let known = work.context.views.hosts.read(|hosts| hosts.get(source).cloned());
         let unheard = |host: KnownHost| host.up || work.context.fleet.is_unheard(&host.uri);
         return match known.is_some_and(unheard) {
-            true => Err(StepError::Again(format!("host {source} has not answered yet"))),
+            true => Err(StepError::again(format!("host {source} has not answered yet"))),
             false => Ok(()),
         };
     };
     match driver.stop(work.instance_id(), StopMode::Hard).await {
         // The host is down, as the requester said.
         Ok(()) | Err(DriverError::Unreachable(_) | DriverError::Timeout { .. } | DriverError::NoSuchGuest(_)) => Ok(()),
-        Err(error) => {
-            Err(StepError::fatal(500, "The guest cannot be switched off at its old host.", &error.to_string()))
-        }
+        Err(error) => Err(StepError::fatal(500, "The guest cannot be switched off at its old host.", error)),
     }
 }
 

@@ -148,7 +148,7 @@ pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), St
     connect(work, placed.host, server).await?;
     match work.driver(placed.host)?.start(work.instance_id()).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }
 
@@ -176,11 +176,11 @@ pub(super) async fn reshape(
     let driver = work.driver(host)?;
     let spec = spec(work, host, server, rescue).await?;
     let _turn = turn_of(work, host).await;
-    let redefinition = driver.redefinition().needed().map_err(|error| super::imaging::final_word(error.into()))?;
+    let redefinition = driver.redefinition().needed().map_err(StepError::only_here)?;
     match redefinition.redefine(&spec, renew).await {
         Ok(()) => yield_to_delete(work, host).await,
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
-        Err(error) => Err(super::imaging::final_word(error.into())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
+        Err(error) => Err(StepError::only_here(error)),
     }
 }
 
@@ -195,7 +195,7 @@ async fn interfaces_at_rest(work: &StepRun, server: &Alive) -> Result<(), StepEr
     let shown = views.wait_for(work.context.log.head(), LAG).await;
     match shown && !views.processes.read(|view| view.change_interfaces_of(instance)) {
         true => Ok(()),
-        false => Err(StepError::Again("an interface is still being attached or detached".to_owned())),
+        false => Err(StepError::again("an interface is still being attached or detached")),
     }
 }
 
@@ -242,7 +242,7 @@ async fn spec_of(
         config_drive: match server.request.config_drive {
             true => {
                 let password = work.context.passwords.of(work.running.process);
-                let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", &reason);
+                let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", reason);
                 let options = &work.context.server_options.metadata;
                 let floating = sources::floating_ip(work.context.networks.as_ref(), server).await?;
                 let said = sources::said(options, server).await.map_err(failed)?;
@@ -313,7 +313,7 @@ pub(crate) async fn plug_in(
 /// Maps an error of the driver. A host that does not answer may answer soon, so the step is retried.
 fn soon(error: DriverError) -> StepError {
     match error.is_transient() {
-        true => StepError::Again(error.to_string()),
+        true => StepError::again(error),
         false => error.into(),
     }
 }
@@ -338,7 +338,7 @@ pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepErro
     match driver.destroy(work.instance_id()).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(DriverError::Unreachable(_)) => return Ok(()),
-        Err(error) => return Err(StepError::Again(error.to_string())),
+        Err(error) => return Err(StepError::again(error)),
     }
     if let (Some(networks), Some(server)) = (driver.networks(), work.server().await?) {
         for filter in work.context.networks.realise(&server.nics).await.unwrap_or_default().filters {

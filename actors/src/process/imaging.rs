@@ -32,12 +32,12 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
     let placed = server.placement.as_ref().ok_or_else(no_host)?;
     turn::advance(work, WorkStage::PendingUpload).await?;
     let driver = work.driver(placed.host)?;
-    let snapshots = driver.snapshots().needed().map_err(|error| final_word(error.into()))?;
+    let snapshots = driver.snapshots().needed().map_err(StepError::only_here)?;
     match snapshots.copy_root(work.instance_id(), image, quiesce(&server)).await {
         Ok(_) => Ok(()),
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error @ (DriverError::NoAgent | DriverError::Failed { call: QUIESCE, .. })) => Err(no_rest(&error)),
-        Err(error) => Err(final_word(error.into())),
+        Err(error) => Err(StepError::only_here(error)),
     }
 }
 
@@ -58,11 +58,11 @@ pub(super) async fn upload(work: &StepRun, image: ImageId) -> Result<(), StepErr
     let placed = server.placement.as_ref().ok_or_else(no_host)?;
     turn::advance(work, WorkStage::Uploading).await?;
     let driver = work.driver(placed.host)?;
-    let snapshots = driver.snapshots().needed().map_err(|error| final_word(error.into()))?;
+    let snapshots = driver.snapshots().needed().map_err(StepError::only_here)?;
     let bytes = match snapshots.read_copy(work.instance_id(), image).await {
         Ok(bytes) => bytes,
-        Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
-        Err(error) => return Err(final_word(error.into())),
+        Err(error) if error.is_transient() => return Err(StepError::again(error)),
+        Err(error) => return Err(StepError::only_here(error)),
     };
     Ok(work.context.images.upload(image, bytes, work.meta.clone()).await?)
 }
@@ -78,7 +78,7 @@ pub(super) async fn drop_copy(work: &StepRun, image: ImageId) -> Result<(), Step
     let Some(snapshots) = driver.snapshots() else { return Ok(()) };
     match snapshots.remove_copy(work.instance_id(), image).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn drop_copy(work: &StepRun, image: ImageId) -> Result<(), Step
 pub(super) async fn drop_image(work: &StepRun, image: ImageId) -> Result<(), StepError> {
     match work.context.images.delete(image, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
-        Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
+        Err(error @ PortError::Unavailable(_)) => Err(StepError::again(error)),
         Err(error) => {
             tracing::warn!(%image, %error, "deleting an unused image failed");
             Ok(())
@@ -117,12 +117,4 @@ pub(super) fn is_set(server: &Alive, property: &str) -> bool {
 
 pub(super) fn no_host() -> StepError {
     StepError::fatal(500, "The server has no host.", "")
-}
-
-/// There is no other host on which this guest could be copied.
-pub(super) fn final_word(error: StepError) -> StepError {
-    match error {
-        StepError::Elsewhere(fault) => StepError::Fatal(fault),
-        other => other,
-    }
 }

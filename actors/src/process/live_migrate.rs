@@ -163,8 +163,8 @@ async fn check_can_migrate(work: &StepRun, subject: &MovingServer) -> Result<(),
     let (source, target) = (&subject.moving.source, subject.target()?);
     let (from, destination) = (work.driver(source.host)?, work.driver(target.host)?);
     let fit = async {
-        let source = from.live_migration().needed().map_err(moving::only_here)?;
-        let migration_data = source.migration_data(work.instance_id()).await.map_err(moving::only_here)?;
+        let source = from.live_migration().needed().map_err(StepError::only_here)?;
+        let migration_data = source.migration_data(work.instance_id()).await.map_err(StepError::only_here)?;
         if let Some(reason) = &migration_data.bound {
             return Err(StepError::fatal(409, &format!("The server cannot be live-migrated: {reason}."), ""));
         }
@@ -218,8 +218,8 @@ async fn check_capabilities(work: &StepRun, subject: &MovingServer) -> Result<()
     let (source, target) = (&subject.moving.source, subject.target()?);
     let (from, destination) = (work.driver(source.host)?, work.driver(target.host)?);
     let leaves = async {
-        let source = from.live_migration().needed().map_err(moving::only_here)?;
-        source.tls_obstacle().await.map_err(moving::only_here)
+        let source = from.live_migration().needed().map_err(StepError::only_here)?;
+        source.tls_obstacle().await.map_err(StepError::only_here)
     };
     let enters = async { destination.live_migration().needed()?.tls_obstacle().await.map_err(StepError::from) };
     let told = |at: &Placed, reason: &str| format!("Migration pre-check error: host {}: {reason}.", at.hostname);
@@ -255,7 +255,7 @@ pub(super) async fn shares(work: &StepRun, host: HostId, other: HostId) -> Resul
     let driver = work.driver(host)?;
     // A driver without shared storage keeps each host's storage separate.
     let Some(storage) = driver.shared_storage() else { return Ok(host == other) };
-    let sharers = storage.storage_sharers().await.map_err(|error| StepError::Again(error.to_string()))?;
+    let sharers = storage.storage_sharers().await.map_err(StepError::again)?;
     work.context.fleet.note_sharers(host, sharers.clone());
     Ok(sharers.contains(&other))
 }
@@ -319,7 +319,7 @@ pub(super) async fn forget(work: &StepRun, at: &Placed) -> Result<(), StepError>
     let Some(storage) = driver.shared_storage() else { return Ok(()) };
     match storage.undefine(work.instance_id()).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }
 
@@ -351,7 +351,7 @@ async fn call_back(work: &StepRun) -> Result<(), StepError> {
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(StepError::Again("the guest's host is not known yet".to_owned()))
+    Err(StepError::again("the guest's host is not known yet"))
 }
 
 /// Completes the migration of a guest that is at its destination. Each part is idempotent.
@@ -402,10 +402,9 @@ async fn resume_guest(work: &StepRun, subject: &MovingServer, target: &Placed) -
     }
     let driver = work.driver(target.host)?;
     let (Some(migration), Some(suspension)) = (driver.live_migration(), driver.suspension()) else { return Ok(()) };
-    let again = |error: DriverError| StepError::Again(error.to_string());
-    let state = migration.migration_state(work.instance_id()).await.map_err(again)?;
+    let state = migration.migration_state(work.instance_id()).await.map_err(StepError::again)?;
     match state.presence {
-        GuestPresence::Paused => suspension.unpause(work.instance_id()).await.map_err(again),
+        GuestPresence::Paused => suspension.unpause(work.instance_id()).await.map_err(StepError::again),
         _ => Ok(()),
     }
 }

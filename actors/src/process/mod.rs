@@ -8,6 +8,7 @@
 //! | [`definition`] | what a process is made of |
 //! | [`context`] | what a step has at hand |
 //! | [`perform`] | does what the plan says and records it |
+//! | `failed_step` | what the log of the server says of a step that failed |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | starts requested processes, and continues them after a crash |
 //! | `turn`, `guest`, `imaging` | steps that several processes share |
@@ -44,6 +45,7 @@ pub mod detach_volume;
 pub(crate) mod disks;
 pub mod drain_host;
 pub mod evacuate;
+mod failed_step;
 pub(crate) mod guest;
 mod imaging;
 pub mod interference;

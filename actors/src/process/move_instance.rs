@@ -124,7 +124,7 @@ async fn stop_source(work: &StepRun) -> Result<StepOutput, StepError> {
         false => StopMode::Hard,
     };
     let driver = work.driver(subject.moving.source.host)?;
-    driver.stop(work.instance_id(), mode).await.map_err(moving::only_here)?;
+    driver.stop(work.instance_id(), mode).await.map_err(StepError::only_here)?;
     Ok(StepOutput::Nothing)
 }
 
@@ -142,7 +142,7 @@ async fn copy_disks(work: &StepRun) -> Result<StepOutput, StepError> {
     let in_place = moving::in_place(work, &subject).await?;
     // On shared storage, a copy to the destination would overwrite the disk itself.
     let target = if in_place { Arc::clone(&source) } else { work.driver(subject.target()?.host)? };
-    let busy = || StepError::Again("what an earlier move left is being removed".to_owned());
+    let busy = || StepError::again("what an earlier move left is being removed");
     let alone =
         if in_place { Some(work.context.disk_claims.enter(work.instance_id()).ok_or_else(busy)?) } else { None };
     for disk in moving::disks(work, &source).await? {

@@ -5,6 +5,7 @@
 //! interrupted step, and the next successful step ends them. Nova exchanges attachments the same way
 //! (`_terminate_volume_connections`), so a volume is never free for another server in between.
 
+use chronova_events::error_chain::ErrorChain;
 use chronova_events::ids::AttachmentId;
 use chronova_events::instance::{Alive, BlockDevice, Placed};
 
@@ -44,7 +45,7 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
 pub(super) async fn take_back(work: &StepRun, server: &Alive, to: &Placed) -> Result<(), StepError> {
     match take(work, server, to).await {
         Err(StepError::Fatal(fault) | StepError::Elsewhere(fault)) => {
-            tracing::warn!(instance = %work.instance_id(), fault = fault.message, "volumes stay attached as they are");
+            tracing::warn!(instance = %work.instance_id(), fault = %ErrorChain(&fault), "volumes stay attached as they are");
             Ok(())
         }
         other => other,
@@ -63,7 +64,7 @@ async fn release_unrecorded(work: &StepRun, server: &Alive, devices: &[BlockDevi
         let (Some(volume), Some(attachment)) = (device.volume, device.attachment) else { continue };
         let known = match work.context.volumes.find(volume, &server.request.project, true).await {
             Ok(info) => info.attachments,
-            Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+            Err(error @ PortError::Unavailable(_)) => return Err(StepError::again(error)),
             Err(_) => continue,
         };
         for other in known.iter().filter(|known| known.instance == Some(work.instance_id()) && known.id != attachment) {

@@ -65,7 +65,7 @@ pub(super) fn is_mine(work: &StepRun, server: &Alive) -> bool {
 /// Waits until earlier changes of the server's volumes are done; no new ones are accepted meanwhile.
 pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
-        true => Err(StepError::Again("a volume is still being attached or detached".to_owned())),
+        true => Err(StepError::again("a volume is still being attached or detached")),
         false => Ok(()),
     }
 }
@@ -84,15 +84,7 @@ pub(super) async fn insist(work: &StepRun, record: impl Into<InstanceRecord>) ->
 
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-    failure.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault())
-}
-
-/// A failure on this host is final, because no other host can do the step.
-pub(super) fn only_here(error: DriverError) -> StepError {
-    match StepError::from(error) {
-        StepError::Elsewhere(fault) => StepError::Fatal(fault),
-        other => other,
-    }
+    failure.unwrap_or_else(|| StepError::again("called off").fault())
 }
 
 async fn ledger(work: &StepRun, command: LedgerCommand) -> Result<(), StepError> {
@@ -152,7 +144,7 @@ pub(super) async fn start_again(work: &StepRun, host: HostId, server: &Alive) ->
     guest::connect(work, host, server).await?;
     match work.driver(host)?.start(work.instance_id()).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }
 
@@ -163,14 +155,14 @@ pub(super) async fn pull(work: &StepRun, host: HostId) -> Result<(), StepError> 
     }
     match work.driver(host)?.stop(work.instance_id(), StopMode::Hard).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }
 
 /// The guest's disks, without those that were set aside.
 pub(super) async fn disks(work: &StepRun, driver: &Arc<dyn Driver>) -> Result<Vec<DiskFile>, StepError> {
-    let transfer = driver.disk_transfer().needed().map_err(only_here)?;
-    let all = transfer.disk_files(work.instance_id()).await.map_err(only_here)?;
+    let transfer = driver.disk_transfer().needed().map_err(StepError::only_here)?;
+    let all = transfer.disk_files(work.instance_id()).await.map_err(StepError::only_here)?;
     Ok(all.into_iter().filter(|disk| !disk.is_kept()).collect())
 }
 
@@ -182,8 +174,8 @@ pub(super) async fn send(
     to: &Arc<dyn Driver>,
     name: &DiskFile,
 ) -> Result<(), StepError> {
-    let source = from.disk_transfer().needed().map_err(only_here)?;
-    let content = source.read_disk(work.instance_id(), disk).await.map_err(only_here)?;
+    let source = from.disk_transfer().needed().map_err(StepError::only_here)?;
+    let content = source.read_disk(work.instance_id(), disk).await.map_err(StepError::only_here)?;
     to.disk_transfer().needed()?.receive_disk(work.instance_id(), name, content).await?;
     Ok(())
 }
@@ -207,7 +199,7 @@ pub(super) async fn in_place(work: &StepRun, subject: &MovingServer) -> Result<b
     }
     match known {
         true => Ok(fleet.share(source, target)),
-        false => Err(StepError::Again("whether the hosts share their storage is not known yet".to_owned())),
+        false => Err(StepError::again("whether the hosts share their storage is not known yet")),
     }
 }
 
@@ -231,19 +223,18 @@ fn host_with_kept_disks(work: &StepRun, subject: &MovingServer) -> Result<HostId
             return Ok(host);
         }
     }
-    Err(StepError::Again("no host that has the server's disks answers".to_owned()))
+    Err(StepError::again("no host that has the server's disks answers"))
 }
 
 /// Restores the disks from before the move. Disks that were not set aside stay as they are.
 pub(super) async fn put_kept_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let driver = work.driver(host_with_kept_disks(work, subject)?)?;
-    let again = |error: DriverError| StepError::Again(error.to_string());
     // A driver that moves no disks has set none aside.
     let Some(transfer) = driver.disk_transfer() else { return Ok(()) };
-    let all = transfer.disk_files(work.instance_id()).await.map_err(again)?;
+    let all = transfer.disk_files(work.instance_id()).await.map_err(StepError::again)?;
     for kept in all.iter().filter(|disk| disk.is_kept()) {
-        let content = transfer.read_disk(work.instance_id(), kept).await.map_err(again)?;
-        transfer.receive_disk(work.instance_id(), &kept.unkept(), content).await.map_err(again)?;
+        let content = transfer.read_disk(work.instance_id(), kept).await.map_err(StepError::again)?;
+        transfer.receive_disk(work.instance_id(), &kept.unkept(), content).await.map_err(StepError::again)?;
     }
     Ok(())
 }
@@ -251,10 +242,11 @@ pub(super) async fn put_kept_back(work: &StepRun, subject: &MovingServer) -> Res
 /// Removes the disks that were set aside.
 pub(super) async fn drop_kept(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let driver = work.driver(host_with_kept_disks(work, subject)?)?;
-    let again = |error: DriverError| StepError::Again(error.to_string());
     let Some(transfer) = driver.disk_transfer() else { return Ok(()) };
-    for kept in transfer.disk_files(work.instance_id()).await.map_err(again)?.iter().filter(|disk| disk.is_kept()) {
-        transfer.remove_disk(work.instance_id(), kept).await.map_err(again)?;
+    for kept in
+        transfer.disk_files(work.instance_id()).await.map_err(StepError::again)?.iter().filter(|disk| disk.is_kept())
+    {
+        transfer.remove_disk(work.instance_id(), kept).await.map_err(StepError::again)?;
     }
     Ok(())
 }
@@ -277,13 +269,13 @@ pub(super) async fn see_off(
     if work.host_answers(at.host)? {
         return match work.driver(at.host)?.stop(work.instance_id(), StopMode::Hard).await {
             Ok(()) | Err(DriverError::NoSuchGuest(_)) => Ok(true),
-            Err(error) => Err(StepError::Again(error.to_string())),
+            Err(error) => Err(StepError::again(error)),
         };
     }
     let fenced = work.context.views.hosts.read(|hosts| hosts.get(at.host).is_some_and(|host| host.forced_down));
     // The host's agent removes the guest when the host is back.
     match started && !fenced && is_mine(work, &subject.server) {
-        true => Err(StepError::Again(format!("host {} is down, and may run the guest all the same", at.hostname))),
+        true => Err(StepError::again(format!("host {} is down, and may run the guest all the same", at.hostname))),
         false => Ok(false),
     }
 }

@@ -53,7 +53,7 @@ async fn power_off(work: &StepRun) -> Result<StepOutput, StepError> {
     };
     match work.driver(placed.host)?.stop(work.instance_id(), mode).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(StepOutput::Nothing),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }
 

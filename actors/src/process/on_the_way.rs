@@ -189,7 +189,7 @@ impl MigrationWatch {
     ) -> Result<(), StepError> {
         let failed = source.and_then(|standing| standing.failed.as_ref());
         if let Some((_, reason)) = failed.filter(|(migration, _)| *migration == work.running.process) {
-            return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason));
+            return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason.as_str()));
         }
         if self.set_out {
             return Err(StepError::fatal(500, "Live migration failure: the host gave it up.", ""));
@@ -200,14 +200,14 @@ impl MigrationWatch {
         let (plan, ()) = futures::try_join!(self.migration_plan(work, subject), advance(work, LiveStage::Running))?;
         self.since = tokio::time::Instant::now();
         let driver = work.driver(subject.moving.source.host)?;
-        let migration = driver.live_migration().needed().map_err(moving::only_here)?;
+        let migration = driver.live_migration().needed().map_err(StepError::only_here)?;
         match migration.start_migration(work.instance_id(), &plan).await {
             Ok(()) => self.set_out = true,
             // The migration may have started nevertheless, so both hosts are asked.
             Err(error) if error.is_transient() => {
                 tracing::warn!(server = %work.instance_id(), %error, "the migration's start is unconfirmed, retrying");
             }
-            Err(error) => return Err(moving::only_here(error)),
+            Err(error) => return Err(StepError::only_here(error)),
         }
         self.pause = WATCH.0;
         Ok(())
@@ -218,8 +218,8 @@ impl MigrationWatch {
         let target = subject.target()?;
         let (source, destination) = (work.driver(subject.moving.source.host)?, work.driver(target.host)?);
         let migration_data = async {
-            let source = source.live_migration().needed().map_err(moving::only_here)?;
-            source.migration_data(work.instance_id()).await.map_err(moving::only_here)
+            let source = source.live_migration().needed().map_err(StepError::only_here)?;
+            source.migration_data(work.instance_id()).await.map_err(StepError::only_here)
         };
         let (migration_data, shared, inbound) =
             futures::try_join!(migration_data, moving::one_storage(work, subject), inbound(work, subject))?;

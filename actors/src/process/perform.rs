@@ -14,6 +14,7 @@ use chronova_projections::processes::UnfinishedProcess;
 use super::context::StepContext;
 use super::decide::decide;
 use super::definition::{Definition, StepError, StepRun};
+use super::failed_step::{FailedStep, FailedStepEnd};
 use super::plan::{Next, plan};
 use super::{ProcessCommand, ProcessReject, ProcessRoot, definition_of, interference, need_of};
 use crate::aggregate::CommandError;
@@ -150,11 +151,16 @@ impl ProcessExecution {
         match outcome {
             Ok(output) => self.write(ProcessCommand::RecordDone { step: name.to_owned(), output }).await,
             Err(error) if !self.definition.undoes => self.stuck(name, &work.running, &error).await,
-            Err(StepError::Again(reason)) if self.tries + 1 < self.context.options.step_tries || self.awaits(host) => {
-                tracing::debug!(process = %self.process, step = name, reason, "trying again");
+            Err(error @ StepError::Again(_))
+                if self.tries + 1 < self.context.options.step_tries || self.awaits(host) =>
+            {
+                self.failed_step(name, &work.running, &error).log(FailedStepEnd::Retried);
                 self.pause().await;
             }
-            Err(error) => self.write(failed(name, host, &error)).await,
+            Err(error) => {
+                self.failed_step(name, &work.running, &error).log(FailedStepEnd::GivenUp);
+                self.write(failed(name, host, &error)).await;
+            }
         }
     }
 
@@ -169,14 +175,15 @@ impl ProcessExecution {
 
     /// Records a stuck step, so that operators see it. The step is retried until it succeeds.
     async fn stuck(&mut self, step: &'static str, running: &RunningProcess, error: &StepError) {
-        let reason = error.fault().details;
         let patient = matches!(error, StepError::Again(_)) && self.tries + 1 < self.context.options.step_tries;
         if !patient && running.stuck < STUCK_RECORDS {
-            tracing::error!(process = %self.process, step, reason, "step stuck, retrying");
-            let record = ProcessCommand::RecordStuck { step: step.to_owned(), reason };
+            self.failed_step(step, running, error).log(FailedStepEnd::Stuck);
+            let record = ProcessCommand::RecordStuck { step: step.to_owned(), reason: error.fault().details };
             if let Err(error) = self.record(record).await {
                 tracing::warn!(process = %self.process, %error, "recording a stuck step failed");
             }
+        } else {
+            self.failed_step(step, running, error).log(FailedStepEnd::Retried);
         }
         self.pause().await;
     }
@@ -234,6 +241,15 @@ impl ProcessExecution {
         Ok(())
     }
 
+    fn failed_step<'a>(
+        &'a self,
+        step: &'static str,
+        running: &'a RunningProcess,
+        error: &'a StepError,
+    ) -> FailedStep<'a> {
+        FailedStep { process: self.process, kind: self.definition.name, step, running, meta: &self.meta, error }
+    }
+
     fn work(&self, running: RunningProcess) -> StepRun {
         StepRun { context: Arc::clone(&self.context), running, meta: Arc::clone(&self.meta) }
     }
@@ -286,7 +302,7 @@ async fn host_is_able(work: &StepRun) -> Result<(), StepError> {
         true => Ok(()),
         false => {
             let message = format!("Host {} cannot {}.", placed.hostname, need.words());
-            Err(StepError::fatal(501, &message, &need.refusal().to_string()))
+            Err(StepError::fatal(501, &message, need.refusal()))
         }
     }
 }

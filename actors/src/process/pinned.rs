@@ -51,7 +51,7 @@ pub(super) async fn place(
             Some(fitting) => Ok(pinning(cells, &fitting.cells, topology.emulator)),
             None => {
                 let message = "The guest has no processors and memory of its own on its host.";
-                Err(StepError::fatal(500, message, &format!("{consumer} holds none of {provider}")))
+                Err(StepError::fatal(500, message, format!("{consumer} holds none of {provider}")))
             }
         }
     })
@@ -74,6 +74,6 @@ pub(super) async fn page_kib(work: &StepRun, subject: &MovingServer) -> Result<O
 async fn caught_up(work: &StepRun) -> Result<(), StepError> {
     match work.context.views.wait_for(work.context.log.head(), LAG).await {
         true => Ok(()),
-        false => Err(StepError::Again("the read models do not show the guest's CPUs yet".to_owned())),
+        false => Err(StepError::again("the read models do not show the guest's CPUs yet")),
     }
 }

@@ -37,7 +37,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             (ProcessOutcome::Succeeded, _) => InstanceRecord::PowerDone { process, action },
             (_, failure) => {
                 let fault = failure.as_ref().map(|failure| failure.fault.clone());
-                let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
+                let fault = fault.unwrap_or_else(|| StepError::again("called off").fault());
                 InstanceRecord::PowerFailed { process, action, fault }
             }
         };
@@ -79,7 +79,7 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         // The guest's memory is lost. The user can request a hard reboot.
         Err(error @ DriverError::NoSuchGuest(_)) if keeps_memory(action) => Err(error.into()),
         Err(DriverError::NoSuchGuest(_)) => revive(work, placed.host, &server).await,
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) => Err(error.into()),
     }
 }

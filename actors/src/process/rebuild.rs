@@ -49,7 +49,7 @@ async fn check_host(work: &StepRun) -> Result<StepOutput, StepError> {
         let request =
             RequestSpec::of_build(&server.request, &work.running.excluded, &context.server_options.availability_zone);
         may_rebuild(&context.views, placed.host, &request, context.scheduler.options())
-            .map_err(|reasons| StepError::fatal(500, &reasons.message(), &reasons.counts()))?;
+            .map_err(|reasons| StepError::fatal(500, &reasons.message(), reasons.counts()))?;
     }
     Ok(StepOutput::Nothing)
 }
@@ -78,8 +78,8 @@ async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
     turn::advance(work, WorkStage::Disks).await?;
     match work.driver(placed.host)?.stop(work.instance_id(), guest::graceful(work, &server)).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
-        Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
-        Err(error) => return Err(imaging::final_word(error.into())),
+        Err(error) if error.is_transient() => return Err(StepError::again(error)),
+        Err(error) => return Err(StepError::only_here(error)),
     }
     let (project, volumes) = (&server.request.project, &work.context.volumes);
     let process = ProcessId::derive(work.running.process.0, "write-volume");

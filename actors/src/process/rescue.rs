@@ -51,8 +51,8 @@ async fn power_off(work: &StepRun) -> Result<StepOutput, StepError> {
     let mode = guest::graceful(work, &server);
     match work.driver(placed.host)?.stop(work.instance_id(), mode).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => Ok(StepOutput::Nothing),
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
-        Err(error) => Err(imaging::final_word(error.into())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
+        Err(error) => Err(StepError::only_here(error)),
     }
 }
 
@@ -76,10 +76,10 @@ async fn put_back(work: &StepRun) -> Result<(), StepError> {
     let Some(placed) = &server.placement else { return Ok(()) };
     if !work.host_answers(placed.host)? {
         let reason = format!("host {} is down: its guest may still have the rescue disk", placed.hostname);
-        return Err(StepError::Again(reason));
+        return Err(StepError::again(reason));
     }
     match undo_rescue(work, placed.host, &server).await {
-        Err(error) => Err(StepError::Again(error.fault().details)),
+        Err(error) => Err(error.persist()),
         Ok(()) => Ok(()),
     }
 }

@@ -34,7 +34,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             (ProcessOutcome::Succeeded, _) => InstanceRecord::Restored { process },
             (_, failure) => {
                 let fault = failure.as_ref().map(|failure| failure.fault.clone());
-                let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
+                let fault = fault.unwrap_or_else(|| StepError::again("called off").fault());
                 InstanceRecord::RestoreFailed { process, fault }
             }
         };
@@ -69,7 +69,7 @@ async fn start(work: &StepRun) -> Result<StepOutput, StepError> {
     match driver.start(work.instance_id()).await {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(DriverError::NoSuchGuest(_)) => power::revive(work, placed.host, &server).await,
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) => Err(error.into()),
     }
 }
@@ -81,6 +81,6 @@ async fn pull(work: &StepRun) -> Result<(), StepError> {
     }
     match work.driver(placed.host)?.stop(work.instance_id(), StopMode::Hard).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }

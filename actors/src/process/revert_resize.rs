@@ -84,7 +84,7 @@ async fn stop_target(work: &StepRun) -> Result<StepOutput, StepError> {
         return Err(StepError::fatal(409, &message, ""));
     }
     let driver = work.driver(subject.target()?.host)?;
-    driver.stop(work.instance_id(), StopMode::Hard).await.map_err(moving::only_here)?;
+    driver.stop(work.instance_id(), StopMode::Hard).await.map_err(StepError::only_here)?;
     Ok(StepOutput::Nothing)
 }
 
@@ -134,11 +134,9 @@ async fn start_source(work: &StepRun) -> Result<StepOutput, StepError> {
     if moving::in_place(work, &subject).await? {
         return Ok(StepOutput::Nothing);
     }
-    match guest::install_as_before(work, &subject, subject.moving.was_active).await {
-        // No other host has its old disks.
-        Err(StepError::Elsewhere(fault)) => Err(StepError::Fatal(fault)),
-        other => other.map(|()| StepOutput::Nothing),
-    }
+    // No other host has its old disks.
+    guest::install_as_before(work, &subject, subject.moving.was_active).await.map_err(StepError::only_here)?;
+    Ok(StepOutput::Nothing)
 }
 
 async fn stop_source(work: &StepRun) -> Result<(), StepError> {

@@ -77,8 +77,8 @@ async fn power_off(work: &StepRun) -> Result<StepOutput, StepError> {
     };
     match work.driver(placed.host)?.stop(work.instance_id(), mode).await {
         Ok(()) => Ok(StepOutput::Nothing),
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
-        Err(error) => Err(imaging::final_word(error.into())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
+        Err(error) => Err(StepError::only_here(error)),
     }
 }
 

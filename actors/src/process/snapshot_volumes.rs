@@ -65,7 +65,7 @@ async fn quiesce_guest(work: &StepRun, server: &Alive) -> Result<bool, StepError
     match frozen {
         Ok(()) => Ok(true),
         // It may be quiesced.
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) if imaging::requires_rest(server) => Err(imaging::no_rest(&error)),
         Err(error) => {
             tracing::info!(instance = %work.instance_id(), %error, "copying volumes without quiescing the guest");
@@ -81,7 +81,7 @@ async fn unquiesce_guest(work: &StepRun, server: &Alive) -> Result<(), StepError
     let Some(agent) = driver.guest_agent() else { return Ok(()) };
     match agent.thaw(work.instance_id()).await {
         Ok(()) | Err(DriverError::NoAgent) => Ok(()),
-        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) => {
             tracing::error!(instance = %work.instance_id(), %error, "unquiescing the guest failed");
             Ok(())
@@ -132,7 +132,7 @@ async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) ->
             "creating" => {}
             other => {
                 let message = format!("Snapshot {snapshot} of volume {} is in {other}.", now.volume);
-                return Err(StepError::fatal(500, "The volumes of the server could not be copied.", &message));
+                return Err(StepError::fatal(500, "The volumes of the server could not be copied.", message));
             }
         }
         // This fails if another process has overtaken the snapshot.
@@ -155,14 +155,14 @@ pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
         let snapshot = snapshot_of(work.running.process, disk.device.id);
         match work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await {
             Err(PortError::NotFound(_)) => continue,
-            Err(error) => return Err(StepError::Again(error.to_string())),
+            Err(error) => return Err(StepError::again(error)),
             Ok(now) if now.status == "creating" => {
-                return Err(StepError::Again(format!("snapshot {snapshot} is being made")));
+                return Err(StepError::again(format!("snapshot {snapshot} is being made")));
             }
             Ok(_) => {}
         }
         if let Err(error) = work.context.volumes.delete_snapshot(snapshot, work.meta.clone()).await {
-            return Err(StepError::Again(error.to_string()));
+            return Err(StepError::again(error));
         }
     }
     Ok(())

@@ -70,7 +70,7 @@ pub(super) fn conclude(
 /// Why the process failed.
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-    failure.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault())
+    failure.unwrap_or_else(|| StepError::again("called off").fault())
 }
 
 /// Does nothing, for a step with only an undo: its work was done before the process began.

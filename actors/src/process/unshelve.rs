@@ -153,7 +153,7 @@ async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
             guest::reshape(work, host, &server, Renew::Nothing, None).await?;
             Ok(StepOutput::Nothing)
         }
-        Err(error) => Err(imaging::final_word(error.into())),
+        Err(error) => Err(StepError::only_here(error)),
     }
 }
 
@@ -168,7 +168,7 @@ async fn put_down(work: &StepRun) -> Result<(), StepError> {
     }
     match work.driver(placed.host)?.stop(work.instance_id(), StopMode::Hard).await {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
-        Err(error) => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(StepError::again(error)),
     }
 }
 

@@ -37,7 +37,7 @@ impl Scheduler {
         if let Some(complete) = self.join(asked.clone(), reply) {
             self.seat_all(complete).await;
         }
-        let gone = |_| SelectionError::NotNow("the servers of the request lost each other".to_owned());
+        let gone = |_| SelectionError::not_now("the servers of the request lost each other");
         if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
             return answer.map_err(gone)?;
         }
@@ -47,7 +47,7 @@ impl Scheduler {
         }
         match timeout(PATIENCE * 4, answer).await {
             Ok(answer) => answer.map_err(gone)?,
-            Err(_) => Err(SelectionError::NotNow("the servers of the request are still being placed".to_owned())),
+            Err(_) => Err(SelectionError::not_now("the servers of the request are still being placed")),
         }
     }
 
@@ -110,7 +110,7 @@ impl Scheduler {
             }
         }
         for member in members {
-            let taken = SelectionError::NotNow("every host that seemed to fit was taken meanwhile".to_owned());
+            let taken = SelectionError::not_now("every host that seemed to fit was taken meanwhile");
             let _ = member.reply.send(Err(taken));
         }
     }

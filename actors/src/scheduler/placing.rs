@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Position};
+use chronova_events::error_chain::SharedError;
 use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProjectId, ProviderId, UserId};
 use chronova_events::instance::{RefusedHost, Scheduled};
 use chronova_events::ledger::Claimed;
@@ -75,7 +76,7 @@ pub enum SelectionError {
         lost: Vec<RefusedHost>,
     },
     /// The scheduler could not decide. The same request may be repeated.
-    NotNow(String),
+    NotNow(SharedError),
 }
 
 /// Shows a pending decision to later decisions. Dropping it removes the decision.
@@ -87,11 +88,16 @@ pub struct PendingClaimGuard {
 }
 
 impl SelectionError {
-    /// A guard for the decision on another server of the same request.
+    /// `error` is an error or a sentence.
+    pub(super) fn not_now(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::NotNow(Arc::from(error.into()))
+    }
+
+    /// The same error for another server of the same request.
     pub(super) fn again(&self) -> Self {
         match self {
             Self::NoHost { reasons, lost } => Self::NoHost { reasons: reasons.clone(), lost: lost.clone() },
-            Self::NotNow(reason) => Self::NotNow(reason.clone()),
+            Self::NotNow(error) => Self::NotNow(Arc::clone(error)),
         }
     }
 }
@@ -177,7 +183,7 @@ impl Scheduler {
             // The cause of the refusal is in the log. The read models will show it soon.
             tokio::time::sleep(BEAT).await;
         }
-        Err(SelectionError::NotNow("every host that seemed to fit was taken meanwhile".to_owned()))
+        Err(SelectionError::not_now("every host that seemed to fit was taken meanwhile"))
     }
 
     /// Decides, and shows the decision to later ones. Also returns the newest earlier pending decision.
@@ -230,7 +236,7 @@ async fn release_stale_claim(scheduler: &Scheduler, asked: &SelectionRequest) ->
     // If the view lags, the release finds nothing, and nothing happens.
     let release = LedgerCommand::Release { consumer };
     let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&asked.meta)).await;
-    let released = released.map_err(|error| SelectionError::NotNow(error.to_string()))?;
+    let released = released.map_err(SelectionError::not_now)?;
     scheduler.views.wait_for(released.position, PATIENCE).await;
     Ok(())
 }
@@ -307,11 +313,11 @@ pub(super) async fn claim_all(
             // claim.
             let release = LedgerCommand::Release { consumer };
             let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
-            released.map_err(|error| SelectionError::NotNow(error.to_string()))?;
+            released.map_err(SelectionError::not_now)?;
             Ok(ClaimOutcome::Refused("the server held something else from before".to_owned()))
         }
         Err(CommandError::Rejected(reject)) => Ok(ClaimOutcome::Refused(reject.to_string())),
-        Err(error @ CommandError::Unavailable(_)) => Err(SelectionError::NotNow(error.to_string())),
+        Err(error @ CommandError::Unavailable(_)) => Err(SelectionError::not_now(error)),
     }
 }
 

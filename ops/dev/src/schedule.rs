@@ -118,7 +118,7 @@ async fn place_run(
                 match context.scheduler.place(&asked).await {
                     Ok(_) => latencies.push(began.elapsed()),
                     Err(SelectionError::NoHost { reasons, .. }) => bail!("no host will do: {}", reasons.counts()),
-                    Err(SelectionError::NotNow(reason)) => bail!("{reason}"),
+                    Err(SelectionError::NotNow(error)) => bail!("{error}"),
                 }
             }
             Ok(latencies)

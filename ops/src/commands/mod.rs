@@ -22,6 +22,7 @@ pub mod verify;
 use std::io::{self, Write};
 
 use chronova_events::clock::{Clock, SystemClock};
+use chronova_events::error_chain::ErrorChain;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::StoreError;
 
@@ -55,14 +56,8 @@ pub async fn run(command: OperatorCommand, place: &LogPlace) -> Exit {
         // `chronova audit | head`: the reader has closed the pipe.
         Err(CommandFailure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Yes,
         Err(failure) => {
-            let mut text = format!("chronova: {failure}");
-            let mut cause = std::error::Error::source(&failure);
-            while let Some(error) = cause {
-                text = format!("{text}: {error}");
-                cause = error.source();
-            }
-            // A failure to write to standard error can be reported nowhere.
-            let _ = writeln!(io::stderr(), "{text}");
+            // There is nowhere to report a failure of this.
+            let _ = writeln!(io::stderr(), "chronova: {}", ErrorChain(&failure));
             Exit::Failed
         }
     }

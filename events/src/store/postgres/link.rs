@@ -10,6 +10,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
 
 use super::address::DatabaseAddress;
 use super::tls::DatabaseTls;
+use crate::error_chain::ErrorChain;
 use crate::store::StoreError;
 
 /// How long one attempt to connect, or one statement, may take before the connection is dropped.
@@ -101,14 +102,6 @@ fn explain(error: &tokio_postgres::Error) -> StoreError {
         Some(refused) => {
             StoreError::Io(format!("the database refuses: {} ({})", refused.message(), refused.code().code()))
         }
-        None => {
-            let mut text = format!("the database: {error}");
-            let mut cause = std::error::Error::source(error);
-            while let Some(error) = cause {
-                text = format!("{text}: {error}");
-                cause = error.source();
-            }
-            StoreError::Io(text)
-        }
+        None => StoreError::Io(format!("the database: {}", ErrorChain(error))),
     }
 }

@@ -43,7 +43,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             ProcessOutcome::Succeeded => {
                 let Some((host, hostname)) = work.running.host() else { return Ok(()) };
                 let driver = work.driver(host)?;
-                let pool = driver.volume_store().needed()?.volume_pool().await.map_err(again)?;
+                let pool = driver.volume_store().needed()?.volume_pool().await.map_err(StepError::again)?;
                 let (hostname, format) = (hostname.to_owned(), pool.format);
                 let ready = VolumeCommand::RecordReady { process, host, hostname, format };
                 let gateway = &work.context.gateway;
@@ -57,7 +57,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             }
             ProcessOutcome::Failed => {
                 let failure = work.running.failure.as_ref();
-                let fault = failure.map_or_else(|| again("unknown").fault(), |failure| failure.fault.clone());
+                let fault =
+                    failure.map_or_else(|| StepError::again("unknown").fault(), |failure| failure.fault.clone());
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault }).await
             }
             // The process that cancelled this one continues with the volume.
@@ -65,10 +66,6 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         }
     }
     .boxed()
-}
-
-fn again(error: impl std::fmt::Display) -> StepError {
-    StepError::Again(error.to_string())
 }
 
 async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
@@ -107,19 +104,19 @@ async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     match best {
         Some((_, host, hostname)) => Ok(StepOutput::Host { host, hostname }),
-        None if silent > 0 => Err(StepError::Again("no host has answered yet".to_owned())),
+        None if silent > 0 => Err(StepError::again("no host has answered yet")),
         None => Err(StepError::fatal(500, "No valid backend was found. No weighed backends available", "")),
     }
 }
 
 async fn make_content(work: &StepRun) -> Result<StepOutput, StepError> {
     let volume = work.present_volume().await?;
-    let Some((host, _)) = work.running.host() else { return Err(again("no host was chosen")) };
+    let Some((host, _)) = work.running.host() else { return Err(StepError::again("no host was chosen")) };
     let driver = work.driver(host)?;
     let content = content(work, &volume, host, &driver).await?;
     let name = volumes::volume(work.volume_id());
     let made = driver.volume_store().needed()?.create_volume(&name, u64::from(volume.size_gb) * GIB, &content).await;
-    made.map_err(|error| if error.is_transient() { again(error) } else { error.into() })?;
+    made.map_err(|error| if error.is_transient() { StepError::again(error) } else { error.into() })?;
     Ok(StepOutput::Nothing)
 }
 
@@ -132,7 +129,7 @@ async fn content(
     match volume.created.source {
         VolumeSource::Blank => Ok(VolumeContent::Blank),
         VolumeSource::Image(_) => {
-            let Some(image) = &volume.created.image else { return Err(again("the image is not known")) };
+            let Some(image) = &volume.created.image else { return Err(StepError::again("the image is not known")) };
             let image = image_ref(&image.snapshot);
             let source: Arc<dyn ImageSource> = Arc::new(PortImageSource(Arc::clone(&work.context.images)));
             work.context.image_holds.hold(work.running.process, host, &image.checksum).await;
@@ -165,7 +162,7 @@ async fn remove_content(work: &StepRun) -> Result<(), StepError> {
     let Some((host, _)) = work.running.host() else { return Ok(()) };
     let Some(driver) = work.reach(host)? else { return Ok(()) };
     match driver.volume_store() {
-        Some(store) => store.delete_volume(&volumes::volume(work.volume_id())).await.map_err(again),
+        Some(store) => store.delete_volume(&volumes::volume(work.volume_id())).await.map_err(StepError::again),
         None => Ok(()),
     }
 }

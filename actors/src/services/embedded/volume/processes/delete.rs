@@ -49,7 +49,7 @@ async fn remove_content(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(store) = driver.volume_store() else { return Ok(StepOutput::Nothing) };
     let snapshots = volume.snapshots.keys().map(|snapshot| volumes::snapshot(*snapshot));
     for name in snapshots.chain([volumes::volume(work.volume_id())]) {
-        store.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))?;
+        store.delete_volume(&name).await.map_err(StepError::again)?;
     }
     Ok(StepOutput::Nothing)
 }

@@ -102,7 +102,7 @@ impl StepRun {
 
     /// Like [`reach`](Self::reach), but it fails if no such host answers.
     pub(super) fn must_reach(&self, host: HostId) -> Result<Arc<dyn Driver>, StepError> {
-        let nobody = || StepError::fatal(500, "The host of the volume does not answer.", &host.to_string());
+        let nobody = || StepError::fatal(500, "The host of the volume does not answer.", host.to_string());
         self.reach(host)?.ok_or_else(nobody)
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn user(volume: &VolumeRecord) -> Option<InstanceId> {
 /// Maps an error of the driver: the same call may succeed soon, or never.
 pub(super) fn here(error: DriverError) -> StepError {
     match error.is_transient() {
-        true => StepError::Again(error.to_string()),
-        false => StepError::Fatal(StepError::from(error).fault()),
+        true => StepError::again(error),
+        false => StepError::only_here(error),
     }
 }

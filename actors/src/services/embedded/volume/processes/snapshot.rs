@@ -92,7 +92,7 @@ async fn remove(work: &StepRun) -> Result<(), StepError> {
     let Some(driver) = work.reach(*host)? else { return Ok(()) };
     let name = volumes::snapshot(id(work)?);
     let Some(store) = driver.volume_store() else { return Ok(()) };
-    store.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))
+    store.delete_volume(&name).await.map_err(StepError::again)
 }
 
 async fn remove_copy(work: &StepRun) -> Result<StepOutput, StepError> {
