@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Meta;
-use chronova_events::store::{EventStore, StoreError};
+use chronova_events::store::{AppendRight, EventStore, StoreError};
 
 use crate::aggregate::{AggregateRoot, CommandError, Committed};
 use crate::shell::arbiters::Arbiters;
@@ -28,8 +28,13 @@ macro_rules! gateway {
 
         impl CommandGateway {
             /// Needs a running actix system. `threads` is the number of threads that the actors share; with 0, they run
-            /// on the calling thread.
-            pub fn start(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, threads: usize) -> Arc<Self> {
+            /// on the calling thread. `_right` proves that the log takes appends of this process.
+            pub(crate) fn start(
+                store: Arc<dyn EventStore>,
+                clock: Arc<dyn Clock>,
+                threads: usize,
+                _right: AppendRight,
+            ) -> Arc<Self> {
                 let arbiters = Arc::new(Arbiters::start(threads));
                 let around = EntityContext { store, clock, idle: IDLE };
                 Arc::new(Self {

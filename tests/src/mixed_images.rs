@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::ports::{ImageDraft, ImageResources, ImageService, PortError};
-use chronova_actors::runtime::Core;
+use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::image::records::ImageRecords;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
@@ -22,8 +22,8 @@ pub struct MixedImages {
 }
 
 impl MixedImages {
-    pub fn new(disks: Arc<OneImage>, core: &Core) -> Arc<Self> {
-        let records = ImageRecords::new(Arc::clone(&core.views), Arc::clone(&core.gateway), None);
+    pub fn new(disks: Arc<OneImage>, leadership: &Leadership) -> Arc<Self> {
+        let records = ImageRecords::new(Arc::clone(&leadership.views), Arc::clone(&leadership.gateway), None);
         Arc::new(Self { disks, records })
     }
 }

@@ -12,7 +12,7 @@ use chronova_actors::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
     PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
-use chronova_actors::runtime::Core;
+use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
@@ -29,8 +29,8 @@ pub struct MixedNetworks {
 }
 
 impl MixedNetworks {
-    pub fn new(ports: Arc<OneNetwork>, core: &Core) -> Arc<Self> {
-        let service = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
+    pub fn new(ports: Arc<OneNetwork>, leadership: &Leadership) -> Arc<Self> {
+        let service = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         Arc::new(Self { ports, service })
     }
 }

@@ -14,7 +14,7 @@ use chronova_actors::ports::{ImageDraft, NetworkService};
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
-use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
+use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
@@ -101,17 +101,19 @@ impl World {
             if setting.core_only { CoreOnly::around } else { |all| all };
         let configured = self.fleet.drivers().into_iter().take(setting.hosts.unwrap_or(usize::MAX));
         let drivers: Vec<Arc<dyn Driver>> = configured.map(gated).map(offered).collect();
-        let mut core = Core::start(store, Arc::new(SystemClock), setting.views.unwrap_or_default(), 1).await.unwrap();
-        core.interference = setting.interference;
-        let mixed = MixedNetworks::new(Arc::clone(&self.network), &core);
+        let member = Member::start(store, Arc::new(SystemClock), setting.views.unwrap_or_default()).await.unwrap();
+        let mut leadership = Leadership::take(&member, 1).unwrap();
+        leadership.interference = setting.interference;
+        let mixed = MixedNetworks::new(Arc::clone(&self.network), &leadership);
         let networks: Arc<dyn NetworkService> =
             if setting.embedded_networks { Arc::clone(&mixed.service) as _ } else { mixed };
-        let images = MixedImages::new(Arc::clone(&self.images), &core);
-        let (gateway, views, options) = (Arc::clone(&core.gateway), Arc::clone(&core.views), self.options.clone());
+        let images = MixedImages::new(Arc::clone(&self.images), &leadership);
+        let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let options = self.options.clone();
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
         let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
-        let runtime = Runtime::start(core, drivers, ports, options).await;
-        Life { runtime, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
+        let leader = Leader::start(leadership, drivers, ports, options).await;
+        Life { member, leader, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }
 
     /// The state of the log, from a fresh fold.
@@ -263,7 +265,8 @@ impl World {
 
 /// One life of the control plane.
 pub struct Life {
-    pub runtime: Runtime,
+    pub member: Member,
+    pub leader: Leader,
     pub store: Arc<FuseStore>,
     pub volumes: Arc<EmbeddedVolumes>,
     fleet: Arc<SimFleet>,
@@ -271,11 +274,11 @@ pub struct Life {
 
 impl Life {
     pub fn operations(&self) -> &Arc<Operations> {
-        self.runtime.operations()
+        self.leader.operations()
     }
 
     pub fn context(&self) -> &Arc<StepContext> {
-        &self.runtime.contexts.steps
+        &self.leader.contexts.steps
     }
 
     /// Waits until every host is registered, is up and has answered in this life; earlier lives do not count.
@@ -341,7 +344,8 @@ impl Life {
     }
 
     pub async fn stop(self) {
-        self.runtime.stop().await;
+        self.leader.stop().await;
+        self.member.stop().await;
     }
 
     /// Requests a server as the API does: quota first, then the server.
@@ -352,7 +356,7 @@ impl Life {
     pub async fn build_of(&self, request: BuildRequested) -> Result<(), String> {
         let instance = request.instance;
         self.reserve(instance).await?;
-        self.instance(instance, InstanceRequest::Build(Box::new(request))).await
+        self.instance(instance, bare_build(request)).await
     }
 
     /// As `build`, with disks beyond those of image and flavor.
@@ -360,7 +364,7 @@ impl Life {
         let instance = request.instance;
         self.reserve(instance).await?;
         let (request, mapped) = (Box::new(request), Some(Box::new(mapped)));
-        self.instance(instance, InstanceRequest::BuildWith { request, mapped, files: None }).await
+        self.instance(instance, InstanceRequest::Build { request, mapped, files: None }).await
     }
 
     async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
@@ -547,6 +551,11 @@ pub const ADMIN: CallerRights = CallerRights { overrides_lock: true };
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
+}
+
+/// A build without disks and files of its own.
+pub fn bare_build(request: BuildRequested) -> InstanceRequest {
+    InstanceRequest::Build { request: Box::new(request), mapped: None, files: None }
 }
 
 /// A small server.

@@ -7,17 +7,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use chronova_events::ids::HostId;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::HostUsage;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
+
+use crate::coordination::host_numbers::HostNumbers;
+use crate::coordination::host_turns::{ConcurrencyLimits, HostTurns};
 
 /// A host that answered at least once since start-up.
 pub struct ConnectedHost {
     pub host: HostId,
     pub hostname: String,
     pub driver: Arc<dyn Driver>,
-    /// Limits concurrent builds, as Nova's `max_concurrent_builds`; `snapshots` does the same for
-    /// `max_concurrent_snapshots`.
-    pub builds: Arc<Semaphore>,
-    pub snapshots: Arc<Semaphore>,
+    pub turns: HostTurns,
     /// Notify it to make the agent compare the host with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
@@ -54,32 +54,20 @@ impl ConnectedHost {
     }
 }
 
-/// The limits on concurrent work of a host; 0 is no limit.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ConcurrencyLimits {
-    pub builds: usize,
-    pub snapshots: usize,
-}
-
-fn bound(at_once: usize) -> Arc<Semaphore> {
-    let permits = if at_once == 0 { Semaphore::MAX_PERMITS } else { at_once.min(Semaphore::MAX_PERMITS) };
-    Arc::new(Semaphore::new(permits))
-}
-
 /// All hosts that have answered at least once since start-up.
 #[derive(Debug, Default)]
 pub struct ConnectedHosts {
     members: RwLock<BTreeMap<HostId, Arc<ConnectedHost>>>,
     /// URIs of hosts with an agent that have neither answered nor failed since start-up.
     unheard: RwLock<BTreeSet<String>>,
-    numbered: AtomicU64,
+    numbers: HostNumbers,
 }
 
 impl ConnectedHosts {
     /// `highest` is the highest number of a host so far; numbers may have gaps. `uris` are the configured hosts.
     pub fn new(highest: u64, uris: impl Iterator<Item = String>) -> Arc<Self> {
         let (members, unheard) = (RwLock::default(), RwLock::new(uris.collect()));
-        Arc::new(Self { members, unheard, numbered: AtomicU64::new(highest) })
+        Arc::new(Self { members, unheard, numbers: HostNumbers::after(highest) })
     }
 
     /// Whether the host's state in the log is from before the start-up. If so, its agent will soon know whether the
@@ -173,7 +161,7 @@ impl ConnectedHosts {
 
     /// The number for a host never seen before.
     pub(crate) fn next_number(&self) -> u64 {
-        self.numbered.fetch_add(1, Ordering::Relaxed) + 1
+        self.numbers.next()
     }
 
     /// Adds a host, or returns the member if it is already connected.
@@ -190,8 +178,7 @@ impl ConnectedHosts {
                 host,
                 hostname: hostname.to_owned(),
                 driver: Arc::clone(driver),
-                builds: bound(at_once.builds),
-                snapshots: bound(at_once.snapshots),
+                turns: HostTurns::new(at_once),
                 resync: Notify::new(),
                 usage: RwLock::default(),
                 cached: AtomicU64::new(0),

@@ -13,6 +13,7 @@ use super::definition::{StepError, StepRun};
 use super::disks::volumes;
 use super::moving::MovingServer;
 use super::pinned::{self, ClaimHolder};
+use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
 use crate::ports::{ImageService, NetworkService};
@@ -125,9 +126,8 @@ pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on
 }
 
 /// Waits for one of the host's build permits (`max_concurrent_builds`).
-pub(super) async fn turn_of(work: &StepRun, host: HostId) -> Option<tokio::sync::OwnedSemaphorePermit> {
-    let member = work.context.fleet.member(host)?;
-    Arc::clone(&member.builds).acquire_owned().await.ok()
+pub(super) async fn turn_of(work: &StepRun, host: HostId) -> Option<HostTurn> {
+    work.context.fleet.member(host)?.turns.build().await
 }
 
 /// The timeout of a graceful shutdown: the image's property (also for a volume's image), or the option.

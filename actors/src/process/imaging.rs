@@ -3,26 +3,24 @@
 //! The image already exists without data, so that the API's answer could have its id. The driver first copies the disk
 //! into one file on its host. Then the driver sends that file to the image service.
 
-use std::sync::Arc;
-
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Alive, WorkStage};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::guest::Quiesce;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::definition::{StepError, StepRun};
 use super::turn;
+use crate::coordination::host_turns::HostTurn;
 use crate::ports::PortError;
 
 /// Waits for one of the host's snapshot permits (`max_concurrent_snapshots`). The server is read after the wait: it may
 /// have been deleted meanwhile.
-async fn snapshot_permit(work: &StepRun) -> Result<(Alive, Option<OwnedSemaphorePermit>), StepError> {
+async fn snapshot_permit(work: &StepRun) -> Result<(Alive, Option<HostTurn>), StepError> {
     let server = turn::still_mine(work).await?;
     let member = server.placement.as_ref().and_then(|placed| work.context.fleet.member(placed.host));
     let Some(member) = member else { return Ok((server, None)) };
-    let turn = Arc::clone(&member.snapshots).acquire_owned().await.ok();
+    let turn = member.turns.snapshot().await;
     Ok((turn::still_mine(work).await?, turn))
 }
 

@@ -2,27 +2,22 @@
 //!
 //! Requests are in the log, so after a crash the log shows which processes have not ended.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use chronova_events::ids::ProcessId;
 use chronova_events::store::EventStore;
 use chronova_projections::processes::{UnfinishedProcess, asked_for};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::context::StepContext;
 use super::perform::perform;
+use crate::coordination::running_processes::RunningProcesses;
 
 /// Follows the log until the future is dropped. That stops every process at once.
 pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let _closing = NobodyPerforms(Arc::clone(&context));
-    let supervisor = Arc::new(Supervisor {
-        turns: Arc::new(Semaphore::new(context.options.max_processes.max(1))),
-        at_work: Mutex::default(),
-        context,
-    });
+    let running = RunningProcesses::new(context.options.max_processes);
+    let supervisor = Arc::new(Supervisor { running, context });
     // The view knows everything up to its position; the subscription tells the rest. A process that both report is
     // started once.
     let mut tasks = JoinSet::new();
@@ -67,8 +62,7 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
 
 struct Supervisor {
     context: Arc<StepContext>,
-    turns: Arc<Semaphore>,
-    at_work: Mutex<BTreeSet<ProcessId>>,
+    running: Arc<RunningProcesses>,
 }
 
 impl Supervisor {
@@ -85,20 +79,14 @@ impl Supervisor {
     }
 
     fn begin(self: &Arc<Self>, pending: UnfinishedProcess, tasks: &mut JoinSet<()>) {
-        let id = pending.process;
-        if !self.at_work.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
-            return;
-        }
+        let Some(runs) = self.running.begin(pending.process) else { return };
         let this = Arc::clone(self);
         tasks.spawn(async move {
-            // Leaves the set however the task ends, a panic included.
-            let _leaving = RunningGuard(&this.at_work, id);
+            // Dropped however the task ends, a panic included.
+            let _runs = runs;
             let _turn = match pending.task.begins_at_once() {
                 true => None,
-                false => match this.turns.acquire().await {
-                    Ok(turn) => Some(turn),
-                    Err(_) => return,
-                },
+                false => this.running.turn().await,
             };
             perform(Arc::clone(&this.context), pending).await;
         });
@@ -111,13 +99,5 @@ struct NobodyPerforms(Arc<StepContext>);
 impl Drop for NobodyPerforms {
     fn drop(&mut self) {
         self.0.create_requests.close();
-    }
-}
-
-struct RunningGuard<'a>(&'a Mutex<BTreeSet<ProcessId>>, ProcessId);
-
-impl Drop for RunningGuard<'_> {
-    fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
     }
 }

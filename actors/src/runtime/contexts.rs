@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::hosts::Hosts;
 
-use super::core::Core;
+use super::leadership::Leadership;
 use super::options::RuntimeOptions;
 use crate::coordination::create_requests::CreateRequests;
 use crate::coordination::disk_claims::DiskClaims;
@@ -47,8 +47,13 @@ pub struct Contexts {
 
 impl Contexts {
     /// Starts nothing. `drivers`: one for each host that is configured.
-    pub fn assemble(core: Core, drivers: Vec<Arc<dyn Driver>>, ports: Ports, options: RuntimeOptions) -> Self {
-        let Core { store: log, clock, views, gateway, interference } = core;
+    pub fn assemble(
+        leadership: Leadership,
+        drivers: Vec<Arc<dyn Driver>>,
+        ports: Ports,
+        options: RuntimeOptions,
+    ) -> Self {
+        let Leadership { log, clock, views, gateway, interference } = leadership;
         let Ports { networks, images, volumes } = ports;
         let uris = drivers.iter().map(|driver| driver.uri().to_owned());
         let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), uris);

@@ -10,10 +10,12 @@ use chronova_events::ids::HostId;
 use chronova_hypervisor::driver::Driver;
 use tokio::task::JoinSet;
 
-use super::contexts::Contexts;
-use crate::gateway::CommandGateway;
+use super::contexts::{Contexts, Ports};
+use super::leadership::Leadership;
+use super::options::RuntimeOptions;
 use crate::host::{HostCommand, HostRoot};
 use crate::hosts::agent;
+use crate::operations::Operations;
 use crate::process::context::StepContext;
 use crate::process::supervisor;
 use crate::reconcile::run_counts::ReconcilerTally;
@@ -22,14 +24,21 @@ use crate::reconcile::table::RECONCILERS;
 /// The leader's work.
 #[derive(Debug)]
 pub struct Leader {
-    gateway: Arc<CommandGateway>,
+    pub contexts: Contexts,
     tasks: JoinSet<()>,
     tallies: Vec<Arc<ReconcilerTally>>,
 }
 
 impl Leader {
     /// Sweeps, continues unfinished processes, and starts the host agents. No request may be served before it returns.
-    pub async fn start(contexts: &Contexts) -> Self {
+    /// `drivers`: one for each host that is configured.
+    pub async fn start(
+        leadership: Leadership,
+        drivers: Vec<Arc<dyn Driver>>,
+        ports: Ports,
+        options: RuntimeOptions,
+    ) -> Self {
+        let contexts = Contexts::assemble(leadership, drivers, ports, options);
         let (store, drivers) = (&contexts.reconcile.log, &contexts.reconcile.drivers);
         retire(&contexts.steps, drivers).await;
         let tallies: Vec<_> = RECONCILERS.iter().map(|row| Arc::new(ReconcilerTally::new(row.name))).collect();
@@ -44,7 +53,12 @@ impl Leader {
         for driver in drivers {
             tasks.spawn(agent::attend(Arc::clone(&contexts.hosts), Arc::clone(store), Arc::clone(driver)));
         }
-        Self { gateway: Arc::clone(&contexts.steps.gateway), tasks, tallies }
+        Self { contexts, tasks, tallies }
+    }
+
+    /// The operations of an API.
+    pub fn operations(&self) -> &Arc<Operations> {
+        &self.contexts.operations
     }
 
     /// The run counts of each reconciler, in the order of the table.
@@ -55,7 +69,7 @@ impl Leader {
     /// Stops all work at once. The next start continues from the log.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
-        self.gateway.stop();
+        self.contexts.steps.gateway.stop();
     }
 }
 

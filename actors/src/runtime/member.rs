@@ -1,33 +1,85 @@
-//! The parts that every member of a cluster runs: the read models that follow the log.
+//! The parts that every member of a cluster runs: the read models that follow the log, and their checkpoints.
 //!
-//! Checkpoints, the HTTP listeners and the feeds read the same models; the program around this crate starts them. Nothing
-//! here writes to the log or to a host, so any number of members may run it on one log.
+//! The HTTP listeners and the feeds read them; the program around this crate starts those. Nothing here writes to the log
+//! or to a host, and a [`Member`] has no command gateway: a member that wants to send a command has to lead first, see
+//! [`super::Leadership`]. So any number of members may run on one log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use chronova_events::clock::Clock;
 use chronova_events::store::EventStore;
-use chronova_projections::runner;
+use chronova_projections::runner::{self, ProjectionError};
 use chronova_projections::views::Views;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
-/// The running read models.
-#[derive(Debug)]
-pub struct FollowingMember {
-    following: JoinHandle<()>,
+use super::checkpoints::KeptCheckpoints;
+
+/// How long a stop waits until the read models show the last events.
+const LAST_EVENTS: Duration = Duration::from_millis(10);
+
+/// A running member.
+pub struct Member {
+    pub log: Arc<dyn EventStore>,
+    pub clock: Arc<dyn Clock>,
+    pub views: Arc<Views>,
+    /// `None` keeps the read models in memory alone.
+    pub checkpoints: Option<Arc<KeptCheckpoints>>,
     broken: watch::Receiver<Option<String>>,
+    tasks: JoinSet<()>,
 }
 
-impl FollowingMember {
-    /// Makes `views` follow the log for ever.
-    pub fn start(store: Arc<dyn EventStore>, views: Arc<Views>) -> Self {
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("position", &self.views.position()).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// Folds the log into `views`, and makes them follow it, without checkpoints.
+    ///
+    /// # Errors
+    /// The log cannot be read, or an event cannot be folded.
+    pub async fn start(
+        log: Arc<dyn EventStore>,
+        clock: Arc<dyn Clock>,
+        views: impl Into<Arc<Views>>,
+    ) -> Result<Self, ProjectionError> {
+        let views = views.into();
+        runner::catch_up(log.as_ref(), &views).await?;
+        Ok(Self::follow(log, clock, views, None))
+    }
+
+    /// Makes read models follow the log that were loaded from a checkpoint, and writes further checkpoints.
+    pub fn start_with_checkpoints(
+        log: Arc<dyn EventStore>,
+        clock: Arc<dyn Clock>,
+        checkpoints: KeptCheckpoints,
+    ) -> Self {
+        let views = Arc::clone(&checkpoints.views);
+        Self::follow(log, clock, views, Some(Arc::new(checkpoints)))
+    }
+
+    fn follow(
+        log: Arc<dyn EventStore>,
+        clock: Arc<dyn Clock>,
+        views: Arc<Views>,
+        checkpoints: Option<Arc<KeptCheckpoints>>,
+    ) -> Self {
         let (break_down, broken) = watch::channel(None);
-        let following = tokio::spawn(async move {
-            let error = runner::follow(store, views).await;
+        let mut tasks = JoinSet::new();
+        let following = runner::follow(Arc::clone(&log), Arc::clone(&views));
+        tasks.spawn(async move {
+            let error = following.await;
             tracing::error!(%error, "the read models cannot follow the log any more");
             break_down.send_replace(Some(error.to_string()));
         });
-        Self { following, broken }
+        if let Some(checkpoints) = &checkpoints {
+            tasks.spawn(Arc::clone(checkpoints).keep());
+            tasks.spawn(Arc::clone(checkpoints).renew_older());
+        }
+        Self { log, clock, views, checkpoints, broken, tasks }
     }
 
     /// The reason why the read models do not follow the log any more; `None` while they do.
@@ -35,7 +87,19 @@ impl FollowingMember {
         self.broken.clone()
     }
 
-    pub fn stop(self) {
-        self.following.abort();
+    /// Rebuilds all read models from the log beside the live ones, at an operator's request.
+    pub fn rebuild_all(&mut self) {
+        if let Some(checkpoints) = &self.checkpoints {
+            self.tasks.spawn(Arc::clone(checkpoints).rebuild_all());
+        }
+    }
+
+    /// Folds the last events, and writes a last checkpoint.
+    pub async fn stop(mut self) {
+        self.views.wait_for(self.log.head(), LAST_EVENTS).await;
+        self.tasks.shutdown().await;
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.write_last().await;
+        }
     }
 }

@@ -5,8 +5,7 @@
 //! request, and servers spread. One command claims all hosts. A process that has waited longer than [`PATIENCE`]
 //! decides for those that have come. The others were cancelled, or have had their host since before a crash.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -16,9 +15,6 @@ use super::placing::{
     BEAT, ClaimOutcome, PATIENCE, PendingClaimGuard, ROUNDS, Scheduler, Selection, SelectionError, SelectionRequest,
     claim_all, give_back,
 };
-
-/// The waiting servers, by reservation id.
-pub(super) type Batches = BTreeMap<String, Vec<BatchMember>>;
 
 /// One server of a request that waits for the others.
 #[derive(Debug)]
@@ -41,7 +37,7 @@ impl Scheduler {
         if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
             return answer.map_err(gone)?;
         }
-        let present = self.batches.lock().unwrap_or_else(PoisonError::into_inner).remove(&asked.reservation);
+        let present = self.batches.take(&asked.reservation);
         if let Some(present) = present {
             self.seat_all(present).await;
         }
@@ -57,15 +53,8 @@ impl Scheduler {
         asked: SelectionRequest,
         reply: oneshot::Sender<Result<Selection, SelectionError>>,
     ) -> Option<Vec<BatchMember>> {
-        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = batches.entry(asked.reservation.clone()).or_default();
-        waiting.retain(|other| other.asked.server != asked.server);
-        let (size, reservation) = (asked.batch, asked.reservation.clone());
-        waiting.push(BatchMember { asked, reply });
-        if u32::try_from(waiting.len()).is_ok_and(|here| here < size) {
-            return None;
-        }
-        batches.remove(&reservation)
+        let (server, size, reservation) = (asked.server, asked.batch, asked.reservation.clone());
+        self.batches.join(&reservation, size, BatchMember { asked, reply }, |other| other.asked.server == server)
     }
 
     async fn seat_all(self: &Arc<Self>, mut members: Vec<BatchMember>) {

@@ -18,11 +18,12 @@ use chronova_events::ledger::Claimed;
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::views::Views;
 
-use super::batch::Batches;
+use super::batch::BatchMember;
 use super::choice::{RankedHost, SchedulingDecision, SchedulingReasons, choose};
 use super::options::SchedulerOptions;
 use super::request::RequestSpec;
 use crate::aggregate::CommandError;
+use crate::coordination::batches::Batches;
 use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
 use crate::gateway::CommandGateway;
 use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, ServerClaim};
@@ -40,7 +41,7 @@ pub struct Scheduler {
     pub(super) views: Arc<Views>,
     options: SchedulerOptions,
     pending: Mutex<PendingClaims>,
-    pub(super) batches: Mutex<Batches>,
+    pub(super) batches: Batches<BatchMember>,
 }
 
 /// A server that needs a host, and its requester.
@@ -131,7 +132,7 @@ pub(super) enum ClaimOutcome {
 
 impl Scheduler {
     pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>, options: SchedulerOptions) -> Arc<Self> {
-        Arc::new(Self { gateway, views, options, pending: Mutex::default(), batches: Mutex::default() })
+        Arc::new(Self { gateway, views, options, pending: Mutex::default(), batches: Batches::default() })
     }
 
     pub fn options(&self) -> &SchedulerOptions {

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use super::tail::{Subscription, Tail};
-use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
+use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 
@@ -105,6 +105,10 @@ impl FuseStore {
 
 #[async_trait]
 impl EventStore for FuseStore {
+    fn append_right(&self) -> Option<AppendRight> {
+        self.inner.append_right()
+    }
+
     async fn append(
         &self,
         stream: &StreamId,

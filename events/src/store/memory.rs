@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use async_trait::async_trait;
 
 use super::tail::{Subscription, Tail};
-use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
+use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::chain::{self, EventContent};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
@@ -56,6 +56,10 @@ impl Drop for MemoryStore {
 
 #[async_trait]
 impl EventStore for MemoryStore {
+    fn append_right(&self) -> Option<AppendRight> {
+        Some(AppendRight(()))
+    }
+
     async fn append(
         &self,
         stream: &StreamId,

@@ -88,9 +88,18 @@ pub struct StreamSnapshot {
     pub bytes: Vec<u8>,
 }
 
+/// The proof that this process may append: it holds the lock of the log's file, or the lease of the cluster.
+#[derive(Debug)]
+pub struct AppendRight(());
+
 /// An append-only log of events in streams.
 #[async_trait]
 pub trait EventStore: Send + Sync + 'static {
+    /// `None` while another process has the right to append, and in a log that is open for reading only.
+    fn append_right(&self) -> Option<AppendRight> {
+        None
+    }
+
     /// Appends all of `events` to one stream, or nothing. Returns when they are durable.
     async fn append(
         &self,

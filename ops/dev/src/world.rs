@@ -10,7 +10,7 @@ use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use chronova_actors::process::context::StepContext;
-use chronova_actors::runtime::{Contexts, Core, Ports, RuntimeOptions};
+use chronova_actors::runtime::{Contexts, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -19,7 +19,6 @@ use chronova_events::envelope::{Meta, NewEvent, StreamId};
 use chronova_events::registry::Event;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
-use chronova_projections::runner;
 use chronova_projections::views::Views;
 use chronova_web::auth::Authentication;
 use chronova_web::metrics::HttpMetrics;
@@ -27,7 +26,6 @@ use chronova_web::policy::Enforcer;
 use chronova_web::server::configure;
 use chronova_web::tables::Routers;
 use futures::{StreamExt as _, TryStreamExt as _};
-use tokio::task::JoinHandle;
 
 /// The number of events in one append while the log is filled.
 const CHUNK: usize = 5_000;
@@ -41,7 +39,7 @@ const AT_ONCE: usize = 512;
 pub(super) struct BenchWorld {
     contexts: Contexts,
     store: Arc<SqliteStore>,
-    following: JoinHandle<()>,
+    member: Member,
 }
 
 impl BenchWorld {
@@ -52,23 +50,19 @@ impl BenchWorld {
         futures::stream::iter(streams).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
-        let core = Core::start(Arc::clone(&log), Arc::new(SystemClock), Views::new(), threads).await?;
-        let views = Arc::clone(&core.views);
-        let following = tokio::spawn(async move {
-            let error = runner::follow(log, views).await;
-            tracing::debug!(%error, "the read models do not follow the log any more");
-        });
+        let member = Member::start(log, Arc::new(SystemClock), Views::new()).await?;
+        let leadership = Leadership::take(&member, threads)?;
         let ports = Ports {
-            networks: EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
+            networks: EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views)),
             images: EmbeddedImages::new(
                 ImageFiles::open(folder, u64::MAX)?,
-                Arc::clone(&core.views),
-                Arc::clone(&core.gateway),
+                Arc::clone(&leadership.views),
+                Arc::clone(&leadership.gateway),
             ),
             volumes: Arc::new(chronova_actors::ports::NoVolumeService),
         };
-        let contexts = Contexts::assemble(core, Vec::new(), ports, options);
-        Ok(Self { contexts, store, following })
+        let contexts = Contexts::assemble(leadership, Vec::new(), ports, options);
+        Ok(Self { contexts, store, member })
     }
 
     pub(super) fn context(&self) -> &Arc<StepContext> {
@@ -77,7 +71,7 @@ impl BenchWorld {
 
     pub(super) async fn close(self) {
         self.contexts.steps.gateway.stop();
-        self.following.abort();
+        self.member.stop().await;
         self.store.close().await;
     }
 

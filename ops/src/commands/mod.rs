@@ -56,7 +56,7 @@ pub async fn run(command: OperatorCommand, place: &LogPlace) -> Exit {
         // `chronova audit | head`: the reader has closed the pipe.
         Err(CommandFailure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Yes,
         Err(failure) => {
-            // There is nowhere to report a failure of this.
+            // A failure to write to standard error can be reported nowhere.
             let _ = writeln!(io::stderr(), "chronova: {}", ErrorChain(&failure));
             Exit::Failed
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronova_actors::ports::identity::IdentityProvider;
-use chronova_actors::runtime::Core;
+use chronova_actors::runtime::Leadership;
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_actors::services::embedded::identity::{IdentityRealmId, IdentityRoot};
@@ -45,16 +45,16 @@ impl OpenedIdentity {
 }
 
 /// Opens the identity service that the configuration names.
-pub(super) async fn open(config: &Config, options: IdentityOptions, core: &Core) -> Result<OpenedIdentity> {
+pub(super) async fn open(config: &Config, options: IdentityOptions, leadership: &Leadership) -> Result<OpenedIdentity> {
     if config.api.auth_strategy != "noauth2"
         && let Some((options, place)) = keystone(config)?
     {
-        let provider = KeystoneProvider::new(options, Arc::clone(&core.clock) as Arc<dyn Clock>);
+        let provider = KeystoneProvider::new(options, Arc::clone(&leadership.clock) as Arc<dyn Clock>);
         let provider = provider.context("[keystone_authtoken]")?;
         tracing::info!(place, "tokens are judged by Keystone; the embedded identity service is not served");
         return Ok(OpenedIdentity::Keystone { provider, place });
     }
-    Ok(OpenedIdentity::Embedded(embedded(config, options, core).await?))
+    Ok(OpenedIdentity::Embedded(embedded(config, options, leadership).await?))
 }
 
 /// The Keystone of `[keystone_authtoken]`, and its public address.
@@ -82,21 +82,21 @@ fn keystone(config: &Config) -> Result<Option<(KeystoneOptions, String)>> {
 }
 
 /// Opens the embedded service; at the first start creates the administrator and writes `clouds.yaml`.
-async fn embedded(config: &Config, options: IdentityOptions, core: &Core) -> Result<Arc<IdentityService>> {
+async fn embedded(config: &Config, options: IdentityOptions, leadership: &Leadership) -> Result<Arc<IdentityService>> {
     let folder = &config.chronova.data_dir;
     let base = listen::public_url(config, &listen::listeners(config)?);
     let options =
         IdentityOptions { catalogue: ServiceCatalogue::on_one_port(&base, &config.chronova.region_name), ..options };
-    let service = IdentityService::open(folder, options, Arc::clone(&core.views), Arc::clone(&core.clock))
+    let service = IdentityService::open(folder, options, Arc::clone(&leadership.views), Arc::clone(&leadership.clock))
         .context("cannot use the token signing key")?;
-    if core.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
-        first_start(config, core, &service, &base).await?;
+    if leadership.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
+        first_start(config, leadership, &service, &base).await?;
     }
     Ok(service)
 }
 
 /// The file comes before the event: a crash between the two makes the next start create both again, with another password.
-async fn first_start(config: &Config, core: &Core, service: &IdentityService, base: &str) -> Result<()> {
+async fn first_start(config: &Config, leadership: &Leadership, service: &IdentityService, base: &str) -> Result<()> {
     let password = match &config.chronova.admin_password_file {
         Some(file) => Password::new(read_password(file)?),
         None => Password::generate()?,
@@ -104,7 +104,9 @@ async fn first_start(config: &Config, core: &Core, service: &IdentityService, ba
     let path = config.chronova.data_dir.join("clouds.yaml");
     let content = clouds_yaml(base, &config.chronova.region_name, &Secret::new(password.expose()));
     write_private(&path, &content).with_context(|| format!("cannot write {}", path.display()))?;
-    bootstrap(&core.gateway, service.passwords(), Some(password)).await.context("cannot create the first users")?;
+    bootstrap(&leadership.gateway, service.passwords(), Some(password))
+        .await
+        .context("cannot create the first users")?;
     tracing::info!(file = %path.display(), "created the first administrator; credentials are in the file");
     Ok(())
 }

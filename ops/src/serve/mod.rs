@@ -97,7 +97,7 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut rebuild = signal(SignalKind::user_defined1())?;
-    let mut broken = control_plane.runtime.broken();
+    let mut broken = control_plane.member.broken();
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -105,7 +105,7 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
             _ = hang_up.recv() => if let Err(error) = logging.reopen() {
                 tracing::error!(%error, "cannot reopen the log file");
             },
-            _ = rebuild.recv() => control_plane.read_models.rebuild_all(),
+            _ = rebuild.recv() => control_plane.member.rebuild_all(),
             reason = broken.wait_for(Option::is_some) => {
                 let reason = reason.ok().and_then(|reason| (*reason).clone()).unwrap_or_default();
                 anyhow::bail!("the read models can no longer follow the event log: {reason}");

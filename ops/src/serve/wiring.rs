@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use chronova_actors::runtime::{Core, Ports, Runtime};
+use chronova_actors::runtime::{Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -26,7 +26,7 @@ use super::calls::CallGauges;
 use super::event_log::EventLog;
 use super::gauges::Gauges;
 use super::identity::OpenedIdentity;
-use super::read_models::ReadModels;
+use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
 use super::{AppState, identity, listen, vendor_data};
 use crate::config::Config;
@@ -35,52 +35,36 @@ use crate::config::targets::Targets;
 /// Everything that `serve` runs.
 pub(super) struct ControlPlane {
     pub app: AppState,
-    pub runtime: Runtime,
+    pub member: Member,
+    leader: Leader,
     event_log: EventLog,
-    pub read_models: ReadModels,
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
 
+/// The services beside Compute. The embedded ones send commands, so only a member that leads has them.
+struct OpenedServices {
+    identity: OpenedIdentity,
+    networks: Arc<EmbeddedNetworks>,
+    images: Arc<EmbeddedImages>,
+    volumes: Arc<EmbeddedVolumes>,
+}
+
 impl ControlPlane {
+    /// Starts what every member runs, then what the leader runs, then what clients reach.
     pub(super) async fn open(
         config: &Config,
-        mut targets: Targets,
+        targets: Targets,
         event_log: EventLog,
         works: &Arc<WorkRegistry>,
     ) -> Result<Self> {
-        let folder = config.chronova.data_dir.clone();
         let log = event_log.store();
-        let mut read_models = ReadModels::open(config, &targets, &log, works).await?;
-        let core = Core::start(Arc::clone(&log), Arc::new(SystemClock), Arc::clone(&read_models.views), threads())
-            .await
-            .context("cannot fold the event log")?;
-        let identity_service = identity::open(config, targets.identity, &core).await?;
-        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let files =
-            ImageFiles::open(&folder, config.glance.image_size_cap).context("cannot use the folder of the images")?;
-        let most = usize::try_from(config.glance.image_count_total).ok();
-        let (views, gateway) = (Arc::clone(&core.views), Arc::clone(&core.gateway));
-        let images = EmbeddedImages::limited(files, views, gateway, most);
-        images.recover(&core.gateway).await.context("cannot recover the image store")?;
-        let drivers = drivers(config, &targets.drivers)?;
-        vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
-        listen::consoles(config, &mut targets.compute.consoles);
-        let options = targets.runtime;
-        let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
-        let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::clone(&volumes) as _ };
-        let runtime = Runtime::start(core, drivers, ports, options).await;
-        let eraser = runtime.operations().eraser(&log, Some(&read_models.history));
-        // Erasures that a crash interrupted are completed before the first request is served.
-        let resumed = eraser.resume().await.context("cannot complete an erasure of personal data")?;
-        if resumed > 0 {
-            tracing::info!(resumed, "completed interrupted erasures of personal data");
-        }
-        read_models.attend();
-        let apis = (targets.web, targets.compute);
-        let app = app(config, apis, &runtime, identity_service, (images, volumes), &event_log, &read_models)?;
+        let checkpoints = read_models::load(config, &targets, &log, works).await?;
+        let member = Member::start_with_checkpoints(Arc::clone(&log), Arc::new(SystemClock), checkpoints);
+        let apis = (targets.web.clone(), consoles(config, &targets));
+        let (leader, services) = lead(config, targets, &member).await?;
+        let app = app(config, apis, &member, &leader, services, &event_log)?;
         let log_server = super::eventstoredb::open(config, log).await?;
-        Ok(Self { app, runtime, event_log, read_models, log_server })
+        Ok(Self { app, member, leader, event_log, log_server })
     }
 
     /// Stops the tasks, folds the last events, writes a checkpoint, closes the log.
@@ -88,47 +72,88 @@ impl ControlPlane {
         if let Some(server) = self.log_server {
             server.stop().await;
         }
-        self.runtime.stop().await;
-        self.read_models.close().await;
+        self.leader.stop().await;
+        self.member.stop().await;
         self.event_log.close().await;
     }
+}
+
+/// Begins to lead: the embedded services, the processes, the host agents and the reconcilers.
+async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<(Leader, OpenedServices)> {
+    let leadership = Leadership::take(member, threads()).context("cannot send commands")?;
+    let services = OpenedServices::open(config, &targets, &leadership).await?;
+    let drivers = drivers(config, &targets.drivers)?;
+    vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
+    let leader = Leader::start(leadership, drivers, services.ports(), targets.runtime).await;
+    let history = member.checkpoints.as_ref().map(|kept| &kept.history);
+    let eraser = leader.operations().eraser(&member.log, history);
+    // Erasures that a crash interrupted are completed before the first request is served.
+    let resumed = eraser.resume().await.context("cannot complete an erasure of personal data")?;
+    if resumed > 0 {
+        tracing::info!(resumed, "completed interrupted erasures of personal data");
+    }
+    Ok((leader, services))
+}
+
+impl OpenedServices {
+    /// Opens the services, and mends what a crash left in them.
+    async fn open(config: &Config, targets: &Targets, leadership: &Leadership) -> Result<Self> {
+        let (gateway, views) = (&leadership.gateway, &leadership.views);
+        let identity = identity::open(config, targets.identity.clone(), leadership).await?;
+        let networks = EmbeddedNetworks::new(Arc::clone(gateway), Arc::clone(views));
+        let (folder, size_cap) = (&config.chronova.data_dir, config.glance.image_size_cap);
+        let files = ImageFiles::open(folder, size_cap).context("cannot use the folder of the images")?;
+        let most = usize::try_from(config.glance.image_count_total).ok();
+        let images = EmbeddedImages::limited(files, Arc::clone(views), Arc::clone(gateway), most);
+        images.recover(gateway).await.context("cannot recover the image store")?;
+        let (port, options) = (Arc::clone(&images), targets.runtime.volume.clone());
+        let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), port as _, options);
+        Ok(Self { identity, networks, images, volumes })
+    }
+
+    fn ports(&self) -> Ports {
+        Ports {
+            networks: Arc::clone(&self.networks) as _,
+            images: Arc::clone(&self.images) as _,
+            volumes: Arc::clone(&self.volumes) as _,
+        }
+    }
+}
+
+fn consoles(config: &Config, targets: &Targets) -> ComputeConfig {
+    let mut compute = targets.compute.clone();
+    listen::consoles(config, &mut compute.consoles);
+    compute
 }
 
 fn app(
     config: &Config,
     (web, compute): (WebConfig, ComputeConfig),
-    runtime: &Runtime,
-    identity: OpenedIdentity,
-    (images, volumes): (Arc<EmbeddedImages>, Arc<EmbeddedVolumes>),
+    member: &Member,
+    leader: &Leader,
+    services: OpenedServices,
     event_log: &EventLog,
-    read_models: &ReadModels,
 ) -> Result<AppState> {
+    let OpenedServices { identity, images, volumes, .. } = services;
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
         _ => Authentication::Tokens(identity.provider()),
     };
-    let registry = prometheus::Registry::new();
-    let (log, written) = (event_log.store(), event_log.clone());
-    registry.register(Box::new(Gauges::new(Arc::clone(runtime.operations().queries()), Arc::clone(&log))?))?;
-    registry.register(Box::new(ReconcilerGauges::new(runtime.reconcilers().to_vec())?))?;
-    registry.register(Box::new(read_models.gauges()?))?;
-    if let OpenedIdentity::Keystone { provider, .. } = &identity {
-        registry.register(Box::new(CallGauges::new(vec![Arc::clone(provider.client())])?))?;
-    }
-    let metrics = HttpMetrics::new(registry)?;
-    let operations = Arc::clone(runtime.operations());
-    let app = App::new(web, policy, authentication, metrics).with_operations(operations).with_log(log);
-    let mut app = with_identity(app, identity)
-        .with_images(images)
-        .with_volumes(volumes)
-        .with_history(Arc::clone(&read_models.history));
+    let operations = Arc::clone(leader.operations());
+    let metrics = HttpMetrics::new(metrics(member, leader, &identity)?)?;
+    let app = App::new(web, policy, authentication, metrics).with_operations(operations);
+    let app = with_identity(app.with_log(Arc::clone(&member.log)), identity);
+    let mut app = app.with_images(images).with_volumes(volumes);
     app.compute = ComputeState::new(compute);
-    let broken = runtime.broken();
+    let (broken, written) = (member.broken(), event_log.clone());
     app.health = std::mem::take(&mut app.health)
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))
-        .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)))
-        .telling("read_models", read_models.tale());
+        .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)));
+    if let Some(kept) = &member.checkpoints {
+        app.health = app.health.telling("read_models", read_models::report(kept, Arc::clone(&member.log)));
+        app = app.with_history(Arc::clone(&kept.history));
+    }
     Ok(Arc::new(app))
 }
 
@@ -148,6 +173,20 @@ fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
             app.with_elsewhere(Service::Identity, place)
         }
     }
+}
+
+fn metrics(member: &Member, leader: &Leader, identity: &OpenedIdentity) -> Result<prometheus::Registry> {
+    let registry = prometheus::Registry::new();
+    let queries = Arc::clone(leader.operations().queries());
+    registry.register(Box::new(Gauges::new(queries, Arc::clone(&member.log))?))?;
+    registry.register(Box::new(ReconcilerGauges::new(leader.reconcilers().to_vec())?))?;
+    if let Some(kept) = &member.checkpoints {
+        registry.register(Box::new(ReadModelGauges::new(kept)?))?;
+    }
+    if let OpenedIdentity::Keystone { provider, .. } = identity {
+        registry.register(Box::new(CallGauges::new(vec![Arc::clone(provider.client())])?))?;
+    }
+    Ok(registry)
 }
 
 fn threads() -> usize {

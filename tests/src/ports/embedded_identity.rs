@@ -6,8 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use async_trait::async_trait;
 use chronova_actors::ports::UserToken;
-use chronova_actors::runtime::Core;
-use chronova_actors::runtime::member::FollowingMember;
+use chronova_actors::runtime::{Leadership, Member};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
 use chronova_actors::services::embedded::identity::{IdentityCommand, IdentityRealmId, IdentityRoot};
@@ -31,38 +30,38 @@ const HOUR: i64 = 3_600_000_000;
 
 pub struct EmbeddedIdentityStage {
     pub identity: Arc<IdentityService>,
-    core: Core,
+    leadership: Leadership,
     signer: Signer,
-    member: FollowingMember,
+    member: Member,
 }
 
 impl EmbeddedIdentityStage {
     /// A service with its first administrator in it. Needs a running actix system.
     pub async fn new() -> Self {
-        let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
-        let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
+        let member = Member::start(MemoryStore::new(), Arc::new(SystemClock), Views::new()).await.unwrap();
+        let leadership = Leadership::take(&member, 1).unwrap();
         let signer = Signer::new([7; 32]);
         let passwords = Passwords::new(1);
-        bootstrap(&core.gateway, &passwords, Some(Password::new("secret"))).await.unwrap();
+        bootstrap(&leadership.gateway, &passwords, Some(Password::new("secret"))).await.unwrap();
         let options = IdentityOptions::new(ServiceCatalogue { region: String::new(), services: Vec::new() });
-        let (views, clock) = (Arc::clone(&core.views), Arc::clone(&core.clock));
+        let (views, clock) = (Arc::clone(&leadership.views), Arc::clone(&leadership.clock));
         let identity = IdentityService::with_signer(signer.clone(), passwords, options, views, clock);
-        Self { identity, core, signer, member }
+        Self { identity, leadership, signer, member }
     }
 
-    pub fn stop(self) {
-        self.member.stop();
+    pub async fn stop(self) {
+        self.member.stop().await;
     }
 
     async fn send(&self, command: IdentityCommand) -> anyhow::Result<()> {
-        let gateway = &self.core.gateway;
+        let gateway = &self.leadership.gateway;
         let committed = gateway.send::<IdentityRoot>(&IdentityRealmId, command, Meta::system("conformance")).await?;
-        ensure!(self.core.views.wait_for(committed.position, Duration::from_secs(10)).await, "the views lag");
+        ensure!(self.leadership.views.wait_for(committed.position, Duration::from_secs(10)).await, "the views lag");
         Ok(())
     }
 
     async fn role(&self, name: &str) -> anyhow::Result<RoleId> {
-        let identity: Identity = self.core.gateway.look::<IdentityRoot>(&IdentityRealmId).await?;
+        let identity: Identity = self.leadership.gateway.look::<IdentityRoot>(&IdentityRealmId).await?;
         let found = identity.roles.values().find(|role| role.name == name).map(|role| role.id.clone());
         found.ok_or_else(|| anyhow::anyhow!("there is no role {name}"))
     }

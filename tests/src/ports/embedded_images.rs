@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::runtime::Core;
-use chronova_actors::runtime::member::FollowingMember;
+use chronova_actors::runtime::{Leadership, Member};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_events::clock::SystemClock;
@@ -19,23 +18,23 @@ const MOST_BYTES: u64 = 1_000;
 
 pub struct EmbeddedImageStage {
     pub images: Arc<EmbeddedImages>,
-    member: FollowingMember,
+    member: Member,
     _folder: TempDir,
 }
 
 impl EmbeddedImageStage {
     /// An empty service. Needs a running actix system.
     pub async fn new() -> Self {
-        let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
-        let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
+        let member = Member::start(MemoryStore::new(), Arc::new(SystemClock), Views::new()).await.unwrap();
+        let leadership = Leadership::take(&member, 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let files = ImageFiles::open(folder.path(), MOST_BYTES).unwrap();
-        let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
+        let images = EmbeddedImages::new(files, Arc::clone(&leadership.views), Arc::clone(&leadership.gateway));
         Self { images, member, _folder: folder }
     }
 
-    pub fn stop(self) {
-        self.member.stop();
+    pub async fn stop(self) {
+        self.member.stop().await;
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_actors::gateway::Reachable;
-use chronova_actors::runtime::Core;
-use chronova_actors::runtime::member::FollowingMember;
+use chronova_actors::runtime::{Leadership, Member};
 use chronova_actors::services::embedded::network::router::{RouterCommand, RouterRoot};
 use chronova_actors::services::embedded::network::security_group::{SecurityGroupCommand, SecurityGroupRoot};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -34,25 +33,25 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct EmbeddedNetworkStage {
     pub networks: Arc<EmbeddedNetworks>,
-    core: Core,
-    member: FollowingMember,
+    leadership: Leadership,
+    member: Member,
 }
 
 impl EmbeddedNetworkStage {
     /// An empty service. Needs a running actix system.
     pub async fn new() -> Self {
-        let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
-        let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
-        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        Self { networks, core, member }
+        let member = Member::start(MemoryStore::new(), Arc::new(SystemClock), Views::new()).await.unwrap();
+        let leadership = Leadership::take(&member, 1).unwrap();
+        let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        Self { networks, leadership, member }
     }
 
     async fn send<A: Reachable>(&self, id: &A::Id, command: A::Command)
     where
         A::Reject: std::fmt::Debug,
     {
-        let committed = self.core.gateway.send::<A>(id, command, Meta::system("stage")).await.unwrap();
-        assert!(self.core.views.wait_for(committed.position, PATIENCE).await, "the read models follow");
+        let committed = self.leadership.gateway.send::<A>(id, command, Meta::system("stage")).await.unwrap();
+        assert!(self.leadership.views.wait_for(committed.position, PATIENCE).await, "the read models follow");
     }
 
     /// A network with one subnet, whose pool has this many addresses.
@@ -106,8 +105,8 @@ impl EmbeddedNetworkStage {
         self.send::<NetworkRoot>(&network, NetworkCommand::CreatePort(wanted)).await;
     }
 
-    pub fn stop(self) {
-        self.member.stop();
+    pub async fn stop(self) {
+        self.member.stop().await;
     }
 }
 
@@ -165,7 +164,7 @@ impl NetworkStage for EmbeddedNetworkStage {
 
     async fn float(&self, tenant: &NetworkTenant, nic: &NicInfo) -> IpAddr {
         let outside = self.network(&ProjectId::new("operators"), 5, true).await;
-        let port = self.core.views.networks.read(|view| view.port(nic.port).cloned()).unwrap();
+        let port = self.leadership.views.networks.read(|view| view.port(nic.port).cloned()).unwrap();
         let fixed = port.addresses()[0];
         let floating_ip = FloatingIpId::random();
         let wanted = FloatingIpRequest {
@@ -185,6 +184,6 @@ impl NetworkStage for EmbeddedNetworkStage {
             elsewhere: 0,
         };
         self.send::<NetworkRoot>(&outside, NetworkCommand::AllocateFloatingIp(wanted)).await;
-        self.core.views.networks.read(|view| view.floating_ip(floating_ip).unwrap().address())
+        self.leadership.views.networks.read(|view| view.floating_ip(floating_ip).unwrap().address())
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chronova::commands::adopt::{self, AdoptionChoices, AdoptionHistory, AdoptionReport};
 use chronova::nova::database::{NovaDatabases, TablesInMemory};
 use chronova::nova::dump;
-use chronova_actors::runtime::{Core, Ports, Runtime};
+use chronova_actors::runtime::{Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
@@ -204,7 +204,8 @@ impl Driver for AdoptedHostDriver {
 /// A control plane on an adopted log.
 pub(super) struct AdoptedCloud {
     pub(super) log: Arc<MemoryStore>,
-    pub(super) runtime: Runtime,
+    member: Member,
+    pub(super) leader: Leader,
     app: Arc<App>,
     routers: Arc<Routers>,
 }
@@ -221,24 +222,25 @@ impl AdoptedCloud {
         let log = MemoryStore::new();
         history.write(&*log).await.unwrap();
         let store = Arc::clone(&log) as Arc<dyn EventStore>;
-        let core = Core::start(Arc::clone(&store), Arc::new(SystemClock), Views::default(), 1).await.unwrap();
+        let member = Member::start(Arc::clone(&store), Arc::new(SystemClock), Views::default()).await.unwrap();
+        let leadership = Leadership::take(&member, 1).unwrap();
         let options = quick();
-        let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let images = Arc::new(OneImage::default());
         let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views));
         let volumes =
             EmbeddedVolumes::new(gateway, Arc::clone(&views), Arc::clone(&images) as _, options.volume.clone());
         let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
         let drivers = hosts.into_iter().map(|host| host as Arc<dyn Driver>).collect();
-        let runtime = Runtime::start(core, drivers, ports, options).await;
+        let leader = Leader::start(leadership, drivers, ports, options).await;
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
         let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, metrics);
-        let app = app.with_operations(Arc::clone(runtime.operations())).with_volumes(volumes);
+        let app = app.with_operations(Arc::clone(leader.operations())).with_volumes(volumes);
         let history = History::new(store, views, None, HistoryOptions::default());
         let app = Arc::new(app.with_history(history));
-        Self { log, runtime, app, routers: Arc::new(Routers::all()) }
+        Self { log, member, leader, app, routers: Arc::new(Routers::all()) }
     }
 
     /// Sends a request. `version` is the microversion of the path's service.
@@ -271,6 +273,7 @@ impl AdoptedCloud {
     }
 
     pub(super) async fn stop(self) {
-        self.runtime.stop().await;
+        self.leader.stop().await;
+        self.member.stop().await;
     }
 }

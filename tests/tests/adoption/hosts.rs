@@ -59,7 +59,7 @@ async fn cloud() -> (AdoptedCloud, [Arc<AdoptedHostDriver>; 2]) {
     ];
     let cloud = AdoptedCloud::on(history, hosts.to_vec()).await;
     // Both hosts have reported, and were compared with the log more than once.
-    let views = Arc::clone(&cloud.runtime.contexts.steps.views);
+    let views = Arc::clone(&cloud.leader.contexts.steps.views);
     for _ in 0..600 {
         let known = views.hosts.read(|hosts| hosts.all().filter(|host| host.capabilities.libvirt_version > 0).count());
         if known == 2 {
@@ -76,7 +76,7 @@ async fn status(cloud: &AdoptedCloud, id: &str) -> Value {
 }
 
 async fn settled(cloud: &AdoptedCloud) {
-    let views = Arc::clone(&cloud.runtime.contexts.steps.views);
+    let views = Arc::clone(&cloud.leader.contexts.steps.views);
     for _ in 0..1_000 {
         if views.position() >= cloud.log.head() && views.processes.read(Processes::is_empty) {
             return;

@@ -150,7 +150,7 @@ async fn a_resize_that_waits_keeps_its_migration_and_what_that_holds() {
     let held = cloud.get(&format!("/placement/allocations/{MIGRATION}"), "1.36").await;
     let source = "f5c502ad-8e91-4963-bdd0-d3ff5a0b3afc";
     assert_eq!(held["allocations"][source]["resources"], json!({"VCPU": 1, "MEMORY_MB": 192}), "{held}");
-    let view = std::sync::Arc::clone(&cloud.runtime.contexts.steps.views);
+    let view = std::sync::Arc::clone(&cloud.leader.contexts.steps.views);
     let moving = view.servers.read(|servers| {
         let row = servers.get(OLD.parse::<uuid::Uuid>().map(chronova_events::ids::InstanceId).unwrap()).unwrap();
         row.instance.alive().unwrap().moving.clone().unwrap()

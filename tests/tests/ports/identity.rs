@@ -18,7 +18,7 @@ async fn the_embedded_identity_service_keeps_every_promise() {
         if let Err(broken) = case(stage.identity.as_ref(), &stage).await {
             panic!("{name}: {broken:#}");
         }
-        stage.stop();
+        stage.stop().await;
     }
 }
 
@@ -55,6 +55,6 @@ async fn an_identity_service_that_breaks_a_promise_fails_its_case() {
         let broken = BrokenIdentity::new(Arc::clone(&stage.identity) as _, fault);
         let judged = case(named)(&broken, &stage).await;
         assert!(judged.is_err(), "{fault:?} passes {named}");
-        stage.stop();
+        stage.stop().await;
     }
 }

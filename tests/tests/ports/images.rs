@@ -23,7 +23,7 @@ async fn the_embedded_image_service_keeps_every_promise() {
         if let Err(broken) = case(stage.images.as_ref(), &stage).await {
             panic!("{name}: {broken:#}");
         }
-        stage.stop();
+        stage.stop().await;
     }
 }
 
@@ -48,6 +48,6 @@ async fn an_image_service_that_breaks_a_promise_fails_its_case() {
         let broken = BrokenImages::new(Arc::clone(&stage.images) as Arc<dyn ImageService>, fault);
         let judged = case(named)(&broken, &stage).await;
         assert!(judged.is_err(), "{fault:?} passes {named}");
-        stage.stop();
+        stage.stop().await;
     }
 }

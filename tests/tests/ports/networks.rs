@@ -23,7 +23,7 @@ async fn the_embedded_network_service_keeps_every_promise() {
         if let Err(broken) = case(stage.networks.as_ref(), &stage).await {
             panic!("{name}: {broken:#}");
         }
-        stage.stop();
+        stage.stop().await;
     }
 }
 
@@ -57,6 +57,6 @@ async fn a_network_service_that_breaks_a_promise_fails_its_case() {
         let broken = BrokenNetworks { networks, fault };
         let judged = case(named)(&broken, &stage).await;
         assert!(judged.is_err(), "{fault:?} passes {named}");
-        stage.stop();
+        stage.stop().await;
     }
 }

@@ -32,7 +32,7 @@ async fn until_nothing_is_reserved(life: &Life) {
 }
 
 fn tally(life: &Life, name: &str) -> TallyReading {
-    life.runtime.reconcilers().iter().find(|tally| tally.name == name).unwrap().read()
+    life.leader.reconcilers().iter().find(|tally| tally.name == name).unwrap().read()
 }
 
 #[actix_rt::test]

@@ -62,7 +62,7 @@ pub(super) async fn make(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> R
     let _turn = match ctx.app.images() {
         Ok(images) => {
             let turn = images.turn(owner).await;
-            Some(turn.map_err(|reject| fault::of(image, CommandError::Rejected(reject)))?)
+            turn.map_err(|reject| fault::of(image, CommandError::Rejected(reject)))?
         }
         // Some tests have image records without the service that stores the bytes.
         Err(_) => None,

@@ -219,7 +219,7 @@ async fn an_upload_cut_off_by_a_crash_is_given_up_at_the_next_start() {
     let token = world.admin().await;
     let (cut, kept) = (announce(&world, &token, raw("cut")).await, announce(&world, &token, raw("kept")).await);
     upload(&world, &token, &kept, "bytes").await.expect(204);
-    let context = &world.runtime.contexts.steps;
+    let context = &world.leader.contexts.steps;
     let start = ImageCommand::StartUpload(UploadId::random());
     context.gateway.send::<ImageRoot>(&cut.parse().unwrap(), start, Meta::system("test")).await.unwrap();
     std::fs::write(world.folder.path().join("images/.half.part"), "half").unwrap();

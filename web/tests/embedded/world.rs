@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
 use chronova_actors::ports::NoVolumeService;
-use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
+use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
@@ -55,7 +55,8 @@ pub struct World {
     pub clock: Arc<Hands>,
     pub images: Arc<EmbeddedImages>,
     pub folder: tempfile::TempDir,
-    pub runtime: Runtime,
+    pub leader: Leader,
+    member: Member,
 }
 
 #[derive(Debug)]
@@ -103,28 +104,30 @@ impl World {
 
     async fn of(store: Arc<MemoryStore>, folder: tempfile::TempDir, config: WebConfig, images: Option<usize>) -> Self {
         let clock = Arc::new(Hands::default());
-        let core = Core::start(Arc::clone(&store) as _, Arc::clone(&clock) as _, Views::new(), 1).await.unwrap();
+        let member = Member::start(Arc::clone(&store) as _, Arc::clone(&clock) as _, Views::new()).await.unwrap();
+        let leadership = Leadership::take(&member, 1).unwrap();
         let passwords = Passwords::weak();
-        bootstrap(&core.gateway, &passwords, Some(Password::new(PASSWORD))).await.unwrap();
+        bootstrap(&leadership.gateway, &passwords, Some(Password::new(PASSWORD))).await.unwrap();
         let options = IdentityOptions::new(ServiceCatalogue::on_one_port("http://cloud:8080", "RegionOne"));
-        let (views, time) = (Arc::clone(&core.views), Arc::clone(&clock) as _);
+        let (views, time) = (Arc::clone(&leadership.views), Arc::clone(&clock) as _);
         let identity = IdentityService::with_signer(Signer::new([7; 32]), passwords, options, views, time);
         let files = ImageFiles::open(folder.path(), IMAGE_LIMIT).unwrap();
-        let images = EmbeddedImages::limited(files, Arc::clone(&core.views), Arc::clone(&core.gateway), images);
-        images.recover(&core.gateway).await.unwrap();
-        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let runtime = {
+        let images =
+            EmbeddedImages::limited(files, Arc::clone(&leadership.views), Arc::clone(&leadership.gateway), images);
+        images.recover(&leadership.gateway).await.unwrap();
+        let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let leader = {
             let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::new(NoVolumeService) };
-            Runtime::start(core, vec![], ports, RuntimeOptions::default())
+            Leader::start(leadership, vec![], ports, RuntimeOptions::default())
         }
         .await;
-        assert!(runtime.contexts.steps.views.wait_for(store.head(), Duration::from_secs(10)).await);
+        assert!(member.views.wait_for(store.head(), Duration::from_secs(10)).await);
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let verifier = Authentication::Tokens(Arc::clone(&identity) as _);
         let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
-        let app = App::new(config, policy, verifier, metrics).with_operations(Arc::clone(runtime.operations()));
+        let app = App::new(config, policy, verifier, metrics).with_operations(Arc::clone(leader.operations()));
         let app = Arc::new(app.with_identity(identity).with_images(Arc::clone(&images)));
-        Self { app, clock, images, folder, runtime }
+        Self { app, clock, images, folder, member, leader }
     }
 
     pub async fn send(&self, request: TestRequest) -> Answer {
@@ -197,7 +200,8 @@ impl World {
 
     /// Ends the process without a shutdown, so its files are as after a crash.
     pub async fn end(self) -> tempfile::TempDir {
-        self.runtime.stop().await;
+        self.leader.stop().await;
+        self.member.stop().await;
         self.folder
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chronova_actors::runtime::{Leadership, Member};
 use chronova_events::store::memory::MemoryStore;
 use serde_json::{Value, json};
 
@@ -271,23 +272,20 @@ async fn what_a_crash_left_is_mended() {
 
     // A process that crashes at once.
     let views = chronova_projections::views::Views::new();
-    let core = chronova_actors::runtime::Core::start(
-        Arc::clone(&store) as _,
-        Arc::new(chronova_events::clock::SystemClock),
-        views,
-        1,
-    );
-    let core = core.await.unwrap();
+    let clock = Arc::new(chronova_events::clock::SystemClock);
+    let member = Member::start(Arc::clone(&store) as _, clock, views).await.unwrap();
+    let leadership = Leadership::take(&member, 1).unwrap();
     let network = network.as_str().unwrap().parse().unwrap();
     let delete = chronova_actors::services::embedded::network::NetworkCommand::DeletePort {
         port: gone.as_str().unwrap().parse().unwrap(),
     };
     let meta = chronova_events::envelope::Meta::system("test");
-    core.gateway
+    leadership
+        .gateway
         .send::<chronova_actors::services::embedded::network::NetworkRoot>(&network, delete, meta)
         .await
         .unwrap();
-    core.gateway.stop();
+    leadership.gateway.stop();
 
     let world = World::on(store).await;
     let shown = world.get(BOB, &format!("/floatingips/{}", id(&floating))).await;

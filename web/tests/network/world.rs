@@ -7,7 +7,7 @@ use actix_web::test::{self, TestRequest};
 use async_trait::async_trait;
 use chronova_actors::ports::{ImageDraft, ImageService, NoVolumeService, PortError};
 use chronova_actors::process::context::StepContext;
-use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
+use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
@@ -55,7 +55,8 @@ impl ImageService for NoImages {
 
 pub struct World {
     pub app: Arc<App>,
-    runtime: Runtime,
+    member: Member,
+    leader: Leader,
 }
 
 impl World {
@@ -69,21 +70,22 @@ impl World {
     }
 
     pub async fn with(store: Arc<MemoryStore>, config: WebConfig) -> Self {
-        let core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
-        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let runtime = {
+        let member = Member::start(store, Arc::new(SystemClock), Views::new()).await.unwrap();
+        let leadership = Leadership::take(&member, 1).unwrap();
+        let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
+        let leader = {
             let ports = Ports { networks, images: Arc::new(NoImages), volumes: Arc::new(NoVolumeService) };
-            Runtime::start(core, vec![], ports, RuntimeOptions::default())
+            Leader::start(leadership, vec![], ports, RuntimeOptions::default())
         }
         .await;
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let app =
             App::new(config, policy, Authentication::NoAuth, HttpMetrics::new(prometheus::Registry::new()).unwrap());
-        Self { app: Arc::new(app.with_operations(Arc::clone(runtime.operations()))), runtime }
+        Self { app: Arc::new(app.with_operations(Arc::clone(leader.operations()))), member, leader }
     }
 
     pub fn context(&self) -> &Arc<StepContext> {
-        &self.runtime.contexts.steps
+        &self.leader.contexts.steps
     }
 
     /// Status and body of the answer to `token`'s request.
@@ -124,6 +126,7 @@ impl World {
     }
 
     pub async fn end(self) {
-        self.runtime.stop().await;
+        self.leader.stop().await;
+        self.member.stop().await;
     }
 }

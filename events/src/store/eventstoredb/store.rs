@@ -27,7 +27,9 @@ use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::EventId;
 use crate::store::tail::{Subscription, Tail};
-use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot, check_expected};
+use crate::store::{
+    AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot, check_expected,
+};
 
 /// No log has larger positions, and the server stores positions as signed numbers.
 const FAR: u64 = i64::MAX as u64;
@@ -105,6 +107,10 @@ impl Drop for EventStoreDb {
 
 #[async_trait]
 impl EventStore for EventStoreDb {
+    fn append_right(&self) -> Option<AppendRight> {
+        Some(AppendRight(()))
+    }
+
     async fn append(
         &self,
         stream: &StreamId,

@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::tail::{Subscription, Tail};
-use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
+use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 pub use address::PostgresAddress;
@@ -224,6 +224,10 @@ fn check_keys(needed: Option<Vec<u8>>, options: &PostgresOptions) -> Result<(), 
 
 #[async_trait]
 impl EventStore for PostgresStore {
+    fn append_right(&self) -> Option<AppendRight> {
+        Some(AppendRight(()))
+    }
+
     async fn append(
         &self,
         stream: &StreamId,

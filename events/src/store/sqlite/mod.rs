@@ -48,7 +48,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::criteria::{Criteria, EventSearchResult};
 use super::tail::{Subscription, Tail};
-use super::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot, sealed_snapshots};
+use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot, sealed_snapshots};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use by_stream::UnindexedEvents;
@@ -191,6 +191,10 @@ impl Drop for SqliteStore {
 
 #[async_trait]
 impl EventStore for SqliteStore {
+    fn append_right(&self) -> Option<AppendRight> {
+        Some(AppendRight(()))
+    }
+
     async fn append(
         &self,
         stream: &StreamId,

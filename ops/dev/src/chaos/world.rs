@@ -15,7 +15,7 @@ use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::process::options::LiveOptions;
 use chronova_actors::reconcile::options::ReconcileOptions;
-use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
+use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::server_options::ServerOptions;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::{EmbeddedVolumes, VolumeOptions};
@@ -116,21 +116,22 @@ impl ChaosWorld {
         let store = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, None);
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
         // No other threads: everything runs on this one, in an order that the seed decides.
-        let mut core = Core::start(log, Arc::clone(&self.clock) as Arc<dyn Clock>, Views::new(), 0).await?;
-        core.interference.clone_from(&self.interference);
-        let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let member = Member::start(log, Arc::clone(&self.clock) as Arc<dyn Clock>, Views::new()).await?;
+        let mut leadership = Leadership::take(&member, 0)?;
+        leadership.interference.clone_from(&self.interference);
+        let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views));
         let images = Arc::clone(&self.images);
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, self.options.volume.clone());
         let drivers = self.fleet.drivers_until(&store.dead());
         let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
-        let runtime = Runtime::start(core, drivers, ports, self.options.clone()).await;
+        let leader = Leader::start(leadership, drivers, ports, self.options.clone()).await;
         let config = WebConfig::default();
         let policy = Enforcer::load(&config.policy).context("the policy cannot be used")?;
         let metrics = HttpMetrics::new(prometheus::Registry::new())?;
         let app = chronova_web::App::new(config, policy, Authentication::NoAuth, metrics);
-        let app = Arc::new(app.with_operations(Arc::clone(runtime.operations())).with_volumes(volumes));
-        Ok(Life { runtime, store, api: ChaosApi { app, routers: Arc::clone(&self.routers) } })
+        let app = Arc::new(app.with_operations(Arc::clone(leader.operations())).with_volumes(volumes));
+        Ok(Life { member, leader, store, api: ChaosApi { app, routers: Arc::clone(&self.routers) } })
     }
 
     /// Folds the read models from the whole log.
@@ -168,14 +169,15 @@ fn options(seed: u64) -> RuntimeOptions {
 
 /// One life of the control plane.
 pub(super) struct Life {
-    pub(super) runtime: Runtime,
+    member: Member,
+    leader: Leader,
     pub(super) store: Arc<FuseStore>,
     pub(super) api: ChaosApi,
 }
 
 impl Life {
     pub(super) fn context(&self) -> &Arc<StepContext> {
-        &self.runtime.contexts.steps
+        &self.leader.contexts.steps
     }
 
     pub(super) fn views(&self) -> &Views {
@@ -183,7 +185,8 @@ impl Life {
     }
 
     pub(super) async fn end(self) {
-        self.runtime.stop().await;
+        self.leader.stop().await;
+        self.member.stop().await;
     }
 }
 

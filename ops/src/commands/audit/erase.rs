@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use chronova_actors::erasure::work::{Eraser, ErasurePlan};
-use chronova_actors::runtime::Core;
+use chronova_actors::runtime::{Leadership, Member};
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::erasure::ErasureTarget;
@@ -14,7 +14,6 @@ use chronova_events::ids::{InstanceId, ProjectId, UserId};
 use chronova_events::store::EventStore;
 use chronova_projections::checkpoint::Checkpoints;
 use chronova_projections::history::{History, HistoryOptions};
-use chronova_projections::runner;
 use chronova_projections::views::Views;
 
 use super::super::{CommandFailure, Exit};
@@ -61,14 +60,15 @@ pub async fn run(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let failed = |error: &dyn std::error::Error| CommandFailure::Usage(error.to_string());
-    let core = Core::start(Arc::clone(&store), Arc::new(SystemClock), Views::new(), 1).await.map_err(|e| failed(&e))?;
-    let views = Arc::clone(&core.views);
-    let following = tokio::spawn(runner::follow(Arc::clone(&store), Arc::clone(&views)));
+    let member =
+        Member::start(Arc::clone(&store), Arc::new(SystemClock), Views::new()).await.map_err(|e| failed(&e))?;
+    let leadership = Leadership::take(&member, 1).map_err(|e| failed(&e))?;
+    let views = Arc::clone(&member.views);
     let history = History::new(Arc::clone(&store), Arc::clone(&views), Some(checkpoints), HistoryOptions::default());
-    let eraser = Eraser::new(store, Arc::clone(&core.gateway), Arc::clone(&views), Some(history));
+    let eraser = Eraser::new(store, Arc::clone(&leadership.gateway), Arc::clone(&views), Some(history));
     let done = erase(args, &views, &eraser, out).await;
-    core.gateway.stop();
-    following.abort();
+    leadership.gateway.stop();
+    member.stop().await;
     done
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chronova_actors::runtime::KeptCheckpoints;
 use chronova_projections::checkpoint::CheckpointKeeper;
 use chronova_projections::history::History;
 use chronova_projections::progress::WorkRegistry;
@@ -24,17 +25,13 @@ pub(in super::super) struct ReadModelGauges {
 }
 
 impl ReadModelGauges {
-    pub(super) fn new(
-        keeper: Arc<CheckpointKeeper>,
-        history: Arc<History>,
-        works: Arc<WorkRegistry>,
-    ) -> prometheus::Result<Self> {
+    pub(in super::super) fn new(kept: &KeptCheckpoints) -> prometheus::Result<Self> {
         let gauge = |name, help| IntGauge::with_opts(Opts::new(name, help));
         let work = |name, help| GaugeVec::new(Opts::new(name, help), &["work"]);
         Ok(Self {
-            keeper,
-            history,
-            works,
+            keeper: Arc::clone(&kept.keeper),
+            history: Arc::clone(&kept.history),
+            works: Arc::clone(&kept.works),
             position: gauge("chronova_checkpoint_position", "Position of the newest checkpoint of the read models.")?,
             bytes: gauge("chronova_checkpoint_bytes", "Size of the newest checkpoint written by this process.")?,
             failing: gauge("chronova_checkpoint_failing", "1 when the latest checkpoint could not be written.")?,

@@ -93,6 +93,12 @@ pub(crate) static RULES: &[Rule] = &[
         check: no_unsafe,
     },
     Rule {
+        name: "coordination",
+        why: "what holds only within one operating-system process must not run twice in a cluster: it lives in \
+              actors/src/coordination, where each file opens with the reason",
+        check: state_of_one_process,
+    },
+    Rule {
         name: "wall-clock",
         why: "a test that asserts how long something took fails on a busy machine; assert order or count instead",
         check: wall_clock,
@@ -277,6 +283,36 @@ fn no_unsafe(source: &Source, report: &mut Report<'_>) {
     }
     for path in source.paths().iter().filter(|path| matches!(path.segments[0].as_str(), "unsafe" | "unsafe_code")) {
         report(path.line, "unsafe code belongs under hypervisor/src/libvirt alone".to_owned());
+    }
+}
+
+/// Where actors may keep state that outlives a call: in coordination, or because two members may each have their own (the
+/// actors of a gateway, the last answers of hosts, counts for metrics, the bound on password hashing). The scheduler locks
+/// what coordination defines; a run of the image cache counts its own failures.
+const MAY_KEEP_STATE: [&str; 7] = [
+    "actors/src/coordination",
+    "actors/src/hosts/fleet.rs",
+    "actors/src/reconcile/image_cache.rs",
+    "actors/src/reconcile/run_counts.rs",
+    "actors/src/scheduler/placing.rs",
+    "actors/src/services/embedded/identity/passwords.rs",
+    SHELL,
+];
+
+/// What makes a value that several tasks change.
+const SHARED_STATE: [&str; 5] = ["Mutex", "RwLock", "Semaphore", "atomic", "DashMap"];
+
+fn state_of_one_process(source: &Source, report: &mut Report<'_>) {
+    if !source.is_under("actors/src") || MAY_KEEP_STATE.iter().any(|place| source.is_under(place)) {
+        return;
+    }
+    for path in source.paths().iter().filter(|path| path.import && !path.test) {
+        if path.segments.iter().any(|segment| SHARED_STATE.contains(&segment.as_str())) {
+            report(
+                path.line,
+                format!("`{}`: such state belongs into actors/src/coordination", path.segments.join("::")),
+            );
+        }
     }
 }
 

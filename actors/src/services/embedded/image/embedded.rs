@@ -13,12 +13,12 @@ use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSo
 use chronova_hypervisor::guest::ImageRef;
 use chronova_projections::images::is_visible;
 use chronova_projections::views::Views;
-use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::files::{ImageFiles, IncomingUpload, ReceiveError};
 use super::records::ImageRecords;
 use super::{ImageCommand, ImageReject, ImageRoot, MAX_IMAGES};
 use crate::aggregate::CommandError;
+use crate::coordination::project_turns::{ProjectTurn, ProjectTurns};
 use crate::gateway::CommandGateway;
 use crate::ports::{ImageDraft, ImageResources, ImageService, PortError};
 
@@ -31,8 +31,7 @@ pub struct EmbeddedImages {
     records: ImageRecords,
     /// The most images of a project; `None` means no limit.
     most: Option<usize>,
-    /// Creates of one owner run one after the other: two at the same time would both find room for the last image.
-    making: Arc<Mutex<()>>,
+    creates: ProjectTurns,
 }
 
 impl EmbeddedImages {
@@ -48,16 +47,16 @@ impl EmbeddedImages {
         most: Option<usize>,
     ) -> Arc<Self> {
         let records = ImageRecords::new(Arc::clone(&views), Arc::clone(&gateway), Some(files.clone()));
-        Arc::new(Self { files, views, gateway, records, most, making: Arc::default() })
+        Arc::new(Self { files, views, gateway, records, most, creates: ProjectTurns::default() })
     }
 
-    /// Waits for the permit to create an image of `owner`. The caller drops the permit when the read models show the
-    /// image.
-    pub async fn turn(&self, owner: Option<&ProjectId>) -> Result<OwnedMutexGuard<()>, ImageReject> {
-        let turn = Arc::clone(&self.making).lock_owned().await;
-        let (Some(owner), Some(limit)) = (owner, self.most) else { return Ok(turn) };
+    /// Waits for the owner's turn to create an image; `None` without a limit. The caller drops it when the read models
+    /// show the image.
+    pub async fn turn(&self, owner: Option<&ProjectId>) -> Result<Option<ProjectTurn>, ImageReject> {
+        let (Some(owner), Some(limit)) = (owner, self.most) else { return Ok(None) };
+        let turn = self.creates.turn(owner).await;
         match self.views.images.read(|images| images.count_of(owner)) < limit {
-            true => Ok(turn),
+            true => Ok(Some(turn)),
             false => Err(ImageReject::OverQuota { limit }),
         }
     }

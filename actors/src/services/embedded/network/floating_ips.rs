@@ -3,14 +3,15 @@
 //! Source: neutron `db/l3_db.py`.
 
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SubnetId};
 use chronova_events::network::{Association, FixedAddress, FloatingIpSettings, Port};
 use chronova_projections::networks::NetworksView;
 use thiserror::Error;
-use tokio::sync::{Mutex, MutexGuard};
 
 use super::FloatingIpRequest;
+use crate::coordination::project_turns::{ProjectTurn, ProjectTurns};
 
 /// Why a floating address cannot come to a port, in Neutron's words.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -32,14 +33,13 @@ pub enum FloatingIpTargetReject {
     NoSuchAddress { port: PortId, address: IpAddr },
 }
 
-/// Locks by project, so that the allocations of a project wait for each other. A network counts its own floating
-/// addresses only. Those that the project has on other networks must not change between the count and the allocation.
-static TURNS: [Mutex<()>; 16] = [const { Mutex::const_new(()) }; 16];
+/// The allocations of a project wait for each other. A network counts its own floating addresses only. Those that the
+/// project has on other networks must not change between the count and the allocation.
+static TURNS: LazyLock<ProjectTurns> = LazyLock::new(ProjectTurns::default);
 
 /// Waits until no other allocation of the project is under way.
-pub async fn turn(project: &ProjectId) -> MutexGuard<'static, ()> {
-    let sum = project.as_str().bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    TURNS[sum % TURNS.len()].lock().await
+pub async fn turn(project: &ProjectId) -> ProjectTurn {
+    TURNS.turn(project).await
 }
 
 /// A request for any floating address without a port.

@@ -41,9 +41,7 @@ impl EmbeddedNetworks {
             self.views.security_groups.read(|view| check::groups(view, &wanted.project, &wanted.security_groups))?;
         let new = planned.iter().filter(|nic| !nic.given).map(|nic| nic.port).collect();
         self.take_room(&wanted.project, new, meta).await?;
-        self.touched(|touched| {
-            touched.entry(wanted.instance).or_default().extend(planned.iter().map(|nic| nic.network));
-        });
+        self.touched.note(wanted.instance, planned.iter().map(|nic| nic.network));
         for nic in &planned {
             let command = command(wanted, nic, &groups)?;
             seen = seen.max(self.send(nic.network, command, meta).await.map_err(port_error)?);
@@ -54,7 +52,7 @@ impl EmbeddedNetworks {
                 .security_groups
                 .read(|groups| planned.iter().map(|nic| info(networks, groups, nic)).collect::<Result<Vec<_>, _>>())
         })?;
-        self.touched(|touched| touched.remove(&wanted.instance));
+        self.touched.forget(wanted.instance);
         Ok(nics)
     }
 
@@ -66,7 +64,7 @@ impl EmbeddedNetworks {
             RequestedNetworks::Auto => &automatic[..],
             RequestedNetworks::These(nics) => nics,
         };
-        let touched = self.touched(|touched| touched.get(&wanted.instance).and_then(|ids| ids.first().copied()));
+        let touched = self.touched.of(wanted.instance).first().copied();
         self.views.networks.read(|view| {
             let mut planned = Vec::with_capacity(nics.len());
             for (index, nic) in nics.iter().enumerate() {

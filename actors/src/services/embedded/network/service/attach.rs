@@ -152,7 +152,7 @@ impl EmbeddedNetworks {
         let command = command(&all, &nic, &[])?;
         let new: BTreeSet<PortId> = (!nic.given).then_some(own).into_iter().collect();
         self.take_room(&wanted.project, new.clone(), meta).await?;
-        self.touched(|touched| touched.entry(wanted.instance).or_default().insert(network));
+        self.touched.note(wanted.instance, [network]);
         let sent = match self.send(network, command, meta).await {
             Ok(sent) => sent,
             Err(error) => {

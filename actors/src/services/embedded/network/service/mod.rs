@@ -16,9 +16,9 @@ mod reads;
 mod realise;
 mod resources;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +32,7 @@ use chronova_projections::views::Views;
 
 use super::{NetworkCommand, NetworkReject, NetworkRoot};
 use crate::aggregate::CommandError;
+use crate::coordination::touched_networks::TouchedNetworks;
 use crate::gateway::CommandGateway;
 use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
@@ -47,22 +48,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct EmbeddedNetworks {
     gateway: Arc<CommandGateway>,
     views: Arc<Views>,
-    /// Networks that were sent an allocation which the views may not show yet.
-    touched: Mutex<BTreeMap<InstanceId, BTreeSet<NetworkId>>>,
+    touched: TouchedNetworks,
 }
 
 impl EmbeddedNetworks {
     pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>) -> Arc<Self> {
-        Arc::new(Self { gateway, views, touched: Mutex::default() })
-    }
-
-    fn touched<R>(&self, with: impl FnOnce(&mut BTreeMap<InstanceId, BTreeSet<NetworkId>>) -> R) -> R {
-        with(&mut self.touched.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::new(Self { gateway, views, touched: TouchedNetworks::default() })
     }
 
     /// The networks that may have ports of the server.
     fn networks_of(&self, project: &ProjectId, instance: InstanceId) -> BTreeSet<NetworkId> {
-        let mut networks = self.touched(|touched| touched.get(&instance).cloned().unwrap_or_default());
+        let mut networks = self.touched.of(instance);
         self.views
             .networks
             .read(|view| networks.extend(view.of_server(project, instance).map(|port| port.created.network)));
@@ -159,7 +155,7 @@ impl NetworkService for EmbeddedNetworks {
     }
 
     async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
-        let mut networks = self.touched(|touched| touched.get(&instance).cloned().unwrap_or_default());
+        let mut networks = self.touched.of(instance);
         networks.extend(self.views.networks.read(|view| view.port(port).map(|port| port.created.network)));
         let mut seen = Position::START;
         for network in networks {
@@ -261,7 +257,7 @@ impl NetworkService for EmbeddedNetworks {
             let command = NetworkCommand::ReleaseDevice { device: instance, project: project.clone() };
             seen = seen.max(self.send(network, command, &meta).await.map_err(port_error)?);
         }
-        self.touched(|touched| touched.remove(&instance));
+        self.touched.forget(instance);
         self.see(seen).await
     }
 

@@ -1,0 +1,28 @@
+//! The turns of one project to create what a quota counts: two members that count at the same time would both find room for
+//! the last one.
+//!
+//! A creator counts in the read models, which lag, so it keeps its turn until they show what it created. In memory only:
+//! after a crash nothing is being created.
+
+use std::sync::Arc;
+
+use chronova_events::ids::ProjectId;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+/// More projects than these share a turn now and then, which only makes one of them wait.
+const SHARDS: usize = 16;
+
+/// A project's turn; dropping it lets the next one count.
+pub type ProjectTurn = OwnedMutexGuard<()>;
+
+/// The turns of all projects for one kind of resource.
+#[derive(Debug, Default)]
+pub struct ProjectTurns([Arc<Mutex<()>>; SHARDS]);
+
+impl ProjectTurns {
+    /// Waits for the project's turn.
+    pub async fn turn(&self, project: &ProjectId) -> ProjectTurn {
+        let sum = project.as_str().bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        Arc::clone(&self.0[sum % SHARDS]).lock_owned().await
+    }
+}

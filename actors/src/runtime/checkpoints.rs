@@ -1,0 +1,163 @@
+//! The read models of a member, kept in checkpoints. They are loaded from checkpoint and log at start-up, checkpointed
+//! while the member works, and rebuilt beside the live ones if their version changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::error_chain::ErrorChain;
+use chronova_events::store::EventStore;
+use chronova_projections::checkpoint::{CheckpointError, CheckpointKeeper, Checkpoints, KeeperOptions, OpenedViews};
+use chronova_projections::history::{History, HistoryOptions};
+use chronova_projections::progress::{WorkProgress, WorkRegistry};
+use chronova_projections::replay::{self, ReplayEnd};
+use chronova_projections::runner::ProjectionError;
+use chronova_projections::views::Views;
+use chronova_projections::{rebuild, runner};
+use thiserror::Error;
+use tokio::task::AbortHandle;
+
+/// How often the server's log reports the progress of a long job.
+const TOLD_EVERY: Duration = Duration::from_secs(2);
+/// Differences between old and new that a rebuild on demand reports.
+const TOLD_DIFFERENCES: usize = 20;
+
+/// Why the read models cannot be loaded.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    #[error("cannot load the read models from a checkpoint")]
+    Checkpoint(#[source] CheckpointError),
+    #[error("cannot fold the event log")]
+    Fold(#[source] ProjectionError),
+}
+
+/// The read models, their checkpoints, and the read models of the past.
+pub struct KeptCheckpoints {
+    pub views: Arc<Views>,
+    pub history: Arc<History>,
+    pub keeper: Arc<CheckpointKeeper>,
+    /// Long jobs that are under way.
+    pub works: Arc<WorkRegistry>,
+    /// Remarks on checkpoints that were skipped at start-up.
+    pub remarks: Vec<String>,
+    log: Arc<dyn EventStore>,
+    /// The read models of an older version, which are shown until they are rebuilt.
+    provisional: BTreeSet<&'static str>,
+    /// Reports the progress of long jobs.
+    telling: AbortHandle,
+}
+
+impl std::fmt::Debug for KeptCheckpoints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeptCheckpoints").field("remarks", &self.remarks).finish_non_exhaustive()
+    }
+}
+
+impl KeptCheckpoints {
+    /// Loads the read models from the newest usable checkpoint, and the rest from the log.
+    ///
+    /// # Errors
+    /// The checkpoints or the log cannot be read.
+    pub async fn load(
+        log: &Arc<dyn EventStore>,
+        checkpoints: Arc<Checkpoints>,
+        keeper: KeeperOptions,
+        history: HistoryOptions,
+        works: &Arc<WorkRegistry>,
+    ) -> Result<Self, LoadError> {
+        let telling = tokio::spawn(tell_progress(Arc::clone(works))).abort_handle();
+        let opened = checkpoints.open(&**log).await.map_err(LoadError::Checkpoint)?;
+        let remarks = opened.remarks();
+        for remark in &remarks {
+            tracing::warn!("{remark}");
+        }
+        match &opened.from {
+            Some(found) => tracing::info!(position = %found.mark.position, "read models loaded from a checkpoint"),
+            None => tracing::info!("no usable checkpoint: folding the read models from the whole log"),
+        }
+        let OpenedViews { views, from, provisional, absent, .. } = opened;
+        if !absent.is_empty() {
+            rebuild::fill(&**log, &views, &absent, works).await.map_err(LoadError::Fold)?;
+        }
+        let views = Arc::new(views);
+        let progress = WorkProgress::new("replay", log.head().0.saturating_sub(views.position().0));
+        let replaying = works.begin(&progress);
+        replay::replay(&**log, &views, ReplayEnd::Head, &progress).await.map_err(LoadError::Fold)?;
+        drop(replaying);
+        // The next checkpoint cannot build on one that was skipped or that lacks a read model.
+        let good = from.filter(|_| remarks.is_empty());
+        let from = good.map(|found| found.mark.position).unwrap_or_default();
+        let keeper = CheckpointKeeper::new(Arc::clone(&views), Arc::clone(&checkpoints), keeper, from);
+        let history = History::new(Arc::clone(log), Arc::clone(&views), Some(checkpoints), history);
+        let (log, works) = (Arc::clone(log), Arc::clone(works));
+        Ok(Self { views, history, keeper, works, remarks, log, provisional, telling })
+    }
+
+    /// Writes checkpoints while the read models change; never ends.
+    pub(super) async fn keep(self: Arc<Self>) {
+        if !self.remarks.is_empty() && self.provisional.is_empty() {
+            self.keeper.write().await;
+        }
+        Arc::clone(&self.keeper).keep().await;
+    }
+
+    /// Rebuilds the read models of an older version, if there are any.
+    pub(super) async fn renew_older(self: Arc<Self>) {
+        if !self.provisional.is_empty() && self.renew(&self.provisional, 0).await {
+            self.keeper.write().await;
+        }
+    }
+
+    pub(super) async fn rebuild_all(self: Arc<Self>) {
+        let names = Views::NAMES.iter().copied().collect();
+        self.renew(&names, TOLD_DIFFERENCES).await;
+    }
+
+    /// Folds what the log has beyond the read models, and writes a checkpoint.
+    pub(super) async fn write_last(&self) {
+        match runner::catch_up(&*self.log, &self.views).await {
+            Ok(position) if position == self.keeper.kept().position => {}
+            // The task has logged its error; the event log has everything.
+            Ok(_) => drop(self.keeper.write().await),
+            Err(error) => tracing::warn!(%error, "no checkpoint was written"),
+        }
+    }
+
+    /// Rebuilds the named read models beside the live ones, and logs the result.
+    async fn renew(&self, names: &BTreeSet<&'static str>, compare: usize) -> bool {
+        match rebuild::beside(&*self.log, &self.views, names, &self.works, compare).await {
+            Ok(rebuilt) if rebuilt.differences.is_empty() => {
+                tracing::info!(position = %rebuilt.position, "{} read models were rebuilt and exchanged", names.len());
+                true
+            }
+            Ok(rebuilt) => {
+                tracing::error!(position = %rebuilt.position, "rebuilt read models differ from the old ones (old | new)");
+                for difference in &rebuilt.differences {
+                    tracing::error!("{difference}");
+                }
+                true
+            }
+            Err(error) => {
+                let error = ErrorChain(&error);
+                tracing::error!(%error, "cannot rebuild the read models; those of the older version stay in use");
+                false
+            }
+        }
+    }
+}
+
+impl Drop for KeptCheckpoints {
+    fn drop(&mut self) {
+        self.telling.abort();
+    }
+}
+
+/// Reports the progress of long jobs in the server's log; never ends.
+async fn tell_progress(works: Arc<WorkRegistry>) {
+    loop {
+        tokio::time::sleep(TOLD_EVERY).await;
+        for progress in works.under_way() {
+            tracing::info!("{}: {}", progress.what, progress.now());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The right to send commands: the aggregates of a member that leads.
+
+use std::sync::Arc;
+
+use chronova_events::clock::Clock;
+use chronova_events::store::EventStore;
+use chronova_projections::views::Views;
+use thiserror::Error;
+
+use super::member::Member;
+use crate::gateway::CommandGateway;
+use crate::process::interference::Interference;
+
+/// Another process has the right to append to the log, so this member follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("another process leads this log, or it is open for reading only")]
+pub struct NotLeading;
+
+/// The aggregates of a member that leads, beside its read models: the parts that ports and contexts are made of.
+///
+/// Nothing else starts a [`CommandGateway`], and only the store of the process that may append gives the proof that
+/// [`Leadership::take`] needs. So no member sends a command that does not lead.
+#[derive(Clone)]
+pub struct Leadership {
+    pub log: Arc<dyn EventStore>,
+    pub clock: Arc<dyn Clock>,
+    pub views: Arc<Views>,
+    pub gateway: Arc<CommandGateway>,
+    /// Only in tests; `None` in a control plane.
+    pub interference: Option<Arc<dyn Interference>>,
+}
+
+impl std::fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Leadership")
+    }
+}
+
+impl Leadership {
+    /// Starts the aggregates. Needs a running actix system. `threads`: how many the aggregates share; 0 is the one that
+    /// calls.
+    ///
+    /// # Errors
+    /// The log's store has no right to append.
+    pub fn take(member: &Member, threads: usize) -> Result<Self, NotLeading> {
+        let right = member.log.append_right().ok_or(NotLeading)?;
+        let (log, clock, views) = (Arc::clone(&member.log), Arc::clone(&member.clock), Arc::clone(&member.views));
+        let gateway = CommandGateway::start(Arc::clone(&log), Arc::clone(&clock), threads, right);
+        Ok(Self { log, clock, views, gateway, interference: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use chronova_events::clock::SystemClock;
+    use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_member_that_may_only_read_the_log_sends_no_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db");
+        let owner = SqliteStore::open(&path, &SqliteOptions::default()).unwrap();
+        assert!(owner.append_right().is_some());
+        let reader = ReadOnlyLog::open(&path).unwrap();
+        let member = Member::start(reader, Arc::new(SystemClock), Views::new()).await.unwrap();
+        assert_eq!(Leadership::take(&member, 0).unwrap_err(), NotLeading);
+        member.stop().await;
+        owner.close().await;
+    }
+}
