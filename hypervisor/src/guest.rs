@@ -1,7 +1,5 @@
 //! A guest, independent of any hypervisor. The domain XML and the simulated fleet are built from it.
 
-use std::sync::Arc;
-
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -304,6 +302,3 @@ pub struct HostUsage {
     /// The seconds since boot, if the host reports them.
     pub uptime_seconds: Option<u64>,
 }
-
-/// Shared, so that many threads can use a spec without a copy of its config drive.
-pub type SharedGuestSpec = Arc<GuestSpec>;

@@ -78,11 +78,6 @@ impl ServerGroupsView {
         }
         hosts
     }
-
-    /// Every member of every group.
-    pub fn memberships(&self) -> impl Iterator<Item = (ServerGroupId, InstanceId)> {
-        self.members.iter().map(|(instance, known)| (known.group, *instance))
-    }
 }
 
 impl Projection for ServerGroupsView {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronova_actors::instance::InstanceRequest;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot};
@@ -11,6 +10,7 @@ use chronova_events::ledger::{FittedNumaCell, Ledger};
 use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::sim::SimFleet;
 
+use crate::creation::bare_build;
 use crate::moves::larger;
 use crate::world::{Life, World, build_request};
 
@@ -49,7 +49,7 @@ impl Life {
     pub async fn build_pinned(&self, instance: InstanceId) -> Result<(), String> {
         let request = pinned_request(instance);
         self.reserve_for(&request).await?;
-        self.instance(instance, InstanceRequest::Build(Box::new(request))).await
+        self.instance(instance, bare_build(request)).await
     }
 
     pub async fn resize_pinned(&self, instance: InstanceId) -> Result<(), String> {

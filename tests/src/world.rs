@@ -13,15 +13,14 @@ use chronova_actors::operations::Operations;
 use chronova_actors::ports::{ImageDraft, NetworkService};
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
 use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
-    Alive, BlockDevicesMapped, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction,
-    RebuildRequested, RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,
+    Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RebuildRequested,
+    RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -348,43 +347,6 @@ impl Life {
         self.member.stop().await;
     }
 
-    /// Requests a server as the API does: quota first, then the server.
-    pub async fn build(&self, instance: InstanceId) -> Result<(), String> {
-        self.build_of(build_request(instance)).await
-    }
-
-    pub async fn build_of(&self, request: BuildRequested) -> Result<(), String> {
-        let instance = request.instance;
-        self.reserve(instance).await?;
-        self.instance(instance, bare_build(request)).await
-    }
-
-    /// As `build`, with disks beyond those of image and flavor.
-    pub async fn build_mapped(&self, request: BuildRequested, mapped: BlockDevicesMapped) -> Result<(), String> {
-        let instance = request.instance;
-        self.reserve(instance).await?;
-        let (request, mapped) = (Box::new(request), Some(Box::new(mapped)));
-        self.instance(instance, InstanceRequest::Build { request, mapped, files: None }).await
-    }
-
-    async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
-        self.reserve_for(&build_request(instance)).await
-    }
-
-    pub(crate) async fn reserve_for(&self, request: &BuildRequested) -> Result<(), String> {
-        let gateway = &self.context().gateway;
-        let reserve = QuotaCommand::Reserve {
-            project: request.project.clone(),
-            instances: vec![request.instance],
-            cores: request.flavor.vcpus,
-            memory_mib: request.flavor.memory_mib,
-            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
-        };
-        let project = request.project.clone();
-        gateway.send::<QuotaRoot>(&project, reserve, user_meta()).await.map_err(|e| e.to_string())?;
-        Ok(())
-    }
-
     pub async fn delete(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
         self.instance(instance, InstanceRequest::Delete { process, force: false, asker: ADMIN }).await
@@ -551,11 +513,6 @@ pub const ADMIN: CallerRights = CallerRights { overrides_lock: true };
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
-}
-
-/// A build without disks and files of its own.
-pub fn bare_build(request: BuildRequested) -> InstanceRequest {
-    InstanceRequest::Build { request: Box::new(request), mapped: None, files: None }
 }
 
 /// A small server.

@@ -11,7 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_actors::aggregate::AggregateRoot;
-use chronova_actors::ledger::{ConsumerClaim, LedgerCommand, LedgerRoot, ParentChange, Reserve, SeenGeneration};
+use chronova_actors::ledger::{
+    ConsumerClaim, LedgerCommand, LedgerRoot, ParentChange, Reserve, SeenGeneration, ServerClaim,
+};
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, UserId};
 use chronova_events::ledger::{Allocation, Claimed, Inventory, LedgerEvent};
@@ -303,13 +305,15 @@ impl Pair {
                 (self.model.allocate(&wishes), self.send(LedgerCommand::Allocate { claims }))
             }
             Step::Claim { consumer: number, holding } if !holding.is_empty() => {
-                let command = LedgerCommand::Claim(Claimed {
+                let claim = Claimed {
                     consumer: consumer(*number),
                     project: ProjectId::new("p"),
                     user: UserId::new("u"),
                     consumer_type: None,
                     allocations: allocations(holding),
-                });
+                };
+                let claims = vec![ServerClaim { claim, group: None, guest: None }];
+                let command = LedgerCommand::ClaimAll { claims };
                 (self.model.claim(*number, holding), self.send(command))
             }
             Step::Claim { .. } => return,
@@ -331,7 +335,7 @@ impl Pair {
         let all: BTreeSet<_> = found.candidates.iter().map(plain).collect();
         assert_eq!(all.len(), found.candidates.len(), "nothing is found twice");
         assert_eq!(all, expected, "found | expected for {request:?}");
-        let described: BTreeSet<Number> = found.provider_ids().into_iter().map(back).collect();
+        let described: BTreeSet<Number> = found.providers.iter().map(|summary| back(summary.provider.id)).collect();
         assert_eq!(described, self.model.described(request, &expected));
         let few = search(&self.live.index, &real::CandidatesRequest { limit: Some(limit), ..asked });
         assert_eq!(few.candidates.len(), limit.min(expected.len()));

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use chronova_actors::instance::{InstanceRequest, InstanceRoot};
+use chronova_actors::instance::InstanceRoot;
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::InstanceId;
 use chronova_events::ledger::Provider;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
+use chronova_tests::creation::bare_build;
 use chronova_tests::world::{Life, World, build_request};
 use uuid::Uuid;
 
@@ -33,7 +34,7 @@ async fn build(life: &Life, n: u128) {
     };
     let project = request.project.clone();
     gateway.send::<QuotaRoot>(&project, reserve, Meta::system("test")).await.unwrap();
-    let build = InstanceRequest::Build(Box::new(request));
+    let build = bare_build(request);
     gateway.send::<InstanceRoot>(&server(n), build, Meta::system("test")).await.unwrap();
 }
 

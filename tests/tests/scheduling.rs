@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronova_actors::instance::{InstanceRequest, InstanceRoot};
+use chronova_actors::instance::InstanceRoot;
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
 use chronova_events::envelope::{Meta, Position};
@@ -17,6 +17,7 @@ use chronova_events::registry::{Event, NounEvent};
 use chronova_events::server_group::{ServerGroupCreated, ServerGroupPolicy};
 use chronova_events::store::EventStore;
 use chronova_hypervisor::sim::SimUri;
+use chronova_tests::creation::bare_build;
 use chronova_tests::world::{Life, World, build_request};
 use futures::future::join_all;
 use uuid::Uuid;
@@ -74,7 +75,7 @@ async fn build(life: &Life, n: u128, with: impl FnOnce(&mut BuildRequested)) {
         defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
     };
     gateway.send::<QuotaRoot>(&"p".into(), reserve, Meta::system("test")).await.unwrap();
-    let command = InstanceRequest::Build(Box::new(request));
+    let command = bare_build(request);
     gateway.send::<InstanceRoot>(&id(n), command, Meta::system("test")).await.unwrap();
 }
 

@@ -71,7 +71,7 @@ impl CreateServersRequest {
             ..self.template.clone()
         };
         let mapped = self.mapped.as_ref().map(|mapped| Box::new(disks_of(mapped, instance)));
-        InstanceRequest::BuildWith { request: Box::new(request), mapped, files: self.files.clone() }
+        InstanceRequest::Build { request: Box::new(request), mapped, files: self.files.clone() }
     }
 
     /// Name and hostname of the server `index` out of `of`.

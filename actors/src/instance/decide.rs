@@ -36,8 +36,7 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
 
 fn begin(request: InstanceRequest) -> InstanceDecision {
     match request {
-        InstanceRequest::Build(request) => one(*request),
-        InstanceRequest::BuildWith { request, mapped, files } => {
+        InstanceRequest::Build { request, mapped, files } => {
             let more = mapped.map(|mapped| (*mapped).into()).into_iter().chain(files.map(Into::into));
             Ok(std::iter::once((*request).into()).chain(more).collect())
         }
@@ -47,12 +46,10 @@ fn begin(request: InstanceRequest) -> InstanceDecision {
 
 fn request_of(server: &Alive, request: InstanceRequest) -> InstanceDecision {
     match request {
-        InstanceRequest::Build(request) | InstanceRequest::BuildWith { request, .. } => {
-            match server.request.process == request.process {
-                true => Ok(vec![]),
-                false => Err(InstanceReject::Exists),
-            }
-        }
+        InstanceRequest::Build { request, .. } => match server.request.process == request.process {
+            true => Ok(vec![]),
+            false => Err(InstanceReject::Exists),
+        },
         InstanceRequest::Delete { process, force, asker } => delete(server, process, force, asker),
         InstanceRequest::SoftDelete { process, asker } => soft_delete(server, process, asker),
         InstanceRequest::Restore { process, asker } => {

@@ -76,7 +76,6 @@ impl AggregateRoot for InstanceRoot {
     }
 
     fn begins(command: &InstanceCommand) -> bool {
-        use InstanceRequest::{Build, BuildWith};
-        matches!(command, InstanceCommand::Request(Build(_) | BuildWith { .. }))
+        matches!(command, InstanceCommand::Request(InstanceRequest::Build { .. }))
     }
 }

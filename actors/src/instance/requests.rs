@@ -14,11 +14,11 @@ use super::decision::CallerRights;
 
 #[derive(Debug, Clone)]
 pub enum InstanceRequest {
-    Build(Box<BuildRequested>),
-    /// Like `Build`, with further disks than those of image and flavor, and with files to inject.
-    BuildWith {
+    Build {
         request: Box<BuildRequested>,
+        /// Disks beyond those of image and flavor.
         mapped: Option<Box<BlockDevicesMapped>>,
+        /// Files for the guest to find.
         files: Option<FilesGiven>,
     },
     Volume(InstanceVolumeRequest),

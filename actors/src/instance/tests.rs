@@ -55,8 +55,12 @@ fn request() -> BuildRequested {
     BuildRequested { instance: InstanceId(Uuid::from_u128(1)), process: BUILD, ..sample.unwrap() }
 }
 
+fn build_of(request: BuildRequested) -> Command {
+    Request::Build { request: Box::new(request), mapped: None, files: None }.into()
+}
+
 fn build() -> Command {
-    Request::Build(Box::new(request())).into()
+    build_of(request())
 }
 
 fn placed() -> Placed {
@@ -170,7 +174,7 @@ fn a_server_is_built_once() {
     for given in [building(), active(), stopped(), never_built(), deleting(active())] {
         assert_eq!(given.when(build()), Ok(vec![]), "the request is a repetition");
         let other = BuildRequested { process: STRANGER, ..request() };
-        assert_eq!(given.when(Request::Build(Box::new(other))), Err(Reject::Exists));
+        assert_eq!(given.when(build_of(other)), Err(Reject::Exists));
     }
     assert_eq!(deleted().when(build()), Err(Reject::NotFound), "an id is never reused");
 }

@@ -38,9 +38,8 @@ pub enum LedgerCommand {
         provider: ProviderId,
         ratios: Vec<(String, f64)>,
     },
-    /// Claims capacity for a consumer without allocations; repeating the same claim is harmless.
-    Claim(Claimed),
-    /// Claims capacity for servers that are placed together, within their groups' policies: for all of them or none.
+    /// Claims capacity for servers without allocations that are placed together, within their groups' policies; all of
+    /// them or none. Repeating the same claims is harmless.
     ClaimAll {
         claims: Vec<ServerClaim>,
     },

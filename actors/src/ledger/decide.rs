@@ -7,7 +7,7 @@ use chronova_events::ledger::{
     Inventory, InventoryReplaced, Ledger, LedgerEvent, ProviderCreated, Released, TraitsReplaced,
 };
 
-use super::commands::{LedgerCommand, ServerClaim};
+use super::commands::LedgerCommand;
 use super::decision::LedgerReject;
 use super::{allocations, cells, claims, inventories, mirror, moves, names, providers};
 
@@ -25,7 +25,6 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
             Ok(mirror::adjust_aggregates(state, provider, add, &remove))
         }
         LedgerCommand::ImposeRatios { provider, ratios } => Ok(mirror::impose_ratios(state, provider, &ratios)),
-        LedgerCommand::Claim(claim) => claims::admit(state, vec![ServerClaim { claim, group: None, guest: None }]),
         LedgerCommand::ClaimAll { claims } => claims::admit(state, claims),
         LedgerCommand::Release { consumer } => Ok(match state.consumers.contains_key(&consumer) {
             true => vec![Released { consumer }.into()],
@@ -110,6 +109,7 @@ fn report(
 #[cfg(test)]
 pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::commands::ServerClaim;
     use super::*;
     use crate::topology::host::HostNumaCells;
     use chronova_events::envelope::Timestamp;
@@ -143,7 +143,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::ledger) fn claim(consumer: &str, amount: u64) -> LedgerCommand {
-        LedgerCommand::Claim(Claimed {
+        let claim = Claimed {
             consumer: ConsumerId::new(consumer),
             project: ProjectId::new("p"),
             user: UserId::new("u"),
@@ -152,7 +152,8 @@ pub(super) mod tests {
                 provider: ProviderId(uuid::Uuid::from_u128(1)),
                 resources: vec![("VCPU".into(), amount)],
             }],
-        })
+        };
+        LedgerCommand::ClaimAll { claims: vec![ServerClaim { claim, group: None, guest: None }] }
     }
 
     fn release(consumer: &str) -> LedgerCommand {

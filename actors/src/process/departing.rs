@@ -183,7 +183,7 @@ mod tests {
         let placed =
             Placed { process: BUILD, host: HERE, hostname: "h1".into(), attempt: 1, availability_zone: "nova".into() };
         let built: [Command; 3] = [
-            InstanceRequest::Build(Box::new(request)).into(),
+            InstanceRequest::Build { request: Box::new(request), mapped: None, files: None }.into(),
             InstanceRecord::Placed(placed).into(),
             InstanceRecord::Built { process: BUILD }.into(),
         ];

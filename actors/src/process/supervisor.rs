@@ -17,7 +17,7 @@ use crate::coordination::running_processes::RunningProcesses;
 pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let _closing = NobodyPerforms(Arc::clone(&context));
     let running = RunningProcesses::new(context.options.max_processes);
-    let supervisor = Arc::new(Supervisor { running, context });
+    let supervisor = Arc::new(Supervisor { context, running });
     // The view knows everything up to its position; the subscription tells the rest. A process that both report is
     // started once.
     let mut tasks = JoinSet::new();

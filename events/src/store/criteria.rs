@@ -59,11 +59,6 @@ impl Criteria {
         self
     }
 
-    /// Whether the criteria match every event.
-    pub fn is_everything(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Looks up the requests that concern the given servers. So events of other streams (quota, claims, ports,
     /// processes) are found, even if they do not name the server.
     pub async fn learn(&mut self, store: &dyn EventStore) -> Result<(), StoreError> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use chronova_actors::aggregate::{AggregateRoot as _, CommandError};
-use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot, ServerClaim};
 use chronova_actors::runtime::RuntimeOptions;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, UserId};
@@ -239,7 +239,8 @@ async fn claim_run(
                 }
                 let host = host(if target == ClaimTarget::OneHost { 0 } else { number % 1_000 });
                 let began = Instant::now();
-                let command = LedgerCommand::Claim(claim(host));
+                let claim = ServerClaim { claim: claim(host), group: None, guest: None };
+                let command = LedgerCommand::ClaimAll { claims: vec![claim] };
                 match context.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await {
                     Ok(_) => {}
                     Err(CommandError::Rejected(_)) => _ = refused.fetch_add(1, Ordering::Relaxed),

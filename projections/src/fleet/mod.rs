@@ -21,7 +21,6 @@ use chronova_events::ledger::{Allocation, Claimed, LedgerEvent};
 use chronova_events::process::ProcessEvent;
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use crate::Projection;
 
@@ -35,8 +34,6 @@ pub struct HostRow {
     pub name: String,
     pub facts: Option<ReportedHost>,
     pub traits: BTreeSet<String>,
-    /// The provider's aggregates in Placement.
-    pub placement_aggregates: BTreeSet<Uuid>,
     /// The host aggregates that have the host as a member.
     pub aggregates: BTreeSet<HostAggregateId>,
     /// The servers on the host, those being built included.
@@ -108,7 +105,6 @@ pub struct FleetView {
     classes: Vec<String>,
     held: BTreeMap<ConsumerId, Vec<ConsumerAmount>>,
     traits: BTreeMap<String, Slots>,
-    placement_aggregates: BTreeMap<Uuid, Slots>,
     aggregates: BTreeMap<HostAggregateId, AggregateRow>,
     servers: BTreeMap<InstanceId, HostedServer>,
     /// Providers with a parent, and sharing providers. With any of them, a host's resources are not on its row alone.
@@ -158,10 +154,6 @@ impl FleetView {
 
     pub fn with_trait(&self, name: &str) -> Option<&Slots> {
         self.traits.get(name)
-    }
-
-    pub fn in_placement_aggregate(&self, aggregate: Uuid) -> Option<&Slots> {
-        self.placement_aggregates.get(&aggregate)
     }
 
     pub fn aggregates(&self) -> impl Iterator<Item = (&HostAggregateId, &AggregateRow)> {
@@ -236,7 +228,6 @@ impl FleetView {
             name: name.to_owned(),
             facts: None,
             traits: BTreeSet::new(),
-            placement_aggregates: BTreeSet::new(),
             aggregates: BTreeSet::new(),
             servers: BTreeSet::new(),
             io_ops: 0,
@@ -346,12 +337,6 @@ impl FleetView {
                     self.relate(replaced.provider, nested || now.contains(SHARES));
                 }
             }
-            LedgerEvent::AggregatesReplaced(replaced) => {
-                let Some(slot) = self.slot(HostId(replaced.provider.0)) else { return };
-                let now: BTreeSet<Uuid> = replaced.aggregates.iter().copied().collect();
-                let before = std::mem::replace(&mut self.rows[slot as usize].placement_aggregates, now.clone());
-                move_between(&mut self.placement_aggregates, slot, &before, &now);
-            }
             LedgerEvent::Claimed(claimed) => {
                 self.release(&claimed.consumer);
                 self.claim(claimed);
@@ -395,10 +380,8 @@ impl FleetView {
         for column in self.columns.values_mut() {
             column.replace(slot, None);
         }
-        let row = &mut self.rows[slot as usize];
-        let (traits, aggregates) = (std::mem::take(&mut row.traits), std::mem::take(&mut row.placement_aggregates));
+        let traits = std::mem::take(&mut self.rows[slot as usize].traits);
         move_between(&mut self.traits, slot, &traits, &BTreeSet::new());
-        move_between(&mut self.placement_aggregates, slot, &aggregates, &BTreeSet::new());
         self.judge(slot);
     }
 
@@ -540,7 +523,7 @@ fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, befo
 
 impl Projection for FleetView {
     const NAME: &'static str = "fleet";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["host", "host_aggregate", "instance", "ledger", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

@@ -3,9 +3,8 @@
 
 use chronova_events::host::{self, Registered};
 use chronova_events::instance::{self, Placed};
-use chronova_events::ledger::{
-    AggregatesReplaced, Inventory, InventoryReplaced, ProviderCreated, Released, TraitsReplaced,
-};
+use chronova_events::ledger::{Inventory, InventoryReplaced, ProviderCreated, Released, TraitsReplaced};
+use uuid::Uuid;
 
 use super::*;
 
@@ -73,12 +72,8 @@ fn indexes_follow_the_ledger_and_the_hosts() {
     assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 8);
     let provider = ProviderId(host_id(2).0);
     fleet.apply_ledger(&TraitsReplaced { provider, traits: vec![] }.into());
-    let aggregates = vec![Uuid::from_u128(7)];
-    fleet.apply_ledger(&AggregatesReplaced { provider, aggregates, bumps_generation: true }.into());
     assert_eq!(slots(fleet.with_trait("HW_CPU_X86_AVX").unwrap()), [3]);
-    assert_eq!(slots(fleet.in_placement_aggregate(Uuid::from_u128(7)).unwrap()), [1]);
     fleet.apply_ledger(&chronova_events::ledger::ProviderDeleted { provider }.into());
-    assert!(fleet.in_placement_aggregate(Uuid::from_u128(7)).is_none());
     assert_eq!(slots(fleet.hosts()), [0, 2, 3]);
 }
 

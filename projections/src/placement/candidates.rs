@@ -14,7 +14,6 @@
 mod combine;
 mod plan;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
@@ -78,17 +77,12 @@ fn describe(index: &ProviderIndex, request: &CandidatesRequest, candidates: &[Ca
     roots.iter().flat_map(|root| index.tree(root)).filter_map(described).collect()
 }
 
-impl AllocationCandidates {
-    /// The ids of the providers that the answer describes.
-    pub fn provider_ids(&self) -> BTreeSet<ProviderId> {
-        self.providers.iter().map(|described| described.provider.id).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Placement;
     use super::*;
+    use std::collections::BTreeSet;
+
     use uuid::Uuid;
 
     use chronova_events::envelope::Timestamp;
@@ -155,6 +149,10 @@ mod tests {
         found.candidates.iter().map(|one| one.allocations.iter().map(|(id, _)| id.0.as_u128()).collect()).collect()
     }
 
+    fn described(found: &AllocationCandidates) -> BTreeSet<ProviderId> {
+        found.providers.iter().map(|summary| summary.provider.id).collect()
+    }
+
     #[test]
     fn a_shared_disk_serves_every_tree_in_its_aggregate() {
         let request = CandidatesRequest {
@@ -194,7 +192,7 @@ mod tests {
     fn answers_describe_whole_trees() {
         let request =
             CandidatesRequest { groups: vec![group("A", &[("SRIOV_NET_VF", 2)])], ..CandidatesRequest::default() };
-        assert_eq!(search(&placement().index, &request).provider_ids(), BTreeSet::from([id(1), id(11), id(12)]));
+        assert_eq!(described(&search(&placement().index, &request)), BTreeSet::from([id(1), id(11), id(12)]));
         let root = TraitFilter { required: vec![BTreeSet::from(["CUSTOM_NONE".to_owned()])], ..TraitFilter::default() };
         assert_eq!(
             search(&placement().index, &CandidatesRequest { root_traits: root, ..request }),

@@ -109,10 +109,6 @@ impl ProviderIndex {
         union(names.into_iter().filter_map(|name| self.traits.get(name)))
     }
 
-    pub fn in_aggregate(&self, aggregate: Uuid) -> Option<&Slots> {
-        self.aggregates.get(&aggregate)
-    }
-
     pub fn in_any_aggregate<'a>(&self, aggregates: impl IntoIterator<Item = &'a Uuid>) -> Slots {
         union(aggregates.into_iter().filter_map(|aggregate| self.aggregates.get(aggregate)))
     }

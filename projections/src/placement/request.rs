@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::Provider;
 use uuid::Uuid;
 
 /// The traits that a provider must have (one of each set) and those that it must not have.
@@ -28,16 +27,6 @@ impl TraitFilter {
 pub struct AggregateFilter {
     pub member_of: Vec<BTreeSet<Uuid>>,
     pub forbidden: BTreeSet<Uuid>,
-}
-
-impl AggregateFilter {
-    pub fn includes(&self, provider: &Provider) -> bool {
-        self.member_of.iter().all(|any| !any.is_disjoint(&provider.aggregates))
-    }
-
-    pub fn excludes(&self, provider: &Provider) -> bool {
-        !self.forbidden.is_disjoint(&provider.aggregates)
-    }
 }
 
 /// One group of a request.

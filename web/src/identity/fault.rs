@@ -54,12 +54,6 @@ fn of(reject: &IdentityReject) -> Fault {
             "You are not authorized to perform the requested action: role {role} can only be assigned within domain \
              {domain}."
         )),
-        IdentityReject::CircularImplication { prior, implied } => {
-            Fault::bad_request(format!("Role {implied} implies role {prior}: implications cannot form a circle."))
-        }
-        IdentityReject::NoImplication { prior, implied } => {
-            Fault::not_found(format!("Could not find role {prior} that implies role {implied}."))
-        }
         IdentityReject::NoGrant { user, role, scope } => no_grant(role, user, scope),
     }
 }

@@ -55,8 +55,8 @@ pub struct World {
     pub clock: Arc<Hands>,
     pub images: Arc<EmbeddedImages>,
     pub folder: tempfile::TempDir,
-    pub leader: Leader,
     member: Member,
+    pub leader: Leader,
 }
 
 #[derive(Debug)]

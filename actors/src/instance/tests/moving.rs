@@ -212,7 +212,7 @@ fn some_hardware_forbids_moves() {
         let mut flavor = FlavorSnapshot::clone(&request.flavor);
         flavor.extra_specs.push((spec.to_owned(), value.to_owned()));
         request.flavor = std::sync::Arc::new(flavor);
-        let built = absent().and(Request::Build(Box::new(request))).and(Record::Placed(placed()));
+        let built = absent().and(build_of(request)).and(Record::Placed(placed()));
         built.and(Record::Built { process: BUILD }).and(lock(true))
     };
     let live = || moving(LiveRequest::Begin { process: MOVE, host: None, forced: false, block: None, asker: ADMIN });

@@ -2,8 +2,8 @@
 
 use crate::schema::typed;
 use crate::schema::{
-    Schema, any, array, choice, date_time, ip_address, many, metadata, non_negative_integer, null, object, opt, query,
-    req, single, string, tag, tags, uuid,
+    Schema, any, array, choice, date_time, ip_address, many, metadata, non_negative_integer, object, opt, query, req,
+    single, string, tag, tags, uuid,
 };
 use serde::Deserialize;
 
@@ -23,10 +23,6 @@ pub fn server_metadata_update_body() -> Schema {
 
 pub fn server_tags_index_query() -> Schema {
     query([])
-}
-
-pub fn server_tags_update_body() -> Schema {
-    null()
 }
 
 pub fn server_tags_update_all_body() -> Schema {

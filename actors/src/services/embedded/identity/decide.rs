@@ -1,13 +1,10 @@
 //! The decisions on users, projects, domains and roles.
 
-use std::collections::BTreeSet;
-
 use chronova_events::identity::{
     Domain, DomainCreated, DomainDeleted, DomainDescribed, DomainSwitched, ExtraAttributes, Grant, Identity,
-    IdentityEvent, IdentityScope, ImplicationRemoved, PasswordSet, Project, ProjectAttributes, ProjectCreated,
-    ProjectDeleted, ProjectDescribed, ProjectSwitched, Role, RoleCreated, RoleDeleted, RoleDescribed, RoleGranted,
-    RoleImplied, RoleRevoked, TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserErased,
-    UserSwitched,
+    IdentityEvent, IdentityScope, PasswordSet, Project, ProjectAttributes, ProjectCreated, ProjectDeleted,
+    ProjectDescribed, ProjectSwitched, Role, RoleCreated, RoleDeleted, RoleDescribed, RoleGranted, RoleImplied,
+    RoleRevoked, TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserErased, UserSwitched,
 };
 use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 
@@ -49,13 +46,6 @@ pub fn decide(state: &Identity, command: IdentityCommand) -> IdentityDecision {
         IdentityCommand::DeleteRole(role) => {
             known_role(state, &role)?;
             Ok(vec![RoleDeleted { role }.into()])
-        }
-        IdentityCommand::Imply { prior, implied } => imply(state, prior, implied),
-        IdentityCommand::Unimply { prior, implied } => {
-            if !state.implied.get(&prior).is_some_and(|set| set.contains(&implied)) {
-                return Err(IdentityReject::NoImplication { prior, implied });
-            }
-            Ok(vec![ImplicationRemoved { prior, implied }.into()])
         }
         IdentityCommand::Grant { user, grant } => grant_role(state, user, grant),
         IdentityCommand::Revoke { user, grant } => revoke_role(state, user, grant),
@@ -333,20 +323,6 @@ fn change_role(state: &Identity, id: &RoleId, name: Option<String>, description:
         return Ok(vec![]);
     }
     Ok(vec![RoleDescribed { role: id.clone(), name, description }.into()])
-}
-
-fn imply(state: &Identity, prior: RoleId, implied: RoleId) -> IdentityDecision {
-    known_role(state, &prior)?;
-    known_role(state, &implied)?;
-    if state.implied.get(&prior).is_some_and(|set| set.contains(&implied)) {
-        return Ok(vec![]);
-    }
-    let mut below = BTreeSet::from([implied.clone()]);
-    state.add_implied(&mut below);
-    if below.contains(&prior) {
-        return Err(IdentityReject::CircularImplication { prior, implied });
-    }
-    Ok(vec![RoleImplied { prior, implied }.into()])
 }
 
 /// The domain that a scope lies in.

@@ -175,15 +175,6 @@ fn grants_are_idempotent_inherited_and_end_with_their_project() {
 }
 
 #[test]
-fn implications_have_no_circles() {
-    let state = given([]);
-    let circle = IdentityCommand::Imply { prior: "r-reader".into(), implied: "r-admin".into() };
-    assert!(matches!(refused(&state, circle), IdentityReject::CircularImplication { .. }));
-    let known = IdentityCommand::Imply { prior: "r-admin".into(), implied: "r-manager".into() };
-    assert_eq!(decide(&state, known), Ok(vec![]));
-}
-
-#[test]
 fn a_new_password_or_a_switch_ends_the_tokens_from_before() {
     let mut state = given([user("u", "default")]);
     let change = UserChange { password: Some(hash("new")), ..UserChange::default() };

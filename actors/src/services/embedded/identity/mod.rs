@@ -106,14 +106,6 @@ pub enum IdentityCommand {
         description: Edit<String>,
     },
     DeleteRole(RoleId),
-    Imply {
-        prior: RoleId,
-        implied: RoleId,
-    },
-    Unimply {
-        prior: RoleId,
-        implied: RoleId,
-    },
     Grant {
         user: UserId,
         grant: Grant,
@@ -182,10 +174,6 @@ pub enum IdentityReject {
     ParentElsewhere,
     #[error("role {role} of domain {domain} cannot be used elsewhere")]
     RoleOfOtherDomain { role: RoleId, domain: DomainId },
-    #[error("role {implied} implies role {prior}")]
-    CircularImplication { prior: RoleId, implied: RoleId },
-    #[error("role {prior} does not imply role {implied}")]
-    NoImplication { prior: RoleId, implied: RoleId },
     #[error("user {user} does not have role {role} there")]
     NoGrant { user: UserId, role: RoleId, scope: IdentityScope },
 }
