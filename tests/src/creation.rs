@@ -35,7 +35,7 @@ impl Life {
         self.instance(instance, InstanceRequest::Build { request, mapped, files: None }).await
     }
 
-    async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
+    pub(crate) async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
         self.reserve_for(&build_request(instance)).await
     }
 

@@ -1,8 +1,6 @@
-//! The servers of one request that wait for each other: processes of one request that run in two members would never meet,
-//! so none of its servers would be placed.
+//! The servers of one request that wait for each other: their processes would never meet in two members.
 //!
-//! In memory only: after a crash the processes come again. The last one decides for all, see
-//! `crate::scheduler::batch`.
+//! In memory only: after a crash the processes come again. The last one decides for all (`crate::scheduler::batch`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

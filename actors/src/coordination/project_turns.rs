@@ -1,5 +1,4 @@
-//! The turns of one project to create what a quota counts: two members that count at the same time would both find room for
-//! the last one.
+//! The turns of one project to create something that a quota counts: two members would both find room for the last one.
 //!
 //! A creator counts in the read models, which lag, so it keeps its turn until they show what it created. In memory only:
 //! after a crash nothing is being created.

@@ -1,5 +1,4 @@
-//! The networks that were sent a port of a server before the read models show it: a member that does not know them would
-//! leave such a port behind when the server goes.
+//! The networks that were sent a port of a server: another member would leave a port behind that no read model shows.
 //!
 //! In memory only: a start folds the whole log before anything is released.
 

@@ -44,7 +44,7 @@ pub enum StepError {
     Fatal(StepFault),
 }
 
-/// The fault of a step. What users see, and what the log of events keeps, is [`StepError::fault`].
+/// The fault of a step. Users see [`StepError::fault`], and the log of events keeps it.
 #[derive(Debug, Clone, Error)]
 #[error("{message}")]
 pub struct StepFault {

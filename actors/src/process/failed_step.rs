@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(ErrorChain(&error).to_string(), "the event log is not available: the log is closed");
     }
 
-    /// What users see and what is recorded are the words of the first error behind the fault.
+    /// Users and the log of events get the words of the first error behind the fault.
     #[test]
     fn the_fault_keeps_its_text() {
         let fault = |code, message: &str, details: &str| FaultInfo {

@@ -286,20 +286,21 @@ fn no_unsafe(source: &Source, report: &mut Report<'_>) {
     }
 }
 
-/// Where actors may keep state that outlives a call: in coordination, or because two members may each have their own (the
-/// actors of a gateway, the last answers of hosts, counts for metrics, the bound on password hashing). The scheduler locks
-/// what coordination defines; a run of the image cache counts its own failures.
-const MAY_KEEP_STATE: [&str; 7] = [
+/// The files of actors that may keep state that outlives a call. Beside coordination, two members may each have their own:
+/// the actors of a gateway, the last answers of hosts, counts for metrics, the bound on password hashing, clients of
+/// other services. The scheduler locks a type of coordination. A run of the image cache counts its own failures.
+const MAY_KEEP_STATE: [&str; 8] = [
     "actors/src/coordination",
     "actors/src/hosts/fleet.rs",
     "actors/src/reconcile/image_cache.rs",
     "actors/src/reconcile/run_counts.rs",
     "actors/src/scheduler/placing.rs",
     "actors/src/services/embedded/identity/passwords.rs",
+    "actors/src/services/external",
     SHELL,
 ];
 
-/// What makes a value that several tasks change.
+/// The types of values that several tasks change.
 const SHARED_STATE: [&str; 5] = ["Mutex", "RwLock", "Semaphore", "atomic", "DashMap"];
 
 fn state_of_one_process(source: &Source, report: &mut Report<'_>) {
