@@ -1,6 +1,6 @@
 //! `/volumes/{id}/action`: the actions that attach and detach volumes. They are older than the attachments API.
 
-use chronova_actors::services::embedded::volume::VolumeCommand;
+use chronova_actors::services::embedded::volume::{NewAttachment, VolumeCommand};
 use chronova_events::ids::{AttachmentId, InstanceId};
 use chronova_events::volume::{AttachMode, VolumeRecord};
 use serde_json::{Value, json};
@@ -90,18 +90,14 @@ fn old_attachment(body: &Value) -> Result<OldAttachment, Fault> {
     Ok(OldAttachment { instance, host: host.unwrap_or_default(), device, mode })
 }
 
-/// Reserves, connects and completes an attachment at once, because the client has already attached the volume.
+/// Reserves, connects and completes in one append: the client has attached the volume already.
 async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     let OldAttachment { instance, host, device, mode } = old_attachment(ctx.action_body())?;
-    let id = volume.created.volume;
-    command(&ctx, &permit, id, VolumeCommand::LetGo).await?;
-    let attachment = AttachmentId::random();
-    command(&ctx, &permit, id, VolumeCommand::Reserve { attachment, instance, mode }).await?;
+    let (attachment, reserved_mode) = (AttachmentId::random(), mode);
     // A client of this form reports where it has attached the volume. The service does not check the place.
-    let connect = VolumeCommand::Connect { attachment, host, device, mode, shared: true };
-    command(&ctx, &permit, id, connect).await?;
-    command(&ctx, &permit, id, VolumeCommand::Complete { attachment }).await?;
+    let new = NewAttachment { attachment, instance, reserved_mode, host, device, mode, shared: true };
+    command(&ctx, &permit, volume.created.volume, VolumeCommand::RecordAttached(Box::new(new))).await?;
     Ok(Reply::empty(202))
 }
 

@@ -1,9 +1,11 @@
 //! The decisions on a volume's attachments.
 
+use std::borrow::Cow;
+
 use chronova_events::ids::{AttachmentId, InstanceId};
 use chronova_events::volume::{
     AttachMode, Attachment, AttachmentCompleted, AttachmentConnected, AttachmentReleased, AttachmentReserved,
-    StatusChanged, VolumeRecord, VolumeStatus,
+    StatusChanged, VolumeEvent, VolumeRecord, VolumeStatus,
 };
 
 use super::decide::{VolumeDecision, invalid};
@@ -15,11 +17,12 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
     let goes = |status| Ok(vec![StatusChanged { volume, status }.into()]);
     match command {
         VolumeCommand::Reserve { attachment, instance, mode } => reserve(record, attachment, instance, mode),
-        VolumeCommand::ReserveAndConnect(new) => {
-            let NewAttachment { attachment, instance, reserved_mode, host, device, mode, shared } = *new;
-            let mut events = reserve(record, attachment, instance, reserved_mode)?;
-            reachable(record, &host, shared)?;
-            events.push(AttachmentConnected { volume, attachment, host, device, mode }.into());
+        VolumeCommand::ReserveAndConnect(new) => reserve_and_connect(record, *new),
+        VolumeCommand::RecordAttached(new) => {
+            let attachment = new.attachment;
+            let (mut events, record) = let_go(record);
+            events.extend(reserve_and_connect(&record, *new)?);
+            events.push(AttachmentCompleted { volume, attachment }.into());
             Ok(events)
         }
         VolumeCommand::Connect { attachment, host, device, mode, shared } => {
@@ -47,10 +50,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
                 now.as_str()
             ))),
         },
-        VolumeCommand::LetGo => match record.status {
-            VolumeStatus::Reserved => goes(record.status_of_attachments()),
-            _ => Ok(vec![]),
-        },
+        VolumeCommand::LetGo => Ok(let_go(record).0),
         VolumeCommand::BeginDetaching => match record.status {
             VolumeStatus::InUse => goes(VolumeStatus::Detaching),
             _ => Err(invalid(
@@ -63,6 +63,24 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
         },
         _ => Ok(vec![]),
     }
+}
+
+/// Ends a reservation without an attachment: the event, if there is one, and the volume after it.
+fn let_go(record: &VolumeRecord) -> (Vec<VolumeEvent>, Cow<'_, VolumeRecord>) {
+    if record.status != VolumeStatus::Reserved {
+        return (vec![], Cow::Borrowed(record));
+    }
+    let (volume, status) = (record.created.volume, record.status_of_attachments());
+    (vec![StatusChanged { volume, status }.into()], Cow::Owned(VolumeRecord { status, ..record.clone() }))
+}
+
+fn reserve_and_connect(record: &VolumeRecord, new: NewAttachment) -> VolumeDecision {
+    let volume = record.created.volume;
+    let NewAttachment { attachment, instance, reserved_mode, host, device, mode, shared } = new;
+    let mut events = reserve(record, attachment, instance, reserved_mode)?;
+    reachable(record, &host, shared)?;
+    events.push(AttachmentConnected { volume, attachment, host, device, mode }.into());
+    Ok(events)
 }
 
 /// Attachments that a volume has at most: each is in its state, its snapshots and the read models.

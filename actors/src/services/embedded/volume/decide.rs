@@ -115,6 +115,7 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
         }
         command @ (VolumeCommand::Reserve { .. }
         | VolumeCommand::ReserveAndConnect(_)
+        | VolumeCommand::RecordAttached(_)
         | VolumeCommand::Connect { .. }
         | VolumeCommand::Complete { .. }
         | VolumeCommand::Release { .. }

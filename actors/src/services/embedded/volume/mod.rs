@@ -131,6 +131,9 @@ pub enum VolumeCommand {
     },
     /// Reserves and connects in one append: both happen, or neither.
     ReserveAndConnect(Box<NewAttachment>),
+    /// Reserves, connects and completes in one, and ends a reservation without an attachment: a client has attached the
+    /// volume already.
+    RecordAttached(Box<NewAttachment>),
     Connect {
         attachment: AttachmentId,
         host: String,

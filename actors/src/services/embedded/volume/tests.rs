@@ -183,6 +183,35 @@ fn a_volume_is_reserved_and_connected_in_one_append_or_not_at_all() {
 }
 
 #[test]
+fn what_a_client_has_attached_is_recorded_in_one_append_or_not_at_all() {
+    let VolumeCommand::Reserve { attachment, instance, mode } = reserve(SECOND, 2) else { unreachable!() };
+    let attached = || {
+        let (reserved_mode, host) = (mode, "h2".to_owned());
+        let new = NewAttachment { attachment, instance, reserved_mode, host, device: None, mode, shared: true };
+        VolumeCommand::RecordAttached(Box::new(new))
+    };
+    let kept = available([VolumeCommand::Keep]);
+    assert_eq!(record(&kept).status, VolumeStatus::Reserved);
+    let all = decide(&kept, attached()).unwrap();
+    assert!(
+        matches!(
+            all[..],
+            [
+                VolumeEvent::StatusChanged(_),
+                VolumeEvent::AttachmentReserved(_),
+                VolumeEvent::AttachmentConnected(_),
+                VolumeEvent::AttachmentCompleted(_)
+            ]
+        ),
+        "{all:?}"
+    );
+    assert_eq!(record(&available([VolumeCommand::Keep, attached()])).status, VolumeStatus::InUse);
+    // A reservation for another server stays as it is.
+    let taken = available([reserve(FIRST, 1)]);
+    assert!(refused(decide(&taken, attached())).contains("status must be available"));
+}
+
+#[test]
 fn a_volume_is_not_deleted_under_anybody() {
     let delete = |force, cascade| VolumeCommand::Delete { process: OTHER, force, cascade };
     for state in [in_use(), available([snapshot(false)]), given([created(false)])] {
