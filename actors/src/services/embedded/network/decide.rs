@@ -47,6 +47,7 @@ fn on_existing(state: &Network, row: &NetworkRow, command: NetworkCommand) -> Re
         NetworkCommand::RemoveSubnet { subnet } => subnets::remove(state, row, subnet),
         NetworkCommand::CreatePort(wanted) => ports::create(state, row, wanted),
         NetworkCommand::ChangePort { port, patch } => ports::change(state, row, port, patch),
+        NetworkCommand::ChangeDeviceGroups(wanted) => ports::change_groups(state, row, &wanted),
         NetworkCommand::BindPort { port, project, binding } => ports::bind(state, port, &project, binding),
         NetworkCommand::DeletePort { port } => ports::delete(state, row, port),
         NetworkCommand::AllocateFloatingIp(wanted) => floating::allocate(state, row, wanted),

@@ -60,6 +60,8 @@ pub enum NetworkCommand {
         port: PortId,
         patch: PortPatch,
     },
+    /// Changes the security groups of all ports of a device at once, or of none of them.
+    ChangeDeviceGroups(DeviceGroupsChange),
     /// Binds a port that has no device to a device on a host. A second such command changes nothing.
     BindPort {
         port: PortId,
@@ -94,6 +96,17 @@ pub enum NetworkCommand {
     ReleaseFloatingIp {
         floating_ip: FloatingIpId,
     },
+}
+
+/// A security group applies to all ports that a device has in the network, or to none of them.
+#[derive(Debug, Clone)]
+pub struct DeviceGroupsChange {
+    pub device: InstanceId,
+    /// A port of another project is not the device's, whatever its owner wrote into `device_id`.
+    pub project: ProjectId,
+    pub group: SecurityGroupId,
+    /// Whether the group applies afterwards.
+    pub applies: bool,
 }
 
 /// The changes of a network; `None` leaves a setting as it is.

@@ -12,7 +12,7 @@ use chronova_events::tags::TagsChange;
 use uuid::Uuid;
 
 use super::subnets::{find as find_subnet, usable};
-use super::{FixedIpRequest, NetworkReject, PortPatch, PortRequest, eui64};
+use super::{DeviceGroupsChange, FixedIpRequest, NetworkReject, PortPatch, PortRequest, eui64};
 
 fn find(state: &Network, port: PortId) -> Result<&Port, NetworkReject> {
     state.ports.get(&port).map(AsRef::as_ref).ok_or(NetworkReject::PortNotFound(port))
@@ -115,6 +115,27 @@ pub(super) fn change(
         host: patch.host.unwrap_or_else(|| old.host.clone()),
     };
     events.extend(rebind(known, binding));
+    Ok(events)
+}
+
+/// A port that may have no groups refuses the change of all ports.
+pub(super) fn change_groups(
+    state: &Network,
+    row: &NetworkRow,
+    wanted: &DeviceGroupsChange,
+) -> Result<Vec<NetworkEvent>, NetworkReject> {
+    let mut events = Vec::new();
+    let device = wanted.device.to_string();
+    for port in state.of_device(&device).filter(|port| port.created.project == wanted.project) {
+        let mut groups = port.settings().security_groups.clone();
+        match (wanted.applies, groups.contains(&wanted.group)) {
+            (true, false) => groups.push(wanted.group),
+            (false, true) => groups.retain(|known| *known != wanted.group),
+            _ => continue,
+        }
+        let patch = PortPatch { security_groups: Some(groups), ..PortPatch::default() };
+        events.extend(change(state, row, port.created.port, patch)?);
+    }
     Ok(events)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
@@ -11,7 +12,7 @@ use chronova_events::ids::{
 };
 use chronova_events::network::{
     AddressPair, AllocationPool, Association, FixedAddress, FloatingIpSettings, Ipv6Mode, Network, NetworkCreated,
-    NetworkEvent, NetworkSettings, PortBinding, PortSettings, ProviderAttributes,
+    NetworkEvent, NetworkSettings, Port, PortBinding, PortSettings, ProviderAttributes,
 };
 use chronova_events::security_group::default_group;
 use proptest::prelude::*;
@@ -19,8 +20,8 @@ use uuid::Uuid;
 
 use super::decide::decide;
 use super::{
-    FixedIpRequest, FloatingIpPatch, FloatingIpRequest, NetworkCommand, NetworkPatch, NetworkReject, PortPatch,
-    PortRequest, SubnetGateway, SubnetPatch, SubnetRequest,
+    DeviceGroupsChange, FixedIpRequest, FloatingIpPatch, FloatingIpRequest, NetworkCommand, NetworkPatch,
+    NetworkReject, PortPatch, PortRequest, SubnetGateway, SubnetPatch, SubnetRequest,
 };
 
 fn network() -> NetworkId {
@@ -337,6 +338,30 @@ fn a_port_changes_its_addresses_and_keeps_those_it_names() {
     assert!(given.when(port_with(2, vec![at(None, Some("10.0.0.9"))])).is_ok(), "the old address is free");
     let none = given.when(change(vec![]));
     assert_eq!(none, Err(NetworkReject::PortHasGroups));
+}
+
+#[test]
+fn a_group_applies_to_all_ports_of_a_server_or_to_none() {
+    let group = SecurityGroupId(Uuid::from_u128(99));
+    let change = |project, applies| {
+        NetworkCommand::ChangeDeviceGroups(DeviceGroupsChange { device: server(1), project, group, applies })
+    };
+    let two = with_subnet().and(made_for(1, server(1))).and(made_for(2, server(1))).and(made_for(3, server(2)));
+    let having = |given: &Given| -> Vec<PortId> {
+        let has = |port: &&Arc<Port>| port.settings().security_groups.contains(&group);
+        given.0.ports.values().filter(has).map(|port| port.created.port).collect()
+    };
+    assert_eq!(two.when(change(ProjectId::new("other"), true)), Ok(vec![]), "no port of that project");
+    assert_eq!(two.when(change(project(), true)).unwrap().len(), 2, "in one append");
+    let applied = two.and(change(project(), true));
+    assert_eq!(having(&applied), [port(1), port(2)]);
+    assert_eq!(applied.when(change(project(), true)), Ok(vec![]), "repeated");
+    assert_eq!(having(&applied.and(change(project(), false))), []);
+
+    let open = PortPatch { port_security: Some(false), security_groups: Some(vec![]), ..PortPatch::default() };
+    let mixed = with_subnet().and(made_for(1, server(1))).and(made_for(2, server(1)));
+    let mixed = mixed.and(NetworkCommand::ChangePort { port: port(2), patch: open });
+    assert_eq!(mixed.when(change(project(), true)), Err(NetworkReject::GroupsNeedSecurity));
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! Security groups of a server, which are the groups of all its ports. Source: nova `network/security_group_api.py`
 //! (`add_to_instance`, `remove_from_instance`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use chronova_events::envelope::Meta;
-use chronova_events::ids::{InstanceId, ProjectId, SecurityGroupId};
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{InstanceId, NetworkId, ProjectId, SecurityGroupId};
 use chronova_events::network::Port;
 
 use super::EmbeddedNetworks;
 use crate::aggregate::CommandError;
 use crate::ports::PortError;
-use crate::services::embedded::network::{NetworkCommand, NetworkReject, PortPatch};
+use crate::services::embedded::network::{DeviceGroupsChange, NetworkCommand, NetworkReject};
 
 impl EmbeddedNetworks {
     pub(super) async fn add_group(
@@ -21,14 +22,9 @@ impl EmbeddedNetworks {
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let group = self.named_group(project, name)?;
-        for port in self.existing_ports(instance, project)? {
-            let mut groups = port.settings().security_groups.clone();
-            if !groups.contains(&group) {
-                groups.push(group);
-                self.set_groups(&port, groups, meta).await?;
-            }
-        }
-        Ok(())
+        let ports = self.existing_ports(instance, project)?;
+        let wanted = DeviceGroupsChange { device: instance, project: project.clone(), group, applies: true };
+        self.change_groups(&ports, wanted, meta).await
     }
 
     pub(super) async fn remove_group(
@@ -40,16 +36,12 @@ impl EmbeddedNetworks {
     ) -> Result<(), PortError> {
         let group = self.named_group(project, name)?;
         let ports = self.existing_ports(instance, project)?;
-        let having: Vec<_> = ports.iter().filter(|port| port.settings().security_groups.contains(&group)).collect();
-        if having.is_empty() {
+        if !ports.iter().any(|port| port.settings().security_groups.contains(&group)) {
             let message = format!("Security group {group} not associated with the instance {instance}");
             return Err(PortError::NotFound(message));
         }
-        for port in having {
-            let groups = port.settings().security_groups.iter().copied().filter(|known| *known != group).collect();
-            self.set_groups(port, groups, meta).await?;
-        }
-        Ok(())
+        let wanted = DeviceGroupsChange { device: instance, project: project.clone(), group, applies: false };
+        self.change_groups(&ports, wanted, meta).await
     }
 
     /// The project's group with this id, or the only one with this name.
@@ -80,11 +72,21 @@ impl EmbeddedNetworks {
         }
     }
 
-    async fn set_groups(&self, port: &Port, groups: Vec<SecurityGroupId>, meta: &Arc<Meta>) -> Result<(), PortError> {
-        let patch = PortPatch { security_groups: Some(groups), ..PortPatch::default() };
-        let command = NetworkCommand::ChangePort { port: port.created.port, patch };
-        let sent = self.send(port.created.network, command, meta).await.map_err(refused)?;
-        self.see(sent).await
+    /// One append for each network that the server is in. A crash between two of them leaves the change half done, and the
+    /// client without an answer; a repeated request does the rest.
+    async fn change_groups(
+        &self,
+        ports: &[Arc<Port>],
+        wanted: DeviceGroupsChange,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let networks: BTreeSet<NetworkId> = ports.iter().map(|port| port.created.network).collect();
+        let mut seen = Position::START;
+        for network in networks {
+            let command = NetworkCommand::ChangeDeviceGroups(wanted.clone());
+            seen = seen.max(self.send(network, command, meta).await.map_err(refused)?);
+        }
+        self.see(seen).await
     }
 }
 
