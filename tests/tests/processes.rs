@@ -79,6 +79,23 @@ fn soft_deleted(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
+fn deleted_in_rescue(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        rescued(life, id).await;
+        life.settled().await;
+        life.soft_delete(id).await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn deleted_on_the_way_to_rescue(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        rescued(life, id).await;
+        life.soft_delete(id).await.unwrap();
+    }
+    .boxed_local()
+}
+
 fn built_with_agent(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         let mut request = build_request(id);
@@ -229,6 +246,16 @@ async fn soft_delete_is_proven() {
 async fn restore_is_proven() {
     let ask: Ask = |life, id| life.restore(id).boxed_local();
     prove(&Case { definition: &restore::DEFINITION, ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") }).await;
+}
+
+/// It runs from its own disk afterwards, whether it was in rescue or on the way there.
+#[actix_rt::test]
+async fn restore_of_a_server_in_rescue_is_proven() {
+    let ask: Ask = |life, id| life.restore(id).boxed_local();
+    let befores: [Before; 2] = [deleted_in_rescue, deleted_on_the_way_to_rescue];
+    for before in befores {
+        prove(&Case { definition: &restore::DEFINITION, ..case(before, ask, "SOFT_DELETED", "ACTIVE") }).await;
+    }
 }
 
 #[actix_rt::test]

@@ -157,11 +157,20 @@ pub(super) async fn yield_to_delete(work: &StepRun, host: HostId) -> Result<(), 
     match work.server().await? {
         None => destroy(work, host).await,
         Some(server) if matches!(server.ongoing, Some(OngoingTask::Delete { .. })) => destroy(work, host).await,
-        Some(server) if server.is_soft_deleted() || matches!(server.ongoing, Some(OngoingTask::SoftDelete { .. })) => {
+        Some(server) if is_to_be_off(&server) => {
             work.driver(host)?.stop(work.instance_id(), StopMode::Hard).await?;
             Ok(())
         }
         Some(_) => Ok(()),
+    }
+}
+
+/// Whether a soft delete is under way or done, and no restore has begun.
+fn is_to_be_off(server: &Alive) -> bool {
+    match server.ongoing {
+        Some(OngoingTask::SoftDelete { .. }) => true,
+        Some(OngoingTask::Restore { .. }) => false,
+        _ => server.is_soft_deleted(),
     }
 }
 

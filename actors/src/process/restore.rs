@@ -3,11 +3,12 @@
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `keep_quota` | nothing: the room is held | giving the room back |
-//! | `start` | starts the guest; one that has vanished from its host is made again from its disks | pulling it |
+//! | `start` | starts the guest from its own disk; one that has vanished from its host is made again from its disks | pulling it |
 
 use chronova_events::instance::Alive;
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::{DriverError, StopMode};
+use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -66,6 +67,11 @@ async fn start(work: &StepRun) -> Result<StepOutput, StepError> {
     };
     let driver = work.driver(placed.host)?;
     guest::connect(work, placed.host, &server).await?;
+    // It was deleted in rescue, or the delete overtook a rescue: it gets its own disk again.
+    if server.rescue.is_some() {
+        guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
+        return Ok(StepOutput::Nothing);
+    }
     match driver.start(work.instance_id()).await {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(DriverError::NoSuchGuest(_)) => power::revive(work, placed.host, &server).await,

@@ -144,7 +144,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 12;
+    const STATE_VERSION: u32 = 13;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -273,6 +273,7 @@ impl Alive {
             }
             InstanceEvent::Restored(restored) => {
                 self.finish(restored.process);
+                self.rescue = None;
                 self.phase = Phase::Active { power: Power::Running };
             }
             InstanceEvent::RestoreFailed(failed) => {
