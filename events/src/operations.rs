@@ -5,7 +5,7 @@
 use crate::host::HostEvent;
 use crate::ids::{InstanceId, ProcessId, VolumeId};
 use crate::instance::{InstanceEvent, MoveKind, PowerAction};
-use crate::process::{DiskTask, Task, VolumeWork};
+use crate::process::{DiskTask, ProcessEvent, RequestNeed, Task, VolumeWork};
 use crate::quota::QuotaEvent;
 use crate::registry::Event;
 use crate::volume::VolumeEvent;
@@ -32,6 +32,7 @@ pub fn requested_process(key: &str, event: &Event) -> Option<(ProcessId, Task)> 
         Event::VolumeEvent(event) => of_volume(key.parse().ok()?, event),
         Event::HostEvent(event) => of_host(key, event),
         Event::QuotaEvent(event) => of_quota(event),
+        Event::ProcessEvent(event) => of_process(event),
         Event::ConsoleEvent(_)
         | Event::ErasureEvent(_)
         | Event::ExternalEvent(_)
@@ -43,7 +44,6 @@ pub fn requested_process(key: &str, event: &Event) -> Option<(ProcessId, Task)> 
         | Event::LedgerEvent(_)
         | Event::NetworkEvent(_)
         | Event::NetworkQuotaEvent(_)
-        | Event::ProcessEvent(_)
         | Event::QuotaClassEvent(_)
         | Event::RouterEvent(_)
         | Event::SecurityGroupEvent(_)
@@ -338,10 +338,26 @@ fn of_quota(event: &QuotaEvent) -> Option<(ProcessId, Task)> {
                 (claimed.project.clone(), claimed.instances.clone(), claimed.group.clone());
             Some((claimed.process, Task::CreateServers { project, instances, group }))
         }
+        QuotaEvent::QuotaClaimed(claimed) => {
+            let (instance, asks_for) = (claimed.instance, claimed.asks_for);
+            let needs = RequestNeed::Quota(claimed.project.clone());
+            Some((claimed.process, Task::AskServer { instance, asks_for, needs }))
+        }
         QuotaEvent::QuotaReserved(_)
         | QuotaEvent::QuotaReleased(_)
         | QuotaEvent::LimitsSet(_)
         | QuotaEvent::LimitsReset(_)
-        | QuotaEvent::QuotaAdjusted(_) => None,
+        | QuotaEvent::QuotaAdjusted(_)
+        | QuotaEvent::QuotaClaimWithdrawn(_) => None,
+    }
+}
+
+/// The process that the record of its beginning requests.
+fn of_process(event: &ProcessEvent) -> Option<(ProcessId, Task)> {
+    match event {
+        ProcessEvent::Started(started) if started.task.asks_for_itself() => {
+            Some((started.process, started.task.clone()))
+        }
+        _ => None,
     }
 }

@@ -1,7 +1,9 @@
 //! Quota of a project: its usage and its limits, one stream per project.
 //!
 //! A reservation names its servers. After a crash between the two appends a reserved server may never exist; its
-//! reservation is found by its name and released. A claim also requests the process that creates its servers.
+//! reservation is found by its name and released. A claim of a request for servers also requests the process that creates
+//! them. A claim for one server that changes also requests the process that asks the server. That process withdraws the
+//! claim if the server refuses.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +28,10 @@ noun! {
         QuotaAdjusted = "adjusted" @ 1,
         /// Quota was reserved for the servers of one request, and a process was asked to create them.
         ServersClaimed = "claimed" @ 1,
+        /// Quota was reserved for what a server is to become, and a process was asked to ask the server.
+        QuotaClaimed = "claimed_for_server" @ 1,
+        /// The server did not become it.
+        QuotaClaimWithdrawn = "claim_withdrawn" @ 1,
     }
 }
 
@@ -81,6 +87,42 @@ pub struct ServersClaimed {
     pub group: Option<(ProjectId, ServerGroupId)>,
 }
 
+/// A claim for a server that is asked to become another size, or to come back. The server holds at least this much.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuotaClaimed {
+    pub project: ProjectId,
+    /// The process that asks the server.
+    pub process: ProcessId,
+    pub instance: InstanceId,
+    /// The process that the server is asked for.
+    pub asks_for: ProcessId,
+    pub cores: u32,
+    pub memory_mib: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuotaClaimWithdrawn {
+    pub project: ProjectId,
+    pub process: ProcessId,
+    pub instance: InstanceId,
+}
+
+/// The claims for one server that may still be withdrawn.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct OpenClaims {
+    /// The amounts that the server held before the first of them.
+    pub before: Option<(u32, u64)>,
+    pub by_process: BTreeMap<ProcessId, (u32, u64)>,
+}
+
+impl OpenClaims {
+    /// The amounts that the server holds: the largest of all, for each resource.
+    fn held(&self) -> Option<(u32, u64)> {
+        let all = self.before.iter().chain(self.by_process.values()).copied();
+        all.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))
+    }
+}
+
 /// The usage and limits of one project.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Quota {
@@ -90,11 +132,13 @@ pub struct Quota {
     pub memory_mib: u64,
     /// Limits that differ from the defaults.
     pub limits: BTreeMap<String, i64>,
+    /// By server. The claims of a server end when its process settles or releases its quota.
+    pub open: BTreeMap<InstanceId, OpenClaims>,
 }
 
 impl Fold for Quota {
     type Event = QuotaEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &QuotaEvent, _at: Timestamp) {
         match event {
@@ -103,17 +147,30 @@ impl Fold for Quota {
             }
             QuotaEvent::ServersClaimed(claimed) => self.hold(&claimed.instances, claimed.cores, claimed.memory_mib),
             QuotaEvent::QuotaReleased(released) => {
-                if let Some((cores, memory_mib)) = self.held.remove(&released.instance) {
-                    self.cores -= u64::from(cores);
-                    self.memory_mib -= memory_mib;
-                }
+                self.open.remove(&released.instance);
+                self.put(released.instance, None);
             }
-            QuotaEvent::QuotaAdjusted(adjusted) => {
-                if let Some(held) = self.held.get_mut(&adjusted.instance) {
-                    self.cores = self.cores - u64::from(held.0) + u64::from(adjusted.cores);
-                    self.memory_mib = self.memory_mib - held.1 + adjusted.memory_mib;
-                    *held = (adjusted.cores, adjusted.memory_mib);
+            QuotaEvent::QuotaAdjusted(adjusted) if self.held.contains_key(&adjusted.instance) => {
+                self.open.remove(&adjusted.instance);
+                self.put(adjusted.instance, Some((adjusted.cores, adjusted.memory_mib)));
+            }
+            QuotaEvent::QuotaAdjusted(_) => {}
+            QuotaEvent::QuotaClaimed(claimed) => {
+                let before = self.held.get(&claimed.instance).copied();
+                let open = self.open.entry(claimed.instance);
+                let open = open.or_insert_with(|| OpenClaims { before, ..OpenClaims::default() });
+                open.by_process.insert(claimed.process, (claimed.cores, claimed.memory_mib));
+                let held = open.held();
+                self.put(claimed.instance, held);
+            }
+            QuotaEvent::QuotaClaimWithdrawn(withdrawn) => {
+                let Some(open) = self.open.get_mut(&withdrawn.instance) else { return };
+                open.by_process.remove(&withdrawn.process);
+                let (held, over) = (open.held(), open.by_process.is_empty());
+                if over {
+                    self.open.remove(&withdrawn.instance);
                 }
+                self.put(withdrawn.instance, held);
             }
             QuotaEvent::LimitsSet(set) => self.limits.extend(set.limits.iter().cloned()),
             QuotaEvent::LimitsReset(_) => self.limits.clear(),
@@ -125,11 +182,20 @@ impl Quota {
     /// Gives each of `instances` these amounts.
     fn hold(&mut self, instances: &[InstanceId], cores: u32, memory_mib: u64) {
         for instance in instances {
-            if self.held.insert(*instance, (cores, memory_mib)).is_none() {
-                self.cores += u64::from(cores);
-                self.memory_mib += memory_mib;
-            }
+            self.open.remove(instance);
+            self.put(*instance, Some((cores, memory_mib)));
         }
+    }
+
+    /// The server holds this much now, or nothing.
+    fn put(&mut self, instance: InstanceId, now: Option<(u32, u64)>) {
+        let before = match now {
+            Some(now) => self.held.insert(instance, now),
+            None => self.held.remove(&instance),
+        };
+        let (old, new) = (before.unwrap_or_default(), now.unwrap_or_default());
+        self.cores = self.cores - u64::from(old.0) + u64::from(new.0);
+        self.memory_mib = self.memory_mib - old.1 + new.1;
     }
 }
 
@@ -137,6 +203,7 @@ impl Quota {
 pub fn samples() -> Vec<QuotaEvent> {
     let project = ProjectId::new("p");
     let instance = InstanceId(uuid::Uuid::from_u128(1));
+    let process = ProcessId(uuid::Uuid::from_u128(2));
     vec![
         QuotaReserved { project: project.clone(), instances: vec![instance], cores: 2, memory_mib: 512 }.into(),
         QuotaReleased { project: project.clone(), instance }.into(),
@@ -145,12 +212,22 @@ pub fn samples() -> Vec<QuotaEvent> {
         QuotaAdjusted { project: project.clone(), instance, cores: 4, memory_mib: 1024 }.into(),
         ServersClaimed {
             project: project.clone(),
-            process: ProcessId(uuid::Uuid::from_u128(2)),
+            process,
             instances: vec![instance],
             cores: 2,
             memory_mib: 512,
-            group: Some((project, ServerGroupId(uuid::Uuid::from_u128(3)))),
+            group: Some((project.clone(), ServerGroupId(uuid::Uuid::from_u128(3)))),
         }
         .into(),
+        QuotaClaimed {
+            project: project.clone(),
+            process,
+            instance,
+            asks_for: ProcessId(uuid::Uuid::from_u128(4)),
+            cores: 4,
+            memory_mib: 1024,
+        }
+        .into(),
+        QuotaClaimWithdrawn { project, process, instance }.into(),
     ]
 }

@@ -8,7 +8,7 @@ use chronova_events::fold::Fold;
 use chronova_events::ids::{EventId, InstanceId, ProcessId};
 use chronova_events::instance::InstanceEvent;
 use chronova_events::operations::requested_process;
-use chronova_events::process::{Process, ProcessEvent, Started, Task};
+use chronova_events::process::{Process, ProcessEvent, RequestNeed, Started, Task};
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,8 @@ pub struct Processes {
     pending: BTreeMap<ProcessId, UnfinishedProcess>,
     /// Processes that change interfaces, by server. A host agent asks for them whenever it defines a guest again.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
+    /// Processes that take something before they ask a server, by server.
+    asking: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
     /// Servers that have quota but no stream yet, with the process that creates them.
     unrecorded: BTreeMap<InstanceId, ProcessId>,
     /// The number of servers that each process has yet to record. A process without such servers has no entry.
@@ -72,6 +74,24 @@ fn of_interface(task: &Task) -> Option<InstanceId> {
     }
 }
 
+/// The server that a task asks, after it has taken what the request needs.
+fn of_request(task: &Task) -> Option<InstanceId> {
+    match task {
+        Task::AskServer { instance, .. } => Some(*instance),
+        _ => None,
+    }
+}
+
+/// Takes a process from the index `by_server`.
+fn remove_from(by_server: &mut BTreeMap<InstanceId, BTreeSet<ProcessId>>, instance: InstanceId, process: ProcessId) {
+    if let Some(all) = by_server.get_mut(&instance) {
+        all.remove(&process);
+        if all.is_empty() {
+            by_server.remove(&instance);
+        }
+    }
+}
+
 /// The process that an event requests, if any.
 pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<UnfinishedProcess> {
     let (process, task) = requested_process(recorded.stream.key(), event)?;
@@ -92,6 +112,11 @@ impl Processes {
     /// Whether an interface of the server is being attached or detached.
     pub fn change_interfaces_of(&self, instance: InstanceId) -> bool {
         self.interfaces.contains_key(&instance)
+    }
+
+    /// Whether a process has taken quota or an image for a request that the server may still refuse.
+    pub fn is_being_asked(&self, instance: InstanceId) -> bool {
+        self.asking.contains_key(&instance)
     }
 
     /// Whether the server has quota, but its process has neither recorded it nor given it up.
@@ -120,6 +145,23 @@ impl Processes {
         }
     }
 
+    /// Notes that a server was asked for a process. With that a process that claimed quota for it ends, unless it is being
+    /// undone.
+    fn asked(&mut self, pending: &UnfinishedProcess) {
+        let Some(instance) = pending.task.instance() else { return };
+        let is_done = |process: &&ProcessId| {
+            self.pending.get(process).is_some_and(|asking| match &asking.task {
+                Task::AskServer { asks_for, needs: RequestNeed::Quota(_), .. } => {
+                    *asks_for == pending.process && matches!(asking.state, Process::Absent)
+                }
+                _ => false,
+            })
+        };
+        if let Some(done) = self.asking.get(&instance).and_then(|asking| asking.iter().find(is_done).copied()) {
+            self.end(done);
+        }
+    }
+
     /// Adds a process that records only its failure. The process may have counted as finished before.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
@@ -133,6 +175,9 @@ impl Processes {
         if let Some(instance) = of_interface(&pending.task) {
             self.interfaces.entry(instance).or_default().insert(pending.process);
         }
+        if let Some(instance) = of_request(&pending.task) {
+            self.asking.entry(instance).or_default().insert(pending.process);
+        }
         self.pending.insert(pending.process, pending);
     }
 
@@ -144,12 +189,11 @@ impl Processes {
                 self.unrecorded.remove(instance);
             }
         }
-        let Some(instance) = of_interface(&pending.task) else { return };
-        if let Some(changing) = self.interfaces.get_mut(&instance) {
-            changing.remove(&process);
-            if changing.is_empty() {
-                self.interfaces.remove(&instance);
-            }
+        if let Some(instance) = of_interface(&pending.task) {
+            remove_from(&mut self.interfaces, instance, process);
+        }
+        if let Some(instance) = of_request(&pending.task) {
+            remove_from(&mut self.asking, instance, process);
         }
     }
 
@@ -169,7 +213,7 @@ impl Processes {
 
 impl Projection for Processes {
     const NAME: &'static str = "processes";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["host", "instance", "process", "quota", "volume"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -183,8 +227,8 @@ impl Projection for Processes {
                 }
                 _ => {}
             }
+            self.asked(&pending);
             self.begin(pending);
-            return;
         }
         // Another control plane built the server.
         if let Event::InstanceEvent(InstanceEvent::Adopted(adopted)) = event {

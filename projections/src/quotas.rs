@@ -20,7 +20,7 @@ pub struct Quotas {
 
 impl Projection for Quotas {
     const NAME: &'static str = "quotas";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["quota", "quota_class"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

@@ -1,12 +1,14 @@
 //! Requests for servers, in the form that the API sends.
 
 use chronova_actors::instance::InstanceRequest;
+use chronova_actors::instance::asking::asking_process;
 use chronova_actors::instance::creation::{CreateReject, CreateServersRequest};
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
+use chronova_actors::quota::ServerQuotaClaim;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{BlockDevicesMapped, BuildRequested};
 use uuid::Uuid;
 
+use crate::requests::UNLIMITED;
 use crate::world::{Life, build_request, user_meta};
 
 impl Life {
@@ -16,46 +18,38 @@ impl Life {
         Ok(created.instances)
     }
 
-    /// Requests a server as the API does: quota first, then the server.
+    /// Claims quota and requests the server. Unlike the API, a test chooses the server's id.
     pub async fn build(&self, instance: InstanceId) -> Result<(), String> {
         self.build_of(build_request(instance)).await
     }
 
     pub async fn build_of(&self, request: BuildRequested) -> Result<(), String> {
-        let instance = request.instance;
-        self.reserve(instance).await?;
-        self.instance(instance, bare_build(request)).await
+        self.claim_and_ask(claim_for(&request), bare_build(request)).await
     }
 
     /// As `build`, with disks beyond those of image and flavor.
     pub async fn build_mapped(&self, request: BuildRequested, mapped: BlockDevicesMapped) -> Result<(), String> {
-        let instance = request.instance;
-        self.reserve(instance).await?;
+        let claim = claim_for(&request);
         let (request, mapped) = (Box::new(request), Some(Box::new(mapped)));
-        self.instance(instance, InstanceRequest::Build { request, mapped, files: None }).await
+        self.claim_and_ask(claim, InstanceRequest::Build { request, mapped, files: None }).await
     }
+}
 
-    pub(crate) async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
-        self.reserve_for(&build_request(instance)).await
-    }
-
-    pub(crate) async fn reserve_for(&self, request: &BuildRequested) -> Result<(), String> {
-        let gateway = &self.context().gateway;
-        let reserve = QuotaCommand::Reserve {
-            project: request.project.clone(),
-            instances: vec![request.instance],
-            cores: request.flavor.vcpus,
-            memory_mib: request.flavor.memory_mib,
-            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
-        };
-        let project = request.project.clone();
-        gateway.send::<QuotaRoot>(&project, reserve, user_meta()).await.map_err(|e| e.to_string())?;
-        Ok(())
+/// The quota that a new server needs.
+fn claim_for(request: &BuildRequested) -> ServerQuotaClaim {
+    ServerQuotaClaim {
+        project: request.project.clone(),
+        process: asking_process(request.process),
+        instance: request.instance,
+        asks_for: request.process,
+        cores: request.flavor.vcpus,
+        memory_mib: request.flavor.memory_mib,
+        defaults: UNLIMITED,
     }
 }
 
 /// A build without disks and files of its own.
-pub fn bare_build(request: BuildRequested) -> InstanceRequest {
+fn bare_build(request: BuildRequested) -> InstanceRequest {
     InstanceRequest::Build { request: Box::new(request), mapped: None, files: None }
 }
 
@@ -70,6 +64,6 @@ pub fn create_request(count: u32) -> CreateServersRequest {
         max_count: count,
         most: 100,
         group: None,
-        defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
+        defaults: UNLIMITED,
     }
 }

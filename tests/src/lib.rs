@@ -20,6 +20,7 @@ pub mod placement_model;
 pub mod ports;
 pub mod process_harness;
 pub mod quick;
+pub mod requests;
 pub mod services;
 pub mod volumes;
 pub mod world;

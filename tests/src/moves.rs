@@ -2,32 +2,15 @@
 
 use chronova_actors::host::{DrainCommand, HostCommand, HostRoot};
 use chronova_actors::instance::{EvacuationRequest, InstanceRequest, LiveRequest, MoveRequest};
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId};
 use chronova_events::instance::FlavorSnapshot;
 
-use crate::world::{ADMIN, Life, build_request, user_meta};
+use crate::world::{ADMIN, Life, user_meta};
 
 impl Life {
-    /// Requests another flavor as the API does: it reserves quota first, then sends the command to the server.
+    /// Requests a larger flavor.
     pub async fn resize(&self, instance: InstanceId) -> Result<(), String> {
         self.resize_to(instance, larger()).await
-    }
-
-    pub async fn resize_to(&self, instance: InstanceId, flavor: FlavorSnapshot) -> Result<(), String> {
-        let project = build_request(instance).project;
-        let flavor = Box::new(flavor);
-        let widen = QuotaCommand::Widen {
-            project: project.clone(),
-            instance,
-            cores: flavor.vcpus,
-            memory_mib: flavor.memory_mib,
-            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
-        };
-        let gateway = &self.context().gateway;
-        gateway.send::<QuotaRoot>(&project, widen, user_meta()).await.map_err(|e| e.to_string())?;
-        let process = ProcessId::random();
-        self.moving(instance, MoveRequest::Resize { process, flavor, disk_config: None, asker: ADMIN }).await
     }
 
     pub async fn migrate(&self, instance: InstanceId) -> Result<(), String> {

@@ -10,7 +10,6 @@ use chronova_events::ledger::{FittedNumaCell, Ledger};
 use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::sim::SimFleet;
 
-use crate::creation::bare_build;
 use crate::moves::larger;
 use crate::world::{Life, World, build_request};
 
@@ -47,9 +46,7 @@ pub fn larger_pinned() -> FlavorSnapshot {
 
 impl Life {
     pub async fn build_pinned(&self, instance: InstanceId) -> Result<(), String> {
-        let request = pinned_request(instance);
-        self.reserve_for(&request).await?;
-        self.instance(instance, bare_build(request)).await
+        self.build_of(pinned_request(instance)).await
     }
 
     pub async fn resize_pinned(&self, instance: InstanceId) -> Result<(), String> {

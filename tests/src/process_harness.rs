@@ -120,6 +120,12 @@ async fn prepared(case: &Case) -> World {
     world
 }
 
+/// Checks what holds when nothing is under way, and that no reconciler had to give back what a process took.
+async fn check(case: &Case, world: &World) {
+    world.check().await;
+    assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: its processes give back", case.definition.name);
+}
+
 async fn seen(world: &World) -> &'static str {
     match world.story().await.first() {
         Some((_, status)) => status,
@@ -171,7 +177,7 @@ async fn succeeds(case: &Case) -> u64 {
     assert!(life.settled().await);
     let appends = life.store.appends();
     life.stop().await;
-    world.check().await;
+    check(case, &world).await;
     let faults = world.faults().await;
     assert_eq!(seen(&world).await, case.to, "{} succeeds: {faults:?}", case.definition.name);
     appends
@@ -189,7 +195,7 @@ async fn crashes(case: &Case, fuse: u64) {
     life.hosts_up(HOSTS).await;
     assert!(life.settled().await);
     life.stop().await;
-    world.check().await;
+    check(case, &world).await;
     let now = seen(&world).await;
     let name = case.definition.name;
     if acknowledged {
@@ -231,7 +237,7 @@ async fn judged(case: &Case, world: &World, step: &'static str, verdict: Interfe
     assert!(life.settled().await);
     let appends = once.appends_since();
     life.stop().await;
-    world.check().await;
+    check(case, world).await;
     (once.has_judged(), appends)
 }
 
@@ -244,7 +250,7 @@ async fn unwinds_twice(case: &Case) {
     assert_eq!(asked.is_err(), case.waits, "{asked:?}");
     assert!(life.settled().await);
     life.stop().await;
-    world.check().await;
+    check(case, &world).await;
     let now = seen(&world).await;
     let possible = now == case.failed || case.failed_after.contains(&now);
     assert!(possible, "{}: every undo twice: {now}", case.definition.name);

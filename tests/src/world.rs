@@ -10,17 +10,17 @@ use std::time::Duration;
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot, WorkRequest};
 use chronova_actors::operations::Operations;
-use chronova_actors::ports::{ImageDraft, NetworkService};
+use chronova_actors::ports::NetworkService;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
-use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, PortId, ProcessId, ProjectId, UserId};
+use chronova_events::ids::{FlavorId, HostId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
     Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RebuildRequested,
-    RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,
+    RequestedNetworks, RequestedNic, UnshelveRequested, status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -237,6 +237,16 @@ impl World {
         assert_eq!(bound, ports, "the ports of {id} are its interfaces");
     }
 
+    /// How often a reconciler gave back quota, or a place in a group, that a process has taken.
+    pub async fn given_back_by_reconcilers(&self) -> usize {
+        let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
+        let reconciled = |cause: &Cause| match cause {
+            Cause::System { part } => part == "reconcile-quota" || part == "reconcile-server-groups",
+            Cause::User { .. } | Cause::Process { .. } => false,
+        };
+        events.iter().filter(|event| reconciled(&event.meta.cause)).count()
+    }
+
     /// The faults of the servers, for the message of a failed assertion.
     pub async fn faults(&self) -> Vec<String> {
         let views = self.views().await;
@@ -362,52 +372,9 @@ impl Life {
         self.instance(instance, InstanceRequest::SoftDelete { process, asker: ADMIN }).await
     }
 
-    /// Restores a deleted server as the API does: quota first, then the server.
-    pub async fn restore(&self, instance: InstanceId) -> Result<(), String> {
-        self.reserve(instance).await?;
-        let process = ProcessId::random();
-        self.instance(instance, InstanceRequest::Restore { process, asker: ADMIN }).await
-    }
-
-    /// Requests work on a server, such as rescue, rebuild or shelve.
+    /// Requests work on a server, such as rescue, rebuild or unshelve.
     pub async fn work(&self, instance: InstanceId, request: WorkRequest) -> Result<(), String> {
         self.instance(instance, request).await
-    }
-
-    /// Requests an image of a server as the API does: creates the image without bytes, then sends the command.
-    pub async fn snapshot(&self, instance: InstanceId, backup: Option<Rotation>) -> Result<ImageId, String> {
-        let image = self.draft(instance, backup.as_ref()).await?;
-        let snapshot = WorkRequest::Snapshot { process: ProcessId::random(), image, backup, asker: ADMIN };
-        self.or_drop(image, self.work(instance, snapshot).await).await
-    }
-
-    pub async fn shelve(&self, instance: InstanceId) -> Result<ImageId, String> {
-        let image = self.draft(instance, None).await?;
-        let shelve = WorkRequest::Shelve { process: ProcessId::random(), image: Some(image), asker: ADMIN };
-        self.or_drop(image, self.work(instance, shelve).await).await
-    }
-
-    /// As `shelve`, for a volume-backed server, of which no image is made.
-    pub async fn shelve_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
-        self.work(instance, WorkRequest::Shelve { process: ProcessId::random(), image: None, asker: ADMIN }).await
-    }
-
-    async fn draft(&self, instance: InstanceId, backup: Option<&Rotation>) -> Result<ImageId, String> {
-        let image = ImageId::random();
-        let mut properties = vec![("instance_uuid".to_owned(), instance.to_string())];
-        properties.extend(backup.map(|backup| ("backup_type".to_owned(), backup.kind.clone())));
-        let owner = ProjectId::new("p");
-        let (name, format) = ("copy".to_owned(), "qcow2".to_owned());
-        let draft = ImageDraft { image, name, owner, format, min_disk_gib: 1, min_memory_mib: 0, properties };
-        self.context().images.create(draft, user_meta()).await.map_err(|error| error.to_string())?;
-        Ok(image)
-    }
-
-    async fn or_drop(&self, image: ImageId, asked: Result<(), String>) -> Result<ImageId, String> {
-        if asked.is_err() {
-            let _ = self.context().images.delete(image, user_meta()).await;
-        }
-        asked.map(|()| image)
     }
 
     /// Requests a rebuild. `reimage`: the image is written to the root volume.

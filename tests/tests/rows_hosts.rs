@@ -6,13 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use chronova_actors::instance::InstanceRoot;
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
-use chronova_events::envelope::Meta;
 use chronova_events::ids::InstanceId;
 use chronova_events::ledger::Provider;
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
-use chronova_tests::creation::bare_build;
 use chronova_tests::world::{Life, World, build_request};
 use uuid::Uuid;
 
@@ -20,22 +16,11 @@ fn server(n: u128) -> InstanceId {
     InstanceId(Uuid::from_u128(n))
 }
 
-/// Requests a server with the number `n`, as the API does.
+/// Requests a server with the number `n`.
 async fn build(life: &Life, n: u128) {
     let mut request = build_request(server(n));
     request.number = u64::try_from(n).unwrap();
-    let gateway = &life.context().gateway;
-    let reserve = QuotaCommand::Reserve {
-        project: request.project.clone(),
-        instances: vec![request.instance],
-        cores: request.flavor.vcpus,
-        memory_mib: request.flavor.memory_mib,
-        defaults: DefaultLimits::default(),
-    };
-    let project = request.project.clone();
-    gateway.send::<QuotaRoot>(&project, reserve, Meta::system("test")).await.unwrap();
-    let build = bare_build(request);
-    gateway.send::<InstanceRoot>(&server(n), build, Meta::system("test")).await.unwrap();
+    life.build_of(request).await.unwrap();
 }
 
 async fn alive(world: &World) -> Life {

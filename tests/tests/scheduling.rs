@@ -6,8 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use chronova_actors::instance::InstanceRoot;
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{InstanceId, ServerGroupId};
@@ -17,7 +15,6 @@ use chronova_events::registry::{Event, NounEvent};
 use chronova_events::server_group::{ServerGroupCreated, ServerGroupPolicy};
 use chronova_events::store::EventStore;
 use chronova_hypervisor::sim::SimUri;
-use chronova_tests::creation::bare_build;
 use chronova_tests::world::{Life, World, build_request};
 use futures::future::join_all;
 use uuid::Uuid;
@@ -62,21 +59,11 @@ async fn group(
     gateway.send::<ServerGroupRoot>(&"p".into(), join, meta()).await.unwrap();
 }
 
-/// Requests a server as the API does; `with` changes the request.
+/// Requests a server; `with` changes the request.
 async fn build(life: &Life, n: u128, with: impl FnOnce(&mut BuildRequested)) {
     let mut request = build_request(id(n));
     with(&mut request);
-    let gateway = &life.context().gateway;
-    let reserve = QuotaCommand::Reserve {
-        project: request.project.clone(),
-        instances: vec![request.instance],
-        cores: request.flavor.vcpus,
-        memory_mib: request.flavor.memory_mib,
-        defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
-    };
-    gateway.send::<QuotaRoot>(&"p".into(), reserve, Meta::system("test")).await.unwrap();
-    let command = bare_build(request);
-    gateway.send::<InstanceRoot>(&id(n), command, Meta::system("test")).await.unwrap();
+    life.build_of(request).await.unwrap();
 }
 
 fn in_group(request: &mut BuildRequested) {

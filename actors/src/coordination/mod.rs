@@ -8,7 +8,6 @@
 //! requests, open feeds and consoles, password hashing.
 
 pub mod batches;
-pub mod create_requests;
 pub mod disk_claims;
 pub mod host_numbers;
 pub mod host_turns;
@@ -21,10 +20,11 @@ pub mod project_turns;
 pub mod running_processes;
 pub mod server_numbers;
 pub mod touched_networks;
+pub mod waiting_requests;
 
-pub use create_requests::CreateRequests;
 pub use disk_claims::DiskClaims;
 pub use image_holds::ImageHolds;
 pub use migration_queues::MigrationQueues;
 pub use passwords::OneTimePasswords;
 pub use server_numbers::ServerNumbers;
+pub use waiting_requests::{CreateRequests, ServerRequests};

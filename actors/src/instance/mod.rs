@@ -4,6 +4,7 @@
 //! "active, Stop" is an active server that is being stopped.
 
 pub mod actions;
+pub mod asking;
 pub mod creation;
 pub mod decide;
 mod decision;

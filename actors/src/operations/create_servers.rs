@@ -14,8 +14,8 @@ use chronova_events::store::StoreError;
 
 use super::Operations;
 use crate::aggregate::{CommandError, Committed};
-use crate::coordination::create_requests::{CreateOrder, CreateRequests};
 use crate::coordination::passwords::OneTimePasswords;
+use crate::coordination::waiting_requests::{CreateOrder, CreateRequests};
 use crate::gateway::CommandGateway;
 use crate::instance::creation::{CreateReject, CreateServersRequest};
 use crate::quota::{QuotaCommand, QuotaRoot, ServersWanted};

@@ -3,6 +3,7 @@
 //! The command gateway and the drivers are private here. The web layer requires a permit for [`Operations`], so a
 //! handler without a permit cannot send a command.
 
+mod ask_server;
 pub mod create_servers;
 mod images_of_volumes;
 pub mod interfaces;
@@ -24,8 +25,8 @@ use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
 use crate::aggregate::{CommandError, Committed};
-use crate::coordination::create_requests::CreateRequests;
 use crate::coordination::passwords::OneTimePasswords;
+use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::erasure::work::Eraser;
 use crate::gateway::{CommandGateway, Reachable};
 use crate::hosts::context::HostContext;
@@ -44,6 +45,7 @@ pub struct Operations {
     pub(crate) reconcile: Arc<ReconcileContext>,
     pub(crate) passwords: Arc<OneTimePasswords>,
     pub(crate) create_requests: Arc<CreateRequests>,
+    pub(crate) server_requests: Arc<ServerRequests>,
 }
 
 impl std::fmt::Debug for Operations {

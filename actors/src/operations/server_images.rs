@@ -1,8 +1,8 @@
 //! Creates images of servers: snapshots, backups, and the image of a shelved server's disk.
 //!
-//! The image is made first, without bytes, so that its id is known at the answer. The process `snapshot` or `shelve` then
-//! fills it. An image whose server refuses is deleted at once. A crash between the two leaves an image without bytes, as
-//! in Nova.
+//! The image is created first, without bytes, so that its id is known at the answer. The process `snapshot` or `shelve` then
+//! fills it. The process `ask_server` creates it and asks the server, so neither a refusal nor a crash between the two
+//! leaves an image without bytes.
 //!
 //! Source: nova `compute/api.py` (`snapshot`, `backup`) and `compute/utils.py` (`create_image`,
 //! `initialize_instance_snapshot_metadata`).
@@ -18,6 +18,7 @@ use super::images_of_volumes::{cannot_rest, properties_of_volumes, volume_count}
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
+use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst};
 use crate::instance::{InstanceReject, WorkRequest};
 use crate::ports::{ImageDraft, PortError};
 
@@ -57,8 +58,8 @@ pub enum ServerImageReject {
     CannotRest,
     #[error("the volume service: {0}")]
     Volumes(PortError),
-    #[error("the image service: {0}")]
-    Images(PortError),
+    #[error(transparent)]
+    Asked(#[from] AskServerReject),
 }
 
 impl From<InstanceReject> for ServerImageReject {
@@ -85,7 +86,8 @@ impl Operations {
             false => draft_of_disk(&call, request, "snapshot"),
         };
         let (image, asker) = (draft.image, call.asker);
-        self.make_image(meta, call, draft, WorkRequest::Snapshot { process, image, backup: None, asker }).await
+        let snapshot = WorkRequest::Snapshot { process, image, backup: None, asker };
+        self.make_image(meta, call, draft, process, snapshot).await
     }
 
     /// Creates a backup of the server's disk, and deletes older backups beyond the rotation.
@@ -107,8 +109,8 @@ impl Operations {
         set(&mut request.metadata, "backup_type", &rotation.kind);
         let draft = draft_of_disk(&call, request, "backup");
         let (process, image, asker) = (ProcessId::random(), draft.image, call.asker);
-        self.make_image(meta, call, draft, WorkRequest::Snapshot { process, image, backup: Some(rotation), asker })
-            .await
+        let snapshot = WorkRequest::Snapshot { process, image, backup: Some(rotation), asker };
+        self.make_image(meta, call, draft, process, snapshot).await
     }
 
     /// Shelves the server: an image keeps its disk until it is unshelved. A volume-backed server needs no image,
@@ -132,26 +134,20 @@ impl Operations {
         let request = ServerImageRequest { image: ImageId::random(), name, project, user, metadata: vec![] };
         let draft = draft_of_disk(&call, request, "snapshot");
         let image = Some(draft.image);
-        self.make_image(meta, call, draft, WorkRequest::Shelve { process, image, asker }).await
+        self.make_image(meta, call, draft, process, WorkRequest::Shelve { process, image, asker }).await
     }
 
-    /// Makes the image, without bytes, and asks the server to fill it.
+    /// Creates the image, without bytes, and asks the server for the process that fills it.
     async fn make_image(
         &self,
         meta: Arc<Meta>,
         call: ServerCall<'_>,
         draft: ImageDraft,
+        process: ProcessId,
         work: WorkRequest,
     ) -> Result<Position, ServerImageReject> {
-        let image = draft.image;
-        self.queries.images.create(draft, Arc::clone(&meta)).await.map_err(ServerImageReject::Images)?;
-        let asked = self.ask_work(Arc::clone(&meta), &call, work).await;
-        if asked.is_err()
-            && let Err(error) = self.queries.images.delete(image, meta).await
-        {
-            tracing::warn!(%image, %error, "an image of a server that was not copied after all stays behind");
-        }
-        Ok(asked?)
+        let first = TakenFirst::Image { instance: call.id, asks_for: process, draft: Box::new(draft) };
+        Ok(self.take_and_ask(ServerRequest { first, request: work.into(), meta }).await?)
     }
 
     async fn ask_work(

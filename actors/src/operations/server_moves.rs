@@ -1,8 +1,7 @@
 //! Resizes, migrates and restores servers.
 //!
-//! Each use case refuses at once what can be known beforehand, in the order of Nova's `compute/api.py`, takes quota where
-//! the server is to be larger, and asks the server. Room that was taken for a server that then refuses is more than the
-//! server needs; the reconciler of quota, or the sweep at start-up, gives it back.
+//! Each use case refuses at once what can be known beforehand, in the order of Nova's `compute/api.py`, and asks the
+//! server. Where the server is to become larger, or to come back, the process `ask_server` claims quota first.
 
 use std::sync::Arc;
 
@@ -14,8 +13,9 @@ use thiserror::Error;
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
 use crate::instance::actions::ServerAction;
+use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst, asking_process};
 use crate::instance::{InstanceReject, InstanceRequest, MoveRequest};
-use crate::quota::{DefaultLimits, QuotaCommand, QuotaReject, QuotaRoot};
+use crate::quota::{DefaultLimits, ServerQuotaClaim};
 use crate::topology;
 
 const BYTES_OF_GIB: u64 = 1 << 30;
@@ -36,7 +36,7 @@ pub enum ServerMoveReject {
     #[error(transparent)]
     Server(#[from] CommandError<InstanceReject>),
     #[error(transparent)]
-    Quota(CommandError<QuotaReject>),
+    Asked(#[from] AskServerReject),
     #[error("a disk cannot become a disk of no size")]
     NoDisk,
     #[error("the server has this flavor")]
@@ -76,13 +76,10 @@ impl Operations {
         call.admit(ServerAction::Resize)?;
         let ResizeRequest { flavor, disk_config, defaults } = request;
         check_flavor(call.server, &flavor)?;
-        let project = &call.server.request.project;
-        let (cores, memory_mib) = (flavor.vcpus, flavor.memory_mib);
-        let widen = QuotaCommand::Widen { project: project.clone(), instance: call.id, cores, memory_mib, defaults };
-        let widened = self.send::<QuotaRoot>(project, widen, Arc::clone(&meta)).await;
-        widened.map_err(ServerMoveReject::Quota)?;
-        let (process, flavor, asker) = (ProcessId::random(), Box::new(flavor), call.asker);
-        self.ask_to_move(meta, call, MoveRequest::Resize { process, flavor, disk_config, asker }).await
+        let process = ProcessId::random();
+        let claim = claim(&call, process, &flavor, defaults);
+        let (flavor, asker) = (Box::new(flavor), call.asker);
+        self.claim_and_ask(meta, claim, MoveRequest::Resize { process, flavor, disk_config, asker }).await
     }
 
     /// Requests a cold migration to the named host, or to any host.
@@ -113,18 +110,19 @@ impl Operations {
         defaults: DefaultLimits,
     ) -> Result<Position, ServerMoveReject> {
         call.admit(ServerAction::Restore)?;
-        let (project, flavor) = (&call.server.request.project, &call.server.request.flavor);
-        let reserve = QuotaCommand::Reserve {
-            project: project.clone(),
-            instances: vec![call.id],
-            cores: flavor.vcpus,
-            memory_mib: flavor.memory_mib,
-            defaults,
-        };
-        let reserved = self.send::<QuotaRoot>(project, reserve, Arc::clone(&meta)).await;
-        reserved.map_err(ServerMoveReject::Quota)?;
-        let restore = InstanceRequest::Restore { process: ProcessId::random(), asker: call.asker };
-        Ok(self.ask_server(meta, call.id, restore).await?)
+        let process = ProcessId::random();
+        let claim = claim(&call, process, &call.server.request.flavor, defaults);
+        self.claim_and_ask(meta, claim, InstanceRequest::Restore { process, asker: call.asker }).await
+    }
+
+    async fn claim_and_ask(
+        &self,
+        meta: Arc<Meta>,
+        claim: ServerQuotaClaim,
+        request: impl Into<InstanceRequest>,
+    ) -> Result<Position, ServerMoveReject> {
+        let first = TakenFirst::Quota(Box::new(claim));
+        Ok(self.take_and_ask(ServerRequest { first, request: request.into(), meta }).await?)
     }
 
     fn check_destination(&self, server: &Alive, host: &str) -> Result<(), ServerMoveReject> {
@@ -144,6 +142,24 @@ impl Operations {
         request: MoveRequest,
     ) -> Result<Position, ServerMoveReject> {
         Ok(self.ask_server(meta, call.id, request).await?)
+    }
+}
+
+/// The quota that the server needs with this flavor, while it is asked for the process `asks_for`.
+fn claim(
+    call: &ServerCall<'_>,
+    asks_for: ProcessId,
+    flavor: &FlavorSnapshot,
+    defaults: DefaultLimits,
+) -> ServerQuotaClaim {
+    ServerQuotaClaim {
+        project: call.server.request.project.clone(),
+        process: asking_process(asks_for),
+        instance: call.id,
+        asks_for,
+        cores: flavor.vcpus,
+        memory_mib: flavor.memory_mib,
+        defaults,
     }
 }
 

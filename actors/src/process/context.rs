@@ -8,12 +8,12 @@ use chronova_projections::views::Views;
 
 use super::interference::Interference;
 use super::options::{LiveOptions, ProcessOptions};
-use crate::coordination::create_requests::CreateRequests;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::server_numbers::ServerNumbers;
+use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::gateway::CommandGateway;
 use crate::hosts::fleet::ConnectedHosts;
 use crate::ports::{ImageService, NetworkService, VolumeService};
@@ -36,6 +36,7 @@ pub struct StepContext {
     pub placement: Arc<PlacementMirror>,
     pub passwords: Arc<OneTimePasswords>,
     pub create_requests: Arc<CreateRequests>,
+    pub server_requests: Arc<ServerRequests>,
     pub server_numbers: ServerNumbers,
     pub migration_queues: Arc<MigrationQueues>,
     pub disk_claims: Arc<DiskClaims>,

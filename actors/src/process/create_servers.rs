@@ -20,7 +20,7 @@ use futures::future::{BoxFuture, try_join_all};
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::turn;
 use crate::aggregate::CommandError;
-use crate::coordination::create_requests::CreateOrder;
+use crate::coordination::waiting_requests::CreateOrder;
 use crate::instance::creation::{CreateReject, build_process};
 use crate::instance::{CallerRights, InstanceReject, InstanceRequest, InstanceRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};

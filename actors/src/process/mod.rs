@@ -13,6 +13,7 @@
 //! | [`supervisor`] | starts requested processes, and continues them after a crash |
 //! | `turn`, `guest`, `imaging` | steps that several processes share |
 //! | `create_servers` | the servers of one request |
+//! | `ask_server` | a request that takes quota or an image before it asks its server |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
 //! | `attach_interface`, `detach_interface` | and these |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | a server's volumes; steps in `disks`, `build_volumes` |
@@ -23,6 +24,7 @@
 //! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
 //! | `live_migrate` | live migration; [`crossing`] decides where the guest is, [`on_the_way`] watches it |
 
+pub mod ask_server;
 pub mod attach_interface;
 pub mod attach_volume;
 mod away;
@@ -144,4 +146,5 @@ processes! {
     Task::Evacuate { .. } => evacuate::DEFINITION,
     Task::DrainHost { .. } => drain_host::DEFINITION,
     Task::CreateServers { .. } => create_servers::DEFINITION,
+    Task::AskServer { .. } => ask_server::DEFINITION,
 }

@@ -40,6 +40,7 @@ pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess) {
         known: None,
         seen: Revision::NONE,
         unwritten,
+        ends_on_record: pending.task.asks_for_itself(),
     };
     let start = ProcessCommand::Start { process: pending.process, task: pending.task };
     while let Err(error) = performance.record(start.clone()).await {
@@ -63,6 +64,8 @@ struct ProcessExecution {
     seen: Revision,
     /// The state of a process that records only failures, while it has not failed.
     unwritten: Option<Unwritten>,
+    /// Whether its end is recorded in any case, because its beginning is.
+    ends_on_record: bool,
 }
 
 /// The state and the commands that are not in the log.
@@ -201,8 +204,12 @@ impl ProcessExecution {
     }
 
     async fn record(&mut self, command: ProcessCommand) -> Result<(), StepError> {
+        let goes_well = goes_well(&command) && self.unwritten.as_ref().is_some_and(|unwritten| !unwritten.in_trouble);
+        if goes_well && self.ends_on_record && matches!(command, ProcessCommand::Finish { .. }) {
+            self.unwritten = None;
+        }
         if let Some(unwritten) = &mut self.unwritten {
-            if !unwritten.in_trouble && goes_well(&command) {
+            if goes_well {
                 return unwritten.note(command, self.context.clock.now());
             }
             unwritten.in_trouble = true;

@@ -99,5 +99,6 @@ struct NobodyPerforms(Arc<StepContext>);
 impl Drop for NobodyPerforms {
     fn drop(&mut self) {
         self.0.create_requests.close();
+        self.0.server_requests.close();
     }
 }

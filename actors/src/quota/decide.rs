@@ -1,37 +1,25 @@
 //! The decisions of a project's quota.
 
-use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_events::ids::{InstanceId, ProcessId, ProjectId};
 use chronova_events::quota::{
-    LimitsReset, LimitsSet, Quota, QuotaAdjusted, QuotaEvent, QuotaReleased, QuotaReserved, ServersClaimed,
+    LimitsReset, LimitsSet, Quota, QuotaAdjusted, QuotaClaimWithdrawn, QuotaClaimed, QuotaEvent, QuotaReleased,
+    ServersClaimed,
 };
 
-use super::{DefaultLimits, InsufficientQuota, QuotaCommand, QuotaReject, ServersWanted};
+use super::{DefaultLimits, InsufficientQuota, QuotaCommand, QuotaReject, ServerQuotaClaim, ServersWanted};
 
 pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, QuotaReject> {
     match command {
-        QuotaCommand::Reserve { project, instances, cores, memory_mib, defaults } => {
-            let new: Vec<_> = instances.into_iter().filter(|id| !state.held.contains_key(id)).collect();
-            let over = lacking(state, new.len() as u64, (cores, memory_mib), &defaults);
-            match (over.is_empty(), new.is_empty()) {
-                (false, _) => Err(QuotaReject::Exceeded(over)),
-                (true, true) => Ok(vec![]),
-                (true, false) => Ok(vec![QuotaReserved { project, instances: new, cores, memory_mib }.into()]),
-            }
-        }
         QuotaCommand::Claim(wanted) => claim(state, *wanted),
         QuotaCommand::Release { project, instance } => Ok(match state.held.contains_key(&instance) {
             true => vec![QuotaReleased { project, instance }.into()],
             false => vec![],
         }),
-        QuotaCommand::Widen { project, instance, cores, memory_mib, defaults } => {
-            let Some(held) = state.held.get(&instance) else { return Ok(vec![]) };
-            let more = [("cores", u64::from(cores.saturating_sub(held.0))), ("ram", memory_mib.saturating_sub(held.1))];
-            let over: Vec<_> = more.into_iter().filter_map(|want| overdrawn(state, want, &defaults)).collect();
-            match over.is_empty() {
-                true => Ok(adjust(state, project, instance, cores.max(held.0), memory_mib.max(held.1))),
-                false => Err(QuotaReject::Exceeded(over)),
-            }
-        }
+        QuotaCommand::ClaimForServer(claim) => claim_for_server(state, *claim),
+        QuotaCommand::Withdraw { project, process, instance } => Ok(match is_open(state, process, instance) {
+            true => vec![QuotaClaimWithdrawn { project, process, instance }.into()],
+            false => vec![],
+        }),
         QuotaCommand::Settle { project, instance, cores, memory_mib } => {
             Ok(adjust(state, project, instance, cores, memory_mib))
         }
@@ -53,6 +41,30 @@ fn lacking(
     let (cores, memory) = (count.saturating_mul(u64::from(cores)), count.saturating_mul(memory_mib));
     let wanted = [("instances", count), ("cores", cores), ("ram", memory)];
     wanted.into_iter().filter_map(|want| overdrawn(state, want, defaults)).collect()
+}
+
+/// Takes only what the server does not hold yet. A claim that takes nothing asks for its process, too.
+fn claim_for_server(state: &Quota, claim: ServerQuotaClaim) -> Result<Vec<QuotaEvent>, QuotaReject> {
+    let ServerQuotaClaim { project, process, instance, asks_for, cores, memory_mib, defaults } = claim;
+    if is_open(state, process, instance) {
+        return Ok(vec![]);
+    }
+    let held = state.held.get(&instance).copied();
+    let (has_cores, has_memory) = held.unwrap_or_default();
+    let more = [
+        ("instances", u64::from(held.is_none())),
+        ("cores", u64::from(cores.saturating_sub(has_cores))),
+        ("ram", memory_mib.saturating_sub(has_memory)),
+    ];
+    let over: Vec<_> = more.into_iter().filter_map(|want| overdrawn(state, want, &defaults)).collect();
+    match over.is_empty() {
+        true => Ok(vec![QuotaClaimed { project, process, instance, asks_for, cores, memory_mib }.into()]),
+        false => Err(QuotaReject::Exceeded(over)),
+    }
+}
+
+fn is_open(state: &Quota, process: ProcessId, instance: InstanceId) -> bool {
+    state.open.get(&instance).is_some_and(|open| open.by_process.contains_key(&process))
 }
 
 /// Takes quota for a request. It checks the number of servers before it makes ids, so a request for a billion servers
@@ -85,9 +97,10 @@ fn room(over: &[InsufficientQuota], count: u32) -> u32 {
     over.iter().map(fits).min().unwrap_or(count)
 }
 
+/// The event also ends the server's open claims.
 fn adjust(state: &Quota, project: ProjectId, instance: InstanceId, cores: u32, memory_mib: u64) -> Vec<QuotaEvent> {
     match state.held.get(&instance) {
-        Some(held) if *held != (cores, memory_mib) => {
+        Some(held) if *held != (cores, memory_mib) || state.open.contains_key(&instance) => {
             vec![QuotaAdjusted { project, instance, cores, memory_mib }.into()]
         }
         _ => vec![],
@@ -114,11 +127,38 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use chronova_events::fold::Fold;
-    use chronova_events::ids::{InstanceId, ProcessId, ProjectId};
 
-    fn reserve(instances: Vec<InstanceId>) -> QuotaCommand {
+    const UNLIMITED: DefaultLimits = DefaultLimits { instances: -1, cores: -1, memory_mib: -1 };
+
+    fn claim_of(instance: InstanceId, process: u128, cores: u32, memory_mib: u64) -> ServerQuotaClaim {
+        let (project, process) = (ProjectId::new("p"), ProcessId(uuid::Uuid::from_u128(process)));
+        let asks_for = ProcessId::derive(process.0, "move");
+        ServerQuotaClaim { project, process, instance, asks_for, cores, memory_mib, defaults: UNLIMITED }
+    }
+
+    fn claim_command(claim: ServerQuotaClaim) -> QuotaCommand {
+        QuotaCommand::ClaimForServer(Box::new(claim))
+    }
+
+    /// The claim of a new server in a small project.
+    fn reserve(instance: InstanceId) -> QuotaCommand {
         let defaults = DefaultLimits { instances: 2, cores: -1, memory_mib: 1024 };
-        QuotaCommand::Reserve { project: ProjectId::new("p"), instances, cores: 100, memory_mib: 512, defaults }
+        claim_command(ServerQuotaClaim { defaults, ..claim_of(instance, 1, 100, 512) })
+    }
+
+    fn withdraw(instance: InstanceId, process: u128) -> QuotaCommand {
+        let process = ProcessId(uuid::Uuid::from_u128(process));
+        QuotaCommand::Withdraw { project: ProjectId::new("p"), process, instance }
+    }
+
+    /// Decides, and says how many events there were.
+    #[track_caller]
+    fn told(state: &mut Quota, command: QuotaCommand) -> usize {
+        let events = decide(state, command).unwrap();
+        for event in &events {
+            state.evolve(event, chronova_events::envelope::Timestamp(0));
+        }
+        events.len()
     }
 
     #[track_caller]
@@ -202,48 +242,72 @@ mod tests {
     fn quota_is_reserved_once_and_never_beyond_the_limit() {
         let mut state = Quota::default();
         let (a, b, c) = (InstanceId::random(), InstanceId::random(), InstanceId::random());
-        for event in decide(&state, reserve(vec![a, b])).unwrap() {
-            state.evolve(&event, chronova_events::envelope::Timestamp(0));
-        }
-        assert_eq!(decide(&state, reserve(vec![a])).unwrap(), vec![], "a repeated reservation takes nothing more");
-        let over = overdrawn_by(&state, reserve(vec![c]));
+        assert_eq!([told(&mut state, reserve(a)), told(&mut state, reserve(b))], [1, 1]);
+        assert_eq!(told(&mut state, reserve(a)), 0, "a repeated claim takes nothing more");
+        let over = overdrawn_by(&state, reserve(c));
         let names: Vec<_> = over.iter().map(|o| o.resource).collect();
         assert_eq!(names, ["instances", "ram"], "cores have no limit");
         assert_eq!((over[1].requested, over[1].used, over[1].limit), (512, 1024, 1024));
-        for event in decide(&state, QuotaCommand::Release { project: ProjectId::new("p"), instance: a }).unwrap() {
-            state.evolve(&event, chronova_events::envelope::Timestamp(0));
-        }
-        assert!(decide(&state, reserve(vec![c])).is_ok());
+        told(&mut state, QuotaCommand::Release { project: ProjectId::new("p"), instance: a });
+        assert!(decide(&state, reserve(c)).is_ok());
     }
 
     #[test]
     fn a_server_that_grows_takes_the_difference() {
         let mut state = Quota::default();
         let (a, project) = (InstanceId::random(), ProjectId::new("p"));
-        let evolve = |state: &mut Quota, events: Vec<QuotaEvent>| {
-            for event in events {
-                state.evolve(&event, chronova_events::envelope::Timestamp(0));
-            }
-        };
-        let reserved = decide(&state, reserve(vec![a])).unwrap();
-        evolve(&mut state, reserved);
-        let widen = |cores, memory_mib| QuotaCommand::Widen {
-            project: project.clone(),
-            instance: a,
-            cores,
-            memory_mib,
-            defaults: DefaultLimits { instances: 1, cores: 101, memory_mib: 1024 },
+        told(&mut state, reserve(a));
+        let widen = |cores, memory_mib| {
+            let defaults = DefaultLimits { instances: 1, cores: 101, memory_mib: 1024 };
+            claim_command(ServerQuotaClaim { defaults, ..claim_of(a, 2, cores, memory_mib) })
         };
         let over = overdrawn_by(&state, widen(102, 1025));
         let seen: Vec<_> = over.iter().map(|one| (one.resource, one.requested, one.used)).collect();
         assert_eq!(seen, [("cores", 2, 100), ("ram", 513, 512)]);
-        let widened = decide(&state, widen(101, 256)).unwrap();
-        evolve(&mut state, widened);
+        told(&mut state, widen(101, 256));
         assert_eq!((state.cores, state.memory_mib), (101, 512), "the quota is the larger of both flavors");
         let settle = QuotaCommand::Settle { project: project.clone(), instance: a, cores: 1, memory_mib: 256 };
-        let settled = decide(&state, settle.clone()).unwrap();
-        evolve(&mut state, settled);
+        told(&mut state, settle.clone());
         assert_eq!((state.cores, state.memory_mib), (1, 256));
-        assert_eq!(decide(&state, settle).unwrap(), vec![], "repeated");
+        assert_eq!(told(&mut state, settle), 0, "repeated");
+    }
+
+    #[test]
+    fn a_claim_that_is_withdrawn_leaves_what_the_others_need() {
+        let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
+        told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
+        told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 2, memory_mib: 513 });
+        // Two requests at the same time, in whatever order they are refused.
+        for (first, second, left) in [(2, 3, (8, 1024)), (3, 2, (4, 2048))] {
+            told(&mut state, claim_command(claim_of(a, 2, 4, 2048)));
+            told(&mut state, claim_command(claim_of(a, 3, 8, 1024)));
+            assert_eq!((state.cores, state.memory_mib), (8, 2048), "the larger of all, for each resource");
+            assert_eq!(told(&mut state, withdraw(a, first)), 1);
+            assert_eq!((state.cores, state.memory_mib), left);
+            assert_eq!(told(&mut state, withdraw(a, first)), 0, "repeated");
+            assert_eq!(told(&mut state, withdraw(a, second)), 1);
+            assert_eq!((state.cores, state.memory_mib, state.open.len()), (2, 513, 0), "as before");
+        }
+    }
+
+    #[test]
+    fn a_claim_of_a_server_that_comes_back_is_withdrawn_whole() {
+        let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
+        told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
+        told(&mut state, withdraw(a, 1));
+        assert_eq!(state, Quota::default());
+    }
+
+    #[test]
+    fn what_a_server_holds_for_certain_ends_its_claims() {
+        let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
+        told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
+        told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 1, memory_mib: 512 });
+        assert_eq!(told(&mut state, withdraw(a, 1)), 0, "its process has settled it");
+        assert_eq!((state.cores, state.held.len()), (1, 1));
+        told(&mut state, claim_command(claim_of(a, 2, 4, 512)));
+        told(&mut state, QuotaCommand::Release { project: ProjectId::new("p"), instance: a });
+        assert_eq!(told(&mut state, withdraw(a, 2)), 0, "the server is gone");
+        assert_eq!(state, Quota::default());
     }
 }

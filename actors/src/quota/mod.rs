@@ -29,14 +29,6 @@ impl Default for DefaultLimits {
 
 #[derive(Debug, Clone)]
 pub enum QuotaCommand {
-    /// Reserves quota for each of `instances`.
-    Reserve {
-        project: ProjectId,
-        instances: Vec<InstanceId>,
-        cores: u32,
-        memory_mib: u64,
-        defaults: DefaultLimits,
-    },
     /// Reserves quota for the servers of one request: as many as fit between `min_count` and `max_count`. Also requests
     /// the process that creates them.
     Claim(Box<ServersWanted>),
@@ -44,13 +36,14 @@ pub enum QuotaCommand {
         project: ProjectId,
         instance: InstanceId,
     },
-    /// Reserves quota for another flavor. During the move, the server holds the larger of its old and its new amounts.
-    Widen {
+    /// Reserves quota for the size that a server is to have. The server holds the larger of this size and its own. Also
+    /// requests the process that asks the server.
+    ClaimForServer(Box<ServerQuotaClaim>),
+    /// Ends a claim that its server refused. The server holds its size of before again, or what other claims still need.
+    Withdraw {
         project: ProjectId,
+        process: ProcessId,
         instance: InstanceId,
-        cores: u32,
-        memory_mib: u64,
-        defaults: DefaultLimits,
     },
     /// Sets the amounts that the server holds from now on.
     Settle {
@@ -66,6 +59,20 @@ pub enum QuotaCommand {
     ResetLimits {
         project: ProjectId,
     },
+}
+
+/// The size of a server that is asked to become larger, or to come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerQuotaClaim {
+    pub project: ProjectId,
+    /// The process that asks the server.
+    pub process: ProcessId,
+    pub instance: InstanceId,
+    /// The process that the server is asked for.
+    pub asks_for: ProcessId,
+    pub cores: u32,
+    pub memory_mib: u64,
+    pub defaults: DefaultLimits,
 }
 
 /// The number and the size of the servers in a request.

@@ -1,8 +1,7 @@
 //! Releases quota of servers that were never created, or are gone.
 //!
-//! A restore reserves quota in another stream before it is recorded with the server. A crash can come in between, or
-//! both the second append and the release can fail. The quota of servers that are being created is their process's
-//! responsibility.
+//! Every process gives back the quota that it took: those that create servers, and those that ask a server to become
+//! larger or to come back. The rest was left by an older version, or by a state that an operator declared.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +17,8 @@ use crate::reconcile::reconciler::{Reconciler, Situation};
 /// Quota that is reserved for no living server.
 pub type OrphanedQuota = BTreeSet<(ProjectId, InstanceId)>;
 
-/// All quota that is reserved for no living server now. The process that creates a server is responsible for its quota.
-/// A request under way may hold quota, too. So, while requests are served, only quota that is found twice, a period
-/// apart, is released.
+/// All quota that is reserved for no living server now. While a server is created, or is asked to come back, a process
+/// is responsible for its quota. While requests are served, only quota that is found twice, a period apart, is released.
 pub fn plan(views: &Views) -> OrphanedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
@@ -31,10 +29,15 @@ pub fn plan(views: &Views) -> OrphanedQuota {
                 .by_project
                 .iter()
                 .flat_map(|(project, quota)| quota.held.keys().map(move |id| (project.clone(), *id)))
-                .filter(|(_, id)| !lives(id) && !views.processes.read(|view| view.is_being_created(*id)))
+                .filter(|(_, id)| !lives(id) && !is_under_way(views, *id))
                 .collect()
         })
     })
+}
+
+/// Whether a process has taken the server's quota, and gives it back if it fails.
+fn is_under_way(views: &Views, instance: InstanceId) -> bool {
+    views.processes.read(|view| view.is_being_created(instance) || view.is_being_asked(instance))
 }
 
 /// Quota that differs from its server's size, and that size. A server that is being moved may hold more.
@@ -54,7 +57,7 @@ pub fn misfits(views: &Views) -> MissizedQuota {
                 .iter()
                 .flat_map(|(project, quota)| quota.held.iter().map(move |(id, held)| (project, *id, *held)));
             all.filter_map(|(project, id, held)| {
-                let (cores, memory_mib) = size(&id).filter(|size| *size != held)?;
+                let (cores, memory_mib) = size(&id).filter(|size| *size != held && !is_under_way(views, id))?;
                 Some((project.clone(), id, cores, memory_mib))
             })
             .collect()

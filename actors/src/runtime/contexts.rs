@@ -7,12 +7,12 @@ use chronova_projections::hosts::Hosts;
 
 use super::leadership::Leadership;
 use super::options::RuntimeOptions;
-use crate::coordination::create_requests::CreateRequests;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::server_numbers::ServerNumbers;
+use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::hosts::context::HostContext;
 use crate::hosts::fleet::ConnectedHosts;
 use crate::operations::{Operations, Queries};
@@ -66,6 +66,7 @@ impl Contexts {
         });
         let passwords = Arc::<OneTimePasswords>::default();
         let create_requests = Arc::<CreateRequests>::default();
+        let server_requests = Arc::<ServerRequests>::default();
         let migration_queues = Arc::<MigrationQueues>::default();
         let disk_claims = Arc::<DiskClaims>::default();
         let image_holds = Arc::<ImageHolds>::default();
@@ -117,6 +118,7 @@ impl Contexts {
             reconcile: Arc::clone(&reconcile),
             passwords: Arc::clone(&passwords),
             create_requests: Arc::clone(&create_requests),
+            server_requests: Arc::clone(&server_requests),
         });
         let steps = Arc::new(StepContext {
             scheduler: Scheduler::new(Arc::clone(&gateway), Arc::clone(&views), options.scheduler),
@@ -131,6 +133,7 @@ impl Contexts {
             placement,
             passwords,
             create_requests,
+            server_requests,
             server_numbers: ServerNumbers::default(),
             migration_queues,
             disk_claims,

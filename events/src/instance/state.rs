@@ -17,6 +17,8 @@ use super::payloads::{
     BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction, SortedPairs,
 };
 use super::rebuild::{FormerImage, RebuildRequested};
+use super::rescue::Unrescued;
+use super::soft_delete::Restored;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ImageId, ProcessId};
@@ -271,11 +273,6 @@ impl Alive {
             InstanceEvent::RestoreRequested(requested) => {
                 self.ongoing = Some(OngoingTask::Restore { process: requested.process });
             }
-            InstanceEvent::Restored(restored) => {
-                self.finish(restored.process);
-                self.rescue = None;
-                self.phase = Phase::Active { power: Power::Running };
-            }
             InstanceEvent::RestoreFailed(failed) => {
                 self.finish(failed.process);
                 self.fault = Some(Box::new((failed.fault.clone(), at)));
@@ -326,8 +323,8 @@ impl Alive {
             InstanceEvent::UnrescueRequested(asked) => {
                 self.ongoing = Some(OngoingTask::Unrescue { process: asked.process });
             }
-            InstanceEvent::Unrescued(unrescued) => {
-                self.finish(unrescued.process);
+            InstanceEvent::Restored(Restored { process }) | InstanceEvent::Unrescued(Unrescued { process }) => {
+                self.finish(*process);
                 self.rescue = None;
                 self.phase = Phase::Active { power: Power::Running };
             }

@@ -136,6 +136,22 @@ pub enum Task {
         /// The server group that the servers join, with the project that owns the group.
         group: Option<(ProjectId, ServerGroupId)>,
     },
+    /// Takes what a request needs, and asks its server for a process, which takes over what was taken.
+    AskServer {
+        instance: InstanceId,
+        /// The process that the server is asked for.
+        asks_for: ProcessId,
+        needs: RequestNeed,
+    },
+}
+
+/// A thing that a process takes before it asks a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RequestNeed {
+    /// Quota of the project.
+    Quota(ProjectId),
+    /// An image without bytes.
+    Image(ImageId),
 }
 
 /// Work on one disk of a server.
@@ -238,6 +254,7 @@ impl Task {
             Self::Evacuate { .. } => "evacuate",
             Self::DrainHost { .. } => "drain_host",
             Self::CreateServers { .. } => "create_servers",
+            Self::AskServer { .. } => "ask_server",
         }
     }
 
@@ -264,7 +281,8 @@ impl Task {
             | Self::ConfirmResize { instance, .. }
             | Self::RevertResize { instance, .. }
             | Self::LiveMigrate { instance }
-            | Self::Evacuate { instance } => ProcessSubject::Server(*instance),
+            | Self::Evacuate { instance }
+            | Self::AskServer { instance, .. } => ProcessSubject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 ProcessSubject::Server(disk.instance)
             }
@@ -291,15 +309,22 @@ impl Task {
     }
 
     /// Whether it begins without waiting for its turn. A drain only requests other processes and waits for them. A
-    /// client waits for the creation of its servers.
+    /// client waits for the others.
     pub fn begins_at_once(&self) -> bool {
-        matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. })
+        matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. } | Self::AskServer { .. })
     }
 
-    /// Whether the process records only the failure of a step. Events of other streams show its success. Repeating a
-    /// step costs little, so records of steps would only enlarge the log.
+    /// Whether the record of its beginning is the request for it. No other event requests it, and its end is always
+    /// recorded.
+    pub fn asks_for_itself(&self) -> bool {
+        matches!(self, Self::AskServer { needs: RequestNeed::Image(_), .. })
+    }
+
+    /// Whether the process records its steps only when one fails. Events of other streams show its success. Repeating a
+    /// step costs little, so records of steps would only enlarge the log. A process that asks for itself also records its
+    /// beginning and its end.
     pub fn records_only_failure(&self) -> bool {
-        matches!(self, Self::CreateServers { .. })
+        matches!(self, Self::CreateServers { .. } | Self::AskServer { .. })
     }
 }
 
@@ -453,6 +478,8 @@ fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
             instances: vec![instance],
             group: Some((ProjectId::new("p"), ServerGroupId(uuid(15)))),
         },
+        Task::AskServer { instance, asks_for: process, needs: RequestNeed::Quota(ProjectId::new("p")) },
+        Task::AskServer { instance, asks_for: process, needs: RequestNeed::Image(image) },
     ]
     .into_iter()
     .map(move |task| Started { process, task }.into())

@@ -12,7 +12,7 @@ use chronova_hypervisor::sim::{DriverCall, SimGuest};
 
 use super::interferences::EventAtStep;
 use super::sample::Sample;
-use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
+use super::{Case, HOSTS, check, comes_to_rest, prepared, seen, subject};
 use crate::world::{Life, World};
 
 /// In an ordinary run, each case has at most this many deletes and this many lost hosts.
@@ -114,7 +114,7 @@ async fn meet(case: &Case, trial: Trial, fuse: Option<u64>) -> u64 {
             (after_loss(&world, life, &meeting, host, guests_survive).await, false)
         }
     };
-    world.check().await;
+    check(case, &world).await;
     let now = seen(&world).await;
     let server = world.story().await.first().map(|(server, _)| *server);
     let possible = match trial.incident {

@@ -8,7 +8,7 @@ use chronova_events::store::EventStore as _;
 
 use super::interferences::FailingOnce;
 use super::sample::Sample;
-use super::{Case, HOSTS, comes_to_rest, prepared, seen, subject};
+use super::{Case, HOSTS, check, comes_to_rest, prepared, seen, subject};
 use crate::world::World;
 
 /// The most trials of a case in an ordinary run.
@@ -48,7 +48,7 @@ async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, 
     life.hosts_up(HOSTS).await;
     comes_to_rest(&world, &life).await;
     life.stop().await;
-    world.check().await;
+    check(case, &world).await;
     let now = seen(&world).await;
     // If the failure was not recorded before the crash, the next life runs the step again, and it succeeds.
     let failed = case.definition.undoes && failed;

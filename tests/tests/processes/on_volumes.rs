@@ -24,7 +24,7 @@ fn stopped_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
 fn shelved_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         built_on_volumes(life, id).await;
-        life.shelve_on_volumes(id).await.unwrap();
+        life.shelve(id).await.unwrap();
         life.settled().await;
     }
     .boxed_local()
@@ -82,7 +82,7 @@ async fn rescue_on_volumes_is_proven() {
 
 #[actix_rt::test]
 async fn shelve_on_volumes_is_proven() {
-    let ask: Ask = |life, id| life.shelve_on_volumes(id).boxed_local();
+    let ask: Ask = |life, id| life.shelve(id).boxed_local();
     let definition = &offload::DEFINITION;
     prove(&Case { definition, ..case(built_on_volumes, ask, "ACTIVE", "SHELVED_OFFLOADED") }).await;
 }
@@ -119,7 +119,7 @@ async fn delete_during_unshelve_with_volumes_is_proven() {
 async fn delete_during_shelving_on_volumes_is_proven() {
     let ask: Ask = |life, id| {
         async move {
-            life.shelve_on_volumes(id).await?;
+            life.shelve(id).await?;
             life.delete(id).await
         }
         .boxed_local()

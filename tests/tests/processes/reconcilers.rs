@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::reconcile::run_counts::TallyReading;
-use chronova_events::envelope::Meta;
+use chronova_events::envelope::{Meta, NewEvent, StreamId};
 use chronova_events::ids::{InstanceId, ProjectId};
-use chronova_events::store::EventStore as _;
+use chronova_events::quota::{QuotaEvent, QuotaReserved};
+use chronova_events::store::{EventStore as _, Expected};
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::process_harness::swept;
 use chronova_tests::world::{Life, World};
@@ -15,12 +15,13 @@ use uuid::Uuid;
 /// A server that is never requested.
 const NEVER_BUILT: InstanceId = InstanceId(Uuid::from_u128(0xFADE));
 
+/// Quota that an older version took before a crash.
 async fn reserve(life: &Life) {
     let project = ProjectId::new("acme");
-    let defaults = DefaultLimits { instances: -1, cores: -1, memory_mib: -1 };
-    let instances = vec![NEVER_BUILT];
-    let reserve = QuotaCommand::Reserve { project: project.clone(), instances, cores: 1, memory_mib: 512, defaults };
-    life.context().gateway.send::<QuotaRoot>(&project, reserve, Meta::system("test")).await.unwrap();
+    let stream = StreamId::new("quota", &project);
+    let reserved = QuotaReserved { project, instances: vec![NEVER_BUILT], cores: 1, memory_mib: 512 };
+    let event = NewEvent::new(QuotaEvent::from(reserved), life.context().clock.now(), &Meta::system("test"));
+    life.store.append(&stream, Expected::Any, vec![event]).await.unwrap();
 }
 
 async fn until_nothing_is_reserved(life: &Life) {

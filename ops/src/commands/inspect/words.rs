@@ -8,7 +8,7 @@ use chronova_events::instance::{FlavorSnapshot, InstanceEvent, NicInfo, Requeste
 use chronova_events::ledger::LedgerEvent;
 use chronova_events::operations::server_operation;
 use chronova_events::process::{ProcessEvent, ProcessOutcome, StepOutput};
-use chronova_events::quota::{QuotaEvent, ServersClaimed};
+use chronova_events::quota::{QuotaClaimed, QuotaEvent, ServersClaimed};
 use chronova_events::registry::Event;
 use chronova_hypervisor::cpus;
 use serde_json::Value;
@@ -73,6 +73,7 @@ pub(super) fn sentence(event: &Event) -> String {
         Event::ProcessEvent(event) => Some(process(event)),
         Event::LedgerEvent(event) => ledger(event),
         Event::QuotaEvent(QuotaEvent::ServersClaimed(claimed)) => Some(claim(claimed)),
+        Event::QuotaEvent(QuotaEvent::QuotaClaimed(claimed)) => Some(claim_for_server(claimed)),
         _ => None,
     };
     special.unwrap_or_else(|| fields(&audit::shown(event)))
@@ -149,6 +150,12 @@ fn claim(claimed: &ServersClaimed) -> String {
     let ServersClaimed { project, instances, cores, memory_mib, process, .. } = claimed;
     let count = instances.len();
     format!("project {project} holds {count} x {cores} VCPU, {memory_mib} MiB; process {process} creates the servers")
+}
+
+fn claim_for_server(claimed: &QuotaClaimed) -> String {
+    let QuotaClaimed { project, process, instance, asks_for, cores, memory_mib } = claimed;
+    let size = format!("{cores} VCPU, {memory_mib} MiB");
+    format!("project {project} holds {size} for {instance}; process {process} asks it for process {asks_for}")
 }
 
 fn ledger(event: &LedgerEvent) -> Option<String> {

@@ -1,5 +1,7 @@
 //! Refusals of the use cases in `actors/src/operations`.
 
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::instance::asking::AskServerReject;
 use chronova_actors::operations::remove_host::RemoveHostReject;
 use chronova_actors::operations::server_images::ServerImageReject;
 use chronova_actors::operations::server_moves::ServerMoveReject;
@@ -71,11 +73,21 @@ pub(in crate::compute) fn server_image(id: InstanceId, reject: ServerImageReject
         ServerImageReject::NoRoomForSnapshots => Fault::forbidden("Quota exceeded for resources: snapshots"),
         ServerImageReject::CannotRest => Fault::bad_request("QEMU guest agent is not enabled"),
         ServerImageReject::Volumes(error) => Fault::unavailable("The volume service does not answer.").caused_by(error),
-        ServerImageReject::Images(error) => match error {
+        ServerImageReject::Asked(reject) => asked(id, reject),
+    }
+}
+
+/// Why a server is not even asked, or refuses.
+fn asked(id: InstanceId, reject: AskServerReject) -> Fault {
+    match reject {
+        AskServerReject::Quota(reject) => quota(CommandError::Rejected(reject)),
+        AskServerReject::Images(error) => match error {
             PortError::Unavailable(cause) => Fault::unavailable("The image service does not answer.").caused_by(cause),
             PortError::Forbidden(message) => Fault::forbidden(message),
             other => Fault::bad_request(other.to_string()),
         },
+        AskServerReject::Server(reject) => instance(id, CommandError::Rejected(reject)),
+        AskServerReject::Unavailable(error) => instance(id, CommandError::Unavailable(error)),
     }
 }
 
@@ -83,7 +95,7 @@ pub(in crate::compute) fn server_image(id: InstanceId, reject: ServerImageReject
 pub(in crate::compute) fn server_move(id: InstanceId, reject: ServerMoveReject) -> Fault {
     match reject {
         ServerMoveReject::Server(error) => instance(id, error),
-        ServerMoveReject::Quota(error) => quota(error),
+        ServerMoveReject::Asked(reject) => asked(id, reject),
         ServerMoveReject::NoDisk => Fault::bad_request(
             "Server disk was unable to be resized because: Resize to zero disk flavor is not allowed.",
         ),

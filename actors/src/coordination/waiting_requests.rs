@@ -1,0 +1,169 @@
+//! The requests that clients wait for and that a process executes. If two members executed one request, they would record
+//! its servers twice, or ask a server twice.
+//!
+//! A request is in memory from before its first event until its process has ended. After a crash, the process finds its
+//! beginning in the log but no request here, and undoes its steps. The client of such a request got no answer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::ProcessId;
+use chronova_events::store::StoreError;
+use tokio::sync::oneshot;
+
+use crate::instance::asking::{AskServerReject, ServerRequest};
+use crate::instance::creation::{CreateReject, CreateServersRequest};
+use crate::ports::PortError;
+
+/// The reason why a request failed.
+pub trait RequestRefusal {
+    /// No process executes the request any more.
+    fn lost() -> Self;
+
+    /// Whether the log, or a service that the undo needs, is not available. Then the undo may take long.
+    fn is_outage(&self) -> bool;
+}
+
+/// The part of a request for servers that its process reads.
+#[derive(Debug, Clone)]
+pub struct CreateOrder {
+    pub request: Arc<CreateServersRequest>,
+    /// The user who asked, and the request's id.
+    pub meta: Arc<Meta>,
+}
+
+/// The requests for new servers under way.
+pub type CreateRequests = WaitingRequests<CreateOrder, CreateReject>;
+
+/// The requests under way that take quota or an image before they ask their server.
+pub type ServerRequests = WaitingRequests<ServerRequest, AskServerReject>;
+
+impl RequestRefusal for CreateReject {
+    fn lost() -> Self {
+        Self::Unavailable(StoreError::Closed)
+    }
+
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(error) if takes_nothing(error))
+    }
+}
+
+impl RequestRefusal for AskServerReject {
+    fn lost() -> Self {
+        Self::Unavailable(StoreError::Closed)
+    }
+
+    fn is_outage(&self) -> bool {
+        match self {
+            Self::Unavailable(error) => takes_nothing(error),
+            Self::Images(error) => matches!(error, PortError::Unavailable(_)),
+            Self::Quota(_) | Self::Server(_) => false,
+        }
+    }
+}
+
+/// Whether the log is not available. A log that refused one too large event still is.
+fn takes_nothing(error: &StoreError) -> bool {
+    !matches!(error, StoreError::TooLarge { .. })
+}
+
+struct WaitingRequest<O, R> {
+    order: Option<O>,
+    /// The position of the request's newest event.
+    reached: Position,
+    refused: Option<R>,
+    answer: oneshot::Sender<Result<Position, R>>,
+}
+
+struct Desk<O, R> {
+    closed: bool,
+    entries: BTreeMap<ProcessId, WaitingRequest<O, R>>,
+}
+
+/// The requests under way, by their processes.
+pub struct WaitingRequests<O, R>(Mutex<Desk<O, R>>);
+
+impl<O, R> Default for WaitingRequests<O, R> {
+    fn default() -> Self {
+        Self(Mutex::new(Desk { closed: false, entries: BTreeMap::new() }))
+    }
+}
+
+impl<O, R> std::fmt::Debug for WaitingRequests<O, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WaitingRequests")
+    }
+}
+
+impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
+    fn with<T>(&self, with: impl FnOnce(&mut Desk<O, R>) -> T) -> T {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Registers a request before its process is requested. The receiver gets the position of its last event, or the
+    /// refusal; it fails if no process is executed any more.
+    pub fn take_in(&self, process: ProcessId, order: O) -> oneshot::Receiver<Result<Position, R>> {
+        let (answer, told) = oneshot::channel();
+        let entry = WaitingRequest { order: Some(order), reached: Position::START, refused: None, answer };
+        self.with(|desk| {
+            if !desk.closed {
+                desk.entries.insert(process, entry);
+            }
+        });
+        told
+    }
+
+    /// Removes a request if its process was not requested after all.
+    pub fn withdraw(&self, process: ProcessId) {
+        self.with(|desk| desk.entries.remove(&process));
+    }
+
+    /// The order of the process; `None` after a crash, and after the request was refused.
+    pub fn order(&self, process: ProcessId) -> Option<O> {
+        self.with(|desk| desk.entries.get(&process).and_then(|entry| entry.order.clone()))
+    }
+
+    /// Notes that the process has recorded an event at `position`.
+    pub fn reached(&self, process: ProcessId, position: Position) {
+        self.with(|desk| {
+            if let Some(entry) = desk.entries.get_mut(&process) {
+                entry.reached = entry.reached.max(position);
+            }
+        });
+    }
+
+    /// Notes that the request cannot succeed any more. The client gets the answer when the process is undone. In an outage
+    /// the client gets it at once, because the undo may take long.
+    pub fn refuse(&self, process: ProcessId, reject: R) {
+        self.with(|desk| {
+            let Some(entry) = desk.entries.get_mut(&process) else { return };
+            entry.order = None;
+            if !reject.is_outage() {
+                entry.refused = Some(reject);
+            } else if let Some(entry) = desk.entries.remove(&process) {
+                // The client may have gone.
+                let _ = entry.answer.send(Err(reject));
+            }
+        });
+    }
+
+    /// Answers the client at the end of the process.
+    pub fn settle(&self, process: ProcessId, succeeded: bool) {
+        let Some(entry) = self.with(|desk| desk.entries.remove(&process)) else { return };
+        let answer = match succeeded {
+            true => Ok(entry.reached),
+            false => Err(entry.refused.unwrap_or_else(R::lost)),
+        };
+        // The client may have gone.
+        let _ = entry.answer.send(answer);
+    }
+
+    /// Ends all waits, now and later, because no process is executed any more.
+    pub fn close(&self) {
+        self.with(|desk| {
+            desk.closed = true;
+            desk.entries.clear();
+        });
+    }
+}

@@ -1,0 +1,62 @@
+//! A request that takes something before it asks its server: quota for another size, or an image without bytes.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, ProcessId};
+use chronova_events::store::StoreError;
+use thiserror::Error;
+
+use super::{InstanceReject, InstanceRequest};
+use crate::ports::{ImageDraft, PortError};
+use crate::quota::{QuotaReject, ServerQuotaClaim};
+
+/// The part of a request that comes before its server.
+#[derive(Debug, Clone)]
+pub enum TakenFirst {
+    Quota(Box<ServerQuotaClaim>),
+    Image {
+        instance: InstanceId,
+        /// The process that the server is asked for.
+        asks_for: ProcessId,
+        draft: Box<ImageDraft>,
+    },
+}
+
+impl TakenFirst {
+    /// The process `ask_server` of the request.
+    pub fn process(&self) -> ProcessId {
+        match self {
+            Self::Quota(claim) => claim.process,
+            Self::Image { asks_for, .. } => asking_process(*asks_for),
+        }
+    }
+}
+
+/// The process that asks a server for the process `asks_for`.
+pub fn asking_process(asks_for: ProcessId) -> ProcessId {
+    ProcessId::derive(asks_for.0, "ask")
+}
+
+/// The request, as its process reads it.
+#[derive(Debug, Clone)]
+pub struct ServerRequest {
+    pub first: TakenFirst,
+    pub request: InstanceRequest,
+    /// The user who asked, and the request's id.
+    pub meta: Arc<Meta>,
+}
+
+/// Why a request leaves its server as it is.
+#[derive(Debug, Clone, Error)]
+pub enum AskServerReject {
+    #[error(transparent)]
+    Quota(QuotaReject),
+    #[error("the image service: {0}")]
+    Images(PortError),
+    #[error(transparent)]
+    Server(InstanceReject),
+    /// The log did not append an event in time. The process gives back what it took, unless the server was asked.
+    #[error("the event log is not available")]
+    Unavailable(#[source] StoreError),
+}

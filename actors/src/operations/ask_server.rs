@@ -1,0 +1,74 @@
+//! Requests that take something before they ask their server: the process `ask_server` does both, or neither.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::Position;
+use chronova_events::ids::ProcessId;
+use chronova_events::process::{RequestNeed, Task};
+use chronova_events::store::StoreError;
+
+use super::Operations;
+use crate::aggregate::CommandError;
+use crate::coordination::waiting_requests::{RequestRefusal as _, ServerRequests};
+use crate::gateway::CommandGateway;
+use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst};
+use crate::process::{ProcessCommand, ProcessReject, ProcessRoot};
+use crate::quota::{QuotaCommand, QuotaRoot};
+
+impl Operations {
+    /// Takes what the request needs, and asks its server. Returns the position of the server's event.
+    ///
+    /// # Errors
+    /// What is needed cannot be had, the server refuses, or the log does not take the events. Then nothing is left of it.
+    pub async fn take_and_ask(&self, request: ServerRequest) -> Result<Position, AskServerReject> {
+        let asking = Asking { gateway: Arc::clone(&self.gateway), requests: Arc::clone(&self.server_requests) };
+        // A task of its own: a client that goes away between the two leaves nothing half done.
+        let asked = tokio::spawn(asking.ask(request));
+        asked.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
+    }
+}
+
+struct Asking {
+    gateway: Arc<CommandGateway>,
+    requests: Arc<ServerRequests>,
+}
+
+impl Asking {
+    async fn ask(self, request: ServerRequest) -> Result<Position, AskServerReject> {
+        let process = request.first.process();
+        let told = self.requests.take_in(process, request.clone());
+        if let Err(reject) = self.begin(process, request).await {
+            self.requests.withdraw(process);
+            return Err(reject);
+        }
+        told.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
+    }
+
+    /// The first event of the request asks for its process. A claim that quota refuses leaves no event.
+    async fn begin(&self, process: ProcessId, request: ServerRequest) -> Result<(), AskServerReject> {
+        match request.first {
+            TakenFirst::Quota(claim) => {
+                let (project, claim) = (claim.project.clone(), QuotaCommand::ClaimForServer(claim));
+                let claimed = self.gateway.send::<QuotaRoot>(&project, claim, request.meta).await;
+                claimed.map(drop).map_err(|error| match error {
+                    CommandError::Rejected(reject) => AskServerReject::Quota(reject),
+                    CommandError::Unavailable(error) => AskServerReject::Unavailable(error),
+                })
+            }
+            TakenFirst::Image { instance, asks_for, draft } => {
+                let task = Task::AskServer { instance, asks_for, needs: RequestNeed::Image(draft.image) };
+                let start = ProcessCommand::Start { process, task };
+                let begun = self.gateway.send::<ProcessRoot>(&process, start, request.meta).await;
+                begun.map(drop).map_err(not_begun)
+            }
+        }
+    }
+}
+
+fn not_begun(error: CommandError<ProcessReject>) -> AskServerReject {
+    AskServerReject::Unavailable(match error {
+        CommandError::Unavailable(error) => error,
+        // The process's id is new, so nothing is in its way.
+        CommandError::Rejected(_) => StoreError::Closed,
+    })
+}

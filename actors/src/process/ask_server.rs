@@ -1,0 +1,124 @@
+//! Takes what a request needs, and asks its server for a process, which takes over what was taken.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `take` | creates an image without bytes; quota was taken by the claim that asked for this process | giving it back, unless the server was asked |
+//! | `ask` | sends the server the request | (what follows is the server's own process) |
+//!
+//! The first event of the request asks for this process: the claim, or the record that it begins. So a crash between the two
+//! effects leaves nothing. The next leader finds the process, and not its request, which was in memory with the client's
+//! connection ([`ServerRequests`](crate::coordination::ServerRequests)). It gives back what was taken. Once the server has
+//! accepted, the process that it was asked for owns the quota or the image, and gives it back if it fails.
+//!
+//! The process records its steps only if one fails ([`Task::records_only_failure`]). The server's event says that a claim
+//! succeeded; an image needs the end on record, too.
+
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::Alive;
+use chronova_events::process::{Process, ProcessOutcome, RequestNeed, StepOutput, Task};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, StepError, StepRun, steps};
+use super::{ProcessRoot, imaging};
+use crate::aggregate::CommandError;
+use crate::instance::InstanceRoot;
+use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst};
+use crate::quota::{QuotaCommand, QuotaRoot};
+
+pub const DEFINITION: Definition = Definition {
+    name: "ask_server",
+    steps: steps! {
+        "take" => take, undone by give_back;
+        "ask" => ask;
+    },
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        work.context.server_requests.settle(work.running.process, outcome == ProcessOutcome::Succeeded);
+        Ok(())
+    }
+    .boxed()
+}
+
+/// The process that the server is asked for, and what is taken for it. The table of processes runs these steps for this
+/// task only.
+fn asked(work: &StepRun) -> Result<(ProcessId, &RequestNeed), StepError> {
+    match &work.running.task {
+        Task::AskServer { asks_for, needs, .. } => Ok((*asks_for, needs)),
+        other => Err(StepError::fatal(500, "The process asks no server.", other.name())),
+    }
+}
+
+/// The request; `None` after a crash, or after a step failed.
+fn request(work: &StepRun) -> Option<ServerRequest> {
+    work.context.server_requests.order(work.running.process)
+}
+
+/// The request cannot succeed; its client will know why.
+fn refuse(work: &StepRun, reject: AskServerReject) -> StepError {
+    let fault = StepError::fatal(500, "The request was refused.", &reject.to_string());
+    work.context.server_requests.refuse(work.running.process, reject);
+    fault
+}
+
+async fn take(work: &StepRun) -> Result<StepOutput, StepError> {
+    // `ask` finds out whether anything is left to be done for a request that is lost.
+    let Some(ServerRequest { first: TakenFirst::Image { draft, .. }, meta, .. }) = request(work) else {
+        return Ok(StepOutput::Nothing);
+    };
+    let created = work.context.images.create(*draft, meta).await;
+    created.map_err(|error| refuse(work, AskServerReject::Images(error)))?;
+    Ok(StepOutput::Nothing)
+}
+
+async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
+    // A server that has ended the process already would accept the request a second time.
+    if is_accepted(work).await? {
+        return Ok(StepOutput::Nothing);
+    }
+    let Some(ServerRequest { request, meta, .. }) = request(work) else {
+        return Err(StepError::fatal(500, "The control plane restarted before it had asked the server.", ""));
+    };
+    match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), request, meta).await {
+        Ok(committed) => work.context.server_requests.reached(work.running.process, committed.position),
+        Err(CommandError::Rejected(reject)) => return Err(refuse(work, AskServerReject::Server(reject))),
+        Err(CommandError::Unavailable(error)) => return Err(refuse(work, AskServerReject::Unavailable(error))),
+    }
+    Ok(StepOutput::Nothing)
+}
+
+/// Whether the server has accepted the request: it works on it, or its process has a record. The order matters, because a
+/// process that has ended has a record.
+async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
+    let (asks_for, _) = asked(work)?;
+    let is_at_work = |server: &Alive| {
+        server.ongoing.is_some_and(|ongoing| ongoing.process() == asks_for)
+            || server.moving.as_ref().is_some_and(|moving| moving.migration == asks_for)
+    };
+    if work.known_server().await?.is_some_and(|server| is_at_work(&server)) {
+        return Ok(true);
+    }
+    let record = work.context.gateway.look::<ProcessRoot>(&asks_for).await?;
+    // A process that waits for its turn has no record yet.
+    Ok(!matches!(record, Process::Absent) || work.context.views.processes.read(|view| view.is_pending(asks_for)))
+}
+
+async fn give_back(work: &StepRun) -> Result<(), StepError> {
+    if is_accepted(work).await? {
+        return Ok(());
+    }
+    match asked(work)?.1 {
+        RequestNeed::Quota(project) => {
+            let (process, instance) = (work.running.process, work.instance_id());
+            let withdraw = QuotaCommand::Withdraw { project: project.clone(), process, instance };
+            work.context.gateway.send::<QuotaRoot>(project, withdraw, work.meta.clone()).await?;
+            Ok(())
+        }
+        RequestNeed::Image(image) => imaging::drop_image(work, *image).await,
+    }
+}

@@ -1,0 +1,132 @@
+//! Requests that take quota or an image before they ask their server: wherever the control plane dies, what was taken belongs
+//! to the server's own process, or nothing is left of it. No reconciler has to give anything back.
+
+use std::sync::Arc;
+
+use chronova_actors::process::ask_server;
+use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
+use chronova_actors::quota::DefaultLimits;
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::FlavorSnapshot;
+use chronova_events::store::EventStore as _;
+use chronova_tests::moves::larger;
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::{Life, World};
+use futures::FutureExt;
+
+use super::{Ask, built, case, soft_deleted, stopped};
+
+const HOSTS: usize = 2;
+
+/// A request that waits for its process, on the way from one status to another.
+fn asking(case: &Case) -> Case {
+    Case { definition: &ask_server::DEFINITION, waits: true, ..*case }
+}
+
+#[actix_rt::test]
+async fn a_request_for_another_flavor_is_proven() {
+    let ask: Ask = |life, id| life.resize(id).boxed_local();
+    let case = Case { failed_after: &["VERIFY_RESIZE"], ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") };
+    prove(&asking(&case)).await;
+}
+
+#[actix_rt::test]
+async fn a_request_for_a_deleted_server_is_proven() {
+    let ask: Ask = |life, id| life.restore(id).boxed_local();
+    let case = Case { failed_after: &["ACTIVE"], ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") };
+    prove(&asking(&case)).await;
+}
+
+#[actix_rt::test]
+async fn a_request_for_an_image_is_proven() {
+    let ask: Ask = |life, id| async move { life.snapshot(id, None).await.map(drop) }.boxed_local();
+    prove(&asking(&case(built, ask, "ACTIVE", "ACTIVE"))).await;
+}
+
+#[actix_rt::test]
+async fn a_request_for_shelving_is_proven() {
+    let ask: Ask = |life, id| life.shelve(id).boxed_local();
+    let case = Case { failed_after: &["SHELVED"], ..case(built, ask, "ACTIVE", "SHELVED") };
+    prove(&asking(&case)).await;
+}
+
+/// A world with a server that runs.
+async fn with_a_server() -> (World, InstanceId) {
+    let (world, id) = (World::new(HOSTS), InstanceId::random());
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    built(&life, id).await;
+    life.stop().await;
+    (world, id)
+}
+
+/// Cores and MiB of the whole cloud.
+fn held(life: &Life) -> (u64, u64) {
+    let sum = |one: (u64, u64), other: (u64, u64)| (one.0 + other.0, one.1 + other.1);
+    let views = &life.context().views;
+    views.quotas.read(|view| view.by_project.values().map(|quota| (quota.cores, quota.memory_mib)).fold((0, 0), sum))
+}
+
+/// Both claim quota before the server refuses one of them. That one gives its claim back before its answer, and leaves the
+/// other's.
+#[actix_rt::test]
+async fn of_two_requests_at_once_one_is_refused_and_its_quota_given_back() {
+    let (world, id) = with_a_server().await;
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    let largest = FlavorSnapshot { vcpus: 4, ..larger() };
+    let (large, largest) = futures::join!(life.resize_to(id, larger()), life.resize_to(id, largest));
+    let cores = match (large.is_ok(), largest.is_ok()) {
+        (true, false) => 2,
+        (false, true) => 4,
+        neither => panic!("{neither:?}: {large:?}, {largest:?}"),
+    };
+    life.until(|context| context.views.position() >= life.store.head()).await;
+    assert_eq!(held(&life), (cores, 256));
+    assert!(life.settled().await);
+    life.stop().await;
+    assert_eq!(world.given_back_by_reconcilers().await, 0);
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_request_beyond_the_quota_asks_no_server() {
+    let (world, id) = with_a_server().await;
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    let before = held(&life);
+    let limits = DefaultLimits { instances: -1, cores: 1, memory_mib: -1 };
+    let refused = life.resize_within(id, larger(), limits).await.unwrap_err();
+    assert_eq!(refused, "quota exceeded");
+    assert_eq!(held(&life), before);
+    assert!(life.settled().await);
+    assert_eq!(life.status(id), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+}
+
+/// The request fails and nothing is given back, which a proof has to find.
+struct Forgetful;
+
+impl Interference for Forgetful {
+    fn judge(&self, process: &'static str, step: &'static str, way: StepDirection) -> InterferenceVerdict {
+        match (process, step, way) {
+            ("ask_server", "ask", StepDirection::Run) => InterferenceVerdict::FailBefore,
+            ("ask_server", "take", StepDirection::Undo) => InterferenceVerdict::Skip,
+            _ => InterferenceVerdict::Pass,
+        }
+    }
+}
+
+#[actix_rt::test]
+async fn what_the_process_forgets_is_seen() {
+    let (world, id) = with_a_server().await;
+    let life = world.live(None, Some(Arc::new(Forgetful))).await;
+    life.hosts_up(HOSTS).await;
+    assert!(life.resize(id).await.is_err());
+    assert!(life.snapshot(id, None).await.is_err());
+    assert!(life.settled().await);
+    life.stop().await;
+    assert_eq!(world.given_back_by_reconcilers().await, 1, "the count that the other proofs rely on");
+    assert_eq!(world.images.unfinished().len(), 1, "an image that nobody fills");
+}
